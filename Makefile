@@ -1,0 +1,40 @@
+# Two commands matter: `make demo` and `make test`. Both set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.done
+
+.PHONY: help setup demo test lint format bench clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
+
+$(SETUP): pyproject.toml src/minigibbs/_version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "minigibbs needs Python 3.11 or later; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	@touch $(SETUP)
+
+setup: $(SETUP)  ## create .venv with everything that the demo and the tests need
+
+demo: $(SETUP)  ## sample the paper's Potts model and draw the result
+	$(BIN)/minigibbs demo
+
+test: $(SETUP) lint  ## lint, check types and run the whole test suite
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+lint: $(SETUP)  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(SETUP)  ## rewrite the sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(SETUP)  ## run the benchmarks and write benchmarks/results
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove everything that was built
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

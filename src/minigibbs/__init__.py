@@ -1,0 +1,88 @@
+"""minigibbs: exact, fast sampling of large discrete graphical models."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from minigibbs._version import __version__
+
+if TYPE_CHECKING:
+    from minigibbs import models
+    from minigibbs.domains import Grid
+    from minigibbs.errors import (
+        FormatError,
+        GraphError,
+        MinigibbsError,
+        MissingDependencyError,
+        SampleError,
+        TooLargeError,
+    )
+    from minigibbs.factors import Ising, Logical, Potts, Table, Unary
+    from minigibbs.formats import read, write
+    from minigibbs.graph import FactorGraph
+    from minigibbs.record import Run, load
+    from minigibbs.run import sample
+    from minigibbs.samplers import Gibbs, Sampler
+
+# Where each public name lives. Names load on first use, since compiling tools are slow to import.
+_HOMES = {
+    "models": "",
+    **dict.fromkeys(["Grid"], "domains"),
+    **dict.fromkeys(
+        [
+            "FormatError",
+            "GraphError",
+            "MinigibbsError",
+            "MissingDependencyError",
+            "SampleError",
+            "TooLargeError",
+        ],
+        "errors",
+    ),
+    **dict.fromkeys(["Ising", "Logical", "Potts", "Table", "Unary"], "factors"),
+    **dict.fromkeys(["read", "write"], "formats"),
+    **dict.fromkeys(["FactorGraph"], "graph"),
+    **dict.fromkeys(["Run", "load"], "record"),
+    **dict.fromkeys(["sample"], "run"),
+    **dict.fromkeys(["Gibbs", "Sampler"], "samplers"),
+}
+
+__all__ = [
+    "FactorGraph",
+    "FormatError",
+    "Gibbs",
+    "GraphError",
+    "Grid",
+    "Ising",
+    "Logical",
+    "MinigibbsError",
+    "MissingDependencyError",
+    "Potts",
+    "Run",
+    "SampleError",
+    "Sampler",
+    "Table",
+    "TooLargeError",
+    "Unary",
+    "__version__",
+    "load",
+    "models",
+    "read",
+    "sample",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'minigibbs' has no attribute {name!r}")
+    home = _HOMES[name]
+    module = importlib.import_module(f"minigibbs.{home or name}")
+    value = getattr(module, name) if home else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Where chains run: one loop for the CPU."""

@@ -1,0 +1,25 @@
+"""Every error that minigibbs raises on purpose."""
+
+
+class MinigibbsError(Exception):
+    """Base of all errors of this library."""
+
+
+class GraphError(MinigibbsError, ValueError):
+    """A model is malformed: the message names the factor or variable and what was expected."""
+
+
+class SampleError(MinigibbsError, ValueError):
+    """A request to sample cannot be carried out as stated."""
+
+
+class FormatError(MinigibbsError, ValueError):
+    """A file is not what its format promises."""
+
+
+class TooLargeError(MinigibbsError, MemoryError):
+    """The work would not fit into memory: the message says how much it needs."""
+
+
+class MissingDependencyError(MinigibbsError, ImportError):
+    """An optional part is not installed: the message gives the line that installs it."""

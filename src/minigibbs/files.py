@@ -1,0 +1,111 @@
+"""Reading and writing files safely: whole or not at all, and data only, never code."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import memory
+from minigibbs.errors import FormatError
+
+_HEADER = "header.json"
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file through a temporary one beside it, so that no half-written file remains."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_arrays(
+    path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write arrays and a JSON header as an uncompressed .npz archive that NumPy reads too."""
+
+    def write(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            archive.writestr(_HEADER, json.dumps(header, indent=1))
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+    write_whole(path, write)
+
+
+def read_arrays(
+    path: str | os.PathLike[str], expected: str
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            length = os.path.getsize(path)
+            if sum(member.file_size for member in members) > length or any(
+                member.compress_type != zipfile.ZIP_STORED for member in members
+            ):
+                raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
+            memory.require(length, f"reading {path}", "use a machine with more")
+            header = json.loads(archive.read(_HEADER))
+            if not isinstance(header, dict) or header.get("format") != expected:
+                found = header.get("format") if isinstance(header, dict) else None
+                raise FormatError(f"{path}: expected a {expected} file, got {found!r}")
+            arrays = {
+                member.filename.removesuffix(".npy"): _read_array(archive, member, path)
+                for member in members
+                if member.filename.endswith(".npy")
+            }
+    except KeyError:
+        raise FormatError(f"{path}: not a minigibbs file: it has no {_HEADER}") from None
+    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError, struct.error) as error:
+        raise FormatError(f"{path}: damaged, or not a minigibbs file ({error})") from None
+    return header, arrays
+
+
+def _read_array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str | os.PathLike[str]
+) -> NDArray[Any]:
+    with archive.open(member) as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }[version]
+            shape, fortran, dtype = read(stream)
+        except (ValueError, KeyError) as error:
+            raise FormatError(f"{path}: {member.filename} is damaged ({error})") from None
+        promised = dtype.itemsize
+        for side in shape:
+            promised *= side
+        if dtype.hasobject or promised != member.file_size - stream.tell():
+            raise FormatError(
+                f"{path}: {member.filename} promises {promised} bytes of {dtype}, but holds "
+                f"{member.file_size - stream.tell()}"
+            )
+        array = np.frombuffer(stream.read(), dtype=dtype)
+    return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

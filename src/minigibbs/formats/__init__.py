@@ -1,0 +1,40 @@
+"""Model files: one format a file, chosen by the name's ending."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+from minigibbs.errors import FormatError
+from minigibbs.formats import native
+from minigibbs.graph import FactorGraph
+
+# Each format is a module with read(path) -> FactorGraph and write(graph, path).
+FORMATS: dict[str, ModuleType] = {".mg": native}
+
+
+def read(path: str | os.PathLike[str]) -> FactorGraph:
+    """Read a model from a file."""
+    return _format(path).read(path)  # type: ignore[no-any-return]
+
+
+def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, whole or not at all.
+
+    >>> import minigibbs as mg, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
+    >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)
+    >>> mg.read(path)
+    <FactorGraph: 2 variables; factors: 1 ising>
+    """
+    _format(path).write(graph, path)
+
+
+def _format(path: str | os.PathLike[str]) -> ModuleType:
+    ending = Path(path).suffix
+    if ending not in FORMATS:
+        raise FormatError(
+            f"{path}: unknown model format {ending!r}; known endings: {', '.join(FORMATS)}"
+        )
+    return FORMATS[ending]

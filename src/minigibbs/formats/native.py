@@ -1,0 +1,53 @@
+"""The library's own model file, `.mg`: a JSON header and the factor groups' arrays.
+
+It is an uncompressed .npz archive. Member `header.json` holds names, labels, grids, and for each
+group its kind and its textual arguments; member `<group>.<argument>.npy` holds an array.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from minigibbs import files
+from minigibbs.domains import domains_from_header, domains_header
+from minigibbs.errors import FormatError
+from minigibbs.factors import KINDS
+from minigibbs.graph import FactorGraph
+
+_FORMAT = "minigibbs-model-1"
+
+
+def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph, evidence included."""
+    arrays: dict[str, Any] = {"sizes": graph.sizes, "evidence": graph.evidence}
+    groups = []
+    for number, group in enumerate(graph.factors):
+        arguments = group.arrays()
+        text = {name: value for name, value in arguments.items() if isinstance(value, str)}
+        groups.append({"kind": group.kind, **text})
+        for name in arguments.keys() - text.keys():
+            arrays[f"{number}.{name}"] = arguments[name]
+    header = {"format": _FORMAT, "groups": groups, **domains_header(graph.domains)}
+    files.write_arrays(path, header, arrays)
+
+
+def read(path: str | os.PathLike[str]) -> FactorGraph:
+    """Read a graph; everything in it is validated as if a user had typed it."""
+    header, arrays = files.read_arrays(path, _FORMAT)
+    try:
+        domains = domains_from_header(header, arrays.pop("sizes"))
+        evidence = arrays.pop("evidence")
+        groups = []
+        for number, described in enumerate(header["groups"]):
+            kind = KINDS[described.pop("kind")]
+            own = {n: a for n, a in arrays.items() if n.startswith(f"{number}.")}
+            named = {name.split(".", 1)[1]: array for name, array in own.items()}
+            groups.append(kind(**described, **named))
+        graph = FactorGraph(domains, groups)
+        clamped = np.flatnonzero(evidence >= 0)
+        return graph.condition({int(v): int(evidence[v]) for v in clamped})
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise FormatError(f"{path}: damaged model file ({error})") from None

@@ -1,0 +1,207 @@
+"""The model: a frozen, validated factor graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.domains import Domains, Grid
+from minigibbs.errors import GraphError
+from minigibbs.factors.base import FREE, Factors
+
+if TYPE_CHECKING:
+    from minigibbs.kernels.layout import Model
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A graph's size in the paper's terms (Definition 1), after its evidence."""
+
+    variables: int  # that are not clamped
+    factors: int  # that still depend on such a variable
+    max_degree: int  # Delta: the most factors at one variable
+    local_energy: float  # L: the largest sum of M over the factors at one variable
+    total_energy: float  # Psi: the sum of M over all factors
+    max_domain: int  # D: the largest domain
+
+
+class FactorGraph:
+    """A distribution pi(x) proportional to exp(sum of factors), over finite domains.
+
+    Parameters
+    ----------
+    sizes
+        The domain size of each variable, or a `Grid` for a discretised continuous one.
+    factors
+        Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`.
+    names
+        One name per variable.
+    labels
+        Names of values: one list for all variables, a list per variable, or a mapping from
+        variable to list.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 3], [mg.Potts([0], [1], 1.5)], names=["a", "b"])
+    >>> graph.energy([1, 1])
+    1.5
+    >>> graph.stats.local_energy
+    1.5
+    """
+
+    domains: Domains
+    factors: tuple[Factors, ...]
+    evidence: NDArray[np.int32]
+
+    def __init__(
+        self,
+        sizes: ArrayLike | Sequence[int | Grid] | Domains,
+        factors: Sequence[Factors],
+        names: Sequence[str] | None = None,
+        labels: Any = None,
+        *,
+        evidence: NDArray[np.int32] | None = None,
+    ) -> None:
+        domains = sizes if isinstance(sizes, Domains) else Domains(sizes, names, labels)
+        if isinstance(factors, Factors):
+            factors = [factors]
+        for number, group in enumerate(factors):
+            if not isinstance(group, Factors):
+                raise GraphError(
+                    f"factors: expected groups such as mg.Potts(...), got "
+                    f"{type(group).__name__} at position {number}"
+                )
+            group.check_scope(domains, number)
+            group.check_domains(domains, number)
+        clamped = np.full(len(domains), FREE, np.int32) if evidence is None else evidence.copy()
+        clamped.flags.writeable = False
+        self.__dict__.update(domains=domains, factors=tuple(factors), evidence=clamped)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a FactorGraph is frozen; build a new one to change {name!r}")
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    @property
+    def sizes(self) -> NDArray[np.int32]:
+        """The domain size of each variable."""
+        return self.domains.sizes
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The variables' names, if they have any."""
+        return self.domains.names
+
+    def condition(self, evidence: Mapping[int | str, Any]) -> FactorGraph:
+        """Return the graph with variables clamped: by number or name, to a value or label.
+
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.0)], names=["rain", "wet"],
+        ...                        labels=["no", "yes"])
+        >>> graph.condition({"rain": "yes"}).stats.variables
+        1
+        """
+        clamped = self.evidence.copy()
+        for variable, value in evidence.items():
+            number = self.domains.index(variable)
+            fixed = self.domains.value(number, value)
+            if clamped[number] not in (FREE, fixed):
+                raise GraphError(
+                    f"{self.domains.describe(number)} is clamped to {clamped[number]} already; "
+                    f"got {fixed}"
+                )
+            clamped[number] = fixed
+        return FactorGraph(self.domains, self.factors, evidence=clamped)
+
+    @overload
+    def energy(self, x: Sequence[int]) -> float: ...
+    @overload
+    def energy(self, x: ArrayLike) -> Any: ...
+    def energy(self, x: ArrayLike) -> Any:
+        """The log-potential of one state, or of each row of many: log pi(x) up to a constant.
+
+        Factors count as they were given; the shift to min 0 that the theory asks for happens
+        inside the samplers and changes no distribution.
+        """
+        from minigibbs.kernels.energy import energies
+
+        states = self.check_states(x)
+        values = np.empty(len(np.atleast_2d(states)))
+        energies(self.packed, np.atleast_2d(states), values)
+        values += self.offset
+        return float(values[0]) if states.ndim == 1 else values
+
+    def check_states(self, x: ArrayLike) -> NDArray[Any]:
+        """States in the smallest type that fits, or a `GraphError` that names the variable."""
+        states = np.asarray(x)
+        if states.ndim not in (1, 2) or states.shape[-1] != len(self):
+            raise GraphError(
+                f"a state holds one value for each of {len(self)} variables, got shape "
+                f"{states.shape}"
+            )
+        if states.dtype.kind not in "iub":
+            raise GraphError(f"a state must hold integers, got type {states.dtype}")
+        rows = np.atleast_2d(states)
+        if ((rows < 0) | (rows >= self.sizes)).any():
+            row, variable = np.argwhere((rows < 0) | (rows >= self.sizes))[0]
+            raise GraphError(
+                f"{self.domains.describe(int(variable))}: a state must hold values from 0 to "
+                f"{self.sizes[variable] - 1}, got {rows[row, variable]}"
+            )
+        return np.ascontiguousarray(states, dtype=self.state_type)
+
+    @property
+    def state_type(self) -> np.dtype[Any]:
+        """The smallest unsigned integer type that holds every value."""
+        return np.min_scalar_type(int(self.sizes.max()) - 1)
+
+    @property
+    def packed(self) -> Model:
+        """The flat arrays that kernels read; built on first use."""
+        return self._packed[0]
+
+    @property
+    def offset(self) -> float:
+        """What `energy` adds to the sum of the packed factors."""
+        return self._packed[1]
+
+    @cached_property
+    def _packed(self) -> tuple[Model, float]:
+        from minigibbs.packed import pack
+
+        return pack(self.sizes, self.factors, self.evidence)
+
+    @cached_property
+    def local_energies(self) -> NDArray[np.float64]:
+        """For each free variable the sum of M over its factors; the maximum is L."""
+        from minigibbs.packed import energy_at
+
+        return energy_at(self.packed)
+
+    @cached_property
+    def stats(self) -> Stats:
+        """The paper's Delta, L, Psi and D."""
+        from minigibbs.packed import total_span
+
+        count, total = total_span(self.packed, self.evidence)
+        return Stats(
+            variables=int(np.count_nonzero(self.evidence == FREE)),
+            factors=count,
+            max_degree=int((self.packed.rows["end"] - self.packed.rows["start"]).max()),
+            local_energy=float(self.local_energies.max()),
+            total_energy=total,
+            max_domain=int(self.sizes.max()),
+        )
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"
+        clamped = int(np.count_nonzero(self.evidence != FREE))
+        given = f", {clamped:,} clamped" if clamped else ""
+        return f"<FactorGraph: {len(self):,} variables{given}; factors: {groups}>"

@@ -1,0 +1,84 @@
+"""What factors are worth: at one variable for all its values, or of a whole state."""
+
+from __future__ import annotations
+
+from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.layout import EQUAL, TABLE
+
+
+@kernel
+def add_general(model, x, i, place, scale, weights):
+    """Add `scale` times a general factor to the weight of each value of variable `i`."""
+    factor, size = model.factors[model.target[place]], model.rows[i].size
+    position, true, own = factor.table_start, 0, 0
+    for k in range(factor.scope_start, factor.scope_end):
+        slot = model.slots[k]
+        if slot.variable == i:
+            own = slot.key
+        else:
+            position += slot.key * x[slot.variable]
+            true += x[slot.variable] == slot.key
+    weight = scale * factor.weight
+    if factor.form == TABLE:
+        for value in range(size):
+            weights[value] += weight * model.table[position + value * own]
+        return
+    if true == factor.scope_end - factor.scope_start - 1:
+        weights[own] += weight
+    if factor.form == EQUAL and true == 0:
+        for value in range(size):
+            if value != own:
+                weights[value] += weight
+
+
+@kernel
+def add_entry(model, x, i, place, scale, weights):
+    """Add `scale` times any factor at `i` to the weight of each value of variable `i`."""
+    if place < model.rows[i].pair_end:
+        weights[x[model.target[place]]] += scale * model.weight[place]
+    else:
+        add_general(model, x, i, place, scale, weights)
+
+
+@inlined
+def add_stored(model, x, i, weights):
+    """Add all factors at `i` but the unary ones: O(degree + D) where all are pairs."""
+    row = model.rows[i]
+    for place in range(row.start, row.pair_end):
+        weights[x[model.target[place]]] += model.weight[place]
+    for place in range(row.pair_end, row.unary_begin):
+        add_general(model, x, i, place, 1.0, weights)
+
+
+@inlined
+def general_value(model, x, factor):
+    """The value of a general factor in state `x`."""
+    position, true = factor.table_start, 0
+    for place in range(factor.scope_start, factor.scope_end):
+        slot = model.slots[place]
+        position += slot.key * x[slot.variable]
+        true += x[slot.variable] == slot.key
+    if factor.form == TABLE:
+        return factor.weight * model.table[position]
+    if true == factor.scope_end - factor.scope_start or (factor.form == EQUAL and true == 0):
+        return factor.weight
+    return 0.0
+
+
+@kernel
+def total_energy(model, x):
+    """The log-potential of state `x`, but for the graph's offset: the sum over all factors."""
+    total = 0.0
+    for k in range(len(model.pair)):
+        if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
+            total += model.pair_weight[k]
+    for k in range(len(model.factors)):
+        total += general_value(model, x, model.factors[k])
+    return total
+
+
+@entry
+def energies(model, states, out):
+    """The log-potential of each row of `states`, but for the graph's offset."""
+    for k in range(len(states)):
+        out[k] = total_energy(model, states[k])

@@ -1,0 +1,63 @@
+"""How every kernel is compiled: the options and the disk cache, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# No "nnan" or "ninf": weights may overflow to infinity and must then behave as IEEE says.
+FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
+
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(FAST_MATH)}
+
+
+def kernel(function: F) -> F:
+    """Compile a function that other compiled functions call, on the CPU or in a CUDA kernel.
+
+    It has no Python entry: unpacking a model's arrays from Python costs more to compile than
+    most kernels do.
+    """
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def inlined(function: F) -> F:
+    """As `kernel`, but copied into its caller: for what is called from one place only."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
+
+
+def entry(function: F) -> F:
+    """Compile a function that Python calls."""
+    return _compile(function, no_cfunc_wrapper=True)
+
+
+def _compile(function: F, **options: Any) -> F:
+    try:
+        compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
+    except RuntimeError:  # nowhere to write a cache: compile in every process instead
+        return numba.njit(**_OPTIONS, **options)(function)  # type: ignore[no-any-return]
+    _stamp(compiled)
+    return compiled  # type: ignore[no-any-return]
+
+
+def _stamp(compiled: Any) -> None:
+    """Tie the cache to all of the package's sources.
+
+    Numba ties a cached function to its own file alone, so an edit of a callee in another file
+    would go unnoticed and stale machine code would run.
+    """
+    compiled._cache._cache_file._source_stamp = _SOURCES
+
+
+def _sources() -> tuple[tuple[str, float, int], ...]:
+    root = Path(__file__).parent.parent
+    stats = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
+    return tuple((str(p.relative_to(root)), s.st_mtime, s.st_size) for p, s in stats)
+
+
+_SOURCES = _sources()

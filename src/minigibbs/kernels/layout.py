@@ -1,0 +1,98 @@
+"""The flat arrays that kernels read and write: every shape and type is stated here.
+
+Letters: n variables, E entries (pairs of a free variable and a factor at it), P pair factors,
+G general factors, S scope slots, T table values, D the largest domain.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The forms a factor can take inside the kernels; every user-facing kind lowers to one of them,
+# or to a pair: weight * [x_i == x_j].
+TABLE = 0  # weight * table[...]
+AND = 1  # weight * [all literals x_v == key hold]
+EQUAL = 2  # weight * [all literals hold, or none]
+
+# A free variable's entries: first its pairs, [start, pair_end), then its general factors,
+# [pair_end, unary_begin), then its unary factors, [unary_begin, end).
+ROW = np.dtype(
+    [
+        ("start", np.int64),
+        ("pair_end", np.int64),
+        ("unary_begin", np.int64),
+        ("end", np.int64),
+        ("size", np.int64),  # the variable's domain
+        ("values", np.int64),  # its first place in arrays with one number per variable and value
+    ]
+)
+
+# A factor that is no pair.
+FACTOR = np.dtype(
+    [
+        ("weight", np.float64),
+        ("low", np.float64),  # least value it can take, given the evidence
+        ("span", np.float64),  # the paper's M: greatest minus least value
+        ("table_start", np.int64),  # where a TABLE's values begin
+        ("scope_start", np.int64),  # its slots, [scope_start, scope_end)
+        ("scope_end", np.int64),
+        ("form", np.int64),  # TABLE, AND or EQUAL
+    ]
+)
+
+# One variable of a factor's scope.
+SLOT = np.dtype([("variable", np.int32), ("key", np.int32)])  # key: a stride, or a literal's value
+
+
+class Model(NamedTuple):
+    """A factor graph as the kernels see it. Compile time grows with the number of fields."""
+
+    rows: NDArray[np.void]  # [n] of ROW
+    target: NDArray[np.int32]  # [E] the other variable (pairs), or a general factor's number
+    weight: NDArray[np.float64]  # [E] the factor's weight, as the user signed it
+    pair: NDArray[np.int32]  # [P, 2]
+    pair_weight: NDArray[np.float64]  # [P]
+    factors: NDArray[np.void]  # [G] of FACTOR
+    slots: NDArray[np.void]  # [S] of SLOT
+    table: NDArray[np.float64]  # [T]
+
+
+class Chain(NamedTuple):
+    """One chain: what a sampler's update reads and may write (all but `x`)."""
+
+    x: NDArray[np.unsignedinteger]  # [n] the state, in the smallest type that fits
+    stream: NDArray[np.uint64]  # [4] the generator
+    carried: NDArray[np.float64]  # what the sampler carries from update to update
+    weights: NDArray[np.float64]  # [D] scratch: a log weight per value
+    scratch: NDArray[np.int64]  # scratch of the size that the sampler asked for
+    tally: NDArray[np.int64]  # [5] see EVALUATIONS..CHANGES
+
+
+EVALUATIONS, DRAWS, PROPOSED, ACCEPTED, CHANGES = range(5)
+
+# Scan orders
+RANDOM, SYSTEMATIC, SHUFFLED = range(3)
+
+
+class Scan(NamedTuple):
+    """In which order a chain visits the free variables."""
+
+    kind: int  # RANDOM, SYSTEMATIC or SHUFFLED
+    order: NDArray[np.int32]  # [free] the variables to visit
+    position: NDArray[np.int64]  # [1] next place in `order`
+
+
+class Recorder(NamedTuple):
+    """What a chain keeps. Arrays that were not asked for have length 0."""
+
+    clock: NDArray[np.int64]  # [1] recorded updates so far
+    thin: int  # updates between two records
+    counts: NDArray[np.int64]  # [sum of sizes] updates spent in each value, up to `since`
+    since: NDArray[np.int64]  # [n] the clock up to which a variable is counted
+    draws: NDArray[np.unsignedinteger]  # [records, n]
+    energy: NDArray[np.float64]  # [records]
+    reference: NDArray[np.float64]  # [sum of sizes] marginals to measure the error against
+    error: NDArray[np.float64]  # [records] mean l2 distance of the running marginals

@@ -1,0 +1,68 @@
+"""Random numbers inside kernels: xoshiro256++, with its four words as explicit state.
+
+The generator is Blackman and Vigna's xoshiro256++ 1.0 (doi:10.1145/3460772), tested against its
+published outputs. A stream is a `uint64[4]`; `streams` seeds one per chain through
+`numpy.random.SeedSequence`, so a chain's draws depend on the seed and the chain's number only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minigibbs.kernels.jit import inlined, kernel
+
+_MASK = np.uint64(0xFFFFFFFF)
+_SHIFT_32 = np.uint64(32)
+_SHIFT_11 = np.uint64(11)
+_SHIFT_17 = np.uint64(17)
+_UNIT = 1.0 / 9007199254740992.0  # 2**-53
+
+
+def streams(seed: int | None, chains: int) -> np.ndarray:
+    """One `uint64[4]` stream per chain: an array of shape (chains, 4)."""
+    children = np.random.SeedSequence(seed).spawn(chains)
+    return np.array([child.generate_state(4, np.uint64) for child in children]).reshape(chains, 4)
+
+
+@inlined
+def _rotate(word, left):
+    return (word << np.uint64(left)) | (word >> np.uint64(64 - left))
+
+
+@kernel
+def next_word(stream):
+    """The next 64 random bits."""
+    s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    word = _rotate(s0 + s3, 23) + s0
+    t = s1 << _SHIFT_17
+    s2 ^= s0
+    s3 ^= s1
+    stream[0] = s0 ^ s3
+    stream[1] = s1 ^ s2
+    stream[2] = s2 ^ t
+    stream[3] = _rotate(s3, 45)
+    return word
+
+
+@kernel
+def uniform(stream):
+    """A double uniform on [0, 1), a multiple of 2**-53."""
+    return np.float64(next_word(stream) >> _SHIFT_11) * _UNIT
+
+
+@kernel
+def positive_uniform(stream):
+    """A double uniform on (0, 1], safe under a logarithm."""
+    return (np.float64(next_word(stream) >> _SHIFT_11) + 1.0) * _UNIT
+
+
+@kernel
+def below(stream, count):
+    """An integer uniform on 0..count-1, exactly, for count < 2**32 (Lemire, arXiv:1805.10941)."""
+    n = np.uint64(count)
+    product = (next_word(stream) >> _SHIFT_32) * n
+    if (product & _MASK) < n:
+        threshold = (np.uint64(4294967296) - n) % n
+        while (product & _MASK) < threshold:
+            product = (next_word(stream) >> _SHIFT_32) * n
+    return np.int64(product >> _SHIFT_32)

@@ -1,0 +1,22 @@
+"""In which order variables are visited."""
+
+from __future__ import annotations
+
+from minigibbs.kernels.jit import inlined
+from minigibbs.kernels.layout import RANDOM, SHUFFLED
+from minigibbs.kernels.random import below
+
+
+@inlined
+def next_variable(scan, stream):
+    """The next variable to update; the caller makes sure that there is one."""
+    order = scan.order
+    if scan.kind == RANDOM:
+        return order[below(stream, len(order))]
+    place = scan.position[0]
+    if place == 0 and scan.kind == SHUFFLED:
+        for last in range(len(order) - 1, 0, -1):
+            other = below(stream, last + 1)
+            order[last], order[other] = order[other], order[last]
+    scan.position[0] = place + 1 if place + 1 < len(order) else 0
+    return order[place]

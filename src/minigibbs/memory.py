@@ -1,0 +1,63 @@
+"""What fits into memory, asked before any is taken."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from minigibbs.errors import TooLargeError
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def readable(size: float) -> str:
+    """Write a number of bytes for people.
+
+    >>> readable(3 * 2**30)
+    '3.0 GiB'
+    """
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+def available() -> int:
+    """Bytes this process can still take: free memory, or the container's limit if smaller."""
+    free = _physical()
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):  # no such limit here
+            continue
+    return max(free, 0)
+
+
+def require(size: float, what: str, way_out: str) -> None:
+    """Raise if `size` bytes are more than this machine has left."""
+    free = available()
+    if size > free:
+        raise TooLargeError(
+            f"{what} needs {readable(size)}, but only {readable(free)} of memory is available; "
+            f"{way_out}"
+        )
+
+
+def _physical() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system: let the allocator judge
+        return 2**62

@@ -1,0 +1,148 @@
+"""Models by name: the paper's, and the standard ones of statistical physics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import memory
+from minigibbs.errors import GraphError
+from minigibbs.factors import Ising, Potts, Table, Unary
+from minigibbs.graph import FactorGraph
+
+_PAIR_BYTES = 64  # while a pair is generated, stored and packed
+
+
+def ising_rbf(side: int = 20, beta: float = 1.0, gamma: float = 1.5) -> FactorGraph:
+    """The paper's Ising model: a square grid, fully connected, couplings beta*exp(-gamma*d^2).
+
+    >>> stats = ising_rbf().stats
+    >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
+    (2.21, 416.1)
+    """
+    i, j, weight = _rbf(side, beta, gamma)
+    return FactorGraph(np.full(side * side, 2), [Ising(i, j, weight)])
+
+
+def potts_rbf(
+    side: int = 20, states: int = 10, beta: float = 4.6, gamma: float = 1.5
+) -> FactorGraph:
+    """The paper's Potts model: a square grid, fully connected, weights beta*exp(-gamma*d^2).
+
+    >>> stats = potts_rbf().stats
+    >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
+    (5.09, 957.1)
+    """
+    i, j, weight = _rbf(side, beta, gamma)
+    _at_least("states", states, 1)
+    return FactorGraph(np.full(side * side, states), [Potts(i, j, weight)])
+
+
+def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
+    """The square-lattice Ising model with coupling beta between nearest neighbours."""
+    i, j = _lattice(side, periodic)
+    return FactorGraph(np.full(side * side, 2), [Ising(i, j, beta)])
+
+
+def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
+    """The square-lattice Potts model with weight beta where nearest neighbours agree."""
+    i, j = _lattice(side, periodic)
+    _at_least("states", states, 1)
+    return FactorGraph(np.full(side * side, states), [Potts(i, j, beta)])
+
+
+def curie_weiss(n: int, beta: float) -> FactorGraph:
+    """The mean-field Ising model: coupling beta/n between every two of n spins."""
+    i, j = _all_pairs(_at_least("n", n, 2))
+    return FactorGraph(np.full(n, 2), [Ising(i, j, beta / n)])
+
+
+def long_range_ising(n: int, alpha: float, beta: float) -> FactorGraph:
+    """N spins in a line with coupling beta/d^alpha between spins d apart."""
+    i, j = _all_pairs(_at_least("n", n, 2))
+    return FactorGraph(np.full(n, 2), [Ising(i, j, beta * (j - i) ** -float(alpha))])
+
+
+def random_tables(
+    variables: int = 100,
+    factors: int = 300,
+    arity: int = 2,
+    states: int = 3,
+    scale: float = 1.0,
+    unary: float = 0.0,
+    seed: int = 0,
+) -> FactorGraph:
+    """Tables of normal energies over random scopes, with unary factors of scale `unary` if any.
+
+    >>> random_tables(variables=5, factors=4, arity=3, states=2)
+    <FactorGraph: 5 variables; factors: 4 table>
+    """
+    _at_least("arity", arity, 1)
+    _at_least("variables", variables, arity)
+    _at_least("states", states, 1)
+    rng = np.random.default_rng(seed)
+    scope = np.array(
+        [rng.permutation(variables)[:arity] for _ in range(_at_least("factors", factors, 0))]
+    )
+    energy = scale * rng.standard_normal((factors, *(states,) * arity))
+    groups: list[Any] = [Table(scope.reshape(factors, arity), energy)] if factors else []
+    if unary:
+        groups.append(Unary(np.arange(variables), unary * rng.standard_normal((variables, states))))
+    return FactorGraph(np.full(variables, states), groups)
+
+
+GENERATORS: dict[str, Callable[..., FactorGraph]] = {
+    generator.__name__.replace("_", "-"): generator
+    for generator in (
+        ising_rbf,
+        potts_rbf,
+        ising_lattice,
+        potts_lattice,
+        curie_weiss,
+        long_range_ising,
+        random_tables,
+    )
+}
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise GraphError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _all_pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    pairs = n * (n - 1) // 2
+    memory.require(
+        pairs * _PAIR_BYTES,
+        f"a fully connected graph of {n:,} variables ({pairs:,} pairs)",
+        "use a smaller one",
+    )
+    i = np.repeat(np.arange(n, dtype=np.int32), np.arange(n - 1, -1, -1))
+    first = np.cumsum(np.arange(n - 1, -1, -1)) - np.arange(n - 1, -1, -1)
+    j = (np.arange(pairs) - first[i] + i + 1).astype(np.int32)
+    return i, j
+
+
+def _rbf(side: int, beta: float, gamma: float) -> tuple[NDArray[Any], ...]:
+    i, j = _all_pairs(_at_least("side", side, 2) ** 2)
+    square = (i // side - j // side) ** 2 + (i % side - j % side) ** 2
+    return i, j, beta * np.exp(-gamma * square)
+
+
+def _lattice(side: int, periodic: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Nearest neighbours on a square grid; a periodic side of 2 would join pairs twice."""
+    _at_least("side", side, 3 if periodic else 2)
+    memory.require(
+        side * side * 2 * _PAIR_BYTES, f"a lattice of {side} x {side}", "use a smaller one"
+    )
+    site = np.arange(side * side, dtype=np.int32).reshape(side, side)
+    if periodic:
+        right, down = np.roll(site, -1, axis=1), np.roll(site, -1, axis=0)
+        i = np.concatenate([site.ravel(), site.ravel()])
+        return i, np.concatenate([right.ravel(), down.ravel()])
+    i = np.concatenate([site[:, :-1].ravel(), site[:-1].ravel()])
+    return i, np.concatenate([site[:, 1:].ravel(), site[1:].ravel()])

@@ -1,0 +1,188 @@
+"""From a factor graph to the flat arrays that kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import memory
+from minigibbs.factors.base import FREE, Factors, General, Pairs
+from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.layout import FACTOR, ROW, SLOT, Model
+
+_ENTRY_BYTES = 12  # target and weight
+_PAIR, _GENERAL, _UNARY = range(3)  # the parts of a row
+
+
+def pack(
+    sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
+) -> tuple[Model, float]:
+    """The graph's arrays, and the constant that brings energies back to the user's scale."""
+    entries = sum(len(group) * group.scope.shape[1] for group in factors)
+    memory.require(
+        entries * _ENTRY_BYTES + len(sizes) * ROW.itemsize,
+        f"packing {sum(map(len, factors)):,} factors",
+        "use fewer factors, or a model that is never stored",
+    )
+    lowered = [group.lower(sizes, evidence) for group in factors]
+    pairs = [group for group in lowered if isinstance(group, Pairs)]
+    pair = _join([group.scope for group in pairs], np.int32, (0, 2))
+    pair_weight = _join([group.weight for group in pairs], np.float64)
+    general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
+    rows, target, weight = _rows(sizes, evidence, pair, pair_weight, general, slots)
+    model = Model(rows, target, weight, pair, pair_weight, general, slots, table)
+    for array in model:  # one type for every graph, so that kernels compile once
+        array.flags.writeable = False
+    return model, sum(group.offset for group in lowered)
+
+
+def _rows(
+    sizes: NDArray[np.int32],
+    evidence: NDArray[np.int32],
+    pair: NDArray[np.int32],
+    pair_weight: NDArray[np.float64],
+    general: NDArray[np.void],
+    slots: NDArray[np.void],
+) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
+    """The CSR rows: one pass over the factors to count, one to fill."""
+    size = sizes.astype(np.int64)
+    target, weight = np.empty(0, np.int32), np.empty(0)
+    place = np.zeros((3, len(sizes)), dtype=np.int64)
+    for filling in (False, True):
+        if filling:
+            end = np.cumsum(place.sum(axis=0))
+            start = end - place.sum(axis=0)
+            ends = start + np.cumsum(place, axis=0)
+            place = np.stack([start, ends[_PAIR], ends[_GENERAL]])
+            target = np.empty(end[-1], dtype=np.int32)
+            weight = np.empty(end[-1], dtype=np.float64)
+        if len(pair):
+            _place_pairs(pair, pair_weight, size, evidence, place, target, weight)
+        if len(general):
+            _place_general(general, slots, evidence, place, target, weight)
+    rows = np.empty(len(sizes), dtype=ROW)
+    rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
+    rows["end"], rows["size"], rows["values"] = end, size, np.cumsum(size) - size
+    return rows, target, weight
+
+
+def _join(
+    arrays: Sequence[NDArray[Any]], dtype: Any, empty: tuple[int, ...] = (0,)
+) -> NDArray[Any]:
+    """One read-only C-contiguous array; without a copy where there is only one."""
+    if len(arrays) == 1:
+        whole = np.ascontiguousarray(arrays[0], dtype=dtype)
+    else:
+        whole = np.concatenate([np.empty(empty, dtype), *arrays]).astype(dtype, copy=False)
+    whole.flags.writeable = False
+    return whole
+
+
+def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The factors, slots and tables of all groups."""
+    factors = np.empty(sum(len(g.scope) for g in groups), dtype=FACTOR)
+    slots = np.empty(sum(g.scope.size for g in groups), dtype=SLOT)
+    factor = slot = value = 0
+    for group in groups:
+        count, arity = group.scope.shape
+        part = factors[factor : factor + count]
+        part["weight"], part["low"], part["span"] = group.weight, group.low, group.span
+        part["table_start"], part["form"] = group.table_start + value, group.form
+        part["scope_start"] = slot + np.arange(count) * arity
+        part["scope_end"] = part["scope_start"] + arity
+        slots["variable"][slot : slot + count * arity] = group.scope.ravel()
+        slots["key"][slot : slot + count * arity] = group.key.ravel()
+        factor, slot, value = factor + count, slot + count * arity, value + len(group.table)
+    factors.flags.writeable = slots.flags.writeable = False
+    return factors, slots, _join([g.table for g in groups], np.float64)
+
+
+def energy_at(model: Model) -> NDArray[np.float64]:
+    """For each free variable the sum of its factors' M; the largest is the paper's L."""
+    total = np.zeros(len(model.rows))
+    _sum_rows(model, total)
+    return total
+
+
+def total_span(model: Model, evidence: NDArray[np.int32]) -> tuple[int, float]:
+    """How many factors the evidence leaves, and the sum of their M: the paper's Psi."""
+    count, total = _sum_pairs(model.pair, model.pair_weight, model.rows["size"].copy(), evidence)
+    spans = model.factors["span"]
+    return int(count + np.count_nonzero(spans)), float(total + spans.sum())
+
+
+def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The variables that a sampler visits: those that no evidence clamps."""
+    return np.flatnonzero(evidence == FREE).astype(np.int32)
+
+
+@inlined
+def pair_varies(i, j, weight, size, evidence):
+    """Whether a pair factor still depends on something: not if its M is 0 under the evidence."""
+    if weight == 0.0 or (evidence[i] >= 0 and evidence[j] >= 0):
+        return False
+    if evidence[i] >= 0:
+        return evidence[i] < size[j] and size[j] > 1
+    if evidence[j] >= 0:
+        return evidence[j] < size[i] and size[i] > 1
+    return size[i] > 1 or size[j] > 1
+
+
+@entry
+def _place_pairs(pair, pair_weight, size, evidence, place, target, weight):
+    """Count the pairs of each row, or write them where `place` says if there is room."""
+    filling = len(target) > 0
+    for k in range(len(pair)):
+        if pair_varies(pair[k, 0], pair[k, 1], pair_weight[k], size, evidence):
+            for side in range(2):
+                variable = pair[k, side]
+                if evidence[variable] < 0:
+                    if filling:
+                        target[place[_PAIR, variable]] = pair[k, 1 - side]
+                        weight[place[_PAIR, variable]] = pair_weight[k]
+                    place[_PAIR, variable] += 1
+
+
+@entry
+def _place_general(factors, slots, evidence, place, target, weight):
+    """Count the general factors of each row, or write them where `place` says if there is room."""
+    filling = len(target) > 0
+    for k in range(len(factors)):
+        factor = factors[k]
+        if factor.span > 0.0:
+            part = _UNARY if factor.scope_end - factor.scope_start == 1 else _GENERAL
+            for slot in range(factor.scope_start, factor.scope_end):
+                variable = slots[slot].variable
+                if evidence[variable] < 0:
+                    if filling:
+                        target[place[part, variable]] = k
+                        weight[place[part, variable]] = factor.weight
+                    place[part, variable] += 1
+
+
+@kernel
+def entry_span(model, i, place):
+    """The paper's M of the factor behind an entry of row `i`."""
+    if place < model.rows[i].pair_end:
+        return abs(model.weight[place])
+    return model.factors[model.target[place]].span
+
+
+@entry
+def _sum_rows(model, total):
+    for i in range(len(model.rows)):
+        for place in range(model.rows[i].start, model.rows[i].end):
+            total[i] += entry_span(model, i, place)
+
+
+@entry
+def _sum_pairs(pair, weight, size, evidence):
+    count, total = 0, 0.0
+    for k in range(len(pair)):
+        if pair_varies(pair[k, 0], pair[k, 1], weight[k], size, evidence):
+            count += 1
+            total += abs(weight[k])
+    return count, total

@@ -1,0 +1,205 @@
+"""What a run leaves behind: marginals, draws, energies, counters; saved, loaded, summarised."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import diagnostics, files
+from minigibbs.domains import Domains, domains_from_header, domains_header
+from minigibbs.errors import FormatError, MissingDependencyError, SampleError
+
+if TYPE_CHECKING:
+    from minigibbs.summary import Summary
+
+_FORMAT = "minigibbs-run-1"
+
+
+@dataclass(frozen=True)
+class Info:
+    """How a run went; counts are over all chains, warm-up included where it says so."""
+
+    sampler: str
+    chains: int
+    updates: int  # recorded
+    warmup: int  # updates before the recording began
+    scan: str
+    thin: int  # updates between two records
+    seed: int
+    seconds: float  # of sampling, compilation left out
+    updates_per_second: float  # warm-up included
+    factor_evaluations: int  # warm-up included
+    minibatch_draws: int  # warm-up included
+    acceptance: float  # share of proposals taken; 1 for samplers that never reject
+    changed: float  # share of updates that changed the value; warm-up included
+    interrupted: bool
+    version: str
+
+
+class Marginal(NamedTuple):
+    """One variable's distribution."""
+
+    values: tuple[Any, ...]  # labels, grid points or numbers
+    probability: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The result of `mg.sample`."""
+
+    domains: Domains
+    info: Info
+    clock: NDArray[np.int64]  # [chain] recorded updates
+    counts: NDArray[np.int64] | None  # [chain, sum of sizes] updates spent in each value
+    draws: NDArray[np.unsignedinteger] | None  # [chain, draw, variable]
+    energy: NDArray[np.float64] | None  # [chain, draw] log-potential of the state
+    error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
+    reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
+
+    def __repr__(self) -> str:
+        kept = [
+            name
+            for name, value in (
+                ("marginals", self.counts),
+                ("draws", self.draws),
+                ("energy", self.energy),
+                ("error", self.error),
+            )
+            if value is not None
+        ]
+        return (
+            f"<Run: {self.info.chains} chains, {self.info.updates:,} updates of "
+            f"{len(self.domains):,} variables by {self.info.sampler}; kept: {', '.join(kept)}>"
+        )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run before its time."""
+        return self.info.interrupted
+
+    @property
+    def record_updates(self) -> NDArray[np.int64]:
+        """The update, counted from the end of the warm-up, at which each record was made."""
+        kept = next((a for a in (self.draws, self.energy, self.error) if a is not None), None)
+        records = 0 if kept is None else kept.shape[1]
+        return np.arange(1, records + 1, dtype=np.int64) * self.info.thin
+
+    @cached_property
+    def chain_marginals(self) -> NDArray[np.float64]:
+        """Marginals of each chain: [chain, variable, value], 0 beyond a variable's domain."""
+        counts = self._need(self.counts, "marginals")
+        time = np.maximum(self.clock, 1)[:, None]
+        return np.stack([self._square(row) for row in counts / time])
+
+    @cached_property
+    def marginals(self) -> NDArray[np.float64]:
+        """Marginals pooled over chains: [variable, value], 0 beyond a variable's domain."""
+        counts = self._need(self.counts, "marginals")
+        return self._square(counts.sum(axis=0) / max(int(self.clock.sum()), 1))
+
+    def marginal(self, variable: int | str) -> Marginal:
+        """One variable's marginal, with its labels or grid points."""
+        number = self.domains.index(variable)
+        row = self.marginals[number, : self.domains.sizes[number]]
+        return Marginal(self.domains.values(number), row)
+
+    @property
+    def marginal_error(self) -> float:
+        """The mean l2 distance of the pooled marginals to the reference that was given."""
+        reference = self._need(self.reference, "error", "reference=...")
+        difference = self.marginals - self._square(reference)
+        return float(np.sqrt((difference**2).sum(axis=1)).mean())
+
+    def summary(self) -> Summary:
+        """Speed, effective sample sizes and R-hat; prints as a table."""
+        from minigibbs.summary import summarise
+
+        return summarise(self)
+
+    def to_arviz(self) -> Any:
+        """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates."""
+        try:
+            from arviz_base import from_dict
+        except ImportError:
+            raise MissingDependencyError(
+                'to_arviz() needs ArviZ: pip install "minigibbs[arviz]"'
+            ) from None
+        groups: dict[str, Any] = {}
+        names = [self.domains.name(variable) for variable in range(len(self.domains))]
+        if self.draws is not None:
+            groups["posterior"] = {"x": self.draws}
+        if self.energy is not None:
+            groups["sample_stats"] = {"lp": self.energy}
+        if not groups:
+            raise SampleError('to_arviz() needs record=("draws",) or record=("energy",)')
+        return from_dict(groups, coords={"variable": names}, dims={"x": ["variable"]})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to a file, whole or not at all; `mg.load` reads it."""
+        arrays = {
+            name: value
+            for name in ("clock", "counts", "draws", "energy", "error", "reference")
+            if (value := getattr(self, name)) is not None
+        }
+        header = {"format": _FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
+        files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
+
+    def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
+        sizes = self.domains.sizes
+        square = np.zeros((len(sizes), int(sizes.max())))
+        square[np.arange(square.shape[1]) < sizes[:, None]] = ragged
+        return square
+
+    @staticmethod
+    def _need(value: NDArray[Any] | None, name: str, how: str = "") -> NDArray[Any]:
+        if value is None:
+            how = how or f'record=("{name}",)'
+            raise SampleError(f"this run kept no {name}; sample with {how}")
+        return value
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Read a run that `Run.save` wrote."""
+    header, arrays = files.read_arrays(path, _FORMAT)
+    try:
+        domains = domains_from_header(header, arrays.pop("sizes"))
+        info = Info(**header["info"])
+        run = Run(domains, info, **{name: arrays.get(name) for name in _ARRAYS})  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{path}: damaged run file ({error})") from None
+    total, chains = int(domains.sizes.sum()), len(run.clock)
+    expected = {"counts": (chains, total), "reference": (total,)}
+    for name, shape in expected.items():
+        value = getattr(run, name)
+        if value is not None and value.shape != shape:
+            raise FormatError(f"{path}: {name} should have shape {shape}, got {value.shape}")
+    return run
+
+
+_ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
+
+
+def worst(run: Run, most: int = 200) -> tuple[int, float, float] | None:
+    """The variable with the largest R-hat, its R-hat, and the least ESS over value indicators.
+
+    Looks at `most` evenly spaced variables at the most; None if there are no draws.
+    """
+    if run.draws is None or run.draws.shape[1] == 0:
+        return None
+    free = np.flatnonzero((run.draws != run.draws[:1, :1]).any(axis=(0, 1)))
+    if not len(free):
+        return None
+    chosen = free[np.unique(np.linspace(0, len(free) - 1, min(most, len(free))).astype(int))]
+    top = (-1, -np.inf, np.inf)
+    for variable in chosen:
+        values = np.unique(run.draws[:, :, variable])
+        values = values[:1] if len(values) == 2 else values[:10]
+        indicator = run.draws[:, :, variable, None] == values
+        r, e = np.nanmax(diagnostics.rhat(indicator)), np.nanmin(diagnostics.ess(indicator))
+        top = (int(variable) if r > top[1] else top[0], max(top[1], r), min(top[2], e))
+    return top

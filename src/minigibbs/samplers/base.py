@@ -1,0 +1,106 @@
+"""What a sampler is: a frozen description, the arrays it prepares, and one compiled update.
+
+A sampler's file holds three things: a frozen dataclass (what a user writes), a NamedTuple of the
+arrays that its update reads (prepared once per graph), and the update itself,
+
+    update(data, model, chain, i) -> new value of variable i
+
+The update reads `chain.x` and leaves it as it found it; the run loop writes the value. `register`
+ties the update to the NamedTuple's type, and the one run loop calls it through `update` below:
+Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
+specialised, inlined, and cached on disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from numba.extending import overload
+
+from minigibbs.graph import FactorGraph
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What one chain needs beside its state: numbers carried along, and integer scratch."""
+
+    carried: int = 0
+    scratch: int = 0
+
+
+class Sampler(ABC):
+    """An algorithm and its settings; subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]  # in files and on the command line
+    exact: ClassVar[bool] = True  # whether its stationary law is the model's
+
+    @abstractmethod
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Prepare the arrays the update reads: a NamedTuple of a registered type."""
+
+    def workspace(self, graph: FactorGraph) -> Workspace:
+        """Ask for what a chain must carry."""
+        return Workspace()
+
+    @abstractmethod
+    def describe(self, graph: FactorGraph) -> str:
+        """Say in words what the sampler will do on this graph."""
+
+
+class _Compiled(NamedTuple):
+    update: Any
+    begin: Any
+
+
+_COMPILED: dict[type, _Compiled] = {}
+
+
+def register(data: type, update: Any, begin: Any = None) -> None:
+    """Tie a sampler's compiled functions to the type of its data.
+
+    `begin(data, model, chain)` sets what the sampler carries from update to update, if anything.
+    """
+    _COMPILED[data] = _Compiled(update, begin)
+
+
+def compiled_for(data: Any) -> _Compiled:
+    """The compiled functions for prepared data."""
+    return _COMPILED[type(data)]
+
+
+def carries(data: Any) -> bool:
+    """Whether the sampler carries something that must be set before its first update."""
+    return compiled_for(data).begin is not None
+
+
+def update(data: Any, model: Any, chain: Any, i: int) -> int:
+    """Draw a new value for variable `i`; compiled code only."""
+    return compiled_for(data).update(data, model, chain, i)  # type: ignore[no-any-return]
+
+
+def begin(data: Any, model: Any, chain: Any) -> None:
+    """Set what the sampler carries, for a fresh state; compiled code only."""
+    compiled_for(data).begin(data, model, chain)
+
+
+# Numba wants these signatures bare, letter for letter.
+@overload(update, inline="always")
+def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
+    chosen = _COMPILED[data.instance_class].update
+
+    def call(data, model, chain, i):  # type: ignore[no-untyped-def]
+        return chosen(data, model, chain, i)
+
+    return call
+
+
+@overload(begin, inline="always")
+def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
+    chosen = _COMPILED[data.instance_class].begin
+
+    def call(data, model, chain):  # type: ignore[no-untyped-def]
+        return chosen(data, model, chain)
+
+    return call

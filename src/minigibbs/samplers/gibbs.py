@@ -1,0 +1,115 @@
+"""Plain Gibbs sampling, Algorithm 1 of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.energy import add_general, add_stored
+from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.layout import EVALUATIONS, Model
+from minigibbs.samplers.base import Sampler, register
+
+
+@dataclass(frozen=True)
+class Gibbs(Sampler):
+    """Redraw a variable from its conditional distribution, with every factor at it evaluated.
+
+    An update costs O(Delta + D) where factors are Potts, Ising or unary, since each of those
+    touches a single value; a table factor adds its D values.
+
+    Parameters
+    ----------
+    textbook
+        Evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is written.
+        The law and the draws are the same; this is the baseline that the paper compares with.
+    """
+
+    textbook: bool = False
+    name = "gibbs"
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
+        if self.textbook:
+            return TextbookData(int(graph.sizes.max()))
+        return GibbsData(sum_unary(graph.packed))
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say what an update costs."""
+        stats = graph.stats
+        if self.textbook:
+            count = f"{stats.max_degree:,} factors for each of up to {stats.max_domain:,} values"
+        else:
+            count = f"{stats.max_degree:,} factors once for all values"
+        return f"Gibbs: exact; an update evaluates up to {count}."
+
+
+class GibbsData(NamedTuple):
+    """The unary factors, summed."""
+
+    unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
+
+
+class TextbookData(NamedTuple):
+    """Nothing but the size of the largest domain."""
+
+    max_domain: int
+
+
+def sum_unary(model: Model) -> NDArray[np.float64]:
+    """For each variable and value the sum of the unary factors; empty if there are none."""
+    if not (model.rows["unary_begin"] < model.rows["end"]).any():
+        return np.empty(0)
+    unary = np.zeros(int(model.rows["size"].sum()))
+    _add_unary(model, unary)
+    return unary
+
+
+@entry
+def _add_unary(model, unary):
+    for i in range(len(model.rows)):
+        row = model.rows[i]
+        for place in range(row.unary_begin, row.end):
+            # the state is never read: a unary factor has no other variable
+            add_general(model, model.target, i, place, 1.0, unary[row.values :])
+
+
+@inlined
+def load_unary(unary, row, weights):
+    """Set the weights of a variable's values to its unary factors, or to 0."""
+    for value in range(row.size):
+        weights[value] = unary[row.values + value] if len(unary) else 0.0
+
+
+@kernel
+def gibbs_update(data, model, chain, i):
+    """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
+    row = model.rows[i]
+    load_unary(data.unary, row, chain.weights)
+    add_stored(model, chain.x, i, chain.weights)
+    chain.tally[EVALUATIONS] += row.end - row.start
+    return draw_log(chain.weights, row.size, chain.stream)
+
+
+@kernel
+def textbook_update(data, model, chain, i):
+    """Algorithm 1 as written: the sum over all factors at i, anew for each value."""
+    row = model.rows[i]
+    for value in range(row.size):
+        chain.weights[value] = 0.0
+        for place in range(row.start, row.pair_end):
+            if chain.x[model.target[place]] == value:
+                chain.weights[value] += model.weight[place]
+    for place in range(row.pair_end, row.end):
+        add_general(model, chain.x, i, place, 1.0, chain.weights)
+    chain.tally[EVALUATIONS] += row.size * (row.end - row.start)
+    return draw_log(chain.weights, row.size, chain.stream)
+
+
+register(GibbsData, gibbs_update)
+register(TextbookData, textbook_update)

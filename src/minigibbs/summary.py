@@ -1,0 +1,115 @@
+"""A run in a few lines: speed, error, effective sample sizes, R-hat, and warnings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from minigibbs import diagnostics
+from minigibbs.record import Run, worst
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What matters about a run; prints as a table."""
+
+    sampler: str
+    chains: int
+    updates: int  # over all chains
+    seconds: float
+    updates_per_second: float
+    acceptance: float
+    marginal_error: float | None  # to the reference, if one was given
+    energy_mean: float | None
+    energy_ess: float | None
+    energy_rhat: float | None
+    value_ess: float | None  # least over the variables' values; needs draws
+    value_rhat: float | None  # greatest over the variables' values; needs draws
+    worst_variable: str | None
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, NaN as None, for JSON."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What the table shows: label and value."""
+        rows = [
+            ("sampler", self.sampler),
+            ("chains x updates", f"{self.chains} x {self.updates // self.chains:,}"),
+            ("seconds", f"{self.seconds:.2f}"),
+            ("updates/s", f"{self.updates_per_second:,.0f}"),
+            ("acceptance", f"{self.acceptance:.3f}"),
+        ]
+        if self.marginal_error is not None:
+            rows.append(("marginal error", f"{self.marginal_error:.4f}"))
+        if self.energy_mean is not None:
+            rows.append(("mean energy", f"{self.energy_mean:.4g}"))
+            rows.append(("energy ESS", _number(self.energy_ess, ",.0f")))
+            rows.append(("energy R-hat", _number(self.energy_rhat, ".3f")))
+        if self.value_ess is not None:
+            rows.append(("least value ESS", _number(self.value_ess, ",.0f")))
+            rows.append(
+                (
+                    "greatest value R-hat",
+                    f"{_number(self.value_rhat, '.3f')} ({self.worst_variable})",
+                )
+            )
+        return rows
+
+    def __str__(self) -> str:
+        width = max(len(label) for label, _ in self.rows())
+        lines = [f"{label:<{width}}  {value}" for label, value in self.rows()]
+        return "\n".join(lines + [f"warning: {warning}" for warning in self.warnings])
+
+
+def summarise(run: Run) -> Summary:
+    """Compute the diagnostics of a run."""
+    has_energy = run.energy is not None and run.energy.shape[1] > 0
+    energy = run.energy if has_energy else None
+    value = worst(run)
+    energy_rhat = None if energy is None else float(diagnostics.rhat(energy))
+    return Summary(
+        sampler=run.info.sampler,
+        chains=run.info.chains,
+        updates=run.info.updates,
+        seconds=run.info.seconds,
+        updates_per_second=run.info.updates_per_second,
+        acceptance=run.info.acceptance,
+        marginal_error=None if run.reference is None else run.marginal_error,
+        energy_mean=None if energy is None else float(energy.mean()),
+        energy_ess=None if energy is None else float(diagnostics.ess(energy)),
+        energy_rhat=energy_rhat,
+        value_ess=None if value is None else value[2],
+        value_rhat=None if value is None else value[1],
+        worst_variable=None if value is None else run.domains.name(value[0]),
+        warnings=tuple(_warnings(run, energy_rhat, value)),
+    )
+
+
+def _warnings(
+    run: Run, energy_rhat: float | None, value: tuple[int, float, float] | None
+) -> list[str]:
+    found = []
+    if run.interrupted:
+        found.append("interrupted: these are the updates made until then")
+    limit = diagnostics.RHAT_LIMIT
+    if energy_rhat is not None and energy_rhat > limit:
+        found.append(
+            f"the chains disagree on the energy (R-hat {energy_rhat:.3f} > {limit}): "
+            "run longer, or with a warm-up"
+        )
+    if value is not None and value[1] > limit:
+        found.append(
+            f"the chains disagree on {run.domains.name(value[0])} (R-hat {value[1]:.3f} > "
+            f"{limit}): run longer, or with a warm-up"
+        )
+    return found
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None or math.isnan(value) else format(value, form)

@@ -1,0 +1,103 @@
+"""Plain-Python oracles: slow, obviously right, and readable beside the paper."""
+
+import itertools
+import math
+
+import numpy as np
+
+
+def factor_functions(graph):
+    """Every factor as (scope, function of the scope's values), as the user wrote it."""
+    for group in graph.factors:
+        arrays = group.arrays()
+        for k, scope in enumerate(group.scope.tolist()):
+            yield scope, _function(group, arrays, k)
+
+
+def _function(group, arrays, k):
+    if group.kind == "unary":
+        return lambda v: float(arrays["energy"][k][v])
+    if group.kind == "potts":
+        return lambda a, b: float(arrays["weight"][k]) if a == b else 0.0
+    if group.kind == "ising":
+        return lambda a, b: float(arrays["coupling"][k]) * (2 * a - 1) * (2 * b - 1)
+    if group.kind == "table":
+        table = arrays["energy"] if group.shared else arrays["energy"][k]
+        return lambda *values: float(arrays["weight"][k] * table[values])
+    if group.kind == "logical":
+        negated, weight = arrays["negated"][k], float(arrays["weight"][k])
+
+        def formula(*values):
+            literals = [bool(v) != bool(n) for v, n in zip(values, negated, strict=True)]
+            holds = {
+                "and": all(literals),
+                "or": any(literals),
+                "equal": all(literals) or not any(literals),
+                "imply": literals[-1] or not all(literals[:-1]),
+                "istrue": literals[0],
+            }
+            return weight if holds[arrays["op"]] else 0.0
+
+        return formula
+    raise AssertionError(group.kind)
+
+
+def states(graph):
+    """All states that agree with the evidence."""
+    ranges = [
+        range(size) if fixed < 0 else [int(fixed)]
+        for size, fixed in zip(graph.sizes.tolist(), graph.evidence.tolist(), strict=True)
+    ]
+    return list(itertools.product(*ranges))
+
+
+def energy(graph, x):
+    return sum(f(*(x[v] for v in scope)) for scope, f in factor_functions(graph))
+
+
+def distribution(graph):
+    """pi over `states(graph)`."""
+    logs = np.array([energy(graph, x) for x in states(graph)])
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def marginals(graph):
+    """Exact marginals [variable, value]."""
+    result = np.zeros((len(graph), graph.sizes.max()))
+    for x, p in zip(states(graph), distribution(graph), strict=True):
+        for variable, value in enumerate(x):
+            result[variable, value] += p
+    return result
+
+
+def conditional(graph, x, i):
+    """Algorithm 1's rho, from the definition."""
+    logs = []
+    for u in range(graph.sizes[i]):
+        y = list(x)
+        y[i] = u
+        logs.append(energy(graph, y))
+    weights = np.exp(np.array(logs) - max(logs))
+    return weights / weights.sum()
+
+
+def spans(graph):
+    """(scope of free variables, least value, M) of every factor that varies under the evidence."""
+    found = []
+    for scope, f in factor_functions(graph):
+        ranges = [
+            range(graph.sizes[v]) if graph.evidence[v] < 0 else [int(graph.evidence[v])]
+            for v in scope
+        ]
+        values = [f(*point) for point in itertools.product(*ranges)]
+        if max(values) - min(values) > 0:
+            free = [v for v in scope if graph.evidence[v] < 0]
+            found.append((free, min(values), max(values) - min(values)))
+    return found
+
+
+def error(marginal, reference):
+    """The paper's mean l2 distance."""
+    rows = zip(marginal, reference, strict=True)
+    return sum(math.dist(a, b) for a, b in rows) / len(marginal)

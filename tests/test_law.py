@@ -1,0 +1,85 @@
+"""The law of every registered sampler on every graph of the zoo (see docs/testing.md)."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests import naive
+from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.settings import SETTINGS
+from tests.zoo import ZOO
+
+STARTS = 60_000
+
+
+def exact_starts(graph, count, seed):
+    """Independent states from the exact joint."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.choice(len(naive.states(graph)), size=count, p=naive.distribution(graph))
+    return np.array(naive.states(graph))[numbers]
+
+
+@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_exact_start_keeps_the_law(setting, model):
+    """From exact draws, a sweep's worth of updates must leave the law as it was."""
+    case, graph = SETTINGS[setting], ZOO[model]
+    starts = exact_starts(graph, STARTS, seed=11)
+    updates = graph.stats.variables
+    states, _, tally = advance_each(
+        graph, case.sampler, starts, updates, seed=12, carried=case.carry(graph, starts, seed=13)
+    )
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
+    assert (states != starts).any(axis=1).mean() > 0.3  # and it must have moved
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_slightly_wrong_weight_is_caught(setting):
+    """The negative control: the chi-square must see a weight that is off by 15%."""
+    case, graph = SETTINGS[setting], ZOO["potts"]
+    group = graph.factors[0]
+    wrong = mg.FactorGraph(
+        graph.sizes,
+        [mg.Potts(*group.scope.T, group.weight * [1.15, 1, 1, 1.15, 1]), *graph.factors[1:]],
+    )
+    starts = exact_starts(graph, STARTS, seed=11)
+    states, _, _ = advance_each(
+        wrong, case.sampler, starts, 12, seed=12, carried=case.carry(wrong, starts, seed=13)
+    )
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
+def test_mixes_from_a_corner(setting, scan):
+    """From one fixed state, every scan order must arrive at the law."""
+    case, graph = SETTINGS[setting], ZOO["potts"]
+    starts = np.zeros((20_000, len(graph)), dtype=int)
+    states, _, _ = advance_each(
+        graph,
+        case.sampler,
+        starts,
+        case.mixing_sweeps * 4,
+        seed=21,
+        scan=scan,
+        carried=case.carry(graph, starts, seed=22),
+    )
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("model", ZOO)
+def test_gibbs_transition_is_reversible(model):
+    """Algorithm 1, enumerated: pi P = pi and detailed balance, from the definition alone."""
+    graph = ZOO[model]
+    states, pi = naive.states(graph), naive.distribution(graph)
+    number = {x: k for k, x in enumerate(states)}
+    free = np.flatnonzero(graph.evidence < 0)
+    transition = np.zeros((len(states), len(states)))
+    for x in states:
+        for i in free:
+            for u, p in enumerate(naive.conditional(graph, x, i)):
+                y = (*x[:i], u, *x[i + 1 :])
+                transition[number[x], number[y]] += p / len(free)
+    flow = pi[:, None] * transition
+    np.testing.assert_allclose(flow, flow.T, atol=1e-15)
+    np.testing.assert_allclose(pi @ transition, pi, atol=1e-14)

@@ -1,0 +1,91 @@
+"""Tiny graphs, one per factor kind and then some, that every sampler is tested on."""
+
+import numpy as np
+
+import minigibbs as mg
+
+
+def _potts():
+    return mg.FactorGraph(
+        [3, 3, 3, 3],
+        [
+            mg.Potts([0, 1, 2, 3, 0], [1, 2, 3, 0, 2], [0.9, -0.7, 0.4, 1.1, -0.3]),
+            mg.Unary([0, 2], [[0.0, 0.5, -0.4], [0.3, 0.0, 0.9]]),
+        ],
+    )
+
+
+def _ising():
+    i, j = np.triu_indices(5, 1)
+    rng = np.random.default_rng(1)
+    return mg.FactorGraph([2] * 5, [mg.Ising(i, j, rng.normal(0, 0.5, len(i)))])
+
+
+def _tables():
+    rng = np.random.default_rng(2)
+    return mg.FactorGraph(
+        [2, 3, 4, 3],
+        [
+            mg.Table([[0, 1, 2]], rng.normal(0, 0.8, (1, 2, 3, 4))),
+            mg.Table([[1, 3], [3, 1]], rng.normal(0, 0.8, (3, 3)), weight=[1.0, -0.6]),
+            mg.Table([[2, 0]], rng.normal(0, 0.8, (1, 4, 2))),
+            mg.Unary([3], rng.normal(0, 0.8, (1, 3))),
+        ],
+    )
+
+
+def _logical():
+    return mg.FactorGraph(
+        [2] * 5,
+        [
+            mg.Logical(
+                "imply", [[0, 1, 2], [2, 3, 4]], [1.2, -0.6], negated=[[0, 1, 0], [0, 0, 1]]
+            ),
+            mg.Logical("and", [[0, 3, 4]], 0.9, negated=[[0, 0, 1]]),
+            mg.Logical("or", [[1, 2, 4]], [-0.8]),
+            mg.Logical("equal", [[0, 2, 4], [1, 3, 4]], [0.7, -0.9], negated=[[0, 1, 0]]),
+            mg.Logical("istrue", [[0], [3]], [0.4, -0.5]),
+        ],
+    )
+
+
+def _mixed():
+    """Every kind, mixed domains, and variables without factors."""
+    rng = np.random.default_rng(3)
+    return mg.FactorGraph(
+        [2, 2, 3, 5, 1, 2],
+        [
+            mg.Ising([0], [1], 0.6),
+            mg.Potts([0, 2, 3], [2, 3, 1], [0.8, -0.9, 0.5]),
+            mg.Table([[2, 3]], rng.normal(0, 0.5, (1, 3, 5))),
+            mg.Logical("imply", [[1, 0]], 0.7),
+            mg.Unary([3], [rng.normal(0, 0.5, 5)]),
+        ],
+    )
+
+
+def _evidence():
+    """Evidence on every kind of factor."""
+    rng = np.random.default_rng(4)
+    graph = mg.FactorGraph(
+        [2, 2, 3, 3, 2, 2],
+        [
+            mg.Ising([0, 1], [1, 4], [0.6, -0.5]),
+            mg.Potts([2, 0, 3], [3, 2, 5], [0.8, -0.9, 0.5]),
+            mg.Table([[2, 3, 0]], rng.normal(0, 0.7, (1, 3, 3, 2))),
+            mg.Logical("imply", [[1, 4, 5], [4, 5, 1]], [0.7, 0.9]),
+            mg.Logical("equal", [[0, 1, 5]], 0.5),
+            mg.Unary([3, 2], rng.normal(0, 0.5, (2, 3))),
+        ],
+    )
+    return graph.condition({3: 1, 4: 1})
+
+
+ZOO = {
+    "potts": _potts(),
+    "ising": _ising(),
+    "tables": _tables(),
+    "logical": _logical(),
+    "mixed": _mixed(),
+    "evidence": _evidence(),
+}
