@@ -14,7 +14,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(FAST_MATH)}
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": set(FAST_MATH),
+    "_nrt": False,  # no allocation, and so no counting of references in the inner loops
+}
 
 
 def kernel(function: F) -> F:
@@ -23,7 +28,9 @@ def kernel(function: F) -> F:
     It has no Python entry: unpacking a model's arrays from Python costs more to compile than
     most kernels do.
     """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(
+        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+    )
 
 
 def inlined(function: F) -> F:

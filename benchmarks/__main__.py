@@ -1,0 +1,12 @@
+"""Run the benchmarks named on the command line, or all."""
+
+import importlib
+import sys
+
+BENCHMARKS = ["foundation"]
+
+for name in sys.argv[1:] or BENCHMARKS:
+    if name not in BENCHMARKS:
+        sys.exit(f"unknown benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+    print(name, flush=True)
+    importlib.import_module(f"benchmarks.{name}").main()

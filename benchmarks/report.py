@@ -1,0 +1,69 @@
+"""Tables of measurements, written with the machine, the date and the versions."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass
+class Report:
+    """One table: a line per measurement, with the bar it is held against."""
+
+    name: str
+    title: str
+    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, what: str, measured: str, bar: str = "", met: bool | None = None) -> None:
+        verdict = "" if met is None else ("yes" if met else "NO")
+        self.rows.append((what, measured, bar, verdict))
+        print(f"  {what}: {measured}" + (f" (bar: {bar}: {verdict})" if bar else ""), flush=True)
+
+    def write(self) -> None:
+        RESULTS.mkdir(exist_ok=True)
+        lines = [f"# {self.title}", "", setting(), ""]
+        lines += ["| what | measured | bar | met |", "|---|---|---|---|"]
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        lines += ["", *self.notes]
+        (RESULTS / f"{self.name}.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+def setting() -> str:
+    """Date, machine and versions, in a sentence."""
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("minigibbs", "numba", "llvmlite", "numpy")
+    )
+    return (
+        f"{datetime.date.today()}, {_processor()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, {versions}."
+    )
+
+
+def best_of(repeats: int, work: Callable[[], object]) -> float:
+    """The least of several timings: noise only ever adds."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown processor"

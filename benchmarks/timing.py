@@ -1,0 +1,57 @@
+"""Time per update of a sampler on a graph: one chain, one thread, nothing recorded."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import minigibbs as mg
+
+
+class Timed:
+    """A sampler ready to be timed again and again, so that rivals can take turns."""
+
+    def __init__(self, graph, sampler, start=None, warm=20_000, seconds=0.2):
+        from minigibbs.packed import free_variables
+        from minigibbs.run import _Plan
+
+        order = free_variables(graph.evidence)
+        plan = _Plan(graph, sampler, order, 2**62, 0, "random", frozenset(), 2**62, None)
+        state = np.zeros(len(graph), graph.state_type) if start is None else start.copy()
+        stream = np.array([1, 2, 3, 4], dtype=np.uint64)
+        self.job = plan.job(sampler.prepare(graph), state.astype(graph.state_type), stream)
+        self.job.prepare()
+        self.best = np.inf
+        per_update = self._time(16)
+        self.updates = max(16, min(warm, int(seconds / per_update)))
+        self._time(self.updates)  # leave the start state behind
+        per_update = self._time(self.updates)
+        self.updates = max(16, int(seconds / per_update))
+
+    def turn(self) -> float:
+        """Time one stretch; returns and remembers seconds per update."""
+        per_update = self._time(self.updates)
+        self.best = min(self.best, per_update)
+        return per_update
+
+    def _time(self, updates: int) -> float:
+        from minigibbs.backends.cpu import advance
+
+        job = self.job
+        begun = time.perf_counter()
+        advance(job.data, job.model, job.chain, job.scan, job.recorder, updates, False)
+        return (time.perf_counter() - begun) / updates
+
+
+def race(rivals: dict[str, Timed], rounds: int = 7) -> dict[str, float]:
+    """Best nanoseconds per update of each rival; they take turns, so noise hits all alike."""
+    for _ in range(rounds):
+        for rival in rivals.values():
+            rival.turn()
+    return {name: rival.best * 1e9 for name, rival in rivals.items()}
+
+
+def uniform_start(graph: mg.FactorGraph, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
