@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from minigibbs.backends.cpu import advance
-from minigibbs.kernels.jit import entry
+from minigibbs.kernels.jit import entry, kernel
 from minigibbs.run import _Plan
 from minigibbs.samplers.base import carries
 
@@ -13,15 +13,21 @@ from minigibbs.samplers.base import carries
 FALSE_ALARM = 1e-4
 
 
+@kernel
+def _copy(source, target):
+    for k in range(len(target)):
+        target[k] = source[k]
+
+
 @entry
 def _advance_each(data, model, chain, scan, recorder, states, carried, updates):
     for k in range(len(states)):
-        chain.x[:] = states[k]
-        chain.carried[:] = carried[k]
+        _copy(states[k], chain.x)
+        _copy(carried[k], chain.carried)
         scan.position[0] = 0
         advance(data, model, chain, scan, recorder, updates, False)
-        states[k] = chain.x
-        carried[k] = chain.carried
+        _copy(chain.x, states[k])
+        _copy(chain.carried, carried[k])
 
 
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):

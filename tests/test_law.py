@@ -26,7 +26,7 @@ def test_exact_start_keeps_the_law(setting, model):
     case, graph = SETTINGS[setting], ZOO[model]
     starts = exact_starts(graph, STARTS, seed=11)
     updates = graph.stats.variables
-    states, _, tally = advance_each(
+    states, _, _ = advance_each(
         graph, case.sampler, starts, updates, seed=12, carried=case.carry(graph, starts, seed=13)
     )
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minigibbs._version import __version__
 
 if TYPE_CHECKING:
-    from minigibbs import models
+    from minigibbs import models, theory
     from minigibbs.domains import Grid
     from minigibbs.errors import (
         FormatError,
@@ -23,11 +23,24 @@ if TYPE_CHECKING:
     from minigibbs.graph import FactorGraph
     from minigibbs.record import Run, load
     from minigibbs.run import sample
-    from minigibbs.samplers import Gibbs, Sampler
+    from minigibbs.samplers import (
+        MGPMH,
+        CustomEstimator,
+        DoubleMinGibbs,
+        Estimator,
+        ExactEstimator,
+        Gibbs,
+        LocalMinibatchGibbs,
+        MinGibbs,
+        PoissonEstimator,
+        Sampler,
+        SubsetEstimator,
+    )
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
 _HOMES = {
     "models": "",
+    "theory": "",
     **dict.fromkeys(["Grid"], "domains"),
     **dict.fromkeys(
         [
@@ -45,23 +58,47 @@ _HOMES = {
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
     **dict.fromkeys(["sample"], "run"),
-    **dict.fromkeys(["Gibbs", "Sampler"], "samplers"),
+    **dict.fromkeys(
+        [
+            "CustomEstimator",
+            "DoubleMinGibbs",
+            "Estimator",
+            "ExactEstimator",
+            "Gibbs",
+            "LocalMinibatchGibbs",
+            "MGPMH",
+            "MinGibbs",
+            "PoissonEstimator",
+            "Sampler",
+            "SubsetEstimator",
+        ],
+        "samplers",
+    ),
 }
 
 __all__ = [
+    "MGPMH",
+    "CustomEstimator",
+    "DoubleMinGibbs",
+    "Estimator",
+    "ExactEstimator",
     "FactorGraph",
     "FormatError",
     "Gibbs",
     "GraphError",
     "Grid",
     "Ising",
+    "LocalMinibatchGibbs",
     "Logical",
+    "MinGibbs",
     "MinigibbsError",
     "MissingDependencyError",
+    "PoissonEstimator",
     "Potts",
     "Run",
     "SampleError",
     "Sampler",
+    "SubsetEstimator",
     "Table",
     "TooLargeError",
     "Unary",
@@ -70,6 +107,7 @@ __all__ = [
     "models",
     "read",
     "sample",
+    "theory",
     "write",
 ]
 

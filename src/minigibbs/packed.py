@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from minigibbs import memory
 from minigibbs.factors.base import FREE, Factors, General, Pairs
-from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.jit import entry, inlined
 from minigibbs.kernels.layout import FACTOR, ROW, SLOT, Model
 
 _ENTRY_BYTES = 12  # target and weight
@@ -103,15 +103,23 @@ def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any]
 def energy_at(model: Model) -> NDArray[np.float64]:
     """For each free variable the sum of its factors' M; the largest is the paper's L."""
     total = np.zeros(len(model.rows))
-    _sum_rows(model, total)
+    _sum_rows(model.rows, entry_spans(model), total)
     return total
 
 
-def total_span(model: Model, evidence: NDArray[np.int32]) -> tuple[int, float]:
-    """How many factors the evidence leaves, and the sum of their M: the paper's Psi."""
-    count, total = _sum_pairs(model.pair, model.pair_weight, model.rows["size"].copy(), evidence)
-    spans = model.factors["span"]
-    return int(count + np.count_nonzero(spans)), float(total + spans.sum())
+def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
+    spans = np.empty(len(model.pair) + len(model.factors))
+    spans[len(model.pair) :] = model.factors["span"]
+    _span_pairs(model.pair, model.pair_weight, model.rows["size"].copy(), evidence, spans)
+    return spans
+
+
+def entry_spans(model: Model) -> NDArray[np.float64]:
+    """The paper's M of the factor behind every entry."""
+    spans = np.abs(model.weight)
+    _span_entries(model, spans)
+    return spans
 
 
 def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -163,26 +171,23 @@ def _place_general(factors, slots, evidence, place, target, weight):
                     place[part, variable] += 1
 
 
-@kernel
-def entry_span(model, i, place):
-    """The paper's M of the factor behind an entry of row `i`."""
-    if place < model.rows[i].pair_end:
-        return abs(model.weight[place])
-    return model.factors[model.target[place]].span
-
-
 @entry
-def _sum_rows(model, total):
-    for i in range(len(model.rows)):
-        for place in range(model.rows[i].start, model.rows[i].end):
-            total[i] += entry_span(model, i, place)
-
-
-@entry
-def _sum_pairs(pair, weight, size, evidence):
-    count, total = 0, 0.0
+def _span_pairs(pair, weight, size, evidence, spans):
     for k in range(len(pair)):
-        if pair_varies(pair[k, 0], pair[k, 1], weight[k], size, evidence):
-            count += 1
-            total += abs(weight[k])
-    return count, total
+        varies = pair_varies(pair[k, 0], pair[k, 1], weight[k], size, evidence)
+        spans[k] = abs(weight[k]) if varies else 0.0
+
+
+@entry
+def _span_entries(model, spans):
+    """Correct the entries of general factors; a pair's M is the size of its weight."""
+    for i in range(len(model.rows)):
+        for place in range(model.rows[i].pair_end, model.rows[i].end):
+            spans[place] = model.factors[model.target[place]].span
+
+
+@entry
+def _sum_rows(rows, spans, total):
+    for i in range(len(rows)):
+        for place in range(rows[i].start, rows[i].end):
+            total[i] += spans[place]

@@ -10,9 +10,10 @@ from minigibbs.kernels.random import uniform
 
 @kernel
 def draw_log(weights, size, stream):
-    """A value with probability proportional to exp(weights[value]); overwrites `weights`.
+    """A value with probability proportional to exp(weights[value]), for value < size.
 
-    The largest weight is subtracted first, so energies of thousands do not overflow.
+    The largest weight is subtracted first, so energies of thousands do not overflow. The second
+    half of `weights`, from `size` on, is scratch.
     """
     u = uniform(stream)
     if size == 2:
@@ -23,9 +24,9 @@ def draw_log(weights, size, stream):
     total = 0.0
     for value in range(size):
         total += math.exp(weights[value] - top)
-        weights[value] = total
+        weights[size + value] = total
     mark = u * total
     for value in range(size - 1):
-        if mark < weights[value]:
+        if mark < weights[size + value]:
             return value
     return size - 1

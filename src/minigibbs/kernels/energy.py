@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.layout import EQUAL, TABLE
+
+
+@kernel
+def formula_holds(form, true, others, own):
+    """Whether a formula holds: `true` of `others` literals hold, and `own` beside them."""
+    return (own and true == others) or (form == EQUAL and not own and true == 0)
 
 
 @kernel
@@ -50,6 +58,35 @@ def add_stored(model, x, i, weights):
         add_general(model, x, i, place, 1.0, weights)
 
 
+@kernel
+def energy_change(model, x, i, old, new):
+    """How much the sum of the factors at `i` grows when its value goes from `old` to `new`."""
+    row, change = model.rows[i], 0.0
+    for place in range(row.start, row.pair_end):
+        other = x[model.target[place]]
+        change += model.weight[place] * ((other == new) - np.float64(other == old))
+    for place in range(row.pair_end, row.end):
+        factor = model.factors[model.target[place]]
+        position, true, own = factor.table_start, 0, 0
+        for k in range(factor.scope_start, factor.scope_end):
+            slot = model.slots[k]
+            if slot.variable == i:
+                own = slot.key
+            else:
+                position += slot.key * x[slot.variable]
+                true += x[slot.variable] == slot.key
+        if factor.form == TABLE:
+            table = model.table
+            change += factor.weight * (table[position + new * own] - table[position + old * own])
+        else:
+            others = factor.scope_end - factor.scope_start - 1
+            change += factor.weight * (
+                formula_holds(factor.form, true, others, new == own)
+                - np.float64(formula_holds(factor.form, true, others, old == own))
+            )
+    return change
+
+
 @inlined
 def general_value(model, x, factor):
     """The value of a general factor in state `x`."""
@@ -82,3 +119,15 @@ def energies(model, states, out):
     """The log-potential of each row of `states`, but for the graph's offset."""
     for k in range(len(states)):
         out[k] = total_energy(model, states[k])
+
+
+@entry
+def factor_values(model, states, out):
+    """out[factor, state]: the value of each factor, pairs first, in each row of `states`."""
+    pairs = len(model.pair)
+    for s in range(len(states)):
+        for k in range(pairs):
+            equal = states[s, model.pair[k, 0]] == states[s, model.pair[k, 1]]
+            out[k, s] = model.pair_weight[k] if equal else 0.0
+        for k in range(len(model.factors)):
+            out[pairs + k, s] = general_value(model, states[s], model.factors[k])

@@ -28,9 +28,7 @@ def kernel(function: F) -> F:
     It has no Python entry: unpacking a model's arrays from Python costs more to compile than
     most kernels do.
     """
-    return _compile(
-        function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
-    )
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
 
 
 def inlined(function: F) -> F:

@@ -60,13 +60,39 @@ class Model(NamedTuple):
     table: NDArray[np.float64]  # [T]
 
 
+# A row of a sparse Poisson vector: strong rates are drawn one by one, [strong_start, strong_end);
+# of the weak ones, [weak_start, weak_end), the total is drawn and then each draw's place.
+POISSON_ROW = np.dtype(
+    [
+        ("strong_start", np.int64),
+        ("strong_end", np.int64),
+        ("weak_start", np.int64),
+        ("weak_end", np.int64),
+        ("weak_total", np.float64),  # the sum of the weak rates
+        ("none", np.float64),  # exp(-weak_total)
+    ]
+)
+STRONG = np.dtype([("place", np.int64), ("rate", np.float64), ("none", np.float64)])
+
+# A slot of an alias table: `place` with probability `accept`, else `other`.
+ALIAS = np.dtype([("accept", np.float64), ("place", np.int32), ("other", np.int32)])
+
+
+class PoissonVector(NamedTuple):
+    """Independent Poisson variates by place, a row at a time; see `kernels.poisson`."""
+
+    rows: NDArray[np.void]  # of POISSON_ROW
+    strong: NDArray[np.void]  # of STRONG
+    weak: NDArray[np.void]  # of ALIAS
+
+
 class Chain(NamedTuple):
     """One chain: what a sampler's update reads and may write (all but `x`)."""
 
     x: NDArray[np.unsignedinteger]  # [n] the state, in the smallest type that fits
     stream: NDArray[np.uint64]  # [4] the generator
     carried: NDArray[np.float64]  # what the sampler carries from update to update
-    weights: NDArray[np.float64]  # [D] scratch: a log weight per value
+    weights: NDArray[np.float64]  # [2D] scratch: a log weight per value, and as much again
     scratch: NDArray[np.int64]  # scratch of the size that the sampler asked for
     tally: NDArray[np.int64]  # [5] see EVALUATIONS..CHANGES
 

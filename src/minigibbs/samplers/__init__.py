@@ -1,8 +1,35 @@
 """One algorithm a file, and the registry that the command line and the tests read."""
 
 from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.double_min import DoubleMinGibbs
+from minigibbs.samplers.estimators import (
+    CustomEstimator,
+    Estimator,
+    ExactEstimator,
+    PoissonEstimator,
+    SubsetEstimator,
+)
 from minigibbs.samplers.gibbs import Gibbs
+from minigibbs.samplers.local import LocalMinibatchGibbs
+from minigibbs.samplers.mgpmh import MGPMH
+from minigibbs.samplers.min_gibbs import MinGibbs
 
-SAMPLERS: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Gibbs,)}
+SAMPLERS: dict[str, type[Sampler]] = {
+    sampler.name: sampler
+    for sampler in (Gibbs, MinGibbs, LocalMinibatchGibbs, MGPMH, DoubleMinGibbs)
+}
 
-__all__ = ["SAMPLERS", "Gibbs", "Sampler"]
+__all__ = [
+    "MGPMH",
+    "SAMPLERS",
+    "CustomEstimator",
+    "DoubleMinGibbs",
+    "Estimator",
+    "ExactEstimator",
+    "Gibbs",
+    "LocalMinibatchGibbs",
+    "MinGibbs",
+    "PoissonEstimator",
+    "Sampler",
+    "SubsetEstimator",
+]

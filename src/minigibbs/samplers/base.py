@@ -85,11 +85,11 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(data).begin(data, model, chain)
 
 
-_INLINE = {"forceinline": True, "_nrt": False}  # a call would copy every array of every argument
+INLINE: Any = {"forceinline": True, "_nrt": False}  # a call would copy every array of every argument
 
 
 # Numba wants these signatures bare, letter for letter.
-@overload(update, jit_options=_INLINE)
+@overload(update, jit_options=INLINE)
 def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
     chosen = _COMPILED[data.instance_class].update
 
@@ -99,7 +99,7 @@ def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
     return call
 
 
-@overload(begin, jit_options=_INLINE)
+@overload(begin, jit_options=INLINE)
 def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
     chosen = _COMPILED[data.instance_class].begin
 

@@ -1,0 +1,100 @@
+"""Poisson variates, and sparse vectors of them.
+
+A minibatch is a vector of independent Poisson variates, one per factor, most of them 0. It is
+drawn in expected time sum(min(1, rate)): strong rates, from 1 on, one by one; of the weak rest
+first the total, then the place of each draw through an alias table. (That the total of
+independent Poisson variates is Poisson, and its split multinomial, is how the paper's Section 4
+gets to sum(rate).)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.alias import build_alias
+from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.layout import ALIAS, POISSON_ROW, STRONG, PoissonVector
+from minigibbs.kernels.random import positive_uniform, uniform
+
+_INVERSION = 10.0  # means from here on are drawn by rejection
+STRONG_RATE = 1.0
+
+
+@kernel
+def poisson(mean, none, stream):
+    """A Poisson variate; `none` is exp(-mean).
+
+    Small means by inversion; large ones by transformed rejection with squeeze (Hormann 1993,
+    doi:10.1016/0167-6687(93)90997-4, algorithm PTRS).
+    """
+    if mean < _INVERSION:
+        u, chance, count = uniform(stream), none, 0
+        while u >= chance and count < 200:
+            u -= chance
+            count += 1
+            chance *= mean / count
+        return count
+    b = 0.931 + 2.53 * math.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    while True:
+        u, v = uniform(stream) - 0.5, positive_uniform(stream)
+        us = 0.5 - abs(u)
+        if us < 1e-12:
+            continue
+        count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
+        if us >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2.0):
+            return int(count)
+        if count < 0.0 or (us < 0.013 and v > us):
+            continue
+        scale = math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b))
+        if scale <= count * math.log(mean) - mean - math.lgamma(count + 1.0):
+            return int(count)
+
+
+def poisson_vector(
+    start: NDArray[np.int64], end: NDArray[np.int64], rates: NDArray[np.float64]
+) -> PoissonVector:
+    """Prepare rows of Poisson variates: places [start, end) of each row, with these rates.
+
+    Rates of 0 vanish. Preparation takes time and memory linear in the number of places.
+    """
+    rows = np.zeros(len(start), dtype=POISSON_ROW)
+    strong = np.empty(int(np.count_nonzero(rates >= STRONG_RATE)), dtype=STRONG)
+    weak = np.empty(int(np.count_nonzero((rates > 0) & (rates < STRONG_RATE))), dtype=ALIAS)
+    largest = int((end - start).max(initial=0))
+    _split(start, end, rates, rows, strong, weak, np.empty(largest), np.empty(largest, np.int64))
+    return PoissonVector(rows, strong, weak)
+
+
+@entry
+def _split(start, end, rates, rows, strong, weak, weights, scratch):
+    strongs = weaks = 0
+    for i in range(len(start)):
+        row = rows[i]
+        row.strong_start, row.weak_start = strongs, weaks
+        total = 0.0
+        for place in range(start[i], end[i]):
+            rate = rates[place]
+            if rate >= STRONG_RATE:
+                strong[strongs].place = place
+                strong[strongs].rate = rate
+                strong[strongs].none = math.exp(-rate)
+                strongs += 1
+            elif rate > 0.0:
+                weak[weaks].place = place
+                weights[weaks - row.weak_start] = rate
+                total += rate
+                weaks += 1
+        row.strong_end, row.weak_end = strongs, weaks
+        row.weak_total, row.none = total, math.exp(-total)
+        if total > 0.0:
+            build_alias(weak[row.weak_start : weaks], weights, scratch)
+
+
+def expected_draws(rows: NDArray[np.void]) -> NDArray[np.float64]:
+    """For each row the expected work, sum(min(1, rate)): strong variates and weak draws."""
+    work: NDArray[np.float64] = rows["strong_end"] - rows["strong_start"] + rows["weak_total"]
+    return work

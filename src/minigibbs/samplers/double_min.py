@@ -1,0 +1,147 @@
+"""DoubleMIN-Gibbs, Algorithm 5 of the paper: MGPMH with an estimated acceptance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import ACCEPTED, PROPOSED
+from minigibbs.kernels.minibatch import load_minibatch
+from minigibbs.kernels.poisson import expected_draws
+from minigibbs.kernels.random import positive_uniform
+from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
+from minigibbs.samplers.mgpmh import minibatch_rows
+from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
+from minigibbs.samplers.recipes import (
+    FAILURE,
+    SLOWDOWN,
+    check_one,
+    check_settings,
+    check_work,
+)
+
+
+@dataclass(frozen=True)
+class DoubleMinGibbs(Sampler):
+    """Doubly minibatched Gibbs: a local minibatch proposes, an energy estimate decides.
+
+    Its law is MIN-Gibbs's (Theorem 5): with the default estimator the model's own. An update
+    costs O(D * L^2 + Psi^2), and nothing that grows with the degree.
+
+    Parameters
+    ----------
+    batch
+        The first batch, lambda_1: expected draws at the variable with the largest local energy;
+        L^2 is a good start.
+    second_batch
+        The second batch, lambda_2 of the Poisson estimator; Psi^2 is a good start.
+    estimator
+        In place of a second batch: any estimator.
+    slowdown
+        Half of log(slowdown) fixes the first batch where none is given (Theorem 4), the other
+        half the second (Theorem 6 and Lemma 2). Left out, 1.5.
+    failure
+        The chance that an estimate strays further than the bound assumes.
+    """
+
+    batch: float | None = None
+    second_batch: float | None = None
+    estimator: Estimator | None = None
+    slowdown: float | None = None
+    failure: float = FAILURE
+    name = "double-min"
+
+    def __post_init__(self) -> None:
+        check_settings(
+            "DoubleMinGibbs",
+            batch=self.batch,
+            second_batch=self.second_batch,
+            slowdown=self.slowdown,
+            failure=self.failure,
+        )
+        check_estimator("DoubleMinGibbs", self.estimator, self.second_batch)
+        if self.second_batch is not None or self.estimator is not None:
+            check_one("DoubleMinGibbs", self.batch, self.slowdown)
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Prepare both minibatches, unless an update would never end."""
+        chosen = self.estimator_for(graph)
+        check_work("DoubleMinGibbs", graph, chosen.work(graph))
+        rows, strong, weak, step = minibatch_rows(graph, self.batch, self._half)
+        return DoubleMinData(rows, strong, weak, step, chosen.prepare(graph))
+
+    def workspace(self, graph: FactorGraph) -> Workspace:
+        """The present state's energy estimate is carried along."""
+        return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say both batches, the cost and the bound."""
+        chosen = self.estimator_for(graph)
+        first = minibatch_rows(graph, self.batch, self._half)
+        draws = expected_draws(first[0])[graph.evidence < 0]
+        text = (
+            f"DoubleMIN-Gibbs: {chosen.describe()}; about {draws.mean() if len(draws) else 0:.3g} "
+            f"draws to propose and {chosen.work(graph):.3g} to decide an update."
+        )
+        if self.batch is None and self.second_batch is None and self.estimator is None:
+            text += " " + estimate_bound(self.slowdown or SLOWDOWN, 8, self.failure)
+        return text
+
+    def estimator_for(self, graph: FactorGraph) -> Estimator:
+        """The estimator given, or the Poisson one with the second batch given or Lemma 2's."""
+        if self.estimator is not None:
+            return self.estimator
+        if self.second_batch is not None:
+            return PoissonEstimator(self.second_batch)
+        delta = math.log(self._half) / 4
+        return PoissonEstimator(recipe_batch("DoubleMinGibbs", graph, delta, self.failure))
+
+    @property
+    def _half(self) -> float:
+        return math.sqrt(self.slowdown or SLOWDOWN)
+
+
+class DoubleMinData(NamedTuple):
+    """The first minibatch as in `MGPMHData`, and what the estimator prepared."""
+
+    rows: NDArray[np.void]
+    strong: NDArray[np.void]
+    weak: NDArray[np.void]
+    step: NDArray[np.float64]  # [n]
+    estimator: Any
+
+
+@kernel
+def double_min_begin(data, model, chain):
+    """Estimate the energy of the first state."""
+    chain.carried[0] = estimate(data.estimator, model, chain)
+
+
+@kernel
+def double_min_update(data, model, chain, i):
+    """Algorithm 5: a = exp(xi_y - xi_x + eps_x(i) - eps_y(i)), with a fresh xi_y even if y = x."""
+    load_minibatch(data, data.step[i], model, chain, i)
+    old = chain.x[i]
+    new = draw_log(chain.weights, model.rows[i].size, chain.stream)
+    log_a = chain.weights[old] - chain.weights[new] - chain.carried[0]
+    chain.x[i] = new
+    energy = estimate(data.estimator, model, chain)
+    chain.x[i] = old
+    chain.tally[PROPOSED] += 1
+    log_a += energy
+    if log_a < 0.0 and math.log(positive_uniform(chain.stream)) >= log_a:
+        return old
+    chain.tally[ACCEPTED] += 1
+    chain.carried[0] = energy
+    return new
+
+
+register(DoubleMinData, double_min_update, double_min_begin)

@@ -1,0 +1,304 @@
+"""Energy estimators: the distributions mu_x that MIN-Gibbs and DoubleMIN-Gibbs draw from.
+
+An estimator is a frozen dataclass that prepares arrays for a compiled function
+`estimate(data, model, chain) -> energy of chain.x`, chosen by the type of `data`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.energy import general_value, total_energy
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson, poisson_vector
+from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
+from minigibbs.packed import factor_spans
+from minigibbs.samplers.base import INLINE
+from minigibbs.samplers.recipes import check_settings
+
+
+class Estimator(ABC):
+    """A way to estimate the energy of a state."""
+
+    @abstractmethod
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Prepare the arrays its compiled function reads."""
+
+    @abstractmethod
+    def work(self, graph: FactorGraph) -> float:
+        """Expected number of factors looked at in one estimate."""
+
+    def scratch(self, graph: FactorGraph) -> int:
+        """Integers of scratch that an estimate needs."""
+        return 0
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say what the estimate is, and where a chain that uses it goes."""
+
+
+@dataclass(frozen=True)
+class PoissonEstimator(Estimator):
+    """The bias-adjusted estimator (2) of the paper, with `batch` = lambda expected draws.
+
+    eps = sum of s_phi * log(1 + Psi / (lambda * M_phi) * phi(x)) with s_phi independent
+    Poisson(lambda * M_phi / Psi). It satisfies E exp(eps) = exp(energy) (Lemma 1), so that
+    MIN-Gibbs with it has the model's own law.
+    """
+
+    batch: float
+
+    def __post_init__(self) -> None:
+        check_settings("PoissonEstimator", batch=self.batch)
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """One Poisson vector over all factors."""
+        spans = factor_spans(graph.packed, graph.evidence)
+        total = spans.sum()
+        ratio = total / self.batch
+        ends = np.array([0]), np.array([len(spans)])
+        vector = poisson_vector(*ends, spans / ratio if total > 0 else spans)
+        return PoissonData(*vector, ratio, math.log1p(ratio))
+
+    def work(self, graph: FactorGraph) -> float:
+        """The sum of min(1, rate) over all factors."""
+        spans = factor_spans(graph.packed, graph.evidence)
+        return float(np.minimum(1.0, spans * (self.batch / max(spans.sum(), 1e-300))).sum())
+
+    def describe(self) -> str:
+        """The law stays the model's."""
+        return f"Poisson estimates, lambda = {self.batch:.4g}, unbiased in exp: exact"
+
+
+@dataclass(frozen=True)
+class SubsetEstimator(Estimator):
+    """|Phi| / size times the sum over a uniform subset of `size` factors, without replacement.
+
+    Biased: the chain goes to pi(x) proportional to E exp(eps_x) (Theorem 1). By Jensen's
+    inequality that lifts states whose estimate varies most.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.size, int | np.integer) and not isinstance(self.size, bool)
+        if not whole or self.size < 1:
+            raise SampleError(
+                f"SubsetEstimator: size must be an integer of at least 1, got {self.size!r}"
+            )
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """List the factors that vary."""
+        factors = np.flatnonzero(factor_spans(graph.packed, graph.evidence) > 0)
+        if self.size > len(factors):
+            raise SampleError(
+                f"SubsetEstimator: a subset of {self.size} cannot be drawn from the graph's "
+                f"{len(factors)} factors"
+            )
+        return SubsetData(factors, int(self.size))
+
+    def work(self, graph: FactorGraph) -> float:
+        """The size of the subset."""
+        return float(self.size)
+
+    def scratch(self, graph: FactorGraph) -> int:
+        """Room for the subset."""
+        return subset_scratch(self.size)
+
+    def describe(self) -> str:
+        """The law is not the model's."""
+        return (
+            f"sums over {self.size} factors drawn without replacement: BIASED towards states "
+            "whose estimate varies most"
+        )
+
+
+@dataclass(frozen=True)
+class ExactEstimator(Estimator):
+    """The energy itself: MIN-Gibbs becomes plain Gibbs, at the cost of all factors per value."""
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Only the number of factors, for the counters."""
+        return ExactData(graph.stats.factors)
+
+    def work(self, graph: FactorGraph) -> float:
+        """All factors."""
+        return float(graph.stats.factors)
+
+    def describe(self) -> str:
+        """The law stays the model's."""
+        return "exact energies: plain Gibbs at the cost of all factors per value"
+
+
+@dataclass(frozen=True, eq=False)
+class CustomEstimator(Estimator):
+    """An estimator of your own.
+
+    Parameters
+    ----------
+    function
+        A function compiled with `numba.njit`, of (model, x, stream, parameters): the packed
+        model, the state, the generator's `uint64[4]`, and the parameters given here. It returns
+        an estimate of the log-potential of `x`, up to a constant. Draw random numbers with
+        `minigibbs.kernels.random.uniform(stream)` only.
+    parameters
+        A number, an array, or a tuple of these.
+    """
+
+    function: Any
+    parameters: Any = 0.0
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.function, "py_func"):
+            raise SampleError(
+                "CustomEstimator: function must be compiled with numba.njit, got "
+                f"{type(self.function).__name__}"
+            )
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """The function and its parameters as they are."""
+        return CustomData(self.function, self.parameters)
+
+    def work(self, graph: FactorGraph) -> float:
+        """Unknown; counted as one."""
+        return 1.0
+
+    def describe(self) -> str:
+        """The law depends on the function."""
+        name = self.function.py_func.__name__
+        return f"estimates by {name}: exact only if E exp(estimate) = exp(energy)"
+
+
+class PoissonData(NamedTuple):
+    """A `PoissonVector` over all factors (pairs first), Psi/lambda and log(1 + Psi/lambda)."""
+
+    rows: NDArray[np.void]
+    strong: NDArray[np.void]
+    weak: NDArray[np.void]
+    ratio: float
+    gain: float
+
+
+class SubsetData(NamedTuple):
+    """The factors that vary, and how many of them to draw."""
+
+    factors: NDArray[np.int64]
+    size: int
+
+
+class ExactData(NamedTuple):
+    """How many factors there are."""
+
+    factors: int
+
+
+class CustomData(NamedTuple):
+    """A user's compiled function and its parameters."""
+
+    function: Any
+    parameters: Any
+
+
+@kernel
+def _share(model, x, place):
+    """Phi / M of a factor (pairs first), with phi shifted to min 0."""
+    if place < len(model.pair):
+        equal = x[model.pair[place, 0]] == x[model.pair[place, 1]]
+        return 1.0 if equal == (model.pair_weight[place] > 0.0) else 0.0
+    factor = model.factors[place - len(model.pair)]
+    return (general_value(model, x, factor) - factor.low) / factor.span
+
+
+@kernel
+def poisson_estimate(data, model, chain):
+    """Equation (2): the sum of s * log(1 + Psi / (lambda * M) * phi(x)).
+
+    A factor at its minimum adds nothing whatever its s, which is then not drawn.
+    """
+    row, total = data.rows[0], 0.0
+    for k in range(row.strong_start, row.strong_end):
+        strong = data.strong[k]
+        share = _share(model, chain.x, strong.place)
+        if share > 0.0:
+            gain = data.gain if share == 1.0 else math.log1p(data.ratio * share)
+            total += gain * poisson(strong.rate, strong.none, chain.stream)
+    draws = poisson(row.weak_total, row.none, chain.stream)
+    for _ in range(draws):
+        place = draw_alias(data.weak, row.weak_start, row.weak_end, chain.stream)
+        share = _share(model, chain.x, place)
+        total += data.gain if share == 1.0 else math.log1p(data.ratio * share)
+    chain.tally[DRAWS] += row.strong_end - row.strong_start + draws
+    return total
+
+
+@kernel
+def subset_estimate(data, model, chain):
+    """|Phi| / B times the sum over a uniform subset of B factors (Section 2)."""
+    count, total = len(data.factors), 0.0
+    begin_subset(chain.scratch)
+    for last in range(count - data.size, count):
+        place = data.factors[next_member(chain.scratch, last, chain.stream)]
+        if place < len(model.pair):
+            total += _share(model, chain.x, place) * abs(model.pair_weight[place])
+        else:
+            factor = model.factors[place - len(model.pair)]
+            total += _share(model, chain.x, place) * factor.span
+    chain.tally[DRAWS] += data.size
+    return total * (count / data.size)
+
+
+@kernel
+def exact_estimate(data, model, chain):
+    """The energy itself."""
+    chain.tally[EVALUATIONS] += data.factors
+    return total_energy(model, chain.x)
+
+
+@kernel
+def custom_estimate(data, model, chain):
+    """A user's own estimate."""
+    return data.function(model, chain.x, chain.stream, data.parameters)
+
+
+_COMPILED = {
+    PoissonData: poisson_estimate,
+    SubsetData: subset_estimate,
+    ExactData: exact_estimate,
+    CustomData: custom_estimate,
+}
+
+
+def estimate(data: Any, model: Any, chain: Any) -> float:
+    """Estimate the energy of the chain's state; compiled code only."""
+    return _COMPILED[type(data)](data, model, chain)  # type: ignore[no-any-return]
+
+
+@overload(estimate, jit_options=INLINE)
+def _estimate_for_type(data, model, chain):
+    chosen = _COMPILED[data.instance_class]
+
+    def call(data, model, chain):
+        return chosen(data, model, chain)
+
+    return call
+
+
+__all__ = [
+    "CustomEstimator",
+    "Estimator",
+    "ExactEstimator",
+    "PoissonEstimator",
+    "SubsetEstimator",
+    "estimate",
+]

@@ -1,0 +1,148 @@
+"""Local Minibatch Gibbs, Algorithm 3 of the paper. It has no guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.energy import add_entry, add_general
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import DRAWS
+from minigibbs.kernels.poisson import poisson
+from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
+from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.mgpmh import minibatch_rows
+from minigibbs.samplers.recipes import check_settings
+
+
+@dataclass(frozen=True)
+class LocalMinibatchGibbs(Sampler):
+    """Gibbs sampling on a random few of a variable's factors, the same few for all values.
+
+    There is no guarantee: the chain is not reversible with respect to a known law, and what it
+    converges to is in general not the model. Use `MGPMH` for that.
+
+    Parameters
+    ----------
+    batch
+        How many factors to look at: B of them uniformly without replacement; a variable with
+        fewer uses all.
+    adjusted
+        The variant with the bias-adjusted weights of equation (2): Poisson draws, `batch`
+        expected at the variable with the largest local energy, each worth
+        log(1 + L / (lambda * M) * phi).
+    """
+
+    batch: float = 40
+    adjusted: bool = False
+    name = "local"
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_settings("LocalMinibatchGibbs", batch=self.batch)
+        if not self.adjusted and self.batch != int(self.batch):
+            raise SampleError(
+                f"LocalMinibatchGibbs: batch is a number of factors, got {self.batch!r}"
+            )
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """The batch, or a Poisson vector for each variable."""
+        if self.adjusted:
+            return LocalPoissonData(*minibatch_rows(graph, self.batch, math.e))
+        if self.batch > graph.stats.max_degree:
+            raise SampleError(
+                f"LocalMinibatchGibbs: a batch of {int(self.batch)} cannot be drawn, since no "
+                f"variable has more than {graph.stats.max_degree} factors"
+            )
+        return LocalData(int(self.batch))
+
+    def workspace(self, graph: FactorGraph) -> Workspace:
+        """Room for the subset."""
+        return Workspace(scratch=0 if self.adjusted else subset_scratch(int(self.batch)))
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say the batch, and that nothing is guaranteed."""
+        how = "Poisson draws, bias-adjusted" if self.adjusted else "factors without replacement"
+        return (
+            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at {self.batch:g} "
+            f"{how}."
+        )
+
+
+class LocalData(NamedTuple):
+    """How many factors to look at."""
+
+    batch: int
+
+
+class LocalPoissonData(NamedTuple):
+    """A `PoissonVector` with a row per variable, and L / lambda of each."""
+
+    rows: NDArray[np.void]
+    strong: NDArray[np.void]
+    weak: NDArray[np.void]
+    step: NDArray[np.float64]  # [n]
+
+
+@kernel
+def local_update(data, model, chain, i):
+    """Algorithm 3: eps_u = |A[i]| / |S| times the sum over a uniform subset S of A[i]."""
+    row = model.rows[i]
+    degree = row.end - row.start
+    batch = min(data.batch, degree)
+    for value in range(row.size):
+        chain.weights[value] = 0.0
+    begin_subset(chain.scratch)
+    for last in range(degree - batch, degree):
+        place = row.start + next_member(chain.scratch, last, chain.stream)
+        add_entry(model, chain.x, i, place, degree / batch, chain.weights)
+    chain.tally[DRAWS] += batch
+    return draw_log(chain.weights, row.size, chain.stream)
+
+
+@kernel
+def _add_adjusted(model, chain, i, place, step, count):
+    """Add count * log(1 + step * phi / M) for each value of `i`, up to a constant for all."""
+    weights, row = chain.weights, model.rows[i]
+    if place < row.pair_end:
+        gain = math.copysign(count * math.log1p(step), model.weight[place])
+        weights[chain.x[model.target[place]]] += gain
+        return
+    factor = model.factors[model.target[place]]
+    values = weights[row.size :]
+    for value in range(row.size):
+        values[value] = -factor.low
+    add_general(model, chain.x, i, place, 1.0, values)
+    for value in range(row.size):
+        weights[value] += count * math.log1p(step * values[value] / factor.span)
+
+
+@kernel
+def local_poisson_update(data, model, chain, i):
+    """Algorithm 3 with the weights of equation (2), for the factors at i."""
+    batch, row = data.rows[i], model.rows[i]
+    for value in range(row.size):
+        chain.weights[value] = 0.0
+    for k in range(batch.strong_start, batch.strong_end):
+        strong = data.strong[k]
+        count = poisson(strong.rate, strong.none, chain.stream)
+        if count > 0:
+            _add_adjusted(model, chain, i, strong.place, data.step[i], count)
+    draws = poisson(batch.weak_total, batch.none, chain.stream)
+    for _ in range(draws):
+        place = draw_alias(data.weak, batch.weak_start, batch.weak_end, chain.stream)
+        _add_adjusted(model, chain, i, place, data.step[i], 1)
+    chain.tally[DRAWS] += batch.strong_end - batch.strong_start + draws
+    return draw_log(chain.weights, row.size, chain.stream)
+
+
+register(LocalData, local_update)
+register(LocalPoissonData, local_poisson_update)

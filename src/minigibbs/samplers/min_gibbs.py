@@ -1,0 +1,154 @@
+"""MIN-Gibbs, Algorithm 2 of the paper: Gibbs sampling on estimated energies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from minigibbs.errors import SampleError
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.jit import kernel
+from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
+from minigibbs.samplers.recipes import (
+    FAILURE,
+    SLOWDOWN,
+    check_one,
+    check_settings,
+    check_work,
+    estimator_batch,
+)
+
+
+@dataclass(frozen=True)
+class MinGibbs(Sampler):
+    """Minibatch Gibbs: every value's energy is estimated, the present one's is remembered.
+
+    The law is that of Theorem 1, pi(x) proportional to E exp(estimate): with the default
+    estimator the model's own.
+
+    Parameters
+    ----------
+    batch
+        lambda of the Poisson estimator, in expected draws per estimate; Psi^2 is a good start.
+    estimator
+        In place of a batch: any estimator, such as `mg.SubsetEstimator(100)`.
+    slowdown
+        In place of both: the guaranteed spectral gap is at least 1/slowdown of plain Gibbs's
+        (Theorem 2) if every estimate is within delta = log(slowdown)/6 of the energy; the batch
+        of Lemma 2 misses that with a chance of at most `failure` per estimate.
+    failure
+        See `slowdown`.
+    """
+
+    batch: float | None = None
+    estimator: Estimator | None = None
+    slowdown: float | None = None
+    failure: float = FAILURE
+    name = "min-gibbs"
+
+    def __post_init__(self) -> None:
+        check_settings("MinGibbs", batch=self.batch, slowdown=self.slowdown, failure=self.failure)
+        check_one("MinGibbs", self.batch, self.slowdown)
+        check_estimator("MinGibbs", self.estimator, self.batch, self.slowdown)
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Prepare the estimator, unless an update would never end."""
+        chosen = self.estimator_for(graph)
+        check_work("MinGibbs", graph, self._work(graph, chosen))
+        return MinGibbsData(chosen.prepare(graph))
+
+    def workspace(self, graph: FactorGraph) -> Workspace:
+        """The present state's energy estimate is carried along."""
+        return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say the estimator, the cost and the bound."""
+        chosen = self.estimator_for(graph)
+        text = (
+            f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws an "
+            "update."
+        )
+        if self.batch is None and self.estimator is None:
+            text += " " + estimate_bound(self.slowdown or SLOWDOWN, 6, self.failure)
+        return text
+
+    def estimator_for(self, graph: FactorGraph) -> Estimator:
+        """The estimator given, or the Poisson one with the batch given or Lemma 2's."""
+        if self.estimator is not None:
+            return self.estimator
+        if self.batch is not None:
+            return PoissonEstimator(self.batch)
+        delta = math.log(self.slowdown or SLOWDOWN) / 6
+        return PoissonEstimator(recipe_batch("MinGibbs", graph, delta, self.failure))
+
+    def _work(self, graph: FactorGraph, chosen: Estimator) -> float:
+        return (graph.stats.max_domain - 1) * chosen.work(graph)
+
+
+def check_estimator(name: str, estimator: Any, *others: float | None) -> None:
+    """Refuse what is no estimator, and one beside a batch or slowdown."""
+    if estimator is None:
+        return
+    if not isinstance(estimator, Estimator):
+        raise SampleError(
+            f"{name}: estimator must be an estimator such as mg.PoissonEstimator(100), got "
+            f"{estimator!r}"
+        )
+    if any(other is not None for other in others):
+        raise SampleError(f"{name}: give an estimator or a batch or slowdown, not both")
+
+
+def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) -> float:
+    """Lemma 2's batch for a graph, or an error where it is beyond counting."""
+    batch = max(estimator_batch(graph.stats.total_energy, delta, failure), 1e-9)
+    try:
+        check_settings(name, batch=batch)
+    except SampleError:
+        raise SampleError(
+            f"{name}: Lemma 2 asks for a batch of {batch:.2g} on this graph (Psi = "
+            f"{graph.stats.total_energy:.3g}), which would never finish; give a batch, or use "
+            "MGPMH or Gibbs, whose cost does not depend on Psi"
+        ) from None
+    return batch
+
+
+def estimate_bound(slowdown: float, factor: int, failure: float) -> str:
+    """Theorem 2 or 6 in words."""
+    delta = math.log(slowdown) / factor
+    return (
+        f"At most {slowdown:.3g} times slower to converge while estimates stay within "
+        f"{delta:.3g} of the energy; each one strays with a chance of at most {failure:.2g}."
+    )
+
+
+class MinGibbsData(NamedTuple):
+    """What the estimator prepared."""
+
+    estimator: Any
+
+
+@kernel
+def min_gibbs_begin(data, model, chain):
+    """Estimate the energy of the first state."""
+    chain.carried[0] = estimate(data.estimator, model, chain)
+
+
+@kernel
+def min_gibbs_update(data, model, chain, i):
+    """Algorithm 2: the present value keeps its estimate, every other value gets a fresh one."""
+    old, size = chain.x[i], model.rows[i].size
+    chain.weights[old] = chain.carried[0]
+    for value in range(size):
+        if value != old:
+            chain.x[i] = value
+            chain.weights[value] = estimate(data.estimator, model, chain)
+    chain.x[i] = old
+    new = draw_log(chain.weights, size, chain.stream)
+    chain.carried[0] = chain.weights[new]
+    return new
+
+
+register(MinGibbsData, min_gibbs_update, min_gibbs_begin)
