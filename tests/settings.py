@@ -49,6 +49,10 @@ class Setting:
 SETTINGS = {
     "gibbs": Setting(mg.Gibbs()),
     "gibbs-textbook": Setting(mg.Gibbs(textbook=True)),
+    "poisson-gibbs": Setting(mg.PoissonGibbs()),
+    "poisson-gibbs-no-heavy": Setting(mg.PoissonGibbs(heavy=0, theta=0.7), mixing_sweeps=300),
+    "poisson-gibbs-one-heavy": Setting(mg.PoissonGibbs(heavy=1), mixing_sweeps=200),
+    "poisson-gibbs-guarantee": Setting(mg.PoissonGibbs(slowdown=1.1, heavy=1)),
     "mgpmh-recipe": Setting(mg.MGPMH()),
     "mgpmh-small": Setting(mg.MGPMH(batch=1.5), mixing_sweeps=200),
     "min-gibbs": Setting(mg.MinGibbs(batch=60), poisson_energy(60), mixing_sweeps=400),

@@ -12,6 +12,7 @@ from tests.harness import FALSE_ALARM, chi_square, state_numbers
 from tests.zoo import ZOO
 
 QUICK = {
+    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=1.0),
     "gibbs": mg.Gibbs(),
     "min-gibbs": mg.MinGibbs(batch=50),
     "local": mg.LocalMinibatchGibbs(2),

@@ -31,6 +31,9 @@ REVERSIBLE = {
     "gibbs": mg.Gibbs(),
     "mgpmh": mg.MGPMH(batch=2.0),
     "mgpmh-recipe": mg.MGPMH(),
+    "poisson-gibbs": mg.PoissonGibbs(),
+    "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.5),
+    "poisson-gibbs-one-heavy": mg.PoissonGibbs(heavy=1, theta=1.3),
     "min-gibbs": mg.MinGibbs(batch=3.0),
     "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
     "double-min": mg.DoubleMinGibbs(batch=1.5, second_batch=3.0),
@@ -100,7 +103,7 @@ def one_update(t, name, model, row, count, seed, sampler=None):
     if "exact" in name:  # kernels leave energies unshifted there
         shift = graph.energy(starts[0]) - graph.offset - t.energy[row]
     carried = np.full((count, 1), t.energy[row] + shift)
-    if name.startswith(("gibbs", "mgpmh", "local")):
+    if name.startswith(("gibbs", "poisson-gibbs", "mgpmh", "local")):
         carried = None
     states, carried, _ = advance_each(graph, sampler, starts, 1, seed, carried=carried)
     numbers = state_numbers(graph, states)
@@ -132,10 +135,14 @@ def test_kernel_follows_the_matrix(name, model):
         assert chi_square(rows, np.maximum(t.matrix[row], 0.0)) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["mgpmh", "min-gibbs", "double-min", "local", "local-adjusted"])
+@pytest.mark.parametrize(
+    "name",
+    ["poisson-gibbs-no-heavy", "mgpmh", "min-gibbs", "double-min", "local", "local-adjusted"],
+)
 def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
     """The negative control: the same test must see a batch that is off."""
     wrong = {
+        "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.6),
         "mgpmh": mg.MGPMH(batch=1.5),
         "min-gibbs": mg.MinGibbs(batch=1.0),
         "double-min": mg.DoubleMinGibbs(batch=1.2, second_batch=3.0),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LocalMinibatchGibbs,
         MinGibbs,
         PoissonEstimator,
+        PoissonGibbs,
         Sampler,
         SubsetEstimator,
     )
@@ -69,6 +70,7 @@ _HOMES = {
             "MGPMH",
             "MinGibbs",
             "PoissonEstimator",
+            "PoissonGibbs",
             "Sampler",
             "SubsetEstimator",
         ],
@@ -94,6 +96,7 @@ __all__ = [
     "MinigibbsError",
     "MissingDependencyError",
     "PoissonEstimator",
+    "PoissonGibbs",
     "Potts",
     "Run",
     "SampleError",

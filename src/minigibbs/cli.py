@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Container
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,11 +65,14 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Sample the paper's Potts model with 4 chains and draw the result."""
-    from minigibbs.demo import draw_demo, run_demo
+    from minigibbs.demo import check_picture, draw_demo, run_demo
 
+    check_picture(output)
     run = run_demo(updates, seed, progress=not quiet)
-    draw_demo(run, output)
-    _print_run(run, as_json, picture=str(output))
+    drawn = len(run.record_updates) > 0 or not run.interrupted  # else Ctrl-C came too early
+    if drawn:
+        draw_demo(run, output)
+    _report(run, as_json, picture=str(output) if drawn else None)
 
 
 @app.command()
@@ -94,10 +98,11 @@ def sample(
     quiet: Quiet = False,
 ) -> None:
     """Sample a model and print a summary."""
+    from minigibbs.files import check_target
     from minigibbs.run import sample as run_chains
 
-    if out is not None and not out.resolve().parent.is_dir():
-        raise SampleError(f"cannot save to {out}: no such folder {out.resolve().parent}")
+    if out is not None:
+        check_target(out)
     graph = _condition(_model(model), evidence or [])
     run = run_chains(
         graph,
@@ -115,9 +120,7 @@ def sample(
     )
     if out is not None:
         run.save(out)
-    _print_run(run, as_json, saved=None if out is None else str(out))
-    if run.interrupted:
-        raise typer.Exit(130)
+    _report(run, as_json, saved=None if out is None else str(out))
 
 
 @app.command()
@@ -145,6 +148,13 @@ def explain(model: Model, as_json: Json = False) -> None:
     typer.echo("")
     for text in samplers.values():
         typer.echo(text)
+
+
+def _report(run: Run, as_json: bool, **extra: Any) -> None:
+    """Print a run's summary; an interrupted one ends the program as Ctrl-C does."""
+    _print_run(run, as_json, **extra)
+    if run.interrupted:
+        raise typer.Exit(130)
 
 
 def _print_run(run: Run, as_json: bool, **extra: Any) -> None:
@@ -205,15 +215,24 @@ def _value(name: str, key: str, text: str, kind: str) -> Any:
 
 
 def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:
-    evidence: dict[int | str, Any] = {}
     for text in given:
         variable, equals, value = text.partition("=")
         if not equals:
             raise SampleError(f"--given takes VARIABLE=VALUE, got {text!r}")
-        named = graph.names is not None and variable in graph.names
-        key = int(variable) if variable.isdigit() and not named else variable
-        evidence[key] = int(value) if value.isdigit() else value
-    return graph.condition(evidence)
+        number = graph.domains.index(_typed(variable, graph.names or ()))
+        labels = graph.domains.labels.get(number, ())
+        graph = graph.condition({number: _typed(value, labels)})
+    return graph
+
+
+def _typed(text: str, known: Container[Any]) -> Any:
+    """What a person means by a text: a name that is known, or the number it spells."""
+    for read in (int, float) if text not in known else ():
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from minigibbs import models, plots
+from minigibbs import files, models, plots
 from minigibbs.record import Run
 from minigibbs.run import sample
 
@@ -30,6 +30,12 @@ def run_demo(updates: int = UPDATES, seed: int = 0, progress: bool = True) -> Ru
         reference=np.full((len(graph), STATES), 1.0 / STATES),
         progress=progress,
     )
+
+
+def check_picture(path: str | os.PathLike[str]) -> None:
+    """Raise if the picture could not be written; asked before sampling."""
+    files.check_target(path)
+    plots.picture_format(path)
 
 
 def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,11 @@ class Grid:
     points: int
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+        ends = (self.low, self.high)
+        finite = all(isinstance(end, Real) and math.isfinite(end) for end in ends)
+        if not (finite and self.low < self.high):
             raise GraphError(
-                f"a Grid needs finite low < high, got low={self.low}, high={self.high}"
+                f"a Grid needs finite low < high, got low={self.low!r}, high={self.high!r}"
             )
         if not isinstance(self.points, int | np.integer) or self.points < 2:
             raise GraphError(f"a Grid needs at least 2 points, got points={self.points!r}")
@@ -87,13 +91,15 @@ class Domains:
         try:
             return self._numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
-            hint = "the graph's variables have no names" if self.names is None else "no such name"
+            hint = "no such name"
+            if self.names is None:
+                hint = f"the graph's variables have no names but x0 to x{len(self) - 1}"
             raise GraphError(f"unknown variable {variable!r}: {hint}") from None
 
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
         labels = self.labels.get(variable, ())
-        if value in labels:
+        if isinstance(value, Hashable) and value in labels:
             return labels.index(value)
         size = int(self.sizes[variable])
         if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -102,7 +108,8 @@ class Domains:
         elif variable in self.grids and isinstance(value, float | np.floating):
             points = self.grids[variable].values
             nearest = int(np.argmin(np.abs(points - value)))
-            if np.isclose(points[nearest], value, rtol=1e-9, atol=1e-12):
+            step = points[1] - points[0]
+            if np.isclose(points[nearest], value, rtol=1e-15, atol=1e-6 * step):
                 return nearest
         expected = f"a value from 0 to {size - 1}"
         if labels:
@@ -114,25 +121,18 @@ class Domains:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names or ())}
+        return {self.name(number): number for number in range(len(self))}
 
     def _read_sizes(self, sizes: Any) -> NDArray[np.int32]:
+        rule = "sizes must be integers (or Grids), one per variable, at least one"
         if not isinstance(sizes, np.ndarray):
-            sizes = list(sizes)
+            sizes = as_list(sizes, rule)
             self.grids = {v: size for v, size in enumerate(sizes) if isinstance(size, Grid)}
             for variable, grid in self.grids.items():
                 sizes[variable] = int(grid.points)
-            try:
-                sizes = np.asarray(sizes)
-            except ValueError:
-                raise GraphError("sizes must be one domain size (or Grid) per variable") from None
+        sizes = as_array(sizes, "iu", rule)
         if sizes.ndim != 1 or not len(sizes):
-            raise GraphError(
-                "sizes must list one domain size (or Grid) per variable, at least one; "
-                f"got an array of shape {sizes.shape}"
-            )
-        if sizes.dtype.kind not in "iu":
-            raise GraphError(f"sizes must be integers or Grids, got type {sizes.dtype}")
+            raise GraphError(f"{rule}; got an array of shape {sizes.shape}")
         bad = np.flatnonzero((sizes < 1) | (sizes > MAX_DOMAIN))
         if len(bad):
             raise GraphError(
@@ -143,7 +143,7 @@ class Domains:
     def _read_names(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         if names is None:
             return None
-        names = tuple(names)
+        names = tuple(as_list(names, "names must be a list of text, one per variable"))
         if len(names) != len(self):
             raise GraphError(f"names: expected {len(self)}, one per variable, got {len(names)}")
         seen: dict[str, int] = {}
@@ -156,44 +156,99 @@ class Domains:
         return names
 
     def _read_labels(self, labels: Any) -> None:
+        rule = (
+            f"labels must be one list, {len(self)} lists (one per variable), or a mapping to lists"
+        )
         if isinstance(labels, Mapping):
             per_variable = {self.index(key): value for key, value in labels.items()}
-        elif all(_is_label(label) for label in labels):  # one list, shared by all variables
-            per_variable = dict.fromkeys(range(len(self)), labels)
-        elif len(labels) == len(self):
-            per_variable = {v: value for v, value in enumerate(labels) if value is not None}
         else:
-            raise GraphError(f"labels: expected {len(self)} lists, one per variable")
+            labels = as_list(labels, rule)
+            if all(_is_label(label) for label in labels):  # one list, shared by all variables
+                per_variable = dict.fromkeys(range(len(self)), labels)
+            elif len(labels) == len(self):
+                per_variable = {v: value for v, value in enumerate(labels) if value is not None}
+            else:
+                raise GraphError(f"{rule}; got {len(labels)} lists")
         for variable, given in per_variable.items():
-            values = tuple(given)
-            if len(values) != self.sizes[variable]:
-                raise GraphError(
-                    f"{self.describe(variable)}: expected {self.sizes[variable]} labels, one per "
-                    f"value, got {len(values)}"
-                )
-            if len(set(values)) != len(values):
-                raise GraphError(f"{self.describe(variable)}: duplicate labels in {values!r}")
-            self.labels[variable] = values
+            self.labels[variable] = self._read_row(variable, given)
+
+    def _read_row(self, variable: int, labels: Any) -> tuple[Hashable, ...]:
+        """One variable's labels."""
+        where = self.describe(variable)
+        row = tuple(as_list(labels, f"{where}: labels must be a list"))
+        if len(row) != self.sizes[variable]:
+            raise GraphError(
+                f"{where}: expected {self.sizes[variable]} labels, one per value, got {len(row)}"
+            )
+        strange = [label for label in row if not isinstance(label, Hashable)]
+        if strange:
+            raise GraphError(f"{where}: a label must be text or a number, got {strange[0]!r}")
+        if len(set(row)) != len(row):
+            raise GraphError(f"{where}: duplicate labels in {row!r}")
+        return row
 
 
 def domains_header(domains: Domains) -> dict[str, Any]:
     """Names, labels and grids as JSON."""
-    return {
-        "names": domains.names,
-        "labels": {v: [_plain(label) for label in row] for v, row in domains.labels.items()},
-        "grids": {v: [g.low, g.high, int(g.points)] for v, g in domains.grids.items()},
-    }
+    labels = {v: [_plain(label) for label in row] for v, row in domains.labels.items()}
+    for variable, row in labels.items():
+        lost = [label for label in row if not isinstance(label, str | int | float)]
+        if lost:
+            raise GraphError(
+                f"{domains.describe(variable)}: a file keeps labels that are text or numbers, "
+                f"got {lost[0]!r}; use str(label) to keep it"
+            )
+    grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
+    return {"names": domains.names, "labels": labels, "grids": grids}
 
 
 def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domains:
     """The inverse of `domains_header`."""
     domains = Domains(sizes, header["names"], {int(v): row for v, row in header["labels"].items()})
-    domains.grids = {int(v): Grid(*row) for v, row in header["grids"].items()}
+    for key, row in header["grids"].items():
+        variable, grid = domains.index(int(key)), Grid(*row)
+        if grid.points != domains.sizes[variable]:
+            raise GraphError(
+                f"{domains.describe(variable)}: expected a Grid of {domains.sizes[variable]} "
+                f"points, got {grid.points}"
+            )
+        domains.grids[variable] = grid
     return domains
 
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
+
+
+class Frozen:
+    """What cannot change once it is built; constructors write to `vars(self)`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"a {type(self).__name__} is frozen; build a new one to change {name!r}"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} is frozen; {name!r} cannot be deleted")
+
+
+def as_list(given: Any, rule: str) -> list[Any]:
+    """What was given as a list, or a `GraphError` that states the rule."""
+    try:
+        return list(given)
+    except TypeError:
+        raise GraphError(f"{rule}; got {given!r}") from None
+
+
+def as_array(given: Any, kinds: str, rule: str) -> NDArray[Any]:
+    """What was given as an array of one of NumPy's `kinds`, or a `GraphError` with the rule."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        raise GraphError(f"{rule}; got rows of different lengths") from None
+    if array.size and array.dtype.kind not in kinds:
+        raise GraphError(f"{rule}; got type {array.dtype}")
+    return array
 
 
 def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs import memory
-from minigibbs.errors import FormatError
+from minigibbs.errors import FormatError, SampleError
 
 _HEADER = "header.json"
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Raise if no file can be written there; asked before the work that is to be kept."""
+    target = Path(path)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
+    if target.exists() and not target.is_file():
+        raise SampleError(f"cannot write {path}: it is no plain file; give another name")
+    if not os.access(folder, os.W_OK):
+        raise SampleError(f"cannot write {path}: {folder} is read-only; choose another folder")
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
@@ -51,58 +64,60 @@ def write_arrays(
     write_whole(path, write)
 
 
+@contextmanager
+def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `FormatError` for whatever goes wrong with data that is not what it should be."""
+    try:
+        yield
+    except (FormatError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, json and NumPy raise a dozen kinds
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+        raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
+
+
 def read_arrays(
     path: str | os.PathLike[str], expected: str
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            length = os.path.getsize(path)
-            if sum(member.file_size for member in members) > length or any(
-                member.compress_type != zipfile.ZIP_STORED for member in members
-            ):
-                raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
-            memory.require(length, f"reading {path}", "use a machine with more")
-            header = json.loads(archive.read(_HEADER))
-            if not isinstance(header, dict) or header.get("format") != expected:
-                found = header.get("format") if isinstance(header, dict) else None
-                raise FormatError(f"{path}: expected a {expected} file, got {found!r}")
-            arrays = {
-                member.filename.removesuffix(".npy"): _read_array(archive, member, path)
-                for member in members
-                if member.filename.endswith(".npy")
-            }
-    except KeyError:
-        raise FormatError(f"{path}: not a minigibbs file: it has no {_HEADER}") from None
-    except (zipfile.BadZipFile, json.JSONDecodeError, UnicodeDecodeError, struct.error) as error:
-        raise FormatError(f"{path}: damaged, or not a minigibbs file ({error})") from None
+    with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        length = os.path.getsize(path)
+        if sum(member.file_size for member in members) > length or any(
+            member.compress_type != zipfile.ZIP_STORED for member in members
+        ):
+            raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
+        memory.require(length, f"reading {path}", "use a machine with more")
+        header = json.loads(archive.read(_HEADER))
+        if not isinstance(header, dict) or header.get("format") != expected:
+            found = header.get("format") if isinstance(header, dict) else None
+            raise FormatError(f"{path}: expected a {expected} file, got {found!r}")
+        arrays = {
+            member.filename.removesuffix(".npy"): _read_array(archive, member, path)
+            for member in members
+            if member.filename != _HEADER
+        }
     return header, arrays
 
 
 def _read_array(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str | os.PathLike[str]
 ) -> NDArray[Any]:
-    with archive.open(member) as stream:
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, fortran, dtype = read(stream)
-        except (ValueError, KeyError) as error:
-            raise FormatError(f"{path}: {member.filename} is damaged ({error})") from None
-        promised = dtype.itemsize
-        for side in shape:
-            promised *= side
-        if dtype.hasobject or promised != member.file_size - stream.tell():
-            raise FormatError(
-                f"{path}: {member.filename} promises {promised} bytes of {dtype}, but holds "
-                f"{member.file_size - stream.tell()}"
-            )
+    name = f"{path}, {member.filename}"
+    if not member.filename.endswith(".npy"):
+        raise FormatError(f"{name}: a minigibbs file holds {_HEADER} and .npy arrays only")
+    with refusing_damage(name), archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(stream)
+        promised, held = math.prod(shape, start=dtype.itemsize), member.file_size - stream.tell()
+        if dtype.hasobject or promised != held:
+            raise FormatError(f"{name}: it promises {promised} bytes of {dtype}, but holds {held}")
         array = np.frombuffer(stream.read(), dtype=dtype)
-    return array.reshape(shape, order="F" if fortran else "C")
+        return array.reshape(shape, order="F" if fortran else "C")
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import Domains, Grid
+from minigibbs.domains import Domains, Frozen, Grid, as_array, as_list, frozen
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import FREE, Factors
 
@@ -30,7 +30,7 @@ class Stats:
     max_domain: int  # D: the largest domain
 
 
-class FactorGraph:
+class FactorGraph(Frozen):
     """A distribution pi(x) proportional to exp(sum of factors), over finite domains.
 
     Parameters
@@ -66,12 +66,13 @@ class FactorGraph:
         names: Sequence[str] | None = None,
         labels: Any = None,
         *,
-        evidence: NDArray[np.int32] | None = None,
+        evidence: ArrayLike | None = None,
     ) -> None:
         domains = sizes if isinstance(sizes, Domains) else Domains(sizes, names, labels)
         if isinstance(factors, Factors):
             factors = [factors]
-        for number, group in enumerate(factors):
+        groups = as_list(factors, "factors must be a list of groups such as mg.Potts(...)")
+        for number, group in enumerate(groups):
             if not isinstance(group, Factors):
                 raise GraphError(
                     f"factors: expected groups such as mg.Potts(...), got "
@@ -79,12 +80,10 @@ class FactorGraph:
                 )
             group.check_scope(domains, number)
             group.check_domains(domains, number)
-        clamped = np.full(len(domains), FREE, np.int32) if evidence is None else evidence.copy()
-        clamped.flags.writeable = False
-        self.__dict__.update(domains=domains, factors=tuple(factors), evidence=clamped)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a FactorGraph is frozen; build a new one to change {name!r}")
+        clamped = np.full(len(domains), FREE) if evidence is None else evidence
+        vars(self).update(
+            domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
+        )
 
     def __len__(self) -> int:
         return len(self.domains)
@@ -140,14 +139,10 @@ class FactorGraph:
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
         """States in the smallest type that fits, or a `GraphError` that names the variable."""
-        states = np.asarray(x)
+        rule = f"a state must hold integers, one for each of {len(self)} variables"
+        states = as_array(x, "iub", rule)
         if states.ndim not in (1, 2) or states.shape[-1] != len(self):
-            raise GraphError(
-                f"a state holds one value for each of {len(self)} variables, got shape "
-                f"{states.shape}"
-            )
-        if states.dtype.kind not in "iub":
-            raise GraphError(f"a state must hold integers, got type {states.dtype}")
+            raise GraphError(f"{rule}; got shape {states.shape}")
         rows = np.atleast_2d(states)
         if ((rows < 0) | (rows >= self.sizes)).any():
             row, variable = np.argwhere((rows < 0) | (rows >= self.sizes))[0]
@@ -188,15 +183,15 @@ class FactorGraph:
     @cached_property
     def stats(self) -> Stats:
         """The paper's Delta, L, Psi and D."""
-        from minigibbs.packed import total_span
+        from minigibbs.packed import factor_spans
 
-        count, total = total_span(self.packed, self.evidence)
+        spans = factor_spans(self.packed, self.evidence)
         return Stats(
             variables=int(np.count_nonzero(self.evidence == FREE)),
-            factors=count,
+            factors=int(np.count_nonzero(spans)),
             max_degree=int((self.packed.rows["end"] - self.packed.rows["start"]).max()),
             local_energy=float(self.local_energies.max()),
-            total_energy=total,
+            total_energy=float(spans.sum()),
             max_domain=int(self.sizes.max()),
         )
 
@@ -205,3 +200,19 @@ class FactorGraph:
         clamped = int(np.count_nonzero(self.evidence != FREE))
         given = f", {clamped:,} clamped" if clamped else ""
         return f"<FactorGraph: {len(self):,} variables{given}; factors: {groups}>"
+
+
+def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
+    """Each variable's clamped value or `FREE`, checked, as a read-only array."""
+    rule = f"evidence must hold integers, one for each of {len(domains)} variables"
+    array = as_array(evidence, "iu", rule)
+    if array.shape != (len(domains),):
+        raise GraphError(f"{rule}; got shape {array.shape}")
+    wrong = np.flatnonzero((array < FREE) | (array >= domains.sizes))
+    if len(wrong):
+        variable = int(wrong[0])
+        raise GraphError(
+            f"{domains.describe(variable)}: evidence must be a value from 0 to "
+            f"{domains.sizes[variable] - 1}, or {FREE} for none, got {array[variable]}"
+        )
+    return frozen(array, np.int32)

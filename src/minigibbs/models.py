@@ -14,6 +14,8 @@ from minigibbs.factors import Ising, Potts, Table, Unary
 from minigibbs.graph import FactorGraph
 
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
+_VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
+_MOST_AXES = 64  # of a NumPy array
 
 
 def ising_rbf(side: int = 20, beta: float = 1.0, gamma: float = 1.5) -> FactorGraph:
@@ -80,13 +82,18 @@ def random_tables(
     >>> random_tables(variables=5, factors=4, arity=3, states=2)
     <FactorGraph: 5 variables; factors: 4 table>
     """
-    _at_least("arity", arity, 1)
-    _at_least("variables", variables, arity)
-    _at_least("states", states, 1)
-    rng = np.random.default_rng(seed)
-    scope = np.array(
-        [rng.permutation(variables)[:arity] for _ in range(_at_least("factors", factors, 0))]
+    arity = _at_least("arity", arity, 1)
+    variables = _at_least("variables", variables, arity)
+    factors = _at_least("factors", factors, 0)
+    states = _at_least("states", states, 1)
+    rng = np.random.default_rng(_at_least("seed", seed, 0))
+    values = factors * states ** min(arity, _MOST_AXES) + variables * states
+    memory.require(
+        values * _VALUE_BYTES + factors * arity * _PAIR_BYTES,
+        f"a model of {factors:,} tables over {arity} variables of {states} values each",
+        "use fewer or smaller ones",
     )
+    scope = np.array([rng.permutation(variables)[:arity] for _ in range(factors)])
     energy = scale * rng.standard_normal((factors, *(states,) * arity))
     groups: list[Any] = [Table(scope.reshape(factors, arity), energy)] if factors else []
     if unary:

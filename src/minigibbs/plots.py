@@ -28,9 +28,20 @@ def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
 def save(whole: Any, path: str | os.PathLike[str]) -> None:
     """Write a figure to a file, whole or not at all; the name's ending gives the format."""
     buffer = io.BytesIO()
-    ending = os.path.splitext(path)[1].lstrip(".") or "png"
-    whole.savefig(buffer, format=ending, dpi=150)
+    whole.savefig(buffer, format=picture_format(path), dpi=150)
     files.write_whole(path, lambda stream: stream.write(buffer.getvalue()))
+
+
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """The format that a file name's ending asks for; PNG without one."""
+    ending = os.path.splitext(path)[1].lstrip(".").lower() or "png"
+    known = figure(1)[0].canvas.get_supported_filetypes()
+    if ending not in known:
+        raise SampleError(
+            f"cannot draw {path}: expected a name that ends in one of "
+            f"{', '.join(sorted(known))}; got {ending!r}"
+        )
+    return ending
 
 
 def plot_error(run: Run, axes: Any) -> None:
@@ -38,6 +49,11 @@ def plot_error(run: Run, axes: Any) -> None:
     if run.error is None:
         raise SampleError("this run kept no error; sample with reference=...")
     updates = run.record_updates
+    if not len(updates):
+        raise SampleError(
+            f"nothing to draw: a record is made every {run.info.thin} updates of a chain, and "
+            "none was reached; use more updates"
+        )
     axes.plot(updates, run.error.T, color="tab:blue", alpha=0.35, linewidth=1)
     axes.plot(
         updates, run.error.mean(axis=0), color="tab:blue", linewidth=2, label="mean of chains"

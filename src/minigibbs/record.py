@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from minigibbs import diagnostics, files
 from minigibbs.domains import Domains, domains_from_header, domains_header
-from minigibbs.errors import FormatError, MissingDependencyError, SampleError
+from minigibbs.errors import MissingDependencyError, SampleError
 
 if TYPE_CHECKING:
     from minigibbs.summary import Summary
 
 _FORMAT = "minigibbs-run-1"
+_ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
 
 
 @dataclass(frozen=True)
@@ -141,11 +142,7 @@ class Run:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
-        arrays = {
-            name: value
-            for name in ("clock", "counts", "draws", "energy", "error", "reference")
-            if (value := getattr(self, name)) is not None
-        }
+        arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
         header = {"format": _FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
@@ -166,40 +163,60 @@ class Run:
 def load(path: str | os.PathLike[str]) -> Run:
     """Read a run that `Run.save` wrote."""
     header, arrays = files.read_arrays(path, _FORMAT)
-    try:
+    with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
-        info = Info(**header["info"])
-        run = Run(domains, info, **{name: arrays.get(name) for name in _ARRAYS})  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{path}: damaged run file ({error})") from None
-    total, chains = int(domains.sizes.sum()), len(run.clock)
-    expected = {"counts": (chains, total), "reference": (total,)}
-    for name, shape in expected.items():
-        value = getattr(run, name)
-        if value is not None and value.shape != shape:
-            raise FormatError(f"{path}: {name} should have shape {shape}, got {value.shape}")
+        run = Run(domains, Info(**header["info"]), **{**dict.fromkeys(_ARRAYS), **arrays})  # type: ignore[arg-type]
+        _check(run)
     return run
 
 
-_ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
+def _check(run: Run) -> None:
+    """Raise `ValueError` if the parts of a run do not fit each other."""
+    for entry in fields(Info):
+        value = getattr(run.info, entry.name)
+        if type(value).__name__ != entry.type:
+            raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
+    chains, variables, values = run.info.chains, len(run.domains), int(run.domains.sizes.sum())
+    _check_array("clock", run.clock, np.signedinteger, (chains,))
+    records = int(run.clock.min()) // run.info.thin
+    for name, kind, shape in (
+        ("counts", np.signedinteger, (chains, values)),
+        ("draws", np.unsignedinteger, (chains, records, variables)),
+        ("energy", np.floating, (chains, records)),
+        ("error", np.floating, (chains, records)),
+        ("reference", np.floating, (values,)),
+    ):
+        if getattr(run, name) is not None:
+            _check_array(name, getattr(run, name), kind, shape)
+    if run.draws is not None and (run.draws >= run.domains.sizes).any():
+        raise ValueError("draws: a value lies outside its variable's domain")
+
+
+def _check_array(
+    name: str, array: NDArray[Any] | None, kind: type[np.generic], shape: tuple[int, ...]
+) -> None:
+    if array is None or not np.issubdtype(array.dtype, kind) or array.shape != shape:
+        got = "none" if array is None else f"shape {array.shape} of {array.dtype}"
+        raise ValueError(f"{name}: expected shape {shape} of {kind.__name__}, got {got}")
 
 
 def worst(run: Run, most: int = 200) -> tuple[int, float, float] | None:
     """The variable with the largest R-hat, its R-hat, and the least ESS over value indicators.
 
-    Looks at `most` evenly spaced variables at the most; None if there are no draws.
+    Looks at `most` evenly spaced variables at the most; None if there are too few draws to tell.
     """
     if run.draws is None or run.draws.shape[1] == 0:
         return None
     free = np.flatnonzero((run.draws != run.draws[:1, :1]).any(axis=(0, 1)))
-    if not len(free):
-        return None
     chosen = free[np.unique(np.linspace(0, len(free) - 1, min(most, len(free))).astype(int))]
-    top = (-1, -np.inf, np.inf)
-    for variable in chosen:
+    rhat, ess = np.full(len(chosen), np.nan), np.full(len(chosen), np.nan)
+    for k, variable in enumerate(chosen):
         values = np.unique(run.draws[:, :, variable])
         values = values[:1] if len(values) == 2 else values[:10]
         indicator = run.draws[:, :, variable, None] == values
-        r, e = np.nanmax(diagnostics.rhat(indicator)), np.nanmin(diagnostics.ess(indicator))
-        top = (int(variable) if r > top[1] else top[0], max(top[1], r), min(top[2], e))
-    return top
+        rhat[k] = np.fmax.reduce(diagnostics.rhat(indicator))  # which passes over NaN
+        ess[k] = np.fmin.reduce(diagnostics.ess(indicator))
+    if np.isnan(rhat).all():
+        return None
+    top = int(np.nanargmax(rhat))
+    return int(chosen[top]), float(rhat[top]), float(np.fmin.reduce(ess))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs import memory
 from minigibbs._version import __version__
 from minigibbs.backends.cpu import advance, start_chain
+from minigibbs.domains import as_array
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
+from minigibbs.kernels.energy import energies
 from minigibbs.kernels.layout import (
     ACCEPTED,
     CHANGES,
@@ -35,7 +37,7 @@ from minigibbs.kernels.record import settle
 from minigibbs.packed import free_variables
 from minigibbs.progress import Bar
 from minigibbs.record import Info, Run
-from minigibbs.samplers import SAMPLERS, Gibbs, Sampler
+from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import carries
 
 SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED}
@@ -70,7 +72,7 @@ def sample(
     graph
         The model, conditioned on evidence or not.
     sampler
-        A sampler such as `mg.Gibbs()`, or its name; left out, plain Gibbs.
+        A sampler such as `mg.Gibbs()`, or its name; left out, `mg.PoissonGibbs()`.
     updates, sweeps
         How long each chain runs, in single-variable updates or in sweeps of as many updates as
         there are free variables; left out, 1,000 sweeps.
@@ -111,11 +113,11 @@ def sample(
     order = free_variables(graph.evidence)
     length = _length(updates, sweeps, len(order))
     _check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
-    if scan not in SCANS:
+    if not isinstance(scan, str) or scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
     kept = _records(record, reference)
-    spacing = thin or max(len(order), -(-length // DEFAULT_RECORDS), 1)
-    plan = _Plan(graph, chosen, order, length, warmup, scan, kept, spacing, reference)
+    spacing = int(thin or max(len(order), -(-length // DEFAULT_RECORDS), 1))
+    plan = _Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
     plan.check_memory(chains)
     entropy = _entropy(seed)
     states = _start_states(graph, start, chains, entropy)
@@ -146,7 +148,17 @@ class _Job:
         """Compile, and let the sampler set what it carries."""
         if carries(self.data):
             start_chain(self.data, self.model, self.chain)
+        if not len(self.scan.order):
+            self._record_all()
         advance(self.data, self.model, self.chain, self.scan, self.recorder, 0, True)
+
+    def _record_all(self) -> None:
+        """Everything is clamped: all records are the same, and known before time passes."""
+        state, energy = self.chain.x, np.empty(1)
+        energies(self.model, state[None], energy)
+        self.recorder.draws[:] = state
+        self.recorder.energy[:] = energy
+        self.recorder.error[:] = settle(self.recorder, self.model, 1, state)
 
     def run_segment(self) -> int:
         """Make some updates; returns how many. The segment's length follows the clock."""
@@ -229,6 +241,7 @@ class _Plan:
     def check_memory(self, chains: int) -> None:
         """Refuse a run whose records would not fit, before anything is sampled."""
         need = len(self.graph) * self.graph.state_type.itemsize
+        need += 16 * int(self.graph.sizes.max())  # the chain's weights
         if "marginals" in self.kept:
             need += 8 * (self.values + len(self.graph))
         if "draws" in self.kept:
@@ -247,7 +260,7 @@ class _Plan:
             x=state,
             stream=stream.copy(),
             carried=np.zeros(space.carried),
-            weights=np.zeros(int(self.graph.sizes.max())),
+            weights=np.zeros(2 * int(self.graph.sizes.max())),
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
@@ -322,7 +335,7 @@ def _gather(
 
 def _choose(sampler: Sampler | str | None) -> Sampler:
     if sampler is None:
-        return Gibbs()
+        return PoissonGibbs()
     if isinstance(sampler, Sampler):
         return sampler
     if isinstance(sampler, str) and sampler in SAMPLERS:
@@ -357,20 +370,22 @@ def _check_counts(**counts: int | None) -> None:
 
 
 def _records(record: str | Sequence[str], reference: ArrayLike | None) -> frozenset[str]:
-    kept = frozenset([record] if isinstance(record, str) else record)
-    unknown = sorted(map(str, kept - set(RECORDS)))
+    several = isinstance(record, Iterable) and not isinstance(record, str)
+    asked: list[Any] = list(record) if several else [record]
+    unknown = [name for name in asked if name not in RECORDS]
     if unknown:
         raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
-    if reference is not None and "marginals" not in kept:
+    if reference is not None and "marginals" not in asked:
         raise SampleError('a reference needs record to hold "marginals"')
-    return kept
+    return frozenset(asked)
 
 
 def _flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
-    array = np.asarray(reference, dtype=np.float64)
     shape = (len(graph), int(graph.sizes.max()))
+    rule = f"reference must hold real numbers in shape {shape}"
+    array = as_array(reference, "iufb", rule).astype(np.float64)
     if array.shape != shape:
-        raise SampleError(f"reference must have shape {shape}, got {array.shape}")
+        raise SampleError(f"{rule}; got shape {array.shape}")
     return array[np.arange(shape[1]) < graph.sizes[:, None]]
 
 

@@ -21,7 +21,7 @@ from scipy.stats import poisson as poisson_law
 from minigibbs.errors import TooLargeError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.energy import factor_values
-from minigibbs.packed import free_variables
+from minigibbs.packed import entry_spans, free_variables
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -31,6 +31,7 @@ from minigibbs.samplers import (
     LocalMinibatchGibbs,
     MinGibbs,
     PoissonEstimator,
+    PoissonGibbs,
     Sampler,
     SubsetEstimator,
 )
@@ -196,6 +197,7 @@ def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
         Gibbs: _gibbs,
         LocalMinibatchGibbs: _local,
         MGPMH: _mgpmh,
+        PoissonGibbs: _poisson_gibbs,
         MinGibbs: _min_gibbs,
         DoubleMinGibbs: _double_min,
     }
@@ -246,6 +248,29 @@ def _mgpmh(everything: Enumeration, sampler: MGPMH) -> Transition:
             rows[old] = chance @ (psi * np.exp(np.minimum(log_a, 0.0)))
             rows[old, old] += 1.0 - rows[old].sum()
         return rows
+
+    return _on_states(everything, conditionals, everything.law)
+
+
+def _poisson_gibbs(everything: Enumeration, sampler: PoissonGibbs) -> Transition:
+    """Gibbs sampling on (state, counts), with the counts redrawn each time."""
+    split = sampler.split(everything.graph)
+    rows, spans = everything.graph.packed.rows, entry_spans(everything.graph.packed)
+
+    def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
+        around = everything.adjacent[i]
+        own = slice(rows["start"][i], rows["end"][i])
+        light = np.sort(spans[own][~split.heavy[own]])  # the tail, by its energies
+        tail = around[np.isin(everything.spans[around], light)]
+        exact = np.setdiff1d(around, tail)
+        phi, m, theta = everything.phi[np.ix_(tail, line)], everything.spans[tail], split.theta[i]
+        heavy = everything.phi[np.ix_(exact, line)].sum(axis=0)
+        gain = np.log1p(phi / (theta * m[:, None]))
+        rows_out = np.empty((len(line), len(line)))
+        for old in range(len(line)):
+            counts, chance = _poisson_grid(theta * m + phi[:, old])
+            rows_out[old] = chance @ softmax(heavy + counts @ gain, axis=1)
+        return rows_out
 
     return _on_states(everything, conditionals, everything.law)
 

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import Domains, frozen
+from minigibbs.domains import Domains, Frozen, as_array, frozen
 from minigibbs.errors import GraphError
 
 FREE = -1  # in an evidence array: the variable is not clamped
+LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class General:
     offset: float = 0.0  # a constant for the whole group
 
 
-class Factors(ABC):
+class Factors(Frozen, ABC):
     """A group of factors of one kind."""
 
     kind: ClassVar[str]  # the name in files and on the command line
@@ -92,26 +93,23 @@ class Factors(ABC):
 
 def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
     """Variables as a read-only int32 array [factors, arity], checked as far as it can be alone."""
+    rule = f"{kind}: variables must be integers"
     if isinstance(columns, list) and arity is not None:
-        arrays = [np.atleast_1d(np.asarray(column)) for column in columns]
+        arrays = [np.atleast_1d(as_array(column, "iu", rule)) for column in columns]
         lengths = {len(a) for a in arrays}
         if any(a.ndim != 1 for a in arrays) or len(lengths) != 1:
             shapes = ", ".join(str(a.shape) for a in arrays)
             raise GraphError(f"{kind}: variables must be 1-D arrays of one length, got {shapes}")
     else:
-        whole = np.asarray(columns)
+        rule += "; scope must have one row per factor and one column per variable"
+        whole = as_array(columns, "iu", rule)
         if whole.ndim == 1:
             whole = whole[None, :]
         if whole.ndim != 2 or whole.shape[1] == 0:
-            raise GraphError(
-                f"{kind}: scope must have one row per factor and one column per variable, "
-                f"got shape {whole.shape}"
-            )
+            raise GraphError(f"{rule}; got shape {whole.shape}")
         arrays = [whole[:, k] for k in range(whole.shape[1])]
     scope = np.empty((len(arrays[0]), len(arrays)), dtype=np.int32)
     for k, column in enumerate(arrays):
-        if column.dtype.kind not in "iu" and len(column):
-            raise GraphError(f"{kind}: variables must be integers, got type {column.dtype}")
         if len(column) and (column.min() < 0 or column.max() > np.iinfo(np.int32).max):
             factor = int(np.flatnonzero((column < 0) | (column > np.iinfo(np.int32).max))[0])
             raise GraphError(
@@ -142,68 +140,83 @@ def _refuse_repeats(kind: str, scope: NDArray[np.int32]) -> None:
 
 def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]:
     """One finite weight per factor as a read-only float64 array; a single number is repeated."""
-    array = np.asarray(weight)
-    if array.dtype.kind not in "iufb":
-        raise GraphError(f"{kind}: weights must be real numbers, got type {array.dtype}")
+    array = as_array(weight, "iufb", f"{kind}: weights must be real numbers, one per factor")
     if array.ndim == 0:
         array = np.full(count, array, dtype=np.float64)
     if array.shape != (count,):
         raise GraphError(f"{kind}: expected {count} weights, one per factor, got {array.shape}")
-    finite = np.isfinite(array)
-    if not finite.all():
-        factor = int(np.flatnonzero(~finite)[0])
+    bad = _unusable(array)
+    if bad.any():
+        factor = int(np.flatnonzero(bad)[0])
         raise GraphError(
-            f"{kind} factor {factor}: a weight must be finite, got {array[factor]}. "
-            "Hard constraints are outside the theory; use a large finite weight instead"
+            f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
+            f"got {array[factor]}. Hard constraints are outside the theory; use a large finite "
+            "weight instead"
         )
     return frozen(array, np.float64)
 
 
-def read_energy(kind: str, energy: ArrayLike, floor: float | None) -> NDArray[np.float64]:
+def read_energy(
+    kind: str, energy: ArrayLike, floor: float | None, arity: int
+) -> NDArray[np.float64]:
     """Finite log-potentials as a read-only float64 array, raised to `floor` where one is given."""
-    array = np.asarray(energy)
-    if array.dtype.kind not in "iufb":
-        raise GraphError(f"{kind}: energies must be real numbers, got type {array.dtype}")
-    array = np.array(array, dtype=np.float64, order="C")
+    array = _copy_numbers(energy, f"{kind}: energies must be real numbers")
     if floor is not None:
         if not np.isfinite(floor):
             raise GraphError(f"{kind}: floor must be finite, got {floor}")
         np.maximum(array, floor, out=array)  # keeps NaN
-    finite = np.isfinite(array)
-    if not finite.all():
-        place = tuple(int(k) for k in np.argwhere(~finite)[0])
-        value = array[place]
-        if value == -np.inf:
-            problem = (
-                "is -inf, a zero probability. Hard constraints are outside the theory; "
-                "floor=-20.0, say, makes such states very unlikely instead"
-            )
-        else:
-            problem = f"must be finite, got {value}"
-        raise GraphError(f"{kind}: the energy at {list(place)} {problem}")
+    rule = f"an energy must be finite, at most {LARGEST} in size"
+    _refuse(kind, arity, array, _unusable(array), rule, hard=-np.inf, floor="-20.0")
     array.flags.writeable = False
     return array
 
 
 def log_probabilities(
-    kind: str, probability: ArrayLike, floor: float | None
+    kind: str, probability: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
     """Logarithms of positive numbers; zeros are refused unless `floor` lifts them."""
-    array = np.array(probability, dtype=np.float64)
+    array = _copy_numbers(probability, f"{kind}: probabilities must be real numbers")
     if floor is not None:
         if not floor > 0:
             raise GraphError(f"{kind}: floor must be a positive probability, got {floor}")
-        np.maximum(array, floor, out=array)
-    bad = ~(array > 0) | ~np.isfinite(array)
-    if bad.any():
-        place = tuple(int(k) for k in np.argwhere(bad)[0])
-        value = array[place]
-        if value == 0:
-            problem = (
-                "is zero. Hard constraints are outside the theory; floor=1e-9, say, makes "
-                "such states very unlikely instead"
-            )
-        else:
-            problem = f"must be positive and finite, got {value}"
-        raise GraphError(f"{kind}: the probability at {list(place)} {problem}")
+        np.maximum(array, floor, out=array, where=array >= 0)
+    bad = ~((array > 0) & np.isfinite(array))
+    rule = "a probability must be positive and finite"
+    _refuse(kind, arity, array, bad, rule, hard=0.0, floor="1e-9")
     return np.log(array)
+
+
+def _copy_numbers(given: ArrayLike, rule: str) -> NDArray[np.float64]:
+    return np.array(as_array(given, "iufb", rule), dtype=np.float64, order="C")
+
+
+def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where an array holds NaN, or numbers beyond `LARGEST`."""
+    return ~((array >= -LARGEST) & (array <= LARGEST))
+
+
+def _refuse(
+    kind: str,
+    arity: int,
+    array: NDArray[Any],
+    bad: NDArray[np.bool_],
+    rule: str,
+    hard: float,
+    floor: str,
+) -> None:
+    """Raise for the first bad entry, if any; `hard` is the value that forbids a state.
+
+    An array of more than `arity` dimensions has a row for each factor, which is then named.
+    """
+    if not bad.any():
+        return
+    place = np.argwhere(bad)[0].tolist()
+    value = array[tuple(place)]
+    factor = f" factor {place.pop(0)}" if array.ndim > arity else ""
+    message = f"{kind}{factor}: {rule}; got {value} at {place}"
+    if value == hard:
+        message += (
+            ", a zero probability. Hard constraints are outside the theory; "
+            f"floor={floor}, say, makes such states very unlikely instead"
+        )
+    raise GraphError(message)

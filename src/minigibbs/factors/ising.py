@@ -31,10 +31,11 @@ class Ising(Factors):
     """
 
     kind = "ising"
+    coupling: NDArray[np.float64]
 
     def __init__(self, i: ArrayLike, j: ArrayLike, coupling: ArrayLike) -> None:
-        self._scope = read_scope(self.kind, [i, j], arity=2)
-        self.coupling = read_weight(self.kind, coupling, len(self._scope))
+        scope = read_scope(self.kind, [i, j], arity=2)
+        vars(self).update(_scope=scope, coupling=read_weight(self.kind, coupling, len(scope)))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Spins have two values."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import Domains, frozen
+from minigibbs.domains import Domains, as_array, frozen
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import FREE, Factors, General, read_scope, read_weight
 from minigibbs.factors.binary import require_two_valued
@@ -42,29 +42,23 @@ class Logical(Factors):
     """
 
     kind = "logical"
+    op: str
+    weight: NDArray[np.float64]
+    negated: NDArray[np.bool_]
 
     def __init__(
         self, op: str, scope: ArrayLike, weight: ArrayLike, negated: ArrayLike | None = None
     ) -> None:
         if op not in OPS:
             raise GraphError(f"logical: op must be one of {', '.join(OPS)}; got {op!r}")
-        self.op = op
-        self._scope = read_scope(self.kind, scope)
-        if op == "istrue" and self._scope.shape[1] != 1:
+        literals = read_scope(self.kind, scope)
+        if op == "istrue" and literals.shape[1] != 1:
             raise GraphError(
-                f"logical: istrue takes one literal per factor, got {self._scope.shape[1]}"
+                f"logical: istrue takes one literal per factor, got {literals.shape[1]}"
             )
-        self.weight = read_weight(self.kind, weight, len(self._scope))
-        flags = np.asarray(False if negated is None else negated)
-        if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
-            raise GraphError("logical: negated must hold booleans")
-        try:
-            self.negated = frozen(np.broadcast_to(flags, self._scope.shape), np.bool_)
-        except ValueError:
-            raise GraphError(
-                f"logical: negated must have the scope's shape {self._scope.shape}, "
-                f"got {flags.shape}"
-            ) from None
+        weights = read_weight(self.kind, weight, len(literals))
+        flags = _read_flags(False if negated is None else negated, literals.shape)
+        vars(self).update(op=op, _scope=literals, weight=weights, negated=flags)
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Literals have two values."""
@@ -118,3 +112,14 @@ class Logical(Factors):
             "weight": self.weight,
             "negated": self.negated,
         }
+
+
+def _read_flags(negated: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    rule = "logical: negated must hold booleans"
+    flags = as_array(negated, "biuf", rule)
+    if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
+        raise GraphError(f"{rule}; got {flags[~np.isin(flags, (0, 1))][0]}")
+    try:
+        return frozen(np.broadcast_to(flags, shape), np.bool_)
+    except ValueError:
+        raise GraphError(f"{rule} in the scope's shape {shape}; got shape {flags.shape}") from None

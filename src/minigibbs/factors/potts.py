@@ -30,10 +30,11 @@ class Potts(Factors):
     """
 
     kind = "potts"
+    weight: NDArray[np.float64]
 
     def __init__(self, i: ArrayLike, j: ArrayLike, weight: ArrayLike) -> None:
-        self._scope = read_scope(self.kind, [i, j], arity=2)
-        self.weight = read_weight(self.kind, weight, len(self._scope))
+        scope = read_scope(self.kind, [i, j], arity=2)
+        vars(self).update(_scope=scope, weight=read_weight(self.kind, weight, len(scope)))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Any two domains fit: values are compared by number."""

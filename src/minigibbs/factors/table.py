@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import Domains, Grid
+from minigibbs.domains import Domains, Grid, as_array
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import (
     FREE,
@@ -48,6 +48,9 @@ class Table(Factors):
     """
 
     kind = "table"
+    energy: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    shared: bool  # whether there is one table for all factors
 
     def __init__(
         self,
@@ -56,17 +59,18 @@ class Table(Factors):
         weight: ArrayLike | None = None,
         floor: float | None = None,
     ) -> None:
-        self._scope = read_scope(self.kind, scope)
-        count, arity = self._scope.shape
-        self.energy = read_energy(self.kind, energy, floor)
-        self.shared = self.energy.ndim == arity
-        if not self.shared and (self.energy.ndim != arity + 1 or len(self.energy) != count):
+        rows = read_scope(self.kind, scope)
+        count, arity = rows.shape
+        table = read_energy(self.kind, energy, floor, arity)
+        shared = table.ndim == arity
+        if not shared and (table.ndim != arity + 1 or len(table) != count):
             raise GraphError(
                 f"table: for {count} factors over {arity} variables each, expected energies of "
                 f"{arity} dimensions (shared) or of {arity + 1} dimensions, the first of length "
-                f"{count}; got shape {self.energy.shape}"
+                f"{count}; got shape {table.shape}"
             )
-        self.weight = read_weight(self.kind, 1.0 if weight is None else weight, count)
+        weights = read_weight(self.kind, 1.0 if weight is None else weight, count)
+        vars(self).update(_scope=rows, energy=table, weight=weights, shared=shared)
 
     @classmethod
     def from_probabilities(
@@ -77,7 +81,8 @@ class Table(Factors):
         floor: float | None = None,
     ) -> Table:
         """Give weights exp(phi) in place of energies; they need not sum to 1."""
-        return cls(scope, log_probabilities(cls.kind, probability, floor), weight)
+        arity = read_scope(cls.kind, scope).shape[1]
+        return cls(scope, log_probabilities(cls.kind, probability, floor, arity), weight)
 
     @classmethod
     def from_function(
@@ -101,14 +106,12 @@ class Table(Factors):
         """
         points = np.meshgrid(*(grid.values for grid in grids), indexing="ij", sparse=True)
         shape = tuple(int(grid.points) for grid in grids)
-        energy = np.asarray(f(*points), dtype=np.float64)
+        rule = "table: the function must give one energy per grid point"
+        energy = as_array(f(*points), "iufb", rule)
         try:
             energy = np.broadcast_to(energy, shape)
         except ValueError:
-            raise GraphError(
-                f"table: the function must give one energy per grid point, shape {shape}; "
-                f"got {energy.shape}"
-            ) from None
+            raise GraphError(f"{rule}, shape {shape}; got shape {energy.shape}") from None
         return cls(scope, energy, weight, floor)
 
     @property

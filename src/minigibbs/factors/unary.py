@@ -41,24 +41,25 @@ class Unary(Factors):
     """
 
     kind = "unary"
+    energy: NDArray[np.float64]
 
     def __init__(self, var: ArrayLike, energy: ArrayLike, floor: float | None = None) -> None:
-        self._scope = read_scope(self.kind, [var], arity=1)
-        array = read_energy(self.kind, energy, floor)
+        scope = read_scope(self.kind, [var], arity=1)
+        array = read_energy(self.kind, energy, floor, arity=1)
         if array.ndim == 1:
-            array = np.broadcast_to(array, (len(self._scope), len(array)))
-        if array.ndim != 2 or len(array) != len(self._scope):
+            array = np.broadcast_to(array, (len(scope), len(array)))
+        if array.ndim != 2 or len(array) != len(scope):
             raise GraphError(
-                f"unary: expected energies of shape ({len(self._scope)}, values), got {array.shape}"
+                f"unary: expected energies of shape ({len(scope)}, values), got {array.shape}"
             )
-        self.energy = array
+        vars(self).update(_scope=scope, energy=array)
 
     @classmethod
     def from_probabilities(
         cls, var: ArrayLike, probability: ArrayLike, floor: float | None = None
     ) -> Unary:
         """Give weights exp(phi) in place of energies; they need not sum to 1."""
-        return cls(var, log_probabilities(cls.kind, probability, floor))
+        return cls(var, log_probabilities(cls.kind, probability, floor, arity=1))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Each variable has as many values as the rows have columns."""
@@ -74,7 +75,8 @@ class Unary(Factors):
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
         """Lower to tables of arity 1."""
         count, values = self.energy.shape
-        low, high = self.energy.min(axis=1), self.energy.max(axis=1)
+        low = self.energy.min(axis=1, initial=np.inf)  # no factors may mean no values either
+        high = self.energy.max(axis=1, initial=-np.inf)
         span = np.where(evidence[self._scope[:, 0]] == FREE, high - low, 0.0)
         return General(
             form=TABLE,

@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-
 from minigibbs import files
 from minigibbs.domains import domains_from_header, domains_header
-from minigibbs.errors import FormatError
 from minigibbs.factors import KINDS
 from minigibbs.graph import FactorGraph
 
@@ -37,17 +34,16 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 def read(path: str | os.PathLike[str]) -> FactorGraph:
     """Read a graph; everything in it is validated as if a user had typed it."""
     header, arrays = files.read_arrays(path, _FORMAT)
-    try:
+    with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         evidence = arrays.pop("evidence")
         groups = []
         for number, described in enumerate(header["groups"]):
             kind = KINDS[described.pop("kind")]
-            own = {n: a for n, a in arrays.items() if n.startswith(f"{number}.")}
-            named = {name.split(".", 1)[1]: array for name, array in own.items()}
+            own = [name for name in arrays if name.startswith(f"{number}.")]
+            named = {name.split(".", 1)[1]: arrays.pop(name) for name in own}
             groups.append(kind(**described, **named))
-        graph = FactorGraph(domains, groups)
-        clamped = np.flatnonzero(evidence >= 0)
-        return graph.condition({int(v): int(evidence[v]) for v in clamped})
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise FormatError(f"{path}: damaged model file ({error})") from None
+        if arrays:
+            raise ValueError(f"it has arrays of no group: {', '.join(arrays)}")
+        graph = FactorGraph(domains, groups, evidence=evidence)
+    return graph

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.layout import ALIAS
 from minigibbs.kernels.random import below, uniform
 
 
@@ -43,3 +47,27 @@ def draw_alias(table, start, end, stream):
     """A place from the slots [start, end) of a table."""
     slot = table[start + below(stream, end - start)]
     return slot.place if uniform(stream) < slot.accept else slot.other
+
+
+def alias_rows(
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    places: NDArray[np.integer],
+    weights: NDArray[np.float64],
+) -> NDArray[np.void]:
+    """Many alias tables end to end: slots [start, end) of each draw places[slot].
+
+    A place has weight weights[place].
+    """
+    table = np.empty(len(places), dtype=ALIAS)
+    table["place"] = places
+    largest = int((end - start).max(initial=0))
+    _build_rows(start.copy(), end.copy(), table, weights[places], np.empty(largest, np.int64))
+    return table
+
+
+@entry
+def _build_rows(start, end, table, weights, scratch):
+    for i in range(len(start)):
+        if end[i] > start[i]:
+            build_alias(table[start[i] : end[i]], weights[start[i] : end[i]], scratch)

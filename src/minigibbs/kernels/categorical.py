@@ -9,6 +9,18 @@ from minigibbs.kernels.random import uniform
 
 
 @kernel
+def _count_below(weights, size, mark):
+    """How many of the cumulative weights, from `size` on, are at most `mark`; all but the last.
+
+    No early exit: a branch that nobody can predict costs more than the few comparisons.
+    """
+    value = 0
+    for k in range(size, 2 * size - 1):
+        value += weights[k] <= mark
+    return value
+
+
+@kernel
 def draw_log(weights, size, stream):
     """A value with probability proportional to exp(weights[value]), for value < size.
 
@@ -25,8 +37,16 @@ def draw_log(weights, size, stream):
     for value in range(size):
         total += math.exp(weights[value] - top)
         weights[size + value] = total
-    mark = u * total
-    for value in range(size - 1):
-        if mark < weights[size + value]:
-            return value
-    return size - 1
+    return _count_below(weights, size, u * total)
+
+
+@kernel
+def draw_linear(weights, size, stream):
+    """A value with probability proportional to weights[value], for value < size."""
+    u, total = uniform(stream), 0.0
+    if size == 2:
+        return 1 if u * (weights[0] + weights[1]) < weights[1] else 0
+    for value in range(size):
+        total += weights[value]
+        weights[size + value] = total
+    return _count_below(weights, size, u * total)

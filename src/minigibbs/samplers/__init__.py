@@ -13,10 +13,11 @@ from minigibbs.samplers.gibbs import Gibbs
 from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
+from minigibbs.samplers.poisson_gibbs import PoissonGibbs
 
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.name: sampler
-    for sampler in (Gibbs, MinGibbs, LocalMinibatchGibbs, MGPMH, DoubleMinGibbs)
+    for sampler in (PoissonGibbs, Gibbs, MinGibbs, LocalMinibatchGibbs, MGPMH, DoubleMinGibbs)
 }
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "LocalMinibatchGibbs",
     "MinGibbs",
     "PoissonEstimator",
+    "PoissonGibbs",
     "Sampler",
     "SubsetEstimator",
 ]

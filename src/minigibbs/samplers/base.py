@@ -85,7 +85,10 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(data).begin(data, model, chain)
 
 
-INLINE: Any = {"forceinline": True, "_nrt": False}  # a call would copy every array of every argument
+INLINE: Any = {
+    "forceinline": True,
+    "_nrt": False,
+}  # a call would copy every array of every argument
 
 
 # Numba wants these signatures bare, letter for letter.

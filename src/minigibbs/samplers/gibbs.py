@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,11 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph import FactorGraph
+from minigibbs.kernels.alias import alias_rows
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import entry, inlined, kernel
-from minigibbs.kernels.layout import EVALUATIONS, Model
-from minigibbs.samplers.base import Sampler, register
+from minigibbs.kernels.layout import ALIAS, EVALUATIONS, Model
+from minigibbs.kernels.touched import (
+    DENSE_DOMAIN,
+    begin_touching,
+    draw_touched,
+    first_touch,
+    touched_scratch,
+    touched_value,
+)
+from minigibbs.samplers.base import Sampler, Workspace, register
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,11 @@ class Gibbs(Sampler):
         """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
         if self.textbook:
             return TextbookData(int(graph.sizes.max()))
-        return GibbsData(sum_unary(graph.packed))
+        return gibbs_data(graph)
+
+    def workspace(self, graph: FactorGraph) -> Workspace:
+        """Room for the touched values."""
+        return Workspace(scratch=touched_scratch(int(graph.sizes.max())))
 
     def describe(self, graph: FactorGraph) -> str:
         """Say what an update costs."""
@@ -53,12 +67,37 @@ class GibbsData(NamedTuple):
     """The unary factors, summed."""
 
     unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
+    base: NDArray[np.float64]  # the same for large domains: weights that sum to the size
+    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
 
 
 class TextbookData(NamedTuple):
     """Nothing but the size of the largest domain."""
 
     max_domain: int
+
+
+def gibbs_data(graph: FactorGraph) -> GibbsData:
+    """The unary factors, summed; alias tables of them where a domain is large."""
+    model = graph.packed
+    large = graph.stats.max_domain > DENSE_DOMAIN
+    base, alias = base_weights(model) if large else (np.empty(0), np.empty(0, ALIAS))
+    return GibbsData(sum_unary(model), base, alias)
+
+
+def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
+    """Each variable's unary factors as weights that sum to its size, and their alias tables."""
+    weights = sum_unary(model)
+    if not len(weights):
+        return weights, np.empty(0, ALIAS)
+    size, first = model.rows["size"], model.rows["values"]
+    owner = np.repeat(np.arange(len(size)), size)
+    weights = np.exp(weights - np.maximum.reduceat(weights, first)[owner])
+    weights *= (size / np.add.reduceat(weights, first))[owner]
+    alias = alias_rows(first, first + size, np.arange(len(weights)), weights)
+    for name in ("place", "other"):
+        alias[name] -= first[owner]
+    return weights, alias
 
 
 def sum_unary(model: Model) -> NDArray[np.float64]:
@@ -87,12 +126,32 @@ def load_unary(unary, row, weights):
 
 
 @kernel
+def _touched_update(data, model, chain, i):
+    """The same for pairs and large domains, with no work per value."""
+    row, weights, scratch = model.rows[i], chain.weights, chain.scratch
+    begin_touching(scratch)
+    for place in range(row.start, row.pair_end):
+        value = chain.x[model.target[place]]
+        if value < row.size:
+            if first_touch(scratch, value):
+                weights[value] = model.weight[place]
+            else:
+                weights[value] += model.weight[place]
+    for k in range(scratch[1]):
+        value = touched_value(scratch, k)
+        weights[value] = math.exp(weights[value])
+    return draw_touched(data.base, data.alias, row.values, row.size, weights, scratch, chain.stream)
+
+
+@kernel
 def gibbs_update(data, model, chain, i):
     """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
     row = model.rows[i]
+    chain.tally[EVALUATIONS] += row.end - row.start
+    if row.size > DENSE_DOMAIN and row.pair_end == row.unary_begin:
+        return _touched_update(data, model, chain, i)
     load_unary(data.unary, row, chain.weights)
     add_stored(model, chain.x, i, chain.weights)
-    chain.tally[EVALUATIONS] += row.end - row.start
     return draw_log(chain.weights, row.size, chain.stream)
 
 

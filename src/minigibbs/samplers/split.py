@@ -1,0 +1,143 @@
+"""Which factors of a variable Poisson-Gibbs evaluates exactly, and how it draws from the rest.
+
+The choice minimises predicted time per effective sample. The costs below are nanoseconds measured on
+one machine (benchmarks/costs.py measures them anew); only their ratios matter. They are shipped rather
+than measured on the spot, so that a seed gives the same chain on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.jit import entry
+from minigibbs.packed import entry_spans
+
+UPDATE = 30.0  # an update with nothing to look at
+HEAVY_PAIR = 1.5
+GENERAL = 12.0  # a table or formula, and for each slot and value on top:
+GENERAL_SLOT = 3.0
+GENERAL_VALUE = 1.0
+TAIL = 8.0  # having a tail at all
+DRAW = 20.0
+STICKINESS = 0.25  # log slowdown per unit of L_T / theta, as seen in practice
+
+_BINS = 64  # powers of two of M
+_LARGEST = 500.0  # products of exp(M) stay far from overflow
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """For each entry whether it is heavy; for each variable theta and L_T."""
+
+    heavy: NDArray[np.bool_]  # [E] unary entries count as heavy
+    theta: NDArray[np.float64]  # [n]
+    tail: NDArray[np.float64]  # [n] L_T
+
+    @property
+    def log_slowdown(self) -> float:
+        """The bound on log(slowdown): the largest L_T * (2 / theta + 1 / theta^2)."""
+        return float((self.tail * (2 / self.theta + 1 / self.theta**2)).max(initial=0.0))
+
+
+def choose_split(
+    graph: FactorGraph, slowdown: float | None, theta: float | None, heavy: int | None
+) -> Split:
+    """Split every variable's factors: by cost, under a guarantee, or as told."""
+    model, spans = graph.packed, entry_spans(graph.packed)
+    rows = model.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
+    tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
+    if heavy is not None:
+        mask = _strongest(spans, unary, owner, heavy)
+        tail = np.bincount(owner, np.where(mask, 0.0, spans), minlength=len(rows))
+    else:
+        limit = np.zeros(len(rows))
+        log_slowdown = math.nan if slowdown is None else math.log(slowdown)
+        exact = graph.stats.local_energy > _LARGEST
+        if not exact:
+            counts = np.empty((_BINS + 1, 3))
+            fixed = math.nan if theta is None else theta
+            _choose(model, spans, log_slowdown, fixed, counts, limit, chosen, tail)
+        mask = unary | (spans >= limit[owner])
+    if heavy is not None and theta is None:
+        chosen = _best_theta(tail, slowdown)
+    overflow = (1 + chosen) * tail * np.log1p(1 / chosen)
+    if overflow.max(initial=0.0) > _LARGEST:
+        raise SampleError(
+            f"PoissonGibbs: a tail of energy {tail.max():.3g} at theta = {chosen.min():.3g} is too "
+            "large to draw from; leave heavy and theta out, or evaluate more factors exactly"
+        )
+    return Split(mask, chosen, tail)
+
+
+def _strongest(
+    spans: NDArray[np.float64], unary: NDArray[np.bool_], owner: NDArray[Any], heavy: int
+) -> NDArray[np.bool_]:
+    """The `heavy` largest of each row, and all unary entries."""
+    order = np.lexsort((-np.where(unary, 0.0, spans), owner))
+    first = np.searchsorted(owner, np.arange(owner[-1] + 1 if len(owner) else 0))
+    mask = unary.copy()
+    mask[order] |= np.arange(len(spans)) - first[owner] < heavy
+    return mask
+
+
+def _best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
+    """Theta for a given tail: what the guarantee asks for, or what time suggests."""
+    safe = np.maximum(tail, 1e-12)
+    if slowdown is not None:
+        return 1.0 / (np.sqrt(1.0 + math.log(slowdown) / safe) - 1.0)
+    # least (UPDATE + TAIL + DRAW * (1 + t) * L) * exp(STICKINESS * L / t) over a grid of t
+    grid = THETAS[:, None]
+    time = (UPDATE + TAIL + DRAW * (1 + grid) * tail) * np.exp(STICKINESS * tail / grid)
+    best: NDArray[np.float64] = THETAS[time.argmin(axis=0)]
+    return best
+
+
+THETAS = np.geomspace(0.05, 50.0, 25)
+
+
+@entry
+def _choose(model, spans, log_slowdown, fixed, counts, limit, chosen, tail):
+    """For each variable the threshold on M and the theta with the least time per sample."""
+    for i in range(len(model.rows)):
+        row = model.rows[i]
+        for b in range(_BINS + 1):
+            counts[b, 0] = counts[b, 1] = counts[b, 2] = 0.0
+        for place in range(row.start, row.unary_begin):
+            b = min(max(math.frexp(spans[place])[1] + _BINS - 12, 0), _BINS - 1)
+            exact, draw = HEAVY_PAIR, DRAW
+            if place >= row.pair_end:
+                factor = model.factors[model.target[place]]
+                slots = factor.scope_end - factor.scope_start
+                exact = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * row.size
+                draw = DRAW + 2.0 * exact
+            counts[b, 0] += exact
+            counts[b, 1] += spans[place]
+            counts[b, 2] += spans[place] * draw
+        best, energy, draws, exact = math.inf, 0.0, 0.0, 0.0
+        for b in range(_BINS):
+            exact += counts[b, 0]
+        for b in range(_BINS + 1):  # bins below b are the tail
+            if b == 0 or counts[b - 1, 0] > 0.0:
+                for k in range(len(THETAS)):
+                    theta = THETAS[k]
+                    if not math.isnan(fixed):
+                        theta = fixed
+                    elif not math.isnan(log_slowdown) and energy > 0.0:
+                        theta = 1.0 / (math.sqrt(1.0 + log_slowdown / energy) - 1.0)
+                    time = UPDATE + exact + (TAIL + (1.0 + theta) * draws if b else 0.0)
+                    time *= math.exp(STICKINESS * energy / theta)
+                    if time < best:
+                        best, chosen[i], tail[i] = time, theta, energy
+                        limit[i] = math.ldexp(1.0, b - _BINS + 11) if b else 0.0
+            exact -= counts[b, 0]
+            energy += counts[b, 1]
+            draws += counts[b, 2]

@@ -1,0 +1,317 @@
+"""The command line: results on stdout, progress and errors on stderr, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs import cli
+from minigibbs.models import GENERATORS
+from minigibbs.samplers import SAMPLERS
+from tests.zoo import ZOO
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder; returns exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["minigibbs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        code = caught.value.code
+        return (0 if code is None else code, *capsys.readouterr())
+
+    return call
+
+
+def one_line(stderr):
+    assert stderr.startswith("error: ")
+    assert stderr.count("\n") == 1
+    return stderr
+
+
+def test_version(command):
+    assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", ["demo", "sample", "explain"])
+def test_help_of_every_command(command, name):
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    assert name in out
+    code, out, err = command(name, "--help")
+    assert (code, err) == (0, "")
+    assert f"minigibbs {name}" in out
+    assert "--json" in out
+
+
+def test_there_are_no_other_commands():
+    assert {c.callback.__name__ for c in cli.app.registered_commands} == {
+        "demo",
+        "sample",
+        "explain",
+    }
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["sample"], ["sample", "potts-rbf", "--nope"]])
+def test_commands_that_do_not_exist(command, arguments):
+    code, out, err = command(*arguments)
+    assert (code, out) == (2, "")
+    assert "--help" in err
+
+
+def test_demo_draws_a_picture(command, tmp_path):
+    code, out, _ = command("demo", "--updates", 4000, "--output", "picture.png", "--seed", 3)
+    assert code == 0
+    for label in ("updates/s", "marginal error", "energy ESS", "energy R-hat", "picture.png"):
+        assert label in out
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+
+
+def test_demo_prints_json(command, tmp_path):
+    code, out, _ = command("demo", "--updates", 2000, "--json", "-q", "-o", "p.svg")
+    got = json.loads(out)
+    assert code == 0
+    assert got["info"]["updates"] == 8000
+    assert got["picture"] == "p.svg"
+    assert b"<svg" in (tmp_path / "p.svg").read_bytes()
+
+
+@pytest.mark.parametrize("updates", [0, 10])
+def test_a_demo_too_short_to_draw_ends_in_order(command, tmp_path, updates):
+    """Either a picture, or one line that says why not."""
+    code, _, err = command("demo", "--updates", updates, "-q", "-o", "p.png")
+    if code == 0:
+        assert (tmp_path / "p.png").is_file()
+    else:
+        assert code == 2
+        assert "updates" in one_line(err)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("output", ["no/such/folder.png", "picture.xyz"])
+def test_a_picture_that_cannot_be_written_is_refused_before_sampling(
+    command, tmp_path, monkeypatch, output
+):
+    def refuse(*_, **__):
+        raise AssertionError("sampling has begun")
+
+    monkeypatch.setattr("minigibbs.demo.sample", refuse)
+    code, out, err = command("demo", "--updates", 2000, "-q", "-o", output)
+    assert code in (1, 2)
+    assert out == ""
+    assert output.split(".")[0] in one_line(err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sample_prints_a_table(command):
+    code, out, _ = command("sample", "potts-rbf:side=4,states=3", "--sweeps", 200, "--seed", 1)
+    assert code == 0
+    assert "4 x 3,200" in out
+    assert "updates/s" in out
+
+
+def test_sample_prints_nothing_but_json(command):
+    code, out, err = command(
+        "sample", "ising-lattice:side=4,beta=0.2", "--sweeps", 400, "--seed", 1, "--json"
+    )
+    got = json.loads(out)
+    assert (code, err) == (0, "")
+    assert got["chains"] == 4
+    assert got["updates"] == 4 * 400 * 16
+    assert got["info"]["seed"] == 1
+    assert got["saved"] is None
+
+
+def test_json_holds_no_nan(command):
+    """NaN and Infinity are not JSON, and machines refuse them."""
+
+    def refuse(name):
+        raise AssertionError(f"{name} in the output")
+
+    arguments = ["sample", "potts-rbf:side=3", "--updates", 2, "--thin", 1, "--json"]
+    code, out, _ = command(*arguments, "--record", "marginals,draws,energy")
+    assert code == 0
+    json.loads(out, parse_constant=refuse)
+
+
+def test_sample_passes_every_option_on(command, tmp_path):
+    code, out, _ = command(
+        *["sample", "potts-rbf:side=3,states=4,beta=1.0,gamma=0.5", "--sampler", "gibbs"],
+        *["--updates", 90, "--warmup", 9, "--chains", 2, "--seed", 5, "--scan", "shuffled"],
+        *["--record", "draws, energy", "--thin", 3, "--threads", 1, "--out", "run.mgr", "-q"],
+    )
+    assert code == 0
+    assert "saved: run.mgr" in out
+    got = mg.load(tmp_path / "run.mgr")
+    want = mg.sample(
+        mg.models.potts_rbf(side=3, states=4, beta=1.0, gamma=0.5),
+        updates=90,
+        warmup=9,
+        chains=2,
+        seed=5,
+        scan="shuffled",
+        record=("draws", "energy"),
+        thin=3,
+        progress=False,
+    )
+    np.testing.assert_array_equal(got.draws, want.draws)
+    np.testing.assert_array_equal(got.energy, want.energy)
+    assert got.counts is None
+    assert (got.info.warmup, got.info.scan) == (18, "shuffled")
+
+
+def test_warnings_go_to_stderr(command, tmp_path):
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)])
+    mg.write(graph, tmp_path / "stuck.mg")
+    code, out, err = command(
+        "sample", "stuck.mg", "--sweeps", 200, "--seed", 2, "--record", "draws", "--warmup", 50
+    )
+    draws = mg.sample(graph, sweeps=200, seed=2, record="draws", warmup=50, progress=False).draws
+    assert len({tuple(x) for x in draws[:, -1].tolist()}) == 2  # this seed has chains in both
+    assert code == 0
+    assert "warning" not in out
+    assert err.startswith("warning: the chains disagree on x")
+
+
+@pytest.mark.parametrize("variable", ["x3", "3"])
+def test_given_clamps_a_variable(command, tmp_path, variable):
+    code, _, err = command(
+        *["sample", "potts-rbf:side=3,states=4", "--sweeps", 20, "--given", f"{variable}=2"],
+        *["--given", "0=1", "--out", "run.mgr"],
+    )
+    assert code == 0, err
+    marginals = mg.load(tmp_path / "run.mgr").marginals
+    assert marginals[3].tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert marginals[0].tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert 0 < marginals[1, 0] < 1
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "value"),
+    [
+        ("wet=yes", 0, 1),
+        ("0=yes", 0, 1),
+        ("wet=0", 0, 0),
+        ("7=1", 1, 1),  # a name before a number
+        ("height=0.5", 2, 1),
+        ("height=2", 2, 2),
+        ("level=1.5", 3, 1),
+    ],
+)
+def test_given_by_name_label_and_grid_point(command, tmp_path, given, variable, value):
+    graph = mg.FactorGraph(
+        [2, 2, mg.Grid(0.0, 1.0, 3), 2],
+        [],
+        names=["wet", "7", "height", "level"],
+        labels={"wet": ["no", "yes"], "level": [0.5, 1.5]},
+    )
+    mg.write(graph, tmp_path / "model.mg")
+    code, _, err = command(
+        "sample", "model.mg", "--updates", 10, "--given", given, "--out", "run.mgr"
+    )
+    assert code == 0, err
+    run = mg.load(tmp_path / "run.mgr")
+    assert run.marginals[variable, value] == 1.0
+
+
+def test_a_model_file_with_its_evidence(command, tmp_path):
+    mg.write(ZOO["evidence"], tmp_path / "model.mg")
+    code, out, _ = command("sample", "model.mg", "--updates", 50, "--json", "--out", "run.mgr")
+    assert code == 0
+    assert json.loads(out)["saved"] == "run.mgr"
+    assert mg.load(tmp_path / "run.mgr").marginals[3].tolist() == [0.0, 1.0, 0.0]
+
+
+def test_explain_prints_the_papers_constants(command):
+    code, out, err = command("explain", "ising-rbf")
+    assert (code, err) == (0, "")
+    for piece in ("Delta", "399", "(L)", "2.212", "(Psi)", "416.1", "(D)", "Gibbs"):
+        assert piece in out
+
+
+def test_explain_prints_json(command):
+    code, out, err = command("explain", "potts-rbf:side=3,states=5", "--json")
+    assert (code, err) == (0, "")
+    got = json.loads(out)
+    assert got["stats"]["variables"] == 9
+    assert got["stats"]["max_domain"] == 5
+    assert got["samplers"].keys() == SAMPLERS.keys()
+
+
+ARGUMENTS = {
+    "ising-rbf": "side=3",
+    "potts-rbf": "side=3",
+    "ising-lattice": "side=3,beta=0.1,periodic=false",
+    "potts-lattice": "side=3,states=3,beta=-0.1,periodic=True",
+    "curie-weiss": "n=5,beta=1e-1",
+    "long-range-ising": "n=5,alpha=2,beta=0.1",
+    "random-tables": "variables=5,factors=3,arity=2,states=2,scale=0.5,unary=0.1,seed=3",
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_every_generator_by_name(command, name):
+    code, out, _ = command("explain", f"{name}:{ARGUMENTS[name]}", "--json")
+    assert code == 0
+    values = {}
+    for part in ARGUMENTS[name].split(","):
+        key, value = part.split("=")
+        values[key] = json.loads(value.lower())
+    assert json.loads(out)["stats"] == vars(GENERATORS[name](**values).stats)
+
+
+def test_a_damaged_model_file(command, tmp_path):
+    (tmp_path / "model.mg").write_bytes(b"nothing of the kind")
+    code, out, err = command("explain", "model.mg")
+    assert (code, out) == (2, "")
+    assert "model.mg" in one_line(err)
+
+
+def test_a_file_of_an_unknown_format(command, tmp_path):
+    (tmp_path / "model.txt").write_text("hello")
+    code, out, err = command("sample", "model.txt")
+    assert (code, out) == (2, "")
+    assert ".mg" in one_line(err)
+
+
+def test_saving_onto_a_folder_is_refused(command, tmp_path):
+    (tmp_path / "folder").mkdir()
+    code, _, err = command("sample", "potts-rbf:side=3", "--sweeps", 2, "--out", "folder")
+    assert code in (1, 2)
+    assert "folder" in one_line(err)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert list((tmp_path / "folder").iterdir()) == []
+
+
+def test_the_program_as_a_shell_sees_it(tmp_path):
+    """A process of its own: an exit code, one line on stderr, and no file."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from minigibbs.cli import main; main()", "sample", "no-such"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "no-such" in one_line(done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_sample_is_saved_and_says_so(command, tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minigibbs.run.wait", lambda *a, **k: interrupt() if k else None)
+    code, out, err = command("sample", "potts-rbf:side=3", "--updates", 10, "--out", "run.mgr")
+    assert code == 130
+    assert "interrupted" in err
+    assert "saved: run.mgr" in out
+    assert mg.load(tmp_path / "run.mgr").interrupted

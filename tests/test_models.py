@@ -1,0 +1,185 @@
+"""The models by name: the paper's constants, and partition functions known in closed form."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+import minigibbs as mg
+from minigibbs import models
+from minigibbs.models import GENERATORS
+
+
+@pytest.fixture(scope="module")
+def analytic():
+    """A folder of exact values, where it was downloaded."""
+    folder = Path(__file__).parents[2] / "shared" / "data" / "analytic"
+    if not folder.is_dir():
+        pytest.skip("the folder of exact values is not here")
+    return folder
+
+
+def all_states(n, size):
+    return np.array(np.unravel_index(np.arange(size**n), (size,) * n), dtype=np.uint8).T
+
+
+def log_partition(graph, size):
+    return logsumexp(graph.energy(all_states(len(graph), size)))
+
+
+def transfer_matrix(side, states, bond):
+    """ln Z of a torus by the trace of a power of the row-to-row matrix."""
+    rows = list(itertools.product(range(states), repeat=side))
+    matrix = np.array(
+        [
+            [
+                math.exp(sum(bond(a[k], a[(k + 1) % side]) + bond(a[k], b[k]) for k in range(side)))
+                for b in rows
+            ]
+            for a in rows
+        ]
+    )
+    return math.log(np.trace(np.linalg.matrix_power(matrix, side)))
+
+
+@pytest.mark.parametrize(
+    ("graph", "local", "total", "domain"),
+    [(models.ising_rbf(), 2.21, 416.1, 2), (models.potts_rbf(), 5.09, 957.1, 10)],
+    ids=["ising", "potts"],
+)
+def test_the_papers_constants(graph, local, total, domain):
+    stats = graph.stats
+    assert round(stats.local_energy, 2) == local
+    assert round(stats.total_energy, 1) == total
+    assert (stats.variables, stats.max_degree, stats.max_domain) == (400, 399, domain)
+    group = graph.factors[0]
+    assert len(group) == 400 * 399 // 2
+    # exp(-1.5 d^2) is exactly 0 between opposite corners, and such factors vanish
+    assert stats.factors == np.count_nonzero(next(reversed(group.arrays().values()))) > 79_000
+
+
+def test_rbf_couplings_fall_with_the_distance():
+    graph = models.potts_rbf(side=3, states=2, beta=2.0, gamma=0.5)
+    group = graph.factors[0]
+    pairs = {tuple(p): w for p, w in zip(group.scope.tolist(), group.weight, strict=True)}
+    assert len(pairs) == 36
+    assert pairs[0, 1] == pytest.approx(2 * math.exp(-0.5))
+    assert pairs[0, 3] == pytest.approx(2 * math.exp(-0.5))
+    assert pairs[0, 4] == pytest.approx(2 * math.exp(-1.0))
+    assert pairs[0, 8] == pytest.approx(2 * math.exp(-4.0))
+
+
+@pytest.mark.parametrize("side", [3, 4, 7])
+@pytest.mark.parametrize(
+    "make", [models.ising_lattice, lambda s, b, p=True: models.potts_lattice(s, 3, b, p)]
+)
+def test_lattices(make, side):
+    torus, sheet = make(side, 0.3), make(side, 0.3, False)
+    degree = torus.packed.rows["end"] - torus.packed.rows["start"]
+    assert (degree == 4).all()
+    assert torus.stats.factors == 2 * side**2
+    assert len(np.unique(np.sort(torus.factors[0].scope, axis=1), axis=0)) == 2 * side**2
+    assert sheet.stats.factors == 2 * side * (side - 1)
+    degree = sheet.packed.rows["end"] - sheet.packed.rows["start"]
+    assert sorted(set(degree.tolist())) == [2, 3, 4]
+    assert np.count_nonzero(degree == 2) == 4
+
+
+@pytest.mark.parametrize("side", [3, 4])
+@pytest.mark.parametrize("beta", [0.3, 0.44068679350977147, -0.2])
+def test_ising_torus_partition_function(side, beta):
+    want = transfer_matrix(side, 2, lambda a, b: beta if a == b else -beta)
+    # both sides are sums of positive terms in double precision
+    assert log_partition(models.ising_lattice(side, beta), 2) == pytest.approx(want, rel=1e-12)
+
+
+def test_potts_torus_partition_function():
+    want = transfer_matrix(3, 3, lambda a, b: 0.8 * (a == b))
+    assert log_partition(models.potts_lattice(3, 3, 0.8), 3) == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.3, 0.44068679350977147, 0.6])
+def test_ising_torus_against_kaufman(analytic, beta):
+    exact = json.loads((analytic / "ising2d_torus_exact.json").read_text())["lnZ_and_energy"]
+    want, graph = exact[f"4x4 beta={beta}"], models.ising_lattice(4, beta)
+    assert log_partition(graph, 2) == pytest.approx(want["lnZ"], rel=1e-10)
+    assert graph.stats.local_energy == pytest.approx(want["L"], rel=1e-12)
+    assert graph.stats.total_energy == pytest.approx(want["Psi"], rel=1e-12)
+    assert graph.stats.max_degree == want["Delta"]
+
+
+def curie_weiss_log_partition(n, beta):
+    """All states with k spins up have one energy: a binomial sum over the graph's energies."""
+    graph = models.curie_weiss(n, beta)
+    up = np.arange(n + 1)
+    energies = graph.energy((np.arange(n) < up[:, None]).astype(int))
+    return graph, logsumexp(energies + gammaln(n + 1) - gammaln(up + 1) - gammaln(n - up + 1))
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.1])
+def test_curie_weiss_partition_function(beta):
+    n, up = 50, np.arange(51)
+    _, got = curie_weiss_log_partition(n, beta)
+    binomial = [math.log(math.comb(n, k)) for k in up]
+    want = logsumexp(beta / n * ((2 * up - n) ** 2 - n) / 2 + binomial)
+    # 1,225 terms of the order of 0.01: rounding far below 1e-10
+    assert got == pytest.approx(want, rel=1e-10)
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.9, 1.1])
+def test_curie_weiss_against_published_values(analytic, beta):
+    exact = json.loads((analytic / "curie_weiss_exact.json").read_text())["values"]
+    want = exact[f"N=50 beta={beta} h=0.0"]
+    graph, got = curie_weiss_log_partition(50, beta)
+    assert got == pytest.approx(want["lnZ"], rel=1e-10)
+    assert graph.stats.local_energy == pytest.approx(want["L"], rel=1e-12)
+    assert graph.stats.total_energy == pytest.approx(want["Psi"], rel=1e-12)
+    assert graph.stats.max_degree == want["Delta"]
+
+
+def test_long_range_ising_couplings():
+    group = models.long_range_ising(7, alpha=1.5, beta=0.4).factors[0]
+    assert group.scope.tolist() == [list(pair) for pair in itertools.combinations(range(7), 2)]
+    want = [0.4 / (j - i) ** 1.5 for i, j in group.scope.tolist()]
+    np.testing.assert_allclose(group.coupling, want, rtol=1e-14)
+
+
+def test_random_tables_are_reproducible():
+    settings = {"variables": 8, "factors": 6, "arity": 3, "states": 2, "unary": 0.5}
+    first, again = (models.random_tables(**settings, seed=4) for _ in range(2))
+    other = models.random_tables(**settings, seed=5)
+    for a, b, c in zip(first.factors, again.factors, other.factors, strict=True):
+        np.testing.assert_array_equal(a.scope, b.scope)
+        np.testing.assert_array_equal(a.energy, b.energy)
+        assert (a.energy != c.energy).all()
+
+
+def test_random_tables_have_the_shape_asked_for():
+    graph = models.random_tables(variables=9, factors=5, arity=3, states=4, unary=1.0)
+    table, unary = graph.factors
+    assert graph.sizes.tolist() == [4] * 9
+    assert table.energy.shape == (5, 4, 4, 4)
+    assert unary.energy.shape == (9, 4)
+    assert models.random_tables(factors=0).factors == ()
+
+
+def test_random_tables_scale():
+    small, large = models.random_tables(scale=1.0), models.random_tables(scale=3.0)
+    np.testing.assert_allclose(large.factors[0].energy, 3 * small.factors[0].energy)
+
+
+def test_every_generator_is_known_by_name():
+    assert set(GENERATORS) == {
+        "ising-rbf",
+        "potts-rbf",
+        "ising-lattice",
+        "potts-lattice",
+        "curie-weiss",
+        "long-range-ising",
+        "random-tables",
+    }
+    assert mg.models.curie_weiss is GENERATORS["curie-weiss"]
