@@ -33,7 +33,8 @@ format: $(SETUP)  ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(SETUP)  ## run the benchmarks and write benchmarks/results
+bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that was built

@@ -8,7 +8,7 @@ import numpy as np
 
 def factor_functions(graph):
     """Every factor as (scope, function of the scope's values), as the user wrote it."""
-    for group in graph.factors:
+    for group in graph.stored().factors:
         arrays = group.arrays()
         for k, scope in enumerate(group.scope.tolist()):
             yield scope, _function(group, arrays, k)

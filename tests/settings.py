@@ -39,16 +39,37 @@ def exact_energy(graph, states, seed):
     return (graph.energy(states) - graph.offset)[:, None]
 
 
+def fields(graph, states, seed):
+    """Every variable's sum of factors for every value, from the definition."""
+    rows = []
+    for x in np.asarray(states):
+        key = x.tobytes()
+        if key not in _FIELDS.setdefault(id(graph), {}):
+            sums = []
+            for i, size in enumerate(graph.sizes):
+                y = np.repeat(x[None], size, axis=0)
+                y[:, i] = np.arange(size)
+                sums.append(graph.energy(y) - graph.energy(y)[0])
+            _FIELDS[id(graph)][key] = np.concatenate(sums)
+        rows.append(_FIELDS[id(graph)][key])
+    return np.array(rows)
+
+
+_FIELDS: dict[int, dict[bytes, Any]] = {}
+
+
 @dataclass(frozen=True)
 class Setting:
     sampler: Sampler
     carry: Callable[..., Any] = nothing  # what chains at stationarity carry, given their states
     mixing_sweeps: int = 60
+    pairs_only: bool = False  # for samplers that take pairs and unary factors alone
 
 
 SETTINGS = {
     "gibbs": Setting(mg.Gibbs()),
     "gibbs-textbook": Setting(mg.Gibbs(textbook=True)),
+    "gibbs-fields": Setting(mg.Gibbs(fields=True), fields, pairs_only=True),
     "poisson-gibbs": Setting(mg.PoissonGibbs()),
     "poisson-gibbs-no-heavy": Setting(mg.PoissonGibbs(heavy=0, theta=0.7), mixing_sweeps=300),
     "poisson-gibbs-one-heavy": Setting(mg.PoissonGibbs(heavy=1), mixing_sweeps=200),

@@ -84,8 +84,8 @@ def test_alias_table_is_exact(count):
     """Each place's share of the table is its probability, to rounding."""
     weights = np.random.default_rng(count).exponential(size=count) ** 3
     table = np.zeros(count, dtype=ALIAS)
-    table["place"] = np.arange(count)
-    build_alias(table, weights.copy(), np.empty(count, np.int64))
+    table["place"], table["accept"] = np.arange(count), weights
+    build_alias(table, np.empty(count, np.int32))
     share = np.bincount(table["place"], table["accept"], minlength=count)
     share += np.bincount(table["other"], 1 - table["accept"], minlength=count)
     np.testing.assert_allclose(share / count, weights / weights.sum(), atol=1e-12)

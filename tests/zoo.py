@@ -81,6 +81,54 @@ def _evidence():
     return graph.condition({3: 1, 4: 1})
 
 
+def _large():
+    """Domains large enough that only touched values are looked at; unary factors; repulsion."""
+    rng = np.random.default_rng(5)
+    return mg.FactorGraph(
+        [20, 3, 18],
+        [
+            mg.Potts([0, 1, 0, 2], [1, 2, 2, 0], [2.0, -1.5, 1.2, -0.4]),
+            mg.Unary([0], rng.normal(0, 0.8, (1, 20))),
+        ],
+    )
+
+
+def _kernel(periodic):
+    def weight(r, c):
+        return 0.9 * np.exp(-0.5 * (r**2 + c**2)) * np.where(np.abs(r) == 1, -1.0, 1.0)
+
+    return mg.FactorGraph(
+        [3] * 6,
+        [
+            mg.Kernel((2, 3), weight, periodic=periodic),
+            mg.Unary([1], [[0.0, 0.4, -0.3]]),
+            mg.Potts([0], [5], 0.5),
+        ],
+    )
+
+
+def _low_rank():
+    a = np.random.default_rng(6).normal(0, 0.5, (5, 2))
+    b = np.random.default_rng(7).normal(0, 0.5, (5, 2))
+    return mg.FactorGraph([2] * 5, [mg.LowRank(a, b)])
+
+
+# Factors that are never stored; for samplers that draw from them.
+UNSTORED = {
+    "kernel": _kernel(periodic=False).condition({3: 1}),
+    "kernel-periodic": _kernel(periodic=True),
+    "kernel-ising": mg.FactorGraph([2] * 7, [mg.Kernel((7,), lambda d: 0.8 / d**2, kind="ising")]),
+    "kernel-3d": mg.FactorGraph(
+        [2] * 8, [mg.Kernel((2, 2, 2), lambda a, b, c: 0.3 + 0.2 * a * a - 0.4 * b * b * c * c)]
+    ),
+    "complete": mg.FactorGraph([2] * 6, [mg.Complete(6, 0.25)]),
+    "complete-potts": mg.FactorGraph(
+        [20, 18, 3], [mg.Complete(3, -1.5, kind="potts"), mg.Potts([0], [1], 2.0)]
+    ),
+    "low-rank": _low_rank(),
+}
+
+
 ZOO = {
     "potts": _potts(),
     "ising": _ising(),
@@ -88,4 +136,5 @@ ZOO = {
     "logical": _logical(),
     "mixed": _mixed(),
     "evidence": _evidence(),
+    "large": _large(),
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SampleError,
         TooLargeError,
     )
-    from minigibbs.factors import Ising, Logical, Potts, Table, Unary
+    from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
     from minigibbs.formats import read, write
     from minigibbs.graph import FactorGraph
     from minigibbs.record import Run, load
@@ -54,7 +54,9 @@ _HOMES = {
         ],
         "errors",
     ),
-    **dict.fromkeys(["Ising", "Logical", "Potts", "Table", "Unary"], "factors"),
+    **dict.fromkeys(
+        ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"], "factors"
+    ),
     **dict.fromkeys(["read", "write"], "formats"),
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
@@ -80,6 +82,7 @@ _HOMES = {
 
 __all__ = [
     "MGPMH",
+    "Complete",
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
@@ -90,8 +93,10 @@ __all__ = [
     "GraphError",
     "Grid",
     "Ising",
+    "Kernel",
     "LocalMinibatchGibbs",
     "Logical",
+    "LowRank",
     "MinGibbs",
     "MinigibbsError",
     "MissingDependencyError",

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.domains import Domains, Frozen, Grid, as_array, as_list, frozen
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import FREE, Factors
+from minigibbs.factors.unstored import Unstored
 
 if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
@@ -80,6 +81,8 @@ class FactorGraph(Frozen):
                 )
             group.check_scope(domains, number)
             group.check_domains(domains, number)
+        if sum(isinstance(group, Unstored) for group in groups) > 1:
+            raise GraphError("factors: at most one group that is never stored, got several")
         clamped = np.full(len(domains), FREE) if evidence is None else evidence
         vars(self).update(
             domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
@@ -135,6 +138,8 @@ class FactorGraph(Frozen):
         values = np.empty(len(np.atleast_2d(states)))
         energies(self.packed, np.atleast_2d(states), values)
         values += self.offset
+        if self.unstored is not None:
+            values += [self.unstored.energy(row) for row in np.atleast_2d(states)]
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
@@ -158,6 +163,16 @@ class FactorGraph(Frozen):
         return np.min_scalar_type(int(self.sizes.max()) - 1)
 
     @property
+    def unstored(self) -> Unstored | None:
+        """The group that is never stored, if there is one."""
+        return next((group for group in self.factors if isinstance(group, Unstored)), None)
+
+    def stored(self) -> FactorGraph:
+        """The same graph with every factor written out, for small graphs and other samplers."""
+        groups = [g.stored() if isinstance(g, Unstored) else g for g in self.factors]
+        return FactorGraph(self.domains, groups, evidence=self.evidence)
+
+    @property
     def packed(self) -> Model:
         """The flat arrays that kernels read; built on first use."""
         return self._packed[0]
@@ -178,7 +193,11 @@ class FactorGraph(Frozen):
         """For each free variable the sum of M over its factors; the maximum is L."""
         from minigibbs.packed import energy_at
 
-        return energy_at(self.packed)
+        local = energy_at(self.packed)
+        if self.unstored is not None:
+            local += self.unstored.energy_per_weight * self.unstored.local_weights()
+            local[self.evidence != FREE] = 0.0
+        return local
 
     @cached_property
     def stats(self) -> Stats:
@@ -186,12 +205,20 @@ class FactorGraph(Frozen):
         from minigibbs.packed import factor_spans
 
         spans = factor_spans(self.packed, self.evidence)
+        factors, total = int(np.count_nonzero(spans)), float(spans.sum())
+        rows, free = self.packed.rows, self.evidence == FREE
+        degrees = rows["end"] - rows["start"]
+        if self.unstored is not None:  # pairs of clamped variables counted in
+            own = self.unstored.degrees()
+            degrees = np.where(free, degrees + own, 0)
+            factors += int(own.sum()) // 2
+            total += 0.5 * self.unstored.energy_per_weight * self.unstored.local_weights().sum()
         return Stats(
-            variables=int(np.count_nonzero(self.evidence == FREE)),
-            factors=int(np.count_nonzero(spans)),
-            max_degree=int((self.packed.rows["end"] - self.packed.rows["start"]).max()),
+            variables=int(np.count_nonzero(free)),
+            factors=factors,
+            max_degree=int(degrees.max()),
             local_energy=float(self.local_energies.max()),
-            total_energy=float(spans.sum()),
+            total_energy=float(total),
             max_domain=int(self.sizes.max()),
         )
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from minigibbs import memory
 from minigibbs.factors.base import FREE, Factors, General, Pairs
+from minigibbs.factors.unstored import Unstored
 from minigibbs.kernels.jit import entry, inlined
 from minigibbs.kernels.layout import FACTOR, ROW, SLOT, Model
 
@@ -21,9 +22,10 @@ def pack(
     sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
 ) -> tuple[Model, float]:
     """The graph's arrays, and the constant that brings energies back to the user's scale."""
+    factors = [group for group in factors if not isinstance(group, Unstored)]
     entries = sum(len(group) * group.scope.shape[1] for group in factors)
     memory.require(
-        entries * _ENTRY_BYTES + len(sizes) * ROW.itemsize,
+        entries * _ENTRY_BYTES + len(sizes) * 8,
         f"packing {sum(map(len, factors)):,} factors",
         "use fewer factors, or a model that is never stored",
     )
@@ -33,9 +35,10 @@ def pack(
     pair_weight = _join([group.weight for group in pairs], np.float64)
     general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
     rows, target, weight = _rows(sizes, evidence, pair, pair_weight, general, slots)
-    model = Model(rows, target, weight, pair, pair_weight, general, slots, table)
+    first = np.cumsum(sizes, dtype=np.int64) - sizes
+    model = Model(rows, first, target, weight, pair, pair_weight, general, slots, table)
     for array in model:  # one type for every graph, so that kernels compile once
-        array.flags.writeable = False
+        array.setflags(write=False)
     return model, sum(group.offset for group in lowered)
 
 
@@ -49,6 +52,9 @@ def _rows(
 ) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
     """The CSR rows: one pass over the factors to count, one to fill."""
     size = sizes.astype(np.int64)
+    if not len(pair) and not len(general) and (sizes == sizes[0]).all():
+        row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # one for all: they are the same
+        return np.broadcast_to(row, len(sizes)), np.empty(0, np.int32), np.empty(0)
     target, weight = np.empty(0, np.int32), np.empty(0)
     place = np.zeros((3, len(sizes)), dtype=np.int64)
     for filling in (False, True):
@@ -65,7 +71,7 @@ def _rows(
             _place_general(general, slots, evidence, place, target, weight)
     rows = np.empty(len(sizes), dtype=ROW)
     rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
-    rows["end"], rows["size"], rows["values"] = end, size, np.cumsum(size) - size
+    rows["end"], rows["size"] = end, size
     return rows, target, weight
 
 

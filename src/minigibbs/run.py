@@ -38,10 +38,11 @@ from minigibbs.packed import free_variables
 from minigibbs.progress import Bar
 from minigibbs.record import Info, Run
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
-from minigibbs.samplers.base import carries
+from minigibbs.samplers.base import carries, check_stored
 
 SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED}
 RECORDS = ("marginals", "draws", "energy")
+DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
 DEFAULT_RECORDS = 1000  # at the most, where `thin` is left out
 _SEGMENT_SECONDS = 0.2  # between two looks at Ctrl-C and the progress bar
@@ -58,7 +59,7 @@ def sample(
     seed: int | None = None,
     start: str | ArrayLike = "random",
     scan: str = "random",
-    record: str | Sequence[str] = ("marginals", "energy"),
+    record: str | Sequence[str] = DEFAULT_RECORD,
     thin: int | None = None,
     progress: bool = True,
     *,
@@ -115,7 +116,8 @@ def sample(
     _check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
     if not isinstance(scan, str) or scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
-    kept = _records(record, reference)
+    check_stored(chosen, graph)
+    kept = _records(record, reference, graph)
     spacing = int(thin or max(len(order), -(-length // DEFAULT_RECORDS), 1))
     plan = _Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
     plan.check_memory(chains)
@@ -255,7 +257,7 @@ class _Plan:
 
     def job(self, data: Any, state: NDArray[Any], stream: NDArray[np.uint64]) -> _Job:
         """One chain, ready to run."""
-        space = self.sampler.workspace(self.graph)
+        space = self.sampler.workspace(self.graph, data)
         chain = Chain(
             x=state,
             stream=stream.copy(),
@@ -264,7 +266,8 @@ class _Plan:
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        scan = Scan(SCANS[self.scan], self.order.copy(), np.zeros(1, dtype=np.int64))
+        order = self.order.copy() if self.scan == "shuffled" else self.order
+        scan = Scan(SCANS[self.scan], order, np.zeros(1, dtype=np.int64))
         warmup = self.warmup
         return _Job(data, self.graph.packed, chain, scan, self._recorder(), warmup, self.length)
 
@@ -369,7 +372,9 @@ def _check_counts(**counts: int | None) -> None:
             )
 
 
-def _records(record: str | Sequence[str], reference: ArrayLike | None) -> frozenset[str]:
+def _records(
+    record: str | Sequence[str], reference: ArrayLike | None, graph: FactorGraph
+) -> frozenset[str]:
     several = isinstance(record, Iterable) and not isinstance(record, str)
     asked: list[Any] = list(record) if several else [record]
     unknown = [name for name in asked if name not in RECORDS]
@@ -377,6 +382,13 @@ def _records(record: str | Sequence[str], reference: ArrayLike | None) -> frozen
         raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
     if reference is not None and "marginals" not in asked:
         raise SampleError('a reference needs record to hold "marginals"')
+    if graph.unstored is not None and "energy" in asked:
+        if record is not DEFAULT_RECORD:
+            raise SampleError(
+                "the energy of factors that are never stored is not recorded along the way; "
+                'record "draws" and ask graph.energy(draws)'
+            )
+        asked.remove("energy")
     return frozenset(asked)
 
 

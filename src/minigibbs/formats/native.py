@@ -1,7 +1,7 @@
 """The library's own model file, `.mg`: a JSON header and the factor groups' arrays.
 
 It is an uncompressed .npz archive. Member `header.json` holds names, labels, grids, and for each
-group its kind and its textual arguments; member `<group>.<argument>.npy` holds an array.
+group its kind and its plain arguments; member `<group>.<argument>.npy` holds an array.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     groups = []
     for number, group in enumerate(graph.factors):
         arguments = group.arrays()
-        text = {name: value for name, value in arguments.items() if isinstance(value, str)}
-        groups.append({"kind": group.kind, **text})
-        for name in arguments.keys() - text.keys():
+        plain = {k: v for k, v in arguments.items() if isinstance(v, str | bool | int | float)}
+        groups.append({"kind": group.kind, "arguments": plain})
+        for name in arguments.keys() - plain.keys():
             arrays[f"{number}.{name}"] = arguments[name]
     header = {"format": _FORMAT, "groups": groups, **domains_header(graph.domains)}
     files.write_arrays(path, header, arrays)
@@ -39,10 +39,10 @@ def read(path: str | os.PathLike[str]) -> FactorGraph:
         evidence = arrays.pop("evidence")
         groups = []
         for number, described in enumerate(header["groups"]):
-            kind = KINDS[described.pop("kind")]
+            kind = KINDS[described["kind"]]
             own = [name for name in arrays if name.startswith(f"{number}.")]
             named = {name.split(".", 1)[1]: arrays.pop(name) for name in own}
-            groups.append(kind(**described, **named))
+            groups.append(kind(**described["arguments"], **named))
         if arrays:
             raise ValueError(f"it has arrays of no group: {', '.join(arrays)}")
         graph = FactorGraph(domains, groups, evidence=evidence)

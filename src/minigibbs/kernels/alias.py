@@ -11,20 +11,19 @@ from minigibbs.kernels.random import below, uniform
 
 
 @entry
-def build_alias(table, weights, scratch):
-    """Fill an alias table whose `place` fields are set; `weights` is overwritten.
+def build_alias(table, scratch):
+    """Turn slots whose `accept` holds a weight, and `place` what to draw, into an alias table.
 
     `scratch` holds as many integers as there are slots.
     """
     count, total = len(table), 0.0
     for k in range(count):
-        total += weights[k]
+        total += table[k].accept
     small, large = 0, count  # two stacks that grow towards each other
     for k in range(count):
-        weights[k] *= count / total
-        table[k].accept = 1.0
+        table[k].accept *= count / total
         table[k].other = table[k].place
-        if weights[k] < 1.0:
+        if table[k].accept < 1.0:
             scratch[small] = k
             small += 1
         else:
@@ -33,13 +32,13 @@ def build_alias(table, weights, scratch):
     while small > 0 and large < count:
         small -= 1
         poor, rich = scratch[small], scratch[large]
-        table[poor].accept = weights[poor]
         table[poor].other = table[rich].place
-        weights[rich] -= 1.0 - weights[poor]
-        if weights[rich] < 1.0:
+        table[rich].accept -= 1.0 - table[poor].accept
+        if table[rich].accept < 1.0:
             large += 1
             scratch[small] = rich
             small += 1
+    # what is left on either stack has weight 1, but for rounding: place and other are the same
 
 
 @kernel
@@ -60,14 +59,14 @@ def alias_rows(
     A place has weight weights[place].
     """
     table = np.empty(len(places), dtype=ALIAS)
-    table["place"] = places
+    table["place"], table["accept"] = places, weights[places]
     largest = int((end - start).max(initial=0))
-    _build_rows(start.copy(), end.copy(), table, weights[places], np.empty(largest, np.int64))
+    _build_rows(start.copy(), end.copy(), table, np.empty(largest, np.int32))
     return table
 
 
 @entry
-def _build_rows(start, end, table, weights, scratch):
+def _build_rows(start, end, table, scratch):
     for i in range(len(start)):
         if end[i] > start[i]:
-            build_alias(table[start[i] : end[i]], weights[start[i] : end[i]], scratch)
+            build_alias(table[start[i] : end[i]], scratch)

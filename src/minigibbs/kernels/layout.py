@@ -26,7 +26,6 @@ ROW = np.dtype(
         ("unary_begin", np.int64),
         ("end", np.int64),
         ("size", np.int64),  # the variable's domain
-        ("values", np.int64),  # its first place in arrays with one number per variable and value
     ]
 )
 
@@ -51,6 +50,7 @@ class Model(NamedTuple):
     """A factor graph as the kernels see it. Compile time grows with the number of fields."""
 
     rows: NDArray[np.void]  # [n] of ROW
+    first: NDArray[np.int64]  # [n] first place in arrays with a number per variable and value
     target: NDArray[np.int32]  # [E] the other variable (pairs), or a general factor's number
     weight: NDArray[np.float64]  # [E] the factor's weight, as the user signed it
     pair: NDArray[np.int32]  # [P, 2]

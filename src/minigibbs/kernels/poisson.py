@@ -65,12 +65,12 @@ def poisson_vector(
     strong = np.empty(int(np.count_nonzero(rates >= STRONG_RATE)), dtype=STRONG)
     weak = np.empty(int(np.count_nonzero((rates > 0) & (rates < STRONG_RATE))), dtype=ALIAS)
     largest = int((end - start).max(initial=0))
-    _split(start, end, rates, rows, strong, weak, np.empty(largest), np.empty(largest, np.int64))
+    _split(start, end, rates, rows, strong, weak, np.empty(largest, np.int32))
     return PoissonVector(rows, strong, weak)
 
 
 @entry
-def _split(start, end, rates, rows, strong, weak, weights, scratch):
+def _split(start, end, rates, rows, strong, weak, scratch):
     strongs = weaks = 0
     for i in range(len(start)):
         row = rows[i]
@@ -85,13 +85,13 @@ def _split(start, end, rates, rows, strong, weak, weights, scratch):
                 strongs += 1
             elif rate > 0.0:
                 weak[weaks].place = place
-                weights[weaks - row.weak_start] = rate
+                weak[weaks].accept = rate
                 total += rate
                 weaks += 1
         row.strong_end, row.weak_end = strongs, weaks
         row.weak_total, row.none = total, math.exp(-total)
         if total > 0.0:
-            build_alias(weak[row.weak_start : weaks], weights, scratch)
+            build_alias(weak[row.weak_start : weaks], scratch)
 
 
 def expected_draws(rows: NDArray[np.void]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from minigibbs.kernels.jit import entry, inlined
 @inlined
 def note_change(recorder, model, clock, i, old):
     """Count the time variable `i` spent in the value it leaves: O(1), and only on a change."""
-    recorder.counts[model.rows[i].values + old] += clock - recorder.since[i]
+    recorder.counts[model.first[i] + old] += clock - recorder.since[i]
     recorder.since[i] = clock
 
 
@@ -27,7 +27,7 @@ def settle(recorder, model, clock, x):
         note_change(recorder, model, clock, i, x[i])
         if len(recorder.reference):
             square = 0.0
-            for k in range(model.rows[i].values, model.rows[i].values + model.rows[i].size):
+            for k in range(model.first[i], model.first[i] + model.rows[i].size):
                 square += (recorder.counts[k] / clock - recorder.reference[k]) ** 2
             total += math.sqrt(square)
     return total / len(model.rows)

@@ -1,9 +1,9 @@
 """Draws that cost nothing per domain value: only the values that factors touch are looked at.
 
-A Potts factor changes the weight of one value. All others keep their base weight: 1, or that of the
-unary factors, from which an alias table draws in constant time. The multipliers of the touched values
-lie in `weights[value]`; which ones are touched is kept in integer scratch, as a stamp, a mark per
-value, and a list. A new stamp forgets them all.
+A Potts factor changes the weight of one value. All others keep their base weight: 1, or that of
+the unary factors, from which an alias table draws in constant time. The multipliers of the touched
+values lie in `weights[value]`; which ones are touched is kept in integer scratch, as a stamp, a
+mark per value, and a list. A new stamp forgets them all.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ def multiply(scratch, weights, value, factor):
         weights[value] = factor
     else:
         weights[value] *= factor
+
+
+@kernel
+def touch(chain, dense, size, value, factor):
+    """Multiply the weight of a value of the variable at hand, if it is one of its values."""
+    if dense:
+        chain.weights[value] *= factor  # beyond `size` is scratch
+    elif value < size:
+        multiply(chain.scratch, chain.weights, value, factor)
 
 
 @kernel

@@ -19,7 +19,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from numba.extending import overload
 
+from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
+from minigibbs.memory import readable
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,31 @@ class Sampler(ABC):
 
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
+    draws_unstored: ClassVar[bool] = False  # whether it can do without stored factors
 
     @abstractmethod
     def prepare(self, graph: FactorGraph) -> Any:
         """Prepare the arrays the update reads: a NamedTuple of a registered type."""
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
-        """Ask for what a chain must carry."""
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """Ask for what a chain must carry, given what was prepared."""
         return Workspace()
 
     @abstractmethod
     def describe(self, graph: FactorGraph) -> str:
         """Say in words what the sampler will do on this graph."""
+
+
+def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler that reads stored factors for a graph whose factors are never stored."""
+    if graph.unstored is None or sampler.draws_unstored:
+        return
+    stats = graph.stats
+    raise SampleError(
+        f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
+        f"never stored; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
+        f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
+    )
 
 
 class _Compiled(NamedTuple):

@@ -78,7 +78,7 @@ class DoubleMinGibbs(Sampler):
         rows, strong, weak, step = minibatch_rows(graph, self.batch, self._half)
         return DoubleMinData(rows, strong, weak, step, chosen.prepare(graph))
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import alias_rows
 from minigibbs.kernels.categorical import draw_log
@@ -24,6 +25,7 @@ from minigibbs.kernels.touched import (
     touched_value,
 )
 from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.fields import FieldData, carried_fields, fields_fit, fields_pay
 
 
 @dataclass(frozen=True)
@@ -38,24 +40,39 @@ class Gibbs(Sampler):
     textbook
         Evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is written.
         The law and the draws are the same; this is the baseline that the paper compares with.
+    fields
+        Remember every variable's local fields, so that only a change looks at the factors. Left
+        out, a short pilot run decides. For pairs and unary factors over small domains.
     """
 
     textbook: bool = False
+    fields: bool | None = None
     name = "gibbs"
 
     def prepare(self, graph: FactorGraph) -> Any:
         """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
         if self.textbook:
             return TextbookData(int(graph.sizes.max()))
-        return gibbs_data(graph)
+        if self.fields and not fields_fit(graph):
+            raise SampleError(
+                "Gibbs: fields can be remembered for pairs and unary factors over domains of at "
+                f"most {DENSE_DOMAIN} values only; leave fields out"
+            )
+        return gibbs_data(graph, self.fields)
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
-        """Room for the touched values."""
-        return Workspace(scratch=touched_scratch(int(graph.sizes.max())))
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """Room for the touched values, and for the fields."""
+        scratch = touched_scratch(int(graph.sizes.max()))
+        return Workspace(carried=carried_fields(graph, data), scratch=scratch)
 
     def describe(self, graph: FactorGraph) -> str:
         """Say what an update costs."""
         stats = graph.stats
+        if graph.unstored is None and isinstance(self.prepare(graph), FieldData):
+            return (
+                f"Gibbs: exact; changes are rare, so sums are remembered: up to "
+                f"{stats.max_degree:,} factors at a change, none otherwise."
+            )
         if self.textbook:
             count = f"{stats.max_degree:,} factors for each of up to {stats.max_domain:,} values"
         else:
@@ -77,9 +94,12 @@ class TextbookData(NamedTuple):
     max_domain: int
 
 
-def gibbs_data(graph: FactorGraph) -> GibbsData:
+def gibbs_data(graph: FactorGraph, fields: bool | None = None) -> GibbsData | FieldData:
     """The unary factors, summed; alias tables of them where a domain is large."""
     model = graph.packed
+    remembering = FieldData(sum_unary(model))
+    if fields or (fields is None and fields_pay(graph, remembering)):
+        return remembering
     large = graph.stats.max_domain > DENSE_DOMAIN
     base, alias = base_weights(model) if large else (np.empty(0), np.empty(0, ALIAS))
     return GibbsData(sum_unary(model), base, alias)
@@ -90,7 +110,7 @@ def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
     weights = sum_unary(model)
     if not len(weights):
         return weights, np.empty(0, ALIAS)
-    size, first = model.rows["size"], model.rows["values"]
+    size, first = model.rows["size"], model.first
     owner = np.repeat(np.arange(len(size)), size)
     weights = np.exp(weights - np.maximum.reduceat(weights, first)[owner])
     weights *= (size / np.add.reduceat(weights, first))[owner]
@@ -115,14 +135,14 @@ def _add_unary(model, unary):
         row = model.rows[i]
         for place in range(row.unary_begin, row.end):
             # the state is never read: a unary factor has no other variable
-            add_general(model, model.target, i, place, 1.0, unary[row.values :])
+            add_general(model, model.target, i, place, 1.0, unary[model.first[i] :])
 
 
 @inlined
-def load_unary(unary, row, weights):
+def load_unary(unary, first, size, weights):
     """Set the weights of a variable's values to its unary factors, or to 0."""
-    for value in range(row.size):
-        weights[value] = unary[row.values + value] if len(unary) else 0.0
+    for value in range(size):
+        weights[value] = unary[first + value] if len(unary) else 0.0
 
 
 @kernel
@@ -140,7 +160,9 @@ def _touched_update(data, model, chain, i):
     for k in range(scratch[1]):
         value = touched_value(scratch, k)
         weights[value] = math.exp(weights[value])
-    return draw_touched(data.base, data.alias, row.values, row.size, weights, scratch, chain.stream)
+    return draw_touched(
+        data.base, data.alias, model.first[i], row.size, weights, scratch, chain.stream
+    )
 
 
 @kernel
@@ -150,7 +172,7 @@ def gibbs_update(data, model, chain, i):
     chain.tally[EVALUATIONS] += row.end - row.start
     if row.size > DENSE_DOMAIN and row.pair_end == row.unary_begin:
         return _touched_update(data, model, chain, i)
-    load_unary(data.unary, row, chain.weights)
+    load_unary(data.unary, model.first[i], row.size, chain.weights)
     add_stored(model, chain.x, i, chain.weights)
     return draw_log(chain.weights, row.size, chain.stream)
 

@@ -64,7 +64,7 @@ class LocalMinibatchGibbs(Sampler):
             )
         return LocalData(int(self.batch))
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the subset."""
         return Workspace(scratch=0 if self.adjusted else subset_scratch(int(self.batch)))
 

@@ -60,7 +60,7 @@ class MinGibbs(Sampler):
         check_work("MinGibbs", graph, self._work(graph, chosen))
         return MinGibbsData(chosen.prepare(graph))
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 

@@ -5,9 +5,9 @@ Guarantees" (arXiv:1911.09771). The factors at a variable are split into a heavy
 exactly, and a tail T with L_T = sum of its M. With theta > 0 an update draws Poisson((1 + theta) *
 L_T) factors of the tail, each with probability M / L_T; keeps a draw with probability (theta * M +
 phi(x)) / ((theta + 1) * M); and redraws the value with weight exp(heavy part) * product over kept
-draws of (1 + phi(x with that value) / (theta * M)). It is Gibbs sampling on (x, s) with the counts s
-redrawn each time, so the law is the model's, and nothing is ever rejected. Its spectral gap is at
-least exp(-L_T * (2 / theta + 1 / theta^2)) times plain Gibbs's; docs/flagship.md has the proof.
+draws of (1 + phi(x with that value) / (theta * M)). It is Gibbs sampling on (x, s) with the counts
+s redrawn each time, so the law is the model's, and nothing is ever rejected. Its spectral gap is
+at least exp(-L_T * (2 / theta + 1 / theta^2)) times plain Gibbs's; docs/flagship.md has the proof.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from minigibbs.kernels.alias import alias_rows, draw_alias
 from minigibbs.kernels.categorical import draw_linear
 from minigibbs.kernels.energy import add_general
 from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.layout import DRAWS, EVALUATIONS
+from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import (
     DENSE_DOMAIN,
     begin_touching,
     draw_touched,
-    multiply,
+    touch,
     touched_scratch,
 )
 from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.fields import carried_fields
 from minigibbs.samplers.gibbs import base_weights, gibbs_data
 from minigibbs.samplers.recipes import check_one, check_settings
 from minigibbs.samplers.split import Split, choose_split
+from minigibbs.samplers.unstored import draw_unstored, unstored_data
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class PoissonGibbs(Sampler):
     theta: float | None = None
     heavy: int | None = None
     name = "poisson-gibbs"
+    draws_unstored = True
 
     def __post_init__(self) -> None:
         check_settings("PoissonGibbs", slowdown=self.slowdown)
@@ -84,26 +87,28 @@ class PoissonGibbs(Sampler):
     def prepare(self, graph: FactorGraph) -> Any:
         """Prepare heavy lists and alias tables; plain Gibbs's data where all is heavy."""
         split = self.split(graph)
-        if not split.tail.any():
+        unstored = unstored_data(graph, self.slowdown, self.theta, self.heavy)
+        if graph.unstored is None and not split.tail.any():
             return gibbs_data(graph)
-        return poisson_gibbs_data(graph, split)
+        return poisson_gibbs_data(graph, split, unstored)
 
-    def workspace(self, graph: FactorGraph) -> Workspace:
-        """Room for the touched values."""
-        return Workspace(scratch=touched_scratch(int(graph.sizes.max())))
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """Room for the touched values; for the fields where it is plain Gibbs with them."""
+        scratch = touched_scratch(int(graph.sizes.max()))
+        return Workspace(carried=carried_fields(graph, data), scratch=scratch)
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the split, the cost and the bound."""
-        split, rows = self.split(graph), graph.packed.rows
+        split = self.split(graph)
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
             return f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
-            f"Poisson-Gibbs: exact; {heavy:.3g} of {(rows['end'] - rows['start']).sum() / free:.4g} "
-            f"factors a variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-            f"{math.exp(min(split.log_slowdown, 700)):.3g} times slower to converge than plain Gibbs."
+            f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "
+            f"variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
+            f"{math.exp(min(split.log_slowdown, 700)):.3g} times slower to converge than Gibbs."
         )
 
 
@@ -135,9 +140,10 @@ class PoissonGibbsData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS, over places
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+    unstored: Any  # see samplers.unstored
 
 
-def poisson_gibbs_data(graph: FactorGraph, split: Split) -> PoissonGibbsData:
+def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> PoissonGibbsData:
     """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
     model, rows = graph.packed, graph.packed.rows
     spans = entry_spans(model)
@@ -145,6 +151,19 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split) -> PoissonGibbsData:
     place = np.arange(len(spans))
     pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
     heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
+    if not len(spans) and rows.strides == (0,):  # no stored factors: one part serves all
+        parts = np.broadcast_to(_empty_part(int(rows[0]["size"])), len(rows))
+        none = np.empty(0)
+        return PoissonGibbsData(
+            parts,
+            np.empty(0, np.int32),
+            np.empty((0, 3)),
+            np.empty(0, np.int64),
+            np.empty(0, ALIAS),
+            none,
+            np.empty(0, ALIAS),
+            unstored,
+        )
     parts = np.zeros(len(rows), dtype=PART)
     for name, mask in (("heavy", heavy_pair), ("general", heavy_general), ("tail", ~split.heavy)):
         count = np.bincount(owner[mask], minlength=len(rows))
@@ -167,16 +186,14 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split) -> PoissonGibbsData:
         ),
         base=base,
         alias=alias,
+        unstored=unstored,
     )
 
 
-@kernel
-def _touch(data, chain, dense, value, factor):
-    """Multiply the weight of one value."""
-    if dense:
-        chain.weights[value] *= factor
-    else:
-        multiply(chain.scratch, chain.weights, value, factor)
+def _empty_part(size: int) -> NDArray[np.void]:
+    part = np.zeros(1, dtype=PART)
+    part["theta"], part["dense"] = 1.0, size <= DENSE_DOMAIN
+    return part
 
 
 @kernel
@@ -206,7 +223,7 @@ def _draw_tail(data, part, model, chain, i, dense):
         other, attracts = x[model.target[place]], model.weight[place] > 0.0
         if (other == x[i]) == attracts or uniform(chain.stream) < part.keep:
             gain = (1.0 + part.theta) / part.theta
-            _touch(data, chain, dense, other, gain if attracts else 1.0 / gain)
+            touch(chain, dense, row.size, other, gain if attracts else 1.0 / gain)
     chain.tally[DRAWS] += draws
 
 
@@ -229,7 +246,7 @@ def _load_dense(data, part, model, chain, i):
             weights[value] = 1.0
     if len(data.base):
         for value in range(row.size):
-            weights[value] *= data.base[row.values + value]
+            weights[value] *= data.base[model.first[i] + value]
 
 
 @kernel
@@ -248,15 +265,17 @@ def poisson_gibbs_update(data, model, chain, i):
         chain.weights[1] *= odds
     else:
         for k in range(part.heavy_start, part.heavy_end):
-            _touch(data, chain, dense, x[data.heavy_target[k]], data.heavy_factor[k, 1])
+            value = x[data.heavy_target[k]]
+            touch(chain, dense, row.size, value, data.heavy_factor[k, 1])
     chain.tally[EVALUATIONS] += part.heavy_end - part.heavy_start
     chain.tally[EVALUATIONS] += part.general_end - part.general_start
     if part.rate > 0.0:
         _draw_tail(data, part, model, chain, i, dense)
+    draw_unstored(data.unstored, chain, i, dense, row.size)
     if dense:
         return draw_linear(chain.weights, row.size, chain.stream)
     return draw_touched(
-        data.base, data.alias, row.values, row.size, chain.weights, chain.scratch, chain.stream
+        data.base, data.alias, model.first[i], row.size, chain.weights, chain.scratch, chain.stream
     )
 
 

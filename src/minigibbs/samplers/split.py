@@ -1,8 +1,8 @@
 """Which factors of a variable Poisson-Gibbs evaluates exactly, and how it draws from the rest.
 
-The choice minimises predicted time per effective sample. The costs below are nanoseconds measured on
-one machine (benchmarks/costs.py measures them anew); only their ratios matter. They are shipped rather
-than measured on the spot, so that a seed gives the same chain on every machine.
+The choice minimises predicted time per effective sample. The costs below are nanoseconds measured
+on one machine; only their ratios matter. They are shipped rather than measured on the spot, so that
+a seed gives the same chain on every machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from minigibbs.packed import entry_spans
 
 UPDATE = 30.0  # an update with nothing to look at
 HEAVY_PAIR = 1.5
+HEAVY_DISPLACEMENT = 4.0
 GENERAL = 12.0  # a table or formula, and for each slot and value on top:
 GENERAL_SLOT = 3.0
 GENERAL_VALUE = 1.0
@@ -57,7 +58,7 @@ def choose_split(
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
     if heavy is not None:
         mask = _strongest(spans, unary, owner, heavy)
-        tail = np.bincount(owner, np.where(mask, 0.0, spans), minlength=len(rows))
+        tail = np.bincount(owner[~mask], spans[~mask], minlength=len(rows)).astype(np.float64)
     else:
         limit = np.zeros(len(rows))
         log_slowdown = math.nan if slowdown is None else math.log(slowdown)
@@ -68,7 +69,7 @@ def choose_split(
             _choose(model, spans, log_slowdown, fixed, counts, limit, chosen, tail)
         mask = unary | (spans >= limit[owner])
     if heavy is not None and theta is None:
-        chosen = _best_theta(tail, slowdown)
+        chosen = best_theta(tail, slowdown)
     overflow = (1 + chosen) * tail * np.log1p(1 / chosen)
     if overflow.max(initial=0.0) > _LARGEST:
         raise SampleError(
@@ -89,7 +90,7 @@ def _strongest(
     return mask
 
 
-def _best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
+def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
     """Theta for a given tail: what the guarantee asks for, or what time suggests."""
     safe = np.maximum(tail, 1e-12)
     if slowdown is not None:
@@ -102,6 +103,38 @@ def _best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np
 
 
 THETAS = np.geomspace(0.05, 50.0, 25)
+
+
+def split_weights(
+    weights: NDArray[np.float64],
+    scale: float,
+    copies: int,
+    slowdown: float | None,
+    theta: float | None,
+    heavy: int | None,
+) -> tuple[float, float, float]:
+    """(least heavy weight, theta, L_T) for one list of weights that serves all variables.
+
+    Each weight stands for `copies` factors of energy scale * weight.
+    """
+    exponent = np.frexp(weights)[1]
+    best = (math.inf, math.inf, 1.0, 0.0)
+    if heavy is not None:
+        ordered = np.sort(weights)[::-1]
+        cuts = [float(ordered[heavy // copies - 1])] if heavy >= copies else [math.inf]
+    else:
+        present = np.unique(exponent[weights > 0])
+        cuts = [math.inf, *(math.ldexp(1.0, int(e) - 1) for e in present)]
+    for cut in cuts:
+        tail = weights < cut
+        energy = float(copies * scale * weights[tail].sum())
+        exact = copies * HEAVY_DISPLACEMENT * float(np.count_nonzero(~tail & (weights > 0)))
+        chosen = best_theta(np.array([energy]), slowdown)[0] if theta is None else theta
+        time = UPDATE + exact + TAIL + DRAW * (1 + chosen) * energy
+        time *= math.exp(min(STICKINESS * energy / chosen, 700.0))
+        if time < best[0]:
+            best = (time, cut, float(chosen), energy)
+    return best[1:]
 
 
 @entry
