@@ -183,7 +183,7 @@ def _visit(scan, stream, out):
 
 def visits(kind, order, count):
     out = np.empty(count, dtype=np.int64)
-    scan = Scan(kind, np.array(order, dtype=np.int32), np.zeros(1, dtype=np.int64))
+    scan = Scan(kind, len(order), np.array(order, dtype=np.int32), np.zeros(1, dtype=np.int64))
     _visit(scan, streams(3, 1)[0], out)
     return out
 

@@ -150,7 +150,7 @@ class _Job:
         """Compile, and let the sampler set what it carries."""
         if carries(self.data):
             start_chain(self.data, self.model, self.chain)
-        if not len(self.scan.order):
+        if not self.scan.count:
             self._record_all()
         advance(self.data, self.model, self.chain, self.scan, self.recorder, 0, True)
 
@@ -167,7 +167,7 @@ class _Job:
         recording = self.warmup_left == 0
         updates = min(self.segment, self.left if recording else self.warmup_left)
         before = time.perf_counter()
-        if len(self.scan.order):
+        if self.scan.count:
             advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
         else:  # everything is clamped: time passes, nothing changes
             self.recorder.clock[0] += updates if recording else 0
@@ -266,8 +266,9 @@ class _Plan:
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        order = self.order.copy() if self.scan == "shuffled" else self.order
-        scan = Scan(SCANS[self.scan], order, np.zeros(1, dtype=np.int64))
+        everything = self.scan == "random" and len(self.order) == len(self.graph)
+        order = self.order[:0] if everything else self.order.copy()
+        scan = Scan(SCANS[self.scan], len(self.order), order, np.zeros(1, dtype=np.int64))
         warmup = self.warmup
         return _Job(data, self.graph.packed, chain, scan, self._recorder(), warmup, self.length)
 

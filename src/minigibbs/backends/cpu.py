@@ -22,11 +22,10 @@ def advance(data, model, chain, scan, recorder, updates, recording):
         for step in range(clock, clock + stretch):
             i = next_variable(scan, chain.stream)
             value, old = update(data, model, chain, i), x[i]
-            if value != old:
-                chain.tally[CHANGES] += 1
-                if counting:
-                    note_change(recorder, model, step, i, old)
-                x[i] = value
+            x[i] = value  # even if it is the old one: nobody can predict that branch
+            chain.tally[CHANGES] += value != old
+            if counting and value != old:
+                note_change(recorder, model, step, i, old)
         left -= stretch
         if recording:
             clock += stretch

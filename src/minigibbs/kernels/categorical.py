@@ -41,9 +41,9 @@ def draw_log(weights, size, stream):
 
 
 @kernel
-def draw_linear(weights, size, stream):
-    """A value with probability proportional to weights[value], for value < size."""
-    u, total = uniform(stream), 0.0
+def draw_linear(weights, size, u):
+    """A value with probability proportional to weights[value], by a uniform number `u`."""
+    total = 0.0
     if size == 2:
         return 1 if u * (weights[0] + weights[1]) < weights[1] else 0
     for value in range(size):

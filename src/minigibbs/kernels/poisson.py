@@ -25,18 +25,34 @@ STRONG_RATE = 1.0
 
 @kernel
 def poisson(mean, none, stream):
-    """A Poisson variate; `none` is exp(-mean).
+    """A Poisson variate; `none` is exp(-mean)."""
+    u = uniform(stream)
+    return 0 if u < none else poisson_beyond(u, mean, none, stream)
+
+
+@kernel
+def poisson_beyond(u, mean, none, stream):
+    """A Poisson variate by a uniform number `u` of at least `none`, the chance of 0.
 
     Small means by inversion; large ones by transformed rejection with squeeze (Hormann 1993,
-    doi:10.1016/0167-6687(93)90997-4, algorithm PTRS).
+    doi:10.1016/0167-6687(93)90997-4, algorithm PTRS), where 0 is redrawn: `u` has ruled it out.
     """
     if mean < _INVERSION:
-        u, chance, count = uniform(stream), none, 0
+        chance, count = none, 0
         while u >= chance and count < 200:
             u -= chance
             count += 1
             chance *= mean / count
         return count
+    while True:
+        count = _poisson_by_rejection(mean, stream)
+        if count > 0:
+            return count
+
+
+@kernel
+def _poisson_by_rejection(mean, stream):
+    """Algorithm PTRS, for means from 10 on."""
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
     while True:

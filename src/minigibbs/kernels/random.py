@@ -66,3 +66,12 @@ def below(stream, count):
         while (product & _MASK) < threshold:
             product = (next_word(stream) >> _SHIFT_32) * n
     return np.int64(product >> _SHIFT_32)
+
+
+@kernel
+def leftover(u, bound, stream):
+    """A fresh uniform number from one that is known to lie below `bound`, drawn anew if too coarse.
+
+    Given u < bound, u / bound is again uniform on [0, 1).
+    """
+    return u / bound if bound > 1e-3 else uniform(stream)

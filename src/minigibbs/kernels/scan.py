@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from minigibbs.kernels.jit import inlined
 from minigibbs.kernels.layout import RANDOM, SHUFFLED
 from minigibbs.kernels.random import below
@@ -12,11 +14,12 @@ def next_variable(scan, stream):
     """The next variable to update; the caller makes sure that there is one."""
     order = scan.order
     if scan.kind == RANDOM:
-        return order[below(stream, len(order))]
+        place = below(stream, scan.count)
+        return place if len(order) == 0 else np.int64(order[place])
     place = scan.position[0]
     if place == 0 and scan.kind == SHUFFLED:
         for last in range(len(order) - 1, 0, -1):
             other = below(stream, last + 1)
             order[last], order[other] = order[other], order[last]
     scan.position[0] = place + 1 if place + 1 < len(order) else 0
-    return order[place]
+    return np.int64(order[place])

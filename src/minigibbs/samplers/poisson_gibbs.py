@@ -26,8 +26,8 @@ from minigibbs.kernels.categorical import draw_linear
 from minigibbs.kernels.energy import add_general
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson
-from minigibbs.kernels.random import uniform
+from minigibbs.kernels.poisson import poisson_beyond
+from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import (
     DENSE_DOMAIN,
     begin_touching,
@@ -40,6 +40,7 @@ from minigibbs.samplers.base import Sampler, Workspace, register
 from minigibbs.samplers.fields import carried_fields
 from minigibbs.samplers.gibbs import base_weights, gibbs_data
 from minigibbs.samplers.recipes import check_one, check_settings
+from minigibbs.samplers.spins import spin_data, spins_fit
 from minigibbs.samplers.split import Split, choose_split
 from minigibbs.samplers.unstored import draw_unstored, unstored_data
 
@@ -90,6 +91,8 @@ class PoissonGibbs(Sampler):
         unstored = unstored_data(graph, self.slowdown, self.theta, self.heavy)
         if graph.unstored is None and not split.tail.any():
             return gibbs_data(graph)
+        if graph.unstored is None and spins_fit(graph):
+            return spin_data(graph, split)
         return poisson_gibbs_data(graph, split, unstored)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
@@ -135,7 +138,7 @@ class PoissonGibbsData(NamedTuple):
 
     parts: NDArray[np.void]  # [n] of PART
     heavy_target: NDArray[np.int32]  # the other variable of each heavy pair
-    heavy_factor: NDArray[np.float64]  # [heavy pairs, 3]: exp(-weight), exp(weight), 1
+    heavy_factor: NDArray[np.float64]  # exp(weight) of each heavy pair
     general: NDArray[np.int64]  # places of heavy general factors
     tail: NDArray[np.void]  # of ALIAS, over places
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
@@ -157,7 +160,7 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
         return PoissonGibbsData(
             parts,
             np.empty(0, np.int32),
-            np.empty((0, 3)),
+            np.empty(0),
             np.empty(0, np.int64),
             np.empty(0, ALIAS),
             none,
@@ -174,12 +177,11 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     parts["keep"] = split.theta / (1 + split.theta)
     has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
     parts["dense"] = has_general | (rows["size"] <= DENSE_DOMAIN)
-    weight = model.weight[heavy_pair]
     base, alias = base_weights(model)
     return PoissonGibbsData(
         parts=parts,
         heavy_target=model.target[heavy_pair],
-        heavy_factor=np.exp(np.stack([-weight, weight, 0.0 * weight], axis=1)),
+        heavy_factor=np.exp(model.weight[heavy_pair]),
         general=np.flatnonzero(heavy_general),
         tail=alias_rows(
             parts["tail_start"], parts["tail_end"], np.flatnonzero(~split.heavy), spans
@@ -192,7 +194,7 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
 
 def _empty_part(size: int) -> NDArray[np.void]:
     part = np.zeros(1, dtype=PART)
-    part["theta"], part["dense"] = 1.0, size <= DENSE_DOMAIN
+    part["theta"], part["none"], part["dense"] = 1.0, 1.0, size <= DENSE_DOMAIN
     return part
 
 
@@ -211,10 +213,10 @@ def _draw_general(part, model, chain, i, place, size):
 
 
 @kernel
-def _draw_tail(data, part, model, chain, i, dense):
+def _draw_tail(data, part, model, chain, i, dense, u):
     """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour."""
     row, x = model.rows[i], chain.x
-    draws = poisson(part.rate, part.none, chain.stream)
+    draws = poisson_beyond(u, part.rate, part.none, chain.stream)
     for _ in range(draws):
         place = draw_alias(data.tail, part.tail_start, part.tail_end, chain.stream)
         if place >= row.pair_end:
@@ -258,22 +260,19 @@ def poisson_gibbs_update(data, model, chain, i):
         _load_dense(data, part, model, chain, i)
     else:
         begin_touching(chain.scratch)
-    if row.size == 2:
-        odds = 1.0
-        for k in range(part.heavy_start, part.heavy_end):
-            odds *= data.heavy_factor[k, min(x[data.heavy_target[k]], 2)]
-        chain.weights[1] *= odds
-    else:
-        for k in range(part.heavy_start, part.heavy_end):
-            value = x[data.heavy_target[k]]
-            touch(chain, dense, row.size, value, data.heavy_factor[k, 1])
+    for k in range(part.heavy_start, part.heavy_end):
+        touch(chain, dense, row.size, x[data.heavy_target[k]], data.heavy_factor[k])
     chain.tally[EVALUATIONS] += part.heavy_end - part.heavy_start
     chain.tally[EVALUATIONS] += part.general_end - part.general_start
-    if part.rate > 0.0:
-        _draw_tail(data, part, model, chain, i, dense)
+    u = uniform(chain.stream)
+    if u >= part.none:
+        _draw_tail(data, part, model, chain, i, dense, u)
+        u = uniform(chain.stream)
+    else:
+        u = leftover(u, part.none, chain.stream)
     draw_unstored(data.unstored, chain, i, dense, row.size)
     if dense:
-        return draw_linear(chain.weights, row.size, chain.stream)
+        return draw_linear(chain.weights, row.size, u)
     return draw_touched(
         data.base, data.alias, model.first[i], row.size, chain.weights, chain.scratch, chain.stream
     )
