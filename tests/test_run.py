@@ -291,7 +291,7 @@ def test_info_says_how_a_run_went():
     assert (info.chains, info.updates, info.warmup, info.thin) == (3, 600, 30, 2)
     assert (info.scan, info.seed, info.interrupted) == ("shuffled", 7, False)
     assert info.version == mg.__version__
-    assert info.sampler == "Gibbs(textbook=False)"
+    assert info.sampler == "PoissonGibbs(slowdown=None, theta=None, heavy=None)"
     assert info.updates_per_second == pytest.approx(630 / info.seconds)
     assert 0 < info.changed < 1
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         SampleError,
         TooLargeError,
     )
+    from minigibbs.explain import Explanation, explain
     from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
     from minigibbs.formats import read, write
     from minigibbs.graph import FactorGraph
@@ -58,6 +59,7 @@ _HOMES = {
         ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"], "factors"
     ),
     **dict.fromkeys(["read", "write"], "formats"),
+    **dict.fromkeys(["Explanation", "explain"], "explain"),
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
     **dict.fromkeys(["sample"], "run"),
@@ -87,6 +89,7 @@ __all__ = [
     "DoubleMinGibbs",
     "Estimator",
     "ExactEstimator",
+    "Explanation",
     "FactorGraph",
     "FormatError",
     "Gibbs",
@@ -111,6 +114,7 @@ __all__ = [
     "TooLargeError",
     "Unary",
     "__version__",
+    "explain",
     "load",
     "models",
     "read",

@@ -90,20 +90,28 @@ def sample(
     ] = "marginals,energy",
     thin: Annotated[int | None, typer.Option(help="Updates between two records.")] = None,
     threads: Annotated[int | None, typer.Option(help="Chains to run at a time.")] = None,
-    evidence: Annotated[
+    given: Annotated[
         list[str] | None, typer.Option("--given", help="Clamp a variable: --given x3=1")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the run here.")] = None,
+    evidence: Annotated[
+        Path | None, typer.Option("--evidence", help="Clamp the variables of a UAI .evid file.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Save the run here; a name in .MAR gets UAI marginals instead."
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Sample a model and print a summary."""
-    from minigibbs.files import check_target
     from minigibbs.run import sample as run_chains
 
+    kept = [name.strip() for name in record.split(",") if name.strip()]
     if out is not None:
-        check_target(out)
-    graph = _condition(_model(model), evidence or [])
+        _check_out(out, kept)
+    graph = _condition(_observe(_model(model), evidence), given or [])
     run = run_chains(
         graph,
         sampler=sampler,
@@ -113,41 +121,23 @@ def sample(
         chains=chains,
         seed=seed,
         scan=scan,
-        record=[kept.strip() for kept in record.split(",") if kept.strip()],
+        record=kept,
         thin=thin,
         threads=threads,
         progress=not quiet,
     )
     if out is not None:
-        run.save(out)
+        _save(run, out)
     _report(run, as_json, saved=None if out is None else str(out))
 
 
 @app.command()
 def explain(model: Model, as_json: Json = False) -> None:
-    """Say how large a model is in the paper's terms, and what each sampler would do."""
-    from minigibbs.samplers import SAMPLERS
+    """Say how large a model is in the paper's terms, and what each sampler would cost."""
+    from minigibbs.explain import explain as compare
 
-    graph = _model(model)
-    stats = asdict(graph.stats)
-    samplers = {name: kind().describe(graph) for name, kind in SAMPLERS.items()}
-    if as_json:
-        typer.echo(json.dumps({"stats": stats, "samplers": samplers}))
-        return
-    symbols = {
-        "max_degree": "Delta",
-        "local_energy": "L",
-        "total_energy": "Psi",
-        "max_domain": "D",
-    }
-    for name, value in stats.items():
-        label = name.replace("_", " ") + (f" ({symbols[name]})" if name in symbols else "")
-        typer.echo(
-            f"{label:<22}{value:,}" if isinstance(value, int) else f"{label:<22}{value:,.4g}"
-        )
-    typer.echo("")
-    for text in samplers.values():
-        typer.echo(text)
+    explanation = compare(_model(model))
+    typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
 
 
 def _report(run: Run, as_json: bool, **extra: Any) -> None:
@@ -212,6 +202,13 @@ def _value(name: str, key: str, text: str, kind: str) -> Any:
         return read(text.lower())  # type: ignore[operator]
     except (ValueError, KeyError):
         raise SampleError(f"{name}: {key} must be of type {kind}, got {text!r}") from None
+
+
+def _observe(graph: FactorGraph, evidence: Path | None) -> FactorGraph:
+    """The graph with the evidence of a UAI file."""
+    from minigibbs.formats.uai import read_evidence
+
+    return graph if evidence is None else graph.condition(dict(read_evidence(evidence)))
 
 
 def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:

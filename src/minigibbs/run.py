@@ -133,6 +133,25 @@ def sample(
     return plan.result(jobs, entropy, seconds, interrupted)
 
 
+def time_updates(graph: FactorGraph, sampler: Sampler, seconds: float = 0.05) -> float:
+    """Seconds per update of one chain after a short warm-up: the best of five stretches."""
+    order = free_variables(graph.evidence)
+    plan = _Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None)
+    (state,) = _start_states(graph, "random", 1, 0)
+    job = plan.job(sampler.prepare(graph), state, streams(0, 1)[0])
+    job.prepare()
+    updates, best = 16, float("inf")
+    for stretch in range(8):
+        begun = time.perf_counter()
+        advance(job.data, job.model, job.chain, job.scan, job.recorder, updates, False)
+        taken = (time.perf_counter() - begun) / updates
+        if stretch < 3:
+            updates = max(4, int(seconds / taken))
+        else:
+            best = min(best, taken)
+    return best
+
+
 @dataclass
 class _Job:
     """One chain, which runs segment by segment."""
@@ -150,7 +169,7 @@ class _Job:
         """Compile, and let the sampler set what it carries."""
         if carries(self.data):
             start_chain(self.data, self.model, self.chain)
-        if not self.scan.count:
+        if not self.scan.variables:
             self._record_all()
         advance(self.data, self.model, self.chain, self.scan, self.recorder, 0, True)
 
@@ -167,7 +186,7 @@ class _Job:
         recording = self.warmup_left == 0
         updates = min(self.segment, self.left if recording else self.warmup_left)
         before = time.perf_counter()
-        if self.scan.count:
+        if self.scan.variables:
             advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
         else:  # everything is clamped: time passes, nothing changes
             self.recorder.clock[0] += updates if recording else 0

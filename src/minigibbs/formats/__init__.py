@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType
 
 from minigibbs.errors import FormatError
-from minigibbs.formats import native
+from minigibbs.formats import native, uai
 from minigibbs.graph import FactorGraph
 
 # Each format is a module with read(path) -> FactorGraph and write(graph, path).
-FORMATS: dict[str, ModuleType] = {".mg": native}
+FORMATS: dict[str, ModuleType] = {".mg": native, ".uai": uai, ".uai.gz": uai, ".uai.xz": uai}
 
 
 def read(path: str | os.PathLike[str]) -> FactorGraph:
@@ -32,9 +32,9 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
 
 
 def _format(path: str | os.PathLike[str]) -> ModuleType:
-    ending = Path(path).suffix
-    if ending not in FORMATS:
-        raise FormatError(
-            f"{path}: unknown model format {ending!r}; known endings: {', '.join(FORMATS)}"
-        )
-    return FORMATS[ending]
+    for ending, module in FORMATS.items():
+        if Path(path).name.endswith(ending):
+            return module
+    raise FormatError(
+        f"{path}: unknown model format {Path(path).suffix!r}; known endings: {', '.join(FORMATS)}"
+    )

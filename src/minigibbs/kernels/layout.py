@@ -107,8 +107,8 @@ class Scan(NamedTuple):
     """In which order a chain visits the free variables."""
 
     kind: int  # RANDOM, SYSTEMATIC or SHUFFLED
-    count: int  # how many variables to visit
-    order: NDArray[np.int32]  # [count] which ones; empty for all, at random
+    variables: int  # how many to visit
+    order: NDArray[np.int32]  # which ones; empty for all, at random
     position: NDArray[np.int64]  # [1] next place in `order`
 
 

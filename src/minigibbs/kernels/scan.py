@@ -14,7 +14,7 @@ def next_variable(scan, stream):
     """The next variable to update; the caller makes sure that there is one."""
     order = scan.order
     if scan.kind == RANDOM:
-        place = below(stream, scan.count)
+        place = below(stream, scan.variables)
         return place if len(order) == 0 else np.int64(order[place])
     place = scan.position[0]
     if place == 0 and scan.kind == SHUFFLED:

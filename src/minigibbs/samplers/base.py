@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numba.extending import overload
 
 from minigibbs.errors import SampleError
@@ -50,6 +51,45 @@ class Sampler(ABC):
     @abstractmethod
     def describe(self, graph: FactorGraph) -> str:
         """Say in words what the sampler will do on this graph."""
+
+    @abstractmethod
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Expected operations of an update, by kind, averaged over the variables.
+
+        Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), slot
+        and cell (of tables and formulas), exp, value (weights of all values), odds (a spin's heavy
+        pair), touch (a value's weight changed), draw (a factor drawn by alias table), strong (a
+        Poisson variate of its own), member (of a subset), write (a field brought up to date), far
+        (a cache line that must come from main memory).
+        """
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """How many times slower than plain Gibbs it can converge at most; None if unknown."""
+        return None
+
+
+def mean_row(graph: FactorGraph) -> dict[str, float]:
+    """Means over the free variables of what is around them; see `Sampler.operations`."""
+    model, free = graph.packed, graph.evidence < 0
+    rows, count = model.rows, max(int(np.count_nonzero(free)), 1)
+    place = np.arange(len(model.weight))
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    general = (place >= rows["pair_end"][owner]) & (place < rows["unary_begin"][owner])
+    factors = model.factors[model.target[general]]
+    pairs = float((rows["pair_end"] - rows["start"]).sum()) / count
+    touched = 12 * len(place) + (ROW_BYTES + 8) * len(rows)
+    return {
+        "pairs": pairs,
+        "general": float(np.count_nonzero(general)) / count,
+        "slots": float((factors["scope_end"] - factors["scope_start"]).sum()) / count,
+        "cells": float(rows["size"][owner[general]].sum()) / count,
+        "values": float(rows["size"][free].sum()) / count,
+        "far": 3.0 + min(pairs, 8.0) if touched > FAR_BYTES else 0.0,
+    }
+
+
+FAR_BYTES = 4e6  # arrays larger than this are not all in the processor's cache
+ROW_BYTES = 40
 
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:

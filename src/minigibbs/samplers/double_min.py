@@ -16,9 +16,9 @@ from minigibbs.kernels.layout import ACCEPTED, PROPOSED
 from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws
 from minigibbs.kernels.random import positive_uniform
-from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
-from minigibbs.samplers.mgpmh import minibatch_rows
+from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
 from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
 from minigibbs.samplers.recipes import (
     FAILURE,
@@ -81,6 +81,21 @@ class DoubleMinGibbs(Sampler):
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """A minibatch to propose, an estimate to decide."""
+        chosen = self.estimator_for(graph)
+        check_work("DoubleMinGibbs", graph, chosen.work(graph))
+        rows, *_ = minibatch_rows(graph, self.batch, self._half)
+        total = minibatch_operations(graph, rows)
+        for kind, count in chosen.operations(graph).items():
+            total[kind] = total.get(kind, 0.0) + count
+        return {**total, "exp": mean_row(graph)["values"]}
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """Theorems 4 and 6, with high probability, where both batches are the recipes'."""
+        given = self.batch or self.second_batch or self.estimator
+        return None if given else self.slowdown or SLOWDOWN
 
     def describe(self, graph: FactorGraph) -> str:
         """Say both batches, the cost and the bound."""

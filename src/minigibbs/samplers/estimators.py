@@ -21,10 +21,10 @@ from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.energy import general_value, total_energy
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson, poisson_vector
+from minigibbs.kernels.poisson import STRONG_RATE, poisson, poisson_vector
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.packed import factor_spans
-from minigibbs.samplers.base import INLINE
+from minigibbs.samplers.base import FAR_BYTES, INLINE
 from minigibbs.samplers.recipes import check_settings
 
 
@@ -38,6 +38,10 @@ class Estimator(ABC):
     @abstractmethod
     def work(self, graph: FactorGraph) -> float:
         """Expected number of factors looked at in one estimate."""
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Expected operations of one estimate, by kind; see `Sampler.operations`."""
+        return {"read": self.work(graph)}
 
     def scratch(self, graph: FactorGraph) -> int:
         """Integers of scratch that an estimate needs."""
@@ -73,8 +77,19 @@ class PoissonEstimator(Estimator):
 
     def work(self, graph: FactorGraph) -> float:
         """The sum of min(1, rate) over all factors."""
+        return float(np.minimum(1.0, self._rates(graph)).sum())
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Strong rates one by one, weak ones by alias table."""
+        rates = self._rates(graph)
+        strong = rates >= STRONG_RATE
+        draws = float(rates[~strong].sum())
+        far = 2.0 * draws if 16 * len(rates) > FAR_BYTES else 0.0
+        return {"strong": float(np.count_nonzero(strong)), "draw": draws, "far": far}
+
+    def _rates(self, graph: FactorGraph) -> NDArray[np.float64]:
         spans = factor_spans(graph.packed, graph.evidence)
-        return float(np.minimum(1.0, spans * (self.batch / max(spans.sum(), 1e-300))).sum())
+        return spans * (self.batch / max(float(spans.sum()), 1e-300))
 
     def describe(self) -> str:
         """The law stays the model's."""
@@ -111,6 +126,10 @@ class SubsetEstimator(Estimator):
     def work(self, graph: FactorGraph) -> float:
         """The size of the subset."""
         return float(self.size)
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Every member."""
+        return {"member": float(self.size)}
 
     def scratch(self, graph: FactorGraph) -> int:
         """Room for the subset."""

@@ -20,6 +20,7 @@ from minigibbs.samplers.base import register
 
 LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap anyway
 RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
+FIELD_CHANGES = 0.2  # share of changes assumed where a prediction needs one
 _PILOT = 2e7  # factor evaluations spent on finding out how rare changes are
 _PILOT_SWEEPS = 20
 

@@ -24,8 +24,14 @@ from minigibbs.kernels.touched import (
     touched_scratch,
     touched_value,
 )
-from minigibbs.samplers.base import Sampler, Workspace, register
-from minigibbs.samplers.fields import FieldData, carried_fields, fields_fit, fields_pay
+from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
+from minigibbs.samplers.fields import (
+    FIELD_CHANGES,
+    FieldData,
+    carried_fields,
+    fields_fit,
+    fields_pay,
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,25 @@ class Gibbs(Sampler):
         scratch = touched_scratch(int(graph.sizes.max()))
         return Workspace(carried=carried_fields(graph, data), scratch=scratch)
 
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Every factor once; in the textbook form once per value."""
+        if self.textbook:
+            row = mean_row(graph)
+            pairs = row["pairs"] * row["values"]
+            return {
+                "update": 1.0,
+                "textbook": pairs,
+                "exp": row["values"],
+                "slot": row["slots"],
+                "cell": row["cells"],
+                "far": row["far"],
+            }
+        return gibbs_operations(graph, self.prepare(graph))
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """It is what the others are measured against."""
+        return 1.0
+
     def describe(self, graph: FactorGraph) -> str:
         """Say what an update costs."""
         stats = graph.stats
@@ -78,6 +103,23 @@ class Gibbs(Sampler):
         else:
             count = f"{stats.max_degree:,} factors once for all values"
         return f"Gibbs: exact; an update evaluates up to {count}."
+
+
+def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
+    """The operations of plain Gibbs, with or without remembered fields."""
+    row = mean_row(graph)
+    if isinstance(data, FieldData):
+        change = FIELD_CHANGES * row["pairs"]
+        return {"update": 1.0, "exp": row["values"], "write": change, "far": row["far"]}
+    large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
+    return {
+        "update": 1.0,
+        "touch" if large else "read": row["pairs"],
+        "exp": min(row["pairs"], row["values"]) if large else row["values"],
+        "slot": row["slots"],
+        "cell": row["cells"],
+        "far": row["far"],
+    }
 
 
 class GibbsData(NamedTuple):

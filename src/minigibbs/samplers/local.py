@@ -18,8 +18,8 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
-from minigibbs.samplers.base import Sampler, Workspace, register
-from minigibbs.samplers.mgpmh import minibatch_rows
+from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
+from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
 from minigibbs.samplers.recipes import check_settings
 
 
@@ -67,6 +67,14 @@ class LocalMinibatchGibbs(Sampler):
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the subset."""
         return Workspace(scratch=0 if self.adjusted else subset_scratch(int(self.batch)))
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Every member of the subset, or every draw."""
+        values = mean_row(graph)["values"]
+        if self.adjusted:
+            rows = self.prepare(graph).rows
+            return {**minibatch_operations(graph, rows), "exp": values}
+        return {"update": 1.0, "exp": values, "member": min(self.batch, graph.stats.max_degree)}
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the batch, and that nothing is guaranteed."""

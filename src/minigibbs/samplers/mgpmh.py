@@ -18,7 +18,7 @@ from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws, poisson_vector
 from minigibbs.kernels.random import positive_uniform
 from minigibbs.packed import entry_spans
-from minigibbs.samplers.base import Sampler, register
+from minigibbs.samplers.base import Sampler, mean_row, register
 from minigibbs.samplers.recipes import SLOWDOWN, check_one, check_settings, local_batches
 
 
@@ -47,6 +47,25 @@ class MGPMH(Sampler):
     def prepare(self, graph: FactorGraph) -> Any:
         """A Poisson vector for each variable."""
         return MGPMHData(*minibatch_rows(graph, self.batch, self.slowdown or SLOWDOWN))
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """The minibatch, and one pass over the factors where the proposal differs."""
+        row = mean_row(graph)
+        moves = 1.0 - 1.0 / max(row["values"], 1.0)  # all values alike: an upper bound
+        vector = self.prepare(graph)
+        total = minibatch_operations(graph, vector.rows)
+        total["slot"] += moves * row["slots"]
+        return {
+            **total,
+            "exp": row["values"],
+            "read": moves * row["pairs"],
+            "far": row["far"],
+        }
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """Theorem 4, where lambda is at least L."""
+        density = local_batches(graph, self.batch, self.slowdown or SLOWDOWN)
+        return local_slowdown(graph, density)
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the batch, the cost and the bound."""
@@ -82,12 +101,36 @@ def minibatch_rows(graph: FactorGraph, batch: float | None, slowdown: float) -> 
     return (*vector, 1.0 / density)
 
 
-def local_bound(graph: FactorGraph, density: NDArray[np.float64]) -> str:
-    """Theorem 4 in words, for lambda / L at each variable."""
+def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str, float]:
+    """Strong variates and weak draws of a minibatch, averaged over the variables."""
+    free = rows[graph.evidence < 0]
+    count, per_general = max(len(free), 1), mean_row(graph)
+    strong = float((free["strong_end"] - free["strong_start"]).sum()) / count
+    weak = float(free["weak_total"].sum()) / count
+    every = max(per_general["general"] + per_general["pairs"], 1e-300)
+    visits = (strong + weak) / every  # of a factor that may be general
+    return {
+        "update": 1.0,
+        "strong": strong,
+        "draw": weak,
+        "slot": visits * per_general["slots"],
+        "cell": visits * per_general["general"] * per_general["values"],
+    }
+
+
+def local_slowdown(graph: FactorGraph, density: NDArray[np.float64]) -> float | None:
+    """Theorem 4 for lambda / L at each variable; None where lambda is below L."""
     local = graph.local_energies
     if (density * local < local * (1 - 1e-12)).any():
+        return None
+    return math.exp(min(float((local / density).max()), 700.0))
+
+
+def local_bound(graph: FactorGraph, density: NDArray[np.float64]) -> str:
+    """Theorem 4 in words, for lambda / L at each variable."""
+    worst = local_slowdown(graph, density)
+    if worst is None:
         return "No guarantee: Theorem 4 asks for lambda of at least L."
-    worst = math.exp(float((local / density).max()))
     return f"Guaranteed: at most {worst:.3g} times slower to converge than plain Gibbs."
 
 

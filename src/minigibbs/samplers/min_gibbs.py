@@ -10,7 +10,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
-from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
 from minigibbs.samplers.recipes import (
     FAILURE,
@@ -63,6 +63,17 @@ class MinGibbs(Sampler):
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """An estimate for every value but the present one."""
+        chosen, values = self.estimator_for(graph), mean_row(graph)["values"]
+        check_work("MinGibbs", graph, self._work(graph, chosen))
+        estimates = {k: (values - 1) * count for k, count in chosen.operations(graph).items()}
+        return {"update": 1.0, "exp": values, **estimates}
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """Theorem 2, with high probability, where the batch is Lemma 2's."""
+        return None if self.batch or self.estimator else self.slowdown or SLOWDOWN
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the estimator, the cost and the bound."""

@@ -36,13 +36,18 @@ from minigibbs.kernels.touched import (
     touched_scratch,
 )
 from minigibbs.packed import entry_spans
-from minigibbs.samplers.base import Sampler, Workspace, register
+from minigibbs.samplers.base import FAR_BYTES, Sampler, Workspace, mean_row, register
 from minigibbs.samplers.fields import carried_fields
-from minigibbs.samplers.gibbs import base_weights, gibbs_data
+from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations
 from minigibbs.samplers.recipes import check_one, check_settings
 from minigibbs.samplers.spins import spin_data, spins_fit
-from minigibbs.samplers.split import Split, choose_split
-from minigibbs.samplers.unstored import draw_unstored, unstored_data
+from minigibbs.samplers.split import CACHE, Split, choose_split
+from minigibbs.samplers.unstored import (
+    draw_unstored,
+    unstored_counts,
+    unstored_data,
+    unstored_log_slowdown,
+)
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,90 @@ class PoissonGibbs(Sampler):
         scratch = touched_scratch(int(graph.sizes.max()))
         return Workspace(carried=carried_fields(graph, data), scratch=scratch)
 
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """The heavy part, the draws, and all values where domains are small."""
+        if graph.unstored is not None:
+            return self._unstored_operations(graph)
+        split, row = self.split(graph), mean_row(graph)
+        if not split.tail.any():
+            return gibbs_operations(graph, gibbs_data(graph))
+        free = max(graph.stats.variables, 1)
+        heavy, draws = self._counts(graph, split)
+        light = max(row["pairs"] + row["general"], 1e-300)
+        spins, share = spins_fit(graph), row["general"] / light
+        slots = row["slots"] / max(row["general"], 1e-300)
+        visits = heavy * share + 2.0 * draws * share
+        far = 2.0 * draws if len(split.heavy) > CACHE else 0.0
+        return {
+            "update": 1.0,
+            "odds" if spins else "touch": heavy * (1.0 - share),
+            "value": 0.0 if spins or row["values"] > DENSE_DOMAIN else row["values"],
+            "draw": draws,
+            "slot": visits * slots,
+            "cell": visits * row["values"],
+            "far": far + (4.0 if 100 * free > FAR_BYTES else 0.0),
+        }
+
+    def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
+        """Mean heavy factors (unary ones left out) and draws of an update."""
+        rows, free = graph.packed.rows, max(graph.stats.variables, 1)
+        unary = float((rows["end"] - rows["unary_begin"]).sum())
+        heavy = (float(np.count_nonzero(split.heavy)) - unary) / free
+        return heavy, float(((1 + split.theta) * split.tail)[graph.evidence < 0].sum()) / free
+
+    def _unstored_operations(self, graph: FactorGraph) -> dict[str, float]:
+        data = unstored_data(graph, self.slowdown, self.theta, self.heavy)
+        heavy, draws = unstored_counts(data)
+        values = float(graph.sizes.mean())
+        return {
+            "update": 1.0,
+            "touch": 2.0 * heavy,
+            "value": 0.0 if values > DENSE_DOMAIN else values,
+            "draw": 2.0 * draws,
+            "far": 3.0 if len(graph) > FAR_BYTES else 0.0,
+        }
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """The bound exp(L_T * (2 / theta + 1 / theta^2)) at the worst variable."""
+        if graph.unstored is not None:
+            data = unstored_data(graph, self.slowdown, self.theta, self.heavy)
+            return math.exp(min(unstored_log_slowdown(data), 700.0))
+        return math.exp(min(self.split(graph).log_slowdown, 700.0))
+
+    def reason(self, graph: FactorGraph) -> str:
+        """Say why it splits as it does."""
+        stats = graph.stats
+        if graph.unstored is not None:
+            return "the factors are never stored, and it alone can do without them."
+        split = self.split(graph)
+        heavy, draws = self._counts(graph, split)
+        degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
+        if split.tail.any():
+            return (
+                f"of {degree:,.4g} factors a variable it evaluates {heavy:.3g} and draws "
+                f"{draws:.3g} an update."
+            )
+        if degree < 16:
+            return (
+                f"with {degree:.3g} factors a variable it is plain Gibbs; there is little to save."
+            )
+        return (
+            f"the factors are strong for their number (L = {stats.local_energy:.3g}, Delta = "
+            f"{stats.max_degree:,}): drawing some would need more draws than evaluating all, so it "
+            "is plain Gibbs."
+        )
+
     def describe(self, graph: FactorGraph) -> str:
         """Say the split, the cost and the bound."""
+        if graph.unstored is not None:
+            data = unstored_data(graph, self.slowdown, self.theta, self.heavy)
+            heavy, draws = unstored_counts(data)
+            return (
+                f"Poisson-Gibbs: exact; of factors that are never stored {heavy:.3g} a variable "
+                f"evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
+                f"{math.exp(min(unstored_log_slowdown(data), 700)):.3g} times slower to converge "
+                "than Gibbs."
+            )
         split = self.split(graph)
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free

@@ -97,6 +97,22 @@ def unstored_data(
     return NothingData(0)
 
 
+def unstored_counts(data: Any) -> tuple[float, float]:
+    """Mean heavy pairs and draws of an update."""
+    if isinstance(data, LowRankData):
+        return 0.0, (1 + data.theta) * data.total * float(data.bound.mean())
+    return float(len(data.heavy)) if isinstance(data, KernelData) else 0.0, data.rate
+
+
+def unstored_log_slowdown(data: Any) -> float:
+    """The bound on log(slowdown): L_T * (2 / theta + 1 / theta^2) at the worst variable."""
+    if isinstance(data, LowRankData):
+        energy = data.total * float(data.bound.max())
+    else:
+        energy = data.rate / (1 + data.theta)
+    return float(energy * (2 / data.theta + 1 / data.theta**2))
+
+
 def _kernel_data(
     group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
 ) -> KernelData:

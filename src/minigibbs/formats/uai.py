@@ -1,0 +1,350 @@
+"""UAI competition files: models (.uai), evidence (.evid), marginals (.MAR), partition (.PR).
+
+`docs/formats.md` says what is read and written, and which states are pruned.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.domains import MAX_DOMAIN, Domains
+from minigibbs.errors import FormatError, GraphError, SampleError
+from minigibbs.factors import Factors, Table, Unary
+from minigibbs.factors.base import FREE, General, Pairs
+from minigibbs.factors.unstored import Unstored
+from minigibbs.formats.pruning import States, TableFactor, cut, prune
+from minigibbs.formats.text import Numbers, write_text
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.layout import EQUAL, TABLE
+from minigibbs.record import Run
+
+_MOST = 2**53  # of a count; floats hold integers up to here
+_MOST_ARITY = 32
+_MOST_ENTRIES = 2**20  # of a table that is written for a factor that is none
+_STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double precision
+
+
+def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGraph:
+    """Read a model, `MARKOV` or `BAYES`; .gz and .xz are decompressed.
+
+    States that a factor forbids whatever the others do are pruned; labels keep the numbers of
+    those that are left.
+
+    Parameters
+    ----------
+    path
+        The file.
+    floor
+        Probabilities below it, zeros included, are raised to it after the pruning. Left out,
+        zeros that remain are refused.
+    """
+    if floor is not None and not 0 < floor < math.inf:
+        raise GraphError(f"uai: floor must be a positive probability, got {floor}")
+    sizes, factors = _parse(path)
+    kept = prune(factors)
+    for variable, states in kept.items():
+        if not len(states):
+            raise FormatError(
+                f"{path}: every state has probability 0, since its factors leave no value to "
+                f"variable {variable}"
+            )
+    factors = [cut(factor, kept) for factor in factors]
+    if floor is None:
+        _refuse_zeros(path, factors, kept)
+    else:
+        factors = [TableFactor(scope, np.maximum(table, floor)) for scope, table in factors]
+    return FactorGraph(States(sizes, kept), _group(factors))
+
+
+def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
+    """Write a model with its factors as tables of exp(energy).
+
+    A clamped variable gets a factor that forbids its other values; pruned states get zeros.
+    Names, labels and grids are not kept: the format has no place for them.
+    """
+    for number, group in enumerate(graph.factors):
+        _check_writable(group, number, graph.sizes)
+    write_text(path, _model_text(graph))
+
+
+def read_evidence(path: str | os.PathLike[str]) -> dict[int, int]:
+    """Read evidence, variable by value, for `graph.condition`.
+
+    Both dialects are known: `k v1 x1 ... vk xk`, and the same after the number of evidence sets,
+    which must be 1. The first has an odd number of words, the second an even one.
+    """
+    numbers = Numbers(path)
+    if numbers.left % 2 == 0:
+        numbers.integer("the number of evidence sets", 1, 1)
+    pairs = numbers.left // 2
+    numbers.integer(f"the number of clamped variables ({pairs} pairs follow)", pairs, pairs)
+    evidence: dict[int, int] = {}
+    for _ in range(pairs):
+        variable, value = numbers.integers(2, "a variable and its value", 0, MAX_DOMAIN)
+        if evidence.setdefault(variable, value) != value:
+            raise numbers.error(
+                f"variable {variable}: expected one value, got {evidence[variable]} and {value}",
+                back=2,
+            )
+    return evidence
+
+
+def write_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
+    """Write evidence, variable by value, in the dialect of one line."""
+    pairs = [f"{int(variable)} {int(value)}" for variable, value in evidence.items()]
+    write_text(path, [" ".join([str(len(pairs)), *pairs]), "\n"])
+
+
+def read_marginals(path: str | os.PathLike[str]) -> list[NDArray[np.float64]]:
+    """Read marginals (.MAR): one array per variable."""
+    numbers = Numbers(path, ("MAR",))
+    numbers.refuse_negative("marginals")
+    count = numbers.integer("the number of variables", 0, _MOST)
+    rows = []
+    for variable in range(count):
+        size = numbers.integer(f"the domain size of variable {variable}", 1, MAX_DOMAIN)
+        rows.append(numbers.take(size, f"the marginal of variable {variable}"))
+    numbers.end()
+    return rows
+
+
+def write_marginals(
+    marginals: Run | Sequence[ArrayLike] | NDArray[np.float64],
+    path: str | os.PathLike[str],
+    domains: Domains | None = None,
+) -> None:
+    """Write marginals (.MAR), with 0 for the states that reading the model pruned.
+
+    Parameters
+    ----------
+    marginals
+        A run, or a row per variable.
+    path
+        The file.
+    domains
+        Where rows are longer than the domains, or the run comes from a file: `graph.domains`.
+    """
+    if isinstance(marginals, Run):
+        rows, domains = _run_rows(marginals), domains or marginals.domains
+    else:
+        rows = [np.asarray(row, dtype=np.float64) for row in marginals]
+    if domains is not None:
+        rows = _full_rows(rows, domains)
+    write_text(path, ["MAR\n", f"{len(rows)}", *(f" {len(r)} {_words(r)}" for r in rows), "\n"])
+
+
+def read_partition(path: str | os.PathLike[str]) -> float:
+    """Read log Z (.PR): the natural logarithm; the file holds that to base 10."""
+    numbers = Numbers(path, ("PR",))
+    value = float(numbers.take(1, "the logarithm of Z to base 10")[0])
+    numbers.end()
+    return value * math.log(10)
+
+
+def write_partition(log_z: float, path: str | os.PathLike[str]) -> None:
+    """Write log Z (.PR), given as a natural logarithm, to base 10."""
+    if not math.isfinite(log_z):
+        raise FormatError(f"{path}: expected a finite log Z, got {log_z}")
+    write_text(path, [f"PR\n{float(log_z) / math.log(10)!r}\n"])
+
+
+def _parse(path: str | os.PathLike[str]) -> tuple[NDArray[np.int32], list[TableFactor]]:
+    """The domain sizes and the factors of a file; claims are checked before memory is taken."""
+    numbers = Numbers(path, ("MARKOV", "BAYES"))
+    count = numbers.integer("the number of variables", 1, _MOST)
+    sizes = numbers.integers(count, "domain sizes", 1, MAX_DOMAIN)
+    factors = numbers.integer("the number of factors", 0, _MOST)
+    scopes = [_read_scope(numbers, factor, count) for factor in range(factors)]
+    numbers.refuse_negative("probabilities")
+    tables = [_read_table(numbers, factor, scope, sizes) for factor, scope in enumerate(scopes)]
+    # What follows is not ours: some programs append sections of their own.
+    return np.array(sizes, dtype=np.int32), list(map(TableFactor, scopes, tables))
+
+
+def _read_scope(numbers: Numbers, factor: int, variables: int) -> tuple[int, ...]:
+    arity = numbers.integer(f"the number of variables of factor {factor}", 0, _MOST_ARITY)
+    scope = tuple(numbers.integers(arity, f"variables of factor {factor}", 0, variables - 1))
+    if len(set(scope)) != arity:
+        raise numbers.error(f"factor {factor}: its variables must differ, got {scope}", back=arity)
+    return scope
+
+
+def _read_table(
+    numbers: Numbers, factor: int, scope: tuple[int, ...], sizes: list[int]
+) -> NDArray[np.float64]:
+    shape = [sizes[variable] for variable in scope]
+    entries = math.prod(shape)
+    numbers.integer(f"the number of table entries of factor {factor}", entries, entries)
+    return numbers.take(entries, f"the table of factor {factor}").reshape(shape)
+
+
+def _refuse_zeros(
+    path: str | os.PathLike[str],
+    factors: list[TableFactor],
+    kept: dict[int, NDArray[np.int64]],
+) -> None:
+    for number, (scope, table) in enumerate(factors):
+        if not table.all():
+            place = np.argwhere(table == 0)[0].tolist()
+            states = [
+                int(kept[v][x]) if v in kept else x for v, x in zip(scope, place, strict=True)
+            ]
+            raise FormatError(
+                f"{path}: factor {number} (variables {list(scope)}) gives probability 0 to "
+                f"{states}. Hard constraints are outside the theory; "
+                "minigibbs.formats.uai.read(path, floor=1e-9), say, makes such states very "
+                "unlikely instead"
+            )
+
+
+def _group(factors: list[TableFactor]) -> list[Factors]:
+    """Factors of one shape in one group; those over no variables go into the first group."""
+    members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
+    for factor in factors:
+        members[factor.table.shape].append(factor)
+    constant = sum(math.log(factor.table) for factor in members.pop((), []))
+    groups: list[Factors] = []
+    for shape, some in members.items():
+        scope = np.array([factor.scope for factor in some])
+        energy = np.log(np.stack([factor.table for factor in some]))
+        if not groups:
+            energy[0] += constant
+        groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
+    return groups
+
+
+def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> None:
+    if isinstance(group, Unstored):
+        raise FormatError(
+            f"{group.kind} group {number}: a .uai file lists every factor, but this group is never "
+            "stored; write graph.stored() if it is small"
+        )
+    arity = group.scope.shape[1]
+    if arity > _MOST_ARITY:
+        raise FormatError(
+            f"{group.where(0, number)}: a .uai file holds tables of at most {_MOST_ARITY} "
+            f"variables, got {arity}"
+        )
+    entries = sizes.astype(np.float64)[group.scope].prod(axis=1)
+    if len(group) and entries.max() > _MOST_ENTRIES and not isinstance(group, Table | Unary):
+        raise FormatError(
+            f"{group.where(int(entries.argmax()), number)}: a .uai file holds tables; this one "
+            f"would have {entries.max():.3g} entries, and at most {_MOST_ENTRIES:,} are written"
+        )
+
+
+def _model_text(graph: FactorGraph) -> Iterator[str]:
+    """The lines of a model file: sizes, scopes, tables."""
+    sizes = _full_sizes(graph.domains)
+    clamped = np.flatnonzero(graph.evidence != FREE)
+    groups = [group for group in graph.factors if len(group)]
+    yield f"MARKOV\n{len(graph)}\n{' '.join(map(str, sizes.tolist()))}\n"
+    yield f"{sum(map(len, groups)) + len(clamped)}\n"
+    for group in groups:
+        for row in group.scope.tolist():
+            yield " ".join(map(str, [len(row), *row])) + "\n"
+    yield from (f"1 {variable}\n" for variable in clamped)
+    for group in groups:
+        for factor, energy in enumerate(_energies(group, graph.sizes)):
+            table = _probabilities(energy, group, factor)
+            yield _table_text(_full_table(table, group.scope[factor], graph.domains))
+    for variable in clamped:
+        table = np.zeros(graph.sizes[variable])
+        table[graph.evidence[variable]] = 1.0
+        yield _table_text(_full_table(table, np.array([variable]), graph.domains))
+
+
+def _table_text(table: NDArray[np.float64]) -> str:
+    return f"\n{table.size}\n{_words(table.ravel())}\n"
+
+
+def _words(values: NDArray[np.float64]) -> str:
+    """Numbers as text that reads back as the same numbers."""
+    return " ".join(map(repr, values.tolist()))
+
+
+def _energies(group: Factors, sizes: NDArray[np.int32]) -> Iterator[NDArray[np.float64]]:
+    """Every factor of a group as a table; they share the group's constant."""
+    flat = group.lower(sizes, np.full(len(sizes), FREE, dtype=np.int32))
+    for factor, scope in enumerate(flat.scope):
+        shape = tuple(sizes[scope].tolist())
+        values = _form(flat, factor, shape)
+        yield flat.weight[factor] * values + flat.offset / len(group)
+
+
+def _form(flat: Pairs | General, factor: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """A factor as a table, but for its weight."""
+    if isinstance(flat, Pairs):
+        return np.eye(shape[0], shape[1])
+    if flat.form == TABLE:
+        start = int(flat.table_start[factor])
+        return flat.table[start : start + math.prod(shape)].reshape(shape)
+    values = np.zeros(shape)
+    key = flat.key[factor]
+    values[tuple(key)] = 1.0
+    if flat.form == EQUAL:
+        values[tuple(1 - key)] = 1.0
+    return values
+
+
+def _probabilities(energy: NDArray[np.float64], group: Factors, factor: int) -> NDArray[np.float64]:
+    """Exponentials, divided by the largest where they would not fit a double."""
+    if abs(energy).max() <= _STEEPEST:
+        return np.exp(energy)
+    energy = energy - energy.max()
+    if energy.min() < -_STEEPEST:
+        raise FormatError(
+            f"{group.where(factor)}: its energies span {-energy.min():.3g}; their exponentials fit "
+            f"a .uai file up to {_STEEPEST:g}"
+        )
+    return np.exp(energy)
+
+
+def _full_sizes(domains: Domains) -> NDArray[np.int32]:
+    """How many states the variables had before any were pruned."""
+    return domains.full_sizes if isinstance(domains, States) else domains.sizes
+
+
+def _full_table(
+    table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
+) -> NDArray[np.float64]:
+    """A table over all states, with zeros for those that were pruned."""
+    if not isinstance(domains, States) or not domains.labels:
+        return table
+    full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
+    full[np.ix_(*(domains.values(int(variable)) for variable in scope))] = table
+    return full
+
+
+def _run_rows(run: Run) -> list[NDArray[np.float64]]:
+    """A run's marginals without the padding of `run.marginals`."""
+    if run.counts is None:
+        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
+    if not run.clock.sum():
+        raise SampleError("this run has no marginals: it made no updates after its warm-up")
+    flat = run.counts.sum(axis=0) / run.clock.sum()
+    return np.split(flat, np.cumsum(run.domains.sizes)[:-1])
+
+
+def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[NDArray[np.float64]]:
+    """Rows over all states, with zeros for those that were pruned."""
+    if len(rows) != len(domains):
+        raise FormatError(
+            f"marginals: expected {len(domains)} rows, one per variable, got {len(rows)}"
+        )
+    full = []
+    for variable, row in enumerate(rows):
+        size = int(domains.sizes[variable])
+        if row.ndim != 1 or len(row) < size:
+            raise FormatError(
+                f"marginals of {domains.describe(variable)}: expected {size} numbers, got shape "
+                f"{row.shape}"
+            )
+        full.append(_full_table(row[:size], np.array([variable]), domains))
+    return full
