@@ -9,6 +9,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs import cli
+from minigibbs.formats import uai
 from minigibbs.models import GENERATORS
 from minigibbs.samplers import SAMPLERS
 from tests.zoo import ZOO
@@ -227,6 +228,85 @@ def test_a_model_file_with_its_evidence(command, tmp_path):
     assert code == 0
     assert json.loads(out)["saved"] == "run.mgr"
     assert mg.load(tmp_path / "run.mgr").marginals[3].tolist() == [0.0, 1.0, 0.0]
+
+
+GRID = """MARKOV
+3
+2 3 2
+3
+1 1
+2 0 1
+2 1 2
+
+3
+ 0 0.4 0.6
+
+6
+ 1 2 1 1 1 3
+
+6
+ 1 1 2 1 1 4
+"""
+
+
+def test_a_complete_job_on_uai_files(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    (tmp_path / "grid.uai.evid").write_text("1 0 1")
+    code, out, err = command(
+        *["sample", "grid.uai", "--evidence", "grid.uai.evid", "--out", "grid.uai.MAR"],
+        *["--sweeps", 4000, "--seed", 1, "-q"],
+    )
+    assert (code, err) == (0, "")
+    assert "saved: grid.uai.MAR" in out
+    rows = uai.read_marginals(tmp_path / "grid.uai.MAR")
+    assert rows[0].tolist() == [0.0, 1.0]
+    weights = np.array([0.0, 0.4 * 1 * (2 + 1), 0.6 * 3 * (1 + 4)])  # value 0 is pruned
+    assert rows[1][0] == 0.0
+    np.testing.assert_allclose(rows[1], weights / weights.sum(), atol=0.03)
+    assert len(rows[2]) == 2
+
+
+@pytest.mark.parametrize(
+    ("evidence", "message"),
+    [
+        ("1 0 7", "variable 0: expected a value from 0 to 1"),
+        ("1 1 0", "variable 1: expected one of the states that no factor forbids"),
+        ("1 9 0", "unknown variable 9"),
+        ("2 0 0", "grid.uai.evid, line 1"),
+    ],
+)
+def test_evidence_that_does_not_fit(command, tmp_path, evidence, message):
+    (tmp_path / "grid.uai").write_text(GRID)
+    (tmp_path / "grid.uai.evid").write_text(evidence)
+    code, out, err = command("sample", "grid.uai", "--evidence", "grid.uai.evid")
+    assert (code, out) == (2, "")
+    assert message in one_line(err)
+
+
+def test_evidence_that_is_not_there(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    code, _, err = command("sample", "grid.uai", "--evidence", "no.evid")
+    assert code == 1
+    assert "no.evid" in one_line(err)
+
+
+def test_evidence_and_given_clamp_together(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    (tmp_path / "a.evid").write_text("1\n1 0 1\n")
+    arguments = ["sample", "grid.uai", "--evidence", "a.evid", "--sweeps", 9, "--out", "a.MAR"]
+    assert command(*arguments, "--given", "x1=2")[0] == 0
+    rows = uai.read_marginals(tmp_path / "a.MAR")
+    assert (rows[0].tolist(), rows[1].tolist()) == ([0.0, 1.0], [0.0, 0.0, 1.0])
+    code, _, err = command(*arguments, "--given", "x0=0")
+    assert code == 2
+    assert "variable 0 is clamped to 1 already" in one_line(err)
+
+
+def test_marginals_that_are_not_recorded_are_refused_before_sampling(command, tmp_path):
+    code, out, err = command("sample", "potts-rbf:side=3", "--record", "energy", "--out", "a.MAR")
+    assert (code, out) == (2, "")
+    assert "--record" in one_line(err)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_explain_prints_the_papers_constants(command):

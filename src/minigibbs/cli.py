@@ -140,6 +140,25 @@ def explain(model: Model, as_json: Json = False) -> None:
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
 
 
+def _check_out(out: Path, kept: list[str]) -> None:
+    """Refuse an output that could not be written, before any sampling."""
+    from minigibbs.files import check_target
+
+    check_target(out)
+    if out.suffix == ".MAR" and "marginals" not in kept:
+        raise SampleError(f"{out} holds marginals: add marginals to --record")
+
+
+def _save(run: Run, out: Path) -> None:
+    """Save a run, or its marginals in the UAI format if the name ends in .MAR."""
+    if out.suffix == ".MAR":
+        from minigibbs.formats.uai import write_marginals
+
+        write_marginals(run, out)
+    else:
+        run.save(out)
+
+
 def _report(run: Run, as_json: bool, **extra: Any) -> None:
     """Print a run's summary; an interrupted one ends the program as Ctrl-C does."""
     _print_run(run, as_json, **extra)
@@ -208,7 +227,7 @@ def _observe(graph: FactorGraph, evidence: Path | None) -> FactorGraph:
     """The graph with the evidence of a UAI file."""
     from minigibbs.formats.uai import read_evidence
 
-    return graph if evidence is None else graph.condition(dict(read_evidence(evidence)))
+    return graph if evidence is None else graph.condition(read_evidence(evidence))
 
 
 def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:

@@ -9,6 +9,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,7 +74,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     write_text(path, _model_text(graph))
 
 
-def read_evidence(path: str | os.PathLike[str]) -> dict[int, int]:
+def read_evidence(path: str | os.PathLike[str]) -> dict[int | str, int]:
     """Read evidence, variable by value, for `graph.condition`.
 
     Both dialects are known: `k v1 x1 ... vk xk`, and the same after the number of evidence sets,
@@ -84,7 +85,7 @@ def read_evidence(path: str | os.PathLike[str]) -> dict[int, int]:
         numbers.integer("the number of evidence sets", 1, 1)
     pairs = numbers.left // 2
     numbers.integer(f"the number of clamped variables ({pairs} pairs follow)", pairs, pairs)
-    evidence: dict[int, int] = {}
+    evidence: dict[int | str, int] = {}
     for _ in range(pairs):
         variable, value = numbers.integers(2, "a variable and its value", 0, MAX_DOMAIN)
         if evidence.setdefault(variable, value) != value:
@@ -95,7 +96,7 @@ def read_evidence(path: str | os.PathLike[str]) -> dict[int, int]:
     return evidence
 
 
-def write_evidence(evidence: Mapping[int, int], path: str | os.PathLike[str]) -> None:
+def write_evidence(evidence: Mapping[Any, int], path: str | os.PathLike[str]) -> None:
     """Write evidence, variable by value, in the dialect of one line."""
     pairs = [f"{int(variable)} {int(value)}" for variable, value in evidence.items()]
     write_text(path, [" ".join([str(len(pairs)), *pairs]), "\n"])

@@ -27,6 +27,8 @@ from minigibbs.packed import factor_spans
 from minigibbs.samplers.base import FAR_BYTES, INLINE
 from minigibbs.samplers.recipes import check_settings
 
+_BLOCK = 128  # weak draws made before their factors are looked at
+
 
 class Estimator(ABC):
     """A way to estimate the energy of a state."""
@@ -73,6 +75,12 @@ class PoissonEstimator(Estimator):
         ratio = total / self.batch
         ends = np.array([0]), np.array([len(spans)])
         vector = poisson_vector(*ends, spans / ratio if total > 0 else spans)
+        for table, name in (
+            (vector.strong, "place"),
+            (vector.weak, "place"),
+            (vector.weak, "other"),
+        ):
+            table[name] = signed_places(graph, table[name])
         return PoissonData(*vector, ratio, math.log1p(ratio))
 
     def work(self, graph: FactorGraph) -> float:
@@ -90,6 +98,10 @@ class PoissonEstimator(Estimator):
     def _rates(self, graph: FactorGraph) -> NDArray[np.float64]:
         spans = factor_spans(graph.packed, graph.evidence)
         return spans * (self.batch / max(float(spans.sum()), 1e-300))
+
+    def scratch(self, graph: FactorGraph) -> int:
+        """Room for a block of draws."""
+        return _BLOCK
 
     def describe(self) -> str:
         """The law stays the model's."""
@@ -121,7 +133,7 @@ class SubsetEstimator(Estimator):
                 f"SubsetEstimator: a subset of {self.size} cannot be drawn from the graph's "
                 f"{len(factors)} factors"
             )
-        return SubsetData(factors, int(self.size))
+        return SubsetData(signed_places(graph, factors), int(self.size))
 
     def work(self, graph: FactorGraph) -> float:
         """The size of the subset."""
@@ -199,8 +211,19 @@ class CustomEstimator(Estimator):
         return f"estimates by {name}: exact only if E exp(estimate) = exp(energy)"
 
 
+def signed_places(graph: FactorGraph, places: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of factors, pairs first, with pair p that repels as -1 - p.
+
+    So a draw need not look up the weight's sign: one cache line less of three.
+    """
+    weights = graph.packed.pair_weight
+    pair = places < len(weights)
+    repels = pair & (weights[np.where(pair, places, 0)] < 0) if len(weights) else pair
+    return np.where(repels, -1 - places, places)
+
+
 class PoissonData(NamedTuple):
-    """A `PoissonVector` over all factors (pairs first), Psi/lambda and log(1 + Psi/lambda)."""
+    """A `PoissonVector` over all signed places, Psi/lambda and log(1 + Psi/lambda)."""
 
     rows: NDArray[np.void]
     strong: NDArray[np.void]
@@ -212,7 +235,7 @@ class PoissonData(NamedTuple):
 class SubsetData(NamedTuple):
     """The factors that vary, and how many of them to draw."""
 
-    factors: NDArray[np.int64]
+    factors: NDArray[np.int64]  # signed places
     size: int
 
 
@@ -230,13 +253,42 @@ class CustomData(NamedTuple):
 
 
 @kernel
+def _pair_is_on(model, x, place):
+    """Whether a pair, by its signed place, is at its maximum."""
+    k = place if place >= 0 else -1 - place
+    return (x[model.pair[k, 0]] == x[model.pair[k, 1]]) == (place >= 0)
+
+
+@kernel
 def _share(model, x, place):
-    """Phi / M of a factor (pairs first), with phi shifted to min 0."""
+    """A factor's phi / M by its signed place, with phi shifted to min 0."""
     if place < len(model.pair):
-        equal = x[model.pair[place, 0]] == x[model.pair[place, 1]]
-        return 1.0 if equal == (model.pair_weight[place] > 0.0) else 0.0
+        return 1.0 if _pair_is_on(model, x, place) else 0.0
     factor = model.factors[place - len(model.pair)]
     return (general_value(model, x, factor) - factor.low) / factor.span
+
+
+@kernel
+def _span(model, place):
+    """The paper's M of a factor by its signed place."""
+    if place < len(model.pair):
+        return abs(model.pair_weight[place if place >= 0 else -1 - place])
+    return model.factors[place - len(model.pair)].span
+
+
+@kernel
+def _weak_estimate(data, row, model, chain, block):
+    """A block of weak draws: first all places, then all factors, so that no miss waits."""
+    total, on = 0.0, 0
+    for k in range(block):
+        chain.scratch[k] = draw_alias(data.weak, row.weak_start, row.weak_end, chain.stream)
+    for k in range(block):
+        place = chain.scratch[k]
+        if place < len(model.pair):
+            on += _pair_is_on(model, chain.x, place)
+        else:
+            total += math.log1p(data.ratio * _share(model, chain.x, place))
+    return total + data.gain * on
 
 
 @kernel
@@ -253,10 +305,9 @@ def poisson_estimate(data, model, chain):
             gain = data.gain if share == 1.0 else math.log1p(data.ratio * share)
             total += gain * poisson(strong.rate, strong.none, chain.stream)
     draws = poisson(row.weak_total, row.none, chain.stream)
-    for _ in range(draws):
-        place = draw_alias(data.weak, row.weak_start, row.weak_end, chain.stream)
-        share = _share(model, chain.x, place)
-        total += data.gain if share == 1.0 else math.log1p(data.ratio * share)
+    for begun in range(0, draws, len(chain.scratch)):
+        block = min(draws - begun, len(chain.scratch))
+        total += _weak_estimate(data, row, model, chain, block)
     chain.tally[DRAWS] += row.strong_end - row.strong_start + draws
     return total
 
@@ -268,11 +319,7 @@ def subset_estimate(data, model, chain):
     begin_subset(chain.scratch)
     for last in range(count - data.size, count):
         place = data.factors[next_member(chain.scratch, last, chain.stream)]
-        if place < len(model.pair):
-            total += _share(model, chain.x, place) * abs(model.pair_weight[place])
-        else:
-            factor = model.factors[place - len(model.pair)]
-            total += _share(model, chain.x, place) * factor.span
+        total += _share(model, chain.x, place) * _span(model, place)
     chain.tally[DRAWS] += data.size
     return total * (count / data.size)
 
