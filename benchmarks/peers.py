@@ -58,14 +58,12 @@ def openjij(graph: mg.FactorGraph, repeats: int = 3) -> float | None:
 
 
 def _slope(run, variables: int, repeats: int) -> float:
-    """The least time of the extra sweeps of a longer run: set-up cancels out."""
-    short = max(20, int(1e5 / variables))
-    best = np.inf
+    """Time per update of the extra sweeps of a longer run: set-up cancels out."""
+    extra = int(2e6 / variables)
+    best = {}
     for _ in range(repeats):
-        times = []
-        for sweeps in (short, 5 * short):
+        for sweeps in (10, 10 + extra):
             begun = time.perf_counter()
             run(sweeps)
-            times.append(time.perf_counter() - begun)
-        best = min(best, (times[1] - times[0]) / (4 * short * variables))
-    return best * 1e9
+            best[sweeps] = min(best.get(sweeps, np.inf), time.perf_counter() - begun)
+    return (best[10 + extra] - best[10]) / (extra * variables) * 1e9

@@ -39,10 +39,13 @@ def read(path: str | os.PathLike[str]) -> FactorGraph:
         evidence = arrays.pop("evidence")
         groups = []
         for number, described in enumerate(header["groups"]):
-            kind = KINDS[described["kind"]]
+            kind = KINDS[described.pop("kind")]
+            plain = described.pop("arguments")
+            if described:
+                raise ValueError(f"group {number} has unknown fields: {', '.join(described)}")
             own = [name for name in arrays if name.startswith(f"{number}.")]
             named = {name.split(".", 1)[1]: arrays.pop(name) for name in own}
-            groups.append(kind(**described["arguments"], **named))
+            groups.append(kind(**plain, **named))
         if arrays:
             raise ValueError(f"it has arrays of no group: {', '.join(arrays)}")
         graph = FactorGraph(domains, groups, evidence=evidence)

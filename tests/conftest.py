@@ -1,0 +1,25 @@
+"""What every test runs under."""
+
+import json
+import os
+
+import pytest
+
+from minigibbs import costs
+from tests.test_explain import COSTS
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _known_costs(tmp_path_factory):
+    """Costs that are known already: no test, and no program it starts, measures the machine."""
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "minigibbs").mkdir()
+    known = {"machine": costs._machine(), "costs": COSTS}
+    (folder / "minigibbs" / "costs.json").write_text(json.dumps(known))
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
