@@ -328,6 +328,6 @@ def test_to_arviz():
 
 def test_repr_says_what_was_kept():
     text = repr(sample(ZOO["potts"], updates=40, record=("draws", "energy")))
-    assert "4 chains, 160 updates of 4 variables by Gibbs" in text
+    assert "4 chains, 160 updates of 4 variables by PoissonGibbs()" in text
     assert "draws" in text
     assert "marginals" not in text

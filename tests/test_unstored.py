@@ -33,7 +33,7 @@ def test_a_slightly_wrong_weight_is_caught(model):
     """The negative control: the law of the model with one more weak factor."""
     graph = UNSTORED[model]
     wrong = mg.FactorGraph(
-        graph.domains, [*graph.factors, mg.Potts([0], [1], 0.2)], evidence=graph.evidence
+        graph.domains, [*graph.factors, mg.Potts([0], [1], 0.6)], evidence=graph.evidence
     )
     starts = exact_starts(graph, STARTS, seed=31)
     states, _, _ = advance_each(wrong, mg.PoissonGibbs(heavy=2, theta=2.0), starts, 30, seed=32)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SampleError,
         TooLargeError,
     )
-    from minigibbs.explain import Explanation, explain
+    from minigibbs.explanation import Explanation, explain
     from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
     from minigibbs.formats import read, write
     from minigibbs.graph import FactorGraph
@@ -59,7 +59,7 @@ _HOMES = {
         ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"], "factors"
     ),
     **dict.fromkeys(["read", "write"], "formats"),
-    **dict.fromkeys(["Explanation", "explain"], "explain"),
+    **dict.fromkeys(["Explanation", "explain"], "explanation"),
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
     **dict.fromkeys(["sample"], "run"),

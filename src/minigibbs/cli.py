@@ -134,7 +134,7 @@ def sample(
 @app.command()
 def explain(model: Model, as_json: Json = False) -> None:
     """Say how large a model is in the paper's terms, and what each sampler would cost."""
-    from minigibbs.explain import explain as compare
+    from minigibbs.explanation import explain as compare
 
     explanation = compare(_model(model))
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))

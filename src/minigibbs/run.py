@@ -329,7 +329,7 @@ class _Plan:
         updates = sum(int(job.recorder.clock[0]) for job in jobs)
         made = updates + sum(self.warmup - job.warmup_left for job in jobs)
         return Info(
-            sampler=repr(self.sampler),
+            sampler=str(self.sampler),
             chains=len(jobs),
             updates=updates,
             warmup=made - updates,

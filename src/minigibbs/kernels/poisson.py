@@ -26,6 +26,8 @@ STRONG_RATE = 1.0
 @kernel
 def poisson(mean, none, stream):
     """A Poisson variate; `none` is exp(-mean)."""
+    if mean >= _INVERSION:
+        return _poisson_by_rejection(mean, stream)
     u = uniform(stream)
     return 0 if u < none else poisson_beyond(u, mean, none, stream)
 

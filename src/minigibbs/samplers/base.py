@@ -14,7 +14,7 @@ specialised, inlined, and cached on disk.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -39,6 +39,15 @@ class Sampler(ABC):
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_unstored: ClassVar[bool] = False  # whether it can do without stored factors
+
+    def __str__(self) -> str:
+        """The sampler as one would write it: settings left at their defaults are left out."""
+        given = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @abstractmethod
     def prepare(self, graph: FactorGraph) -> Any:
