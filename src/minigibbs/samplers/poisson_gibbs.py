@@ -236,24 +236,13 @@ class PoissonGibbsData(NamedTuple):
 def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> PoissonGibbsData:
     """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
     model, rows = graph.packed, graph.packed.rows
+    if rows.strides == (0,):
+        return _nothing_stored(len(rows), int(rows[0]["size"]), unstored)
     spans = entry_spans(model)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     place = np.arange(len(spans))
     pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
     heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
-    if not len(spans) and rows.strides == (0,):  # no stored factors: one part serves all
-        parts = np.broadcast_to(_empty_part(int(rows[0]["size"])), len(rows))
-        none = np.empty(0)
-        return PoissonGibbsData(
-            parts,
-            np.empty(0, np.int32),
-            np.empty(0),
-            np.empty(0, np.int64),
-            np.empty(0, ALIAS),
-            none,
-            np.empty(0, ALIAS),
-            unstored,
-        )
     parts = np.zeros(len(rows), dtype=PART)
     for name, mask in (("heavy", heavy_pair), ("general", heavy_general), ("tail", ~split.heavy)):
         count = np.bincount(owner[mask], minlength=len(rows))
@@ -279,10 +268,20 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     )
 
 
-def _empty_part(size: int) -> NDArray[np.void]:
+def _nothing_stored(variables: int, size: int, unstored: Any) -> PoissonGibbsData:
+    """Without stored factors one part serves all variables."""
     part = np.zeros(1, dtype=PART)
     part["theta"], part["none"], part["dense"] = 1.0, 1.0, size <= DENSE_DOMAIN
-    return part
+    return PoissonGibbsData(
+        parts=np.broadcast_to(part, variables),
+        heavy_target=np.empty(0, np.int32),
+        heavy_factor=np.empty(0),
+        general=np.empty(0, np.int64),
+        tail=np.empty(0, ALIAS),
+        base=np.empty(0),
+        alias=np.empty(0, ALIAS),
+        unstored=unstored,
+    )
 
 
 @kernel

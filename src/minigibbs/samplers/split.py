@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.packed import entry_spans
+from minigibbs.packed import energy_at, entry_spans
 
 UPDATE = 35.0  # an update with nothing to look at
 HEAVY_PAIR = 2.0
@@ -69,6 +69,9 @@ def choose_split(
     """Split every variable's factors: by cost, under a guarantee, or as told."""
     model, spans = graph.packed, entry_spans(graph.packed)
     rows = model.rows
+    if not len(spans):  # all factors are unstored, or there are none
+        none = np.broadcast_to(np.zeros(1), len(rows))
+        return Split(np.empty(0, dtype=bool), np.broadcast_to(np.ones(1), len(rows)), none)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
@@ -78,8 +81,7 @@ def choose_split(
     else:
         limit = np.zeros(len(rows))
         log_slowdown = math.nan if slowdown is None else math.log(slowdown)
-        exact = graph.stats.local_energy > _LARGEST
-        if not exact:
+        if spans.sum() <= _LARGEST or energy_at(model).max() <= _LARGEST:
             counts = np.empty((_BINS + 1, 3))
             fixed = math.nan if theta is None else theta
             far = DRAW if len(spans) < CACHE else FAR_DRAW
@@ -122,6 +124,22 @@ def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.
 THETAS = np.geomspace(0.05, 50.0, 25)
 
 
+CHUNK = 2**20  # weights looked at in one go: there may be tens of millions
+
+
+def _by_exponent(weights: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Sums and counts of |weight| by power of two, and the power of the first."""
+    lowest, bins = -1100, 2200
+    sums, counts = np.zeros(bins), np.zeros(bins, dtype=np.int64)
+    for first in range(0, len(weights), CHUNK):
+        size = np.abs(weights[first : first + CHUNK])
+        size = size[size > 0]
+        exponent = np.frexp(size)[1] - lowest
+        sums += np.bincount(exponent, size, minlength=bins)
+        counts += np.bincount(exponent, minlength=bins)
+    return sums, counts, lowest
+
+
 def split_weights(
     weights: NDArray[np.float64],
     scale: float,
@@ -132,22 +150,26 @@ def split_weights(
 ) -> tuple[float, float, float]:
     """(least heavy weight, theta, L_T) for one list of weights that serves all variables.
 
-    Each weight stands for `copies` factors of energy scale * weight.
+    Each weight stands for `copies` factors of energy scale * |weight|.
     """
-    exponent = np.frexp(weights)[1]
+    sums, counts, lowest = _by_exponent(weights)
     best = (math.inf, math.inf, 1.0, 0.0)
     if heavy is not None:
-        ordered = np.sort(weights)[::-1]
+        ordered = np.sort(np.abs(weights))[::-1]
         cuts = [float(ordered[heavy // copies - 1])] if heavy >= copies else [math.inf]
     else:
-        present = np.unique(exponent[weights > 0])
-        cuts = [math.inf, *(math.ldexp(1.0, int(e) - 1) for e in present)]
+        used = np.flatnonzero(counts) + lowest
+        cuts = [math.inf, *(math.ldexp(1.0, int(exponent) - 1) for exponent in used)]
     for cut in cuts:
-        tail = weights < cut
-        energy = float(copies * scale * weights[tail].sum())
-        exact = copies * HEAVY_DISPLACEMENT * float(np.count_nonzero(~tail & (weights > 0)))
+        if heavy is None:  # cuts lie between the exponents
+            light = math.frexp(cut)[1] - lowest if math.isfinite(cut) else len(counts)
+            energy, exact = sums[:light].sum(), counts[light:].sum()
+        else:
+            energy, exact = sums.sum() - np.abs(weights[np.abs(weights) >= cut]).sum(), heavy
+        energy = copies * scale * max(float(energy), 0.0)
         chosen = best_theta(np.array([energy]), slowdown)[0] if theta is None else theta
-        time = UPDATE + exact + TAIL + DRAW * (1 + chosen) * energy
+        time = UPDATE + copies * HEAVY_DISPLACEMENT * float(exact)
+        time += TAIL + DRAW * (1 + chosen) * energy
         time *= math.exp(min(energy * stickiness(chosen), 700.0))
         if time < best[0]:
             best = (time, cut, float(chosen), energy)

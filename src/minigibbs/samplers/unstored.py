@@ -24,7 +24,7 @@ from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word, uniform
 from minigibbs.kernels.touched import touch
 from minigibbs.samplers.base import INLINE
-from minigibbs.samplers.split import best_theta, split_weights
+from minigibbs.samplers.split import CHUNK, best_theta, split_weights
 
 
 class NothingData(NamedTuple):
@@ -119,19 +119,13 @@ def _kernel_data(
     """Split the displacements like a variable's factors, once for all variables."""
     copies = 1 if group.periodic else 2  # the half table stands for d and -d
     scale = group.energy_per_weight
-    limit, chosen, energy = split_weights(np.abs(group.half), scale, copies, slowdown, theta, heavy)
-    places = np.flatnonzero(np.abs(group.half) >= limit)
-    weights = scale * group.half[places]
-    steps = _steps(group, places)
+    limit, chosen, energy = split_weights(group.half, scale, copies, slowdown, theta, heavy)
+    strong = (group.half >= limit) | (group.half <= -limit)
+    places = np.flatnonzero(strong)
+    weights, steps = scale * group.half[places], _steps(group, places)
     if not group.periodic:
         steps, weights = np.concatenate([steps, -steps]), np.concatenate([weights, weights])
-    rest = (np.abs(group.half) < limit) & (group.half != 0)
-    tail = np.empty(int(np.count_nonzero(rest)), dtype=ALIAS)
-    tail["accept"] = np.abs(group.half[rest])
-    tail["place"] = np.flatnonzero(rest) + 1
-    tail["place"] *= np.where(group.half[rest] > 0, 1, -1).astype(np.int32)
-    if len(tail):
-        build_alias(tail, np.empty(len(tail), np.int32))
+    tail = _displacement_alias(group.half, strong)
     rate = (1 + chosen) * energy
     pad = 3 - len(group.shape)
     return KernelData(
@@ -146,6 +140,21 @@ def _kernel_data(
         none=math.exp(-rate),
         theta=chosen,
     )
+
+
+def _displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> NDArray[np.void]:
+    """The alias table over what is not strong; filled piece by piece, since it may be huge."""
+    light = ~strong & (half != 0)
+    tail, filled = np.empty(int(np.count_nonzero(light)), dtype=ALIAS), 0
+    for first in range(0, len(half), CHUNK):
+        places = np.flatnonzero(light[first : first + CHUNK]) + first
+        part = tail[filled : filled + len(places)]
+        part["accept"] = np.abs(half[places])
+        part["place"] = np.where(half[places] > 0, places + 1, -1 - places)
+        filled += len(places)
+    if len(tail):
+        build_alias(tail, np.empty(len(tail), np.int32))
+    return tail
 
 
 def _steps(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
