@@ -76,7 +76,7 @@ def predict(costs: Costs, operations: Costs) -> float:
 
 def measure(tell: Callable[[str], None] = lambda text: None) -> Costs:
     """Measure this machine: a minute the first time, while kernels are compiled."""
-    tell("measuring what updates cost on this machine, once")
+    tell("measuring what updates cost on this machine: once, about half a minute")
     rows = []
     for graph, sampler in calibration():
         rows.append((sampler.operations(graph), time_updates(graph, sampler) * 1e9))

@@ -39,7 +39,8 @@ class FactorGraph(Frozen):
     sizes
         The domain size of each variable, or a `Grid` for a discretised continuous one.
     factors
-        Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`.
+        Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
+        `Complete`, `LowRank`.
     names
         One name per variable.
     labels

@@ -84,7 +84,9 @@ def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
     image = axes.imshow(
         marginals, aspect="auto", interpolation="nearest", origin="lower", **options
     )
-    axes.set(xlabel="variable", ylabel="value", title="Marginals, pooled over the chains")
+    title = "Marginals, pooled over the chains"
+    title += "" if expected is None else f" (the truth: {expected:g} throughout)"
+    axes.set(xlabel="variable", ylabel="value", title=title)
     if marginals.shape[0] <= 20:
         axes.set_yticks(range(marginals.shape[0]))
     axes.figure.colorbar(image, ax=axes, label="probability")

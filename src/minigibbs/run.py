@@ -91,7 +91,8 @@ def sample(
         order, "shuffled" in a new order each sweep.
     record
         What to keep: "marginals" (from every update), "draws" and "energy" (every `thin`
-        updates).
+        updates). Draws have shape [chain, draw, variable] and the smallest unsigned type that
+        fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
     thin
         Updates between two records; left out, a sweep, or more so that there are at most 1,000.
     progress

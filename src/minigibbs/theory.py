@@ -215,17 +215,18 @@ def _gibbs(everything: Enumeration, sampler: Gibbs) -> Transition:
 
 def _local(everything: Enumeration, sampler: LocalMinibatchGibbs) -> Transition:
     """Algorithm 3, and its variant with the weights of equation (2)."""
+    batch = sampler.batch_for(everything.graph)
 
     def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
         around = everything.adjacent[i]
         phi = everything.phi[np.ix_(around, line)]
         if sampler.adjusted:
             spans = everything.spans[around]
-            step = everything.graph.stats.local_energy / sampler.batch
+            step = everything.graph.stats.local_energy / batch
             counts, chance = _poisson_grid(spans / step)
             energies = counts @ np.log1p(step * phi / spans[:, None])
         else:
-            size = min(int(sampler.batch), len(around))
+            size = min(int(batch), len(around))
             members = list(itertools.combinations(range(len(around)), size))
             chance = np.full(len(members), 1.0 / len(members))
             energies = np.array([phi[list(m)].sum(axis=0) for m in members])

@@ -34,21 +34,21 @@ class LocalMinibatchGibbs(Sampler):
     ----------
     batch
         How many factors to look at: B of them uniformly without replacement; a variable with
-        fewer uses all.
+        fewer uses all. Left out, 40, or the largest degree if that is less.
     adjusted
         The variant with the bias-adjusted weights of equation (2): Poisson draws, `batch`
         expected at the variable with the largest local energy, each worth
         log(1 + L / (lambda * M) * phi).
     """
 
-    batch: float = 40
+    batch: float | None = None
     adjusted: bool = False
     name = "local"
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_settings("LocalMinibatchGibbs", batch=self.batch)
-        if not self.adjusted and self.batch != int(self.batch):
+        if not self.adjusted and self.batch is not None and self.batch != int(self.batch):
             raise SampleError(
                 f"LocalMinibatchGibbs: batch is a number of factors, got {self.batch!r}"
             )
@@ -56,17 +56,21 @@ class LocalMinibatchGibbs(Sampler):
     def prepare(self, graph: FactorGraph) -> Any:
         """The batch, or a Poisson vector for each variable."""
         if self.adjusted:
-            return LocalPoissonData(*minibatch_rows(graph, self.batch, math.e))
-        if self.batch > graph.stats.max_degree:
+            return LocalPoissonData(*minibatch_rows(graph, self.batch_for(graph), math.e))
+        if self.batch_for(graph) > graph.stats.max_degree:
             raise SampleError(
-                f"LocalMinibatchGibbs: a batch of {int(self.batch)} cannot be drawn, since no "
-                f"variable has more than {graph.stats.max_degree} factors"
+                f"LocalMinibatchGibbs: a batch of {self.batch} cannot be drawn, since no variable "
+                f"has more than {graph.stats.max_degree} factors; give a smaller one, or none"
             )
-        return LocalData(int(self.batch))
+        return LocalData(int(self.batch_for(graph)))
+
+    def batch_for(self, graph: FactorGraph) -> float:
+        """The batch given, or 40, or the largest degree if that is less."""
+        return float(min(40, graph.stats.max_degree) if self.batch is None else self.batch)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the subset."""
-        return Workspace(scratch=0 if self.adjusted else subset_scratch(int(self.batch)))
+        return Workspace(scratch=0 if self.adjusted else subset_scratch(data.batch))
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Every member of the subset, or every draw."""
@@ -74,13 +78,14 @@ class LocalMinibatchGibbs(Sampler):
         if self.adjusted:
             rows = self.prepare(graph).rows
             return {**minibatch_operations(graph, rows), "exp": values}
-        return {"update": 1.0, "exp": values, "member": min(self.batch, graph.stats.max_degree)}
+        return {"update": 1.0, "exp": values, "member": self.batch_for(graph)}
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the batch, and that nothing is guaranteed."""
         how = "Poisson draws, bias-adjusted" if self.adjusted else "factors without replacement"
         return (
-            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at {self.batch:g} "
+            f"Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at "
+            f"{self.batch_for(graph):g} "
             f"{how}."
         )
 
