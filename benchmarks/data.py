@@ -39,7 +39,9 @@ def _crf_truth(name: str) -> np.ndarray:
 
 def _qubo(beta: float) -> mg.FactorGraph:
     lines = (DATA / "spin" / "bqp1000_01.qubo").read_text().splitlines()
-    rows = np.array([line.split() for line in lines if line and line[0] not in "cp"], dtype=float)
+    rows = np.array(
+        [line.split() for line in lines if line[:1] not in ("", "c", "p", "#")], dtype=float
+    )
     i, j, value = rows[:, 0].astype(int), rows[:, 1].astype(int), -beta * rows[:, 2]
     pair, n = i != j, int(max(i.max(), j.max())) + 1
     # x_i x_j = (s_i s_j + s_i + s_j + 1) / 4: an Ising model with fields

@@ -20,6 +20,12 @@ _SYMBOLS = {
 }
 
 
+_FOOTNOTE = (
+    "slowdown: how much slower than plain Gibbs it can converge at worst, by theorem; chains mix\n"
+    "far better than that. per update: predicted for this machine."
+)
+
+
 @dataclass(frozen=True)
 class Row:
     """One sampler on the graph."""
@@ -60,11 +66,7 @@ class Explanation:
                 f"{row.sampler:<15}{_number(row.batch):>10}{_number(row.slowdown):>10}"
                 f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
             )
-        lines += [
-            "",
-            "slowdown: how much slower than plain Gibbs convergence can be at worst, by theorem;",
-        ]
-        lines += ["chains mix far better than that. per update: predicted for this machine."]
+        lines += ["", _FOOTNOTE]
         return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}"])
 
 

@@ -20,7 +20,6 @@ from minigibbs.samplers.base import register
 
 LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap anyway
 RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
-FIELD_CHANGES = 0.2  # share of changes assumed where a prediction needs one
 _PILOT = 2e7  # factor evaluations spent on finding out how rare changes are
 _PILOT_SWEEPS = 20
 
@@ -39,15 +38,21 @@ def fields_fit(graph: FactorGraph) -> bool:
 
 
 def fields_pay(graph: FactorGraph, data: FieldData) -> bool:
-    """Whether remembering pays: many factors a variable, and few changes in a short pilot run.
+    """Whether remembering pays: many factors a variable, and few changes."""
+    free = int(np.count_nonzero(graph.evidence < 0))
+    if not fields_fit(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
+        return False
+    return change_rate(graph, data) < RARE
+
+
+def change_rate(graph: FactorGraph, data: FieldData) -> float:
+    """The share of updates that change the value, by a short pilot run.
 
     The pilot is the same for the same graph, so that a seed fixes the chain.
     """
     free = np.flatnonzero(graph.evidence < 0).astype(np.int32)
-    entries = len(graph.packed.weight)
-    if not fields_fit(graph) or not len(free) or entries < LEAST_DEGREE * len(free):
-        return False
-    updates = int(min(_PILOT_SWEEPS * len(free), _PILOT / (entries / len(free))))
+    degree = len(graph.packed.weight) / max(len(free), 1)
+    updates = int(min(_PILOT_SWEEPS * len(free), _PILOT / max(degree, 1.0)))
     rng = np.random.default_rng(0)
     state = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
     state[graph.evidence >= 0] = graph.evidence[graph.evidence >= 0]
@@ -59,8 +64,8 @@ def fields_pay(graph: FactorGraph, data: FieldData) -> bool:
         scratch=np.zeros(0, dtype=np.int64),
         tally=np.zeros(CHANGES + 1, dtype=np.int64),
     )
-    changed = _pilot(data, graph.packed, chain, free, updates)
-    return bool(changed < RARE * max(updates // 2, 1))
+    changed = _pilot(data, graph.packed, chain, free, updates) if len(free) else 0
+    return float(changed) / max(updates // 2, 1)
 
 
 @entry

@@ -26,9 +26,9 @@ from minigibbs.kernels.touched import (
 )
 from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
 from minigibbs.samplers.fields import (
-    FIELD_CHANGES,
     FieldData,
     carried_fields,
+    change_rate,
     fields_fit,
     fields_pay,
 )
@@ -109,7 +109,7 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
     """The operations of plain Gibbs, with or without remembered fields."""
     row = mean_row(graph)
     if isinstance(data, FieldData):
-        change = FIELD_CHANGES * row["pairs"]
+        change = change_rate(graph, data) * row["pairs"]
         return {"update": 1.0, "exp": row["values"], "write": change, "far": row["far"]}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {
