@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.pictures import draw
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -34,7 +36,9 @@ class Report:
         lines += ["| what | measured | bar | met |", "|---|---|---|---|"]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         lines += ["", *self.notes]
-        (RESULTS / f"{self.name}.md").write_text("\n".join(lines).rstrip() + "\n")
+        table = RESULTS / f"{self.name}.md"
+        table.write_text("\n".join(lines).rstrip() + "\n")
+        draw(table)
 
 
 def setting() -> str:
