@@ -37,12 +37,16 @@ def fields_fit(graph: FactorGraph) -> bool:
     return not general and graph.stats.max_domain <= DENSE_DOMAIN
 
 
-def fields_pay(graph: FactorGraph, data: FieldData) -> bool:
-    """Whether remembering pays: many factors a variable, and few changes."""
+def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
+    """The share of updates that change something, if remembering pays; else None.
+
+    It pays with many factors a variable and few changes.
+    """
     free = int(np.count_nonzero(graph.evidence < 0))
     if not fields_fit(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
-        return False
-    return change_rate(graph, data) < RARE
+        return None
+    rate = change_rate(graph, data)
+    return rate if rate < RARE else None
 
 
 def change_rate(graph: FactorGraph, data: FieldData) -> float:

@@ -30,7 +30,7 @@ from minigibbs.samplers.fields import (
     carried_fields,
     change_rate,
     fields_fit,
-    fields_pay,
+    rare_changes,
 )
 
 
@@ -140,7 +140,7 @@ def gibbs_data(graph: FactorGraph, fields: bool | None = None) -> GibbsData | Fi
     """The unary factors, summed; alias tables of them where a domain is large."""
     model = graph.packed
     remembering = FieldData(sum_unary(model))
-    if fields or (fields is None and fields_pay(graph, remembering)):
+    if fields or (fields is None and rare_changes(graph, remembering) is not None):
         return remembering
     large = graph.stats.max_domain > DENSE_DOMAIN
     base, alias = base_weights(model) if large else (np.empty(0), np.empty(0, ALIAS))

@@ -37,11 +37,11 @@ from minigibbs.kernels.touched import (
 )
 from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import FAR_BYTES, Sampler, Workspace, mean_row, register
-from minigibbs.samplers.fields import carried_fields
-from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations
+from minigibbs.samplers.fields import FieldData, carried_fields, rare_changes
+from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.recipes import check_one, check_settings
 from minigibbs.samplers.spins import spin_data, spins_fit
-from minigibbs.samplers.split import CACHE, Split, choose_split
+from minigibbs.samplers.split import Split, all_heavy, choose_split, worth_splitting
 from minigibbs.samplers.unstored import (
     draw_unstored,
     unstored_counts,
@@ -87,8 +87,13 @@ class PoissonGibbs(Sampler):
             )
 
     def split(self, graph: FactorGraph) -> Split:
-        """Which factors are heavy, and how the rest is drawn."""
-        return choose_split(graph, self.slowdown, self.theta, self.heavy)
+        """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains."""
+        split = choose_split(graph, self.slowdown, self.theta, self.heavy)
+        if self == PoissonGibbs() and split.tail.any():
+            rate = rare_changes(graph, FieldData(sum_unary(graph.packed)))
+            if not worth_splitting(graph, split, rate):
+                return all_heavy(graph)
+        return split
 
     def prepare(self, graph: FactorGraph) -> Any:
         """Prepare heavy lists and alias tables; plain Gibbs's data where all is heavy."""
@@ -118,7 +123,8 @@ class PoissonGibbs(Sampler):
         spins, share = spins_fit(graph), row["general"] / light
         slots = row["slots"] / max(row["general"], 1e-300)
         visits = heavy * share + 2.0 * draws * share
-        far = 2.0 * draws if len(split.heavy) > CACHE else 0.0
+        large = 16 * len(split.heavy) + 56 * len(graph.packed.factors) > FAR_BYTES
+        far = (2.0 + 4.0 * share) * draws if large else 0.0
         return {
             "update": 1.0,
             "odds" if spins else "touch": heavy * (1.0 - share),

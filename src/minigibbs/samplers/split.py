@@ -29,6 +29,8 @@ TAIL = 8.0  # having a tail at all
 DRAW = 30.0
 FAR_DRAW = 70.0  # where the alias tables do not fit into the processor's cache
 CACHE = 250_000  # slots of alias tables that do
+FIELD_WRITE = 5.0  # bringing a neighbour's field up to date
+MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
 
 _BINS = 64  # powers of two of M
@@ -96,6 +98,38 @@ def choose_split(
             "large to draw from; leave heavy and theta out, or evaluate more factors exactly"
         )
     return Split(mask, chosen, tail)
+
+
+def all_heavy(graph: FactorGraph) -> Split:
+    """The split that is plain Gibbs."""
+    rows = len(graph.packed.rows)
+    mask = np.ones(len(graph.packed.weight), dtype=bool)
+    return Split(mask, np.ones(rows), np.zeros(rows))
+
+
+def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None) -> bool:
+    """Whether a split is predicted to beat plain Gibbs by more than the prediction may be off.
+
+    `change_rate` is the share of updates that change something, where plain Gibbs would remember
+    its fields and look at factors only then; None where it would not.
+    """
+    model, free = graph.packed, max(int(np.count_nonzero(graph.evidence < 0)), 1)
+    rows = model.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    place = np.arange(len(owner))
+    stored = place < rows["unary_begin"][owner]
+    cost = np.full(len(owner), HEAVY_PAIR)
+    general = place >= rows["pair_end"][owner]
+    factors = model.factors[model.target[general]]
+    slots = factors["scope_end"] - factors["scope_start"]
+    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * rows["size"][owner[general]]
+    far = DRAW if len(owner) < CACHE else FAR_DRAW
+    draws = ((1 + split.theta) * split.tail).sum() * (far + (2 * GENERAL if general.any() else 0))
+    ours = (cost[split.heavy & stored].sum() + draws) / free + UPDATE + TAIL
+    plain = cost[stored].sum() / free + UPDATE
+    if change_rate is not None:
+        plain = UPDATE + change_rate * FIELD_WRITE / HEAVY_PAIR * cost[stored].sum() / free
+    return bool(ours < MARGIN * plain)
 
 
 def _strongest(
