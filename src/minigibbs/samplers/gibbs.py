@@ -109,8 +109,9 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
     """The operations of plain Gibbs, with or without remembered fields."""
     row = mean_row(graph)
     if isinstance(data, FieldData):
-        change = change_rate(graph, data) * row["pairs"]
-        return {"update": 1.0, "exp": row["values"], "write": change, "far": row["far"]}
+        rate = change_rate(graph, data)  # factors are only looked at when something changes
+        writes, far = rate * row["pairs"], rate * row["far"]
+        return {"update": 1.0, "exp": row["values"], "write": writes, "far": far}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {
         "update": 1.0,
