@@ -13,11 +13,15 @@ BAR = re.compile(r"(at least|at most|under) ([\d.]+)x")
 
 def draw(table: Path) -> None:
     """Write `table`'s ratios as a picture beside it, if it has any."""
-    rows = [line.strip("|").split(" | ") for line in table.read_text().splitlines() if "x" in line]
-    found = []
+    rows = [line.strip("|").split(" | ") for line in table.read_text().splitlines()]
+    found, group = [], ""
     for cells in rows:
         if len(cells) < 4:
             continue
+        if cells[0].startswith("   "):  # indented under the row before
+            cells[0] = f"{group}: {cells[0].strip()}"
+        else:
+            group = cells[0].strip()
         ratio, bar = RATIO.match(cells[1].strip()), BAR.search(cells[2])
         if ratio and bar and float(ratio[1]) > 0:
             found.append((cells[0].strip(), float(ratio[1]), bar[1], float(bar[2])))
@@ -33,6 +37,6 @@ def draw(table: Path) -> None:
     labels = [f"{what[:70]} ({side} {bar:g}x)" for what, _, side, bar in reversed(found)]
     axes.set_yticks(range(len(found)), labels)
     axes.set(xscale="log", xlabel="ratio: measured (dot) against the bar (stroke)")
-    axes.margins(x=0.12)
+    axes.margins(x=0.12, y=0.12)
     axes.grid(alpha=0.25, axis="x", which="both")
     plots.save(whole, table.with_suffix(".png"))
