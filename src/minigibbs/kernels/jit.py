@@ -13,6 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # No "nnan" or "ninf": weights may overflow to infinity and must then behave as IEEE says.
 FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
+_COMPILED = ("kernels", "samplers", "backends")  # folders whose functions compiled code calls
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -51,17 +52,19 @@ def _compile(function: F, **options: Any) -> F:
 
 
 def _stamp(compiled: Any) -> None:
-    """Tie the cache to all of the package's sources.
+    """Tie the cache to all sources that compiled functions call.
 
     Numba ties a cached function to its own file alone, so an edit of a callee in another file
     would go unnoticed and stale machine code would run.
     """
-    compiled._cache._cache_file._source_stamp = _SOURCES
+    file = compiled._cache._cache_file
+    file._source_stamp = (file._source_stamp, _SOURCES)
 
 
 def _sources() -> tuple[tuple[str, float, int], ...]:
     root = Path(__file__).parent.parent
-    stats = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
+    paths = sorted(path for folder in _COMPILED for path in (root / folder).rglob("*.py"))
+    stats = [(path, path.stat()) for path in paths]
     return tuple((str(p.relative_to(root)), s.st_mtime, s.st_size) for p, s in stats)
 
 
