@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import minigibbs as mg
 from benchmarks.pictures import draw
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,9 +45,9 @@ class Report:
 def setting() -> str:
     """Date, machine and versions, in a sentence."""
     versions = ", ".join(
-        f"{name} {importlib.metadata.version(name)}"
-        for name in ("minigibbs", "numba", "llvmlite", "numpy")
+        f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy")
     )
+    versions = f"minigibbs {mg.__version__}, {versions}"
     return (
         f"{datetime.date.today()}, {_processor()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, {versions}."

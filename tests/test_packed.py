@@ -71,7 +71,7 @@ def test_rows_are_the_adjacency_of_what_varies(graph):
     model = graph.packed
     assert len(model.target) == len(model.weight) == sum(map(len, want))
     assert model.rows["start"].tolist() == [0, *model.rows["end"][:-1]]
-    assert model.rows["size"].tolist() == graph.sizes.tolist()
+    assert model.rows["domain"].tolist() == graph.sizes.tolist()
     assert model.first.tolist() == [sum(graph.sizes[:i]) for i in range(len(graph))]
 
 

@@ -11,7 +11,7 @@ import minigibbs as mg
 from minigibbs import run as running
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import RANDOM, SHUFFLED, SYSTEMATIC, Scan
-from minigibbs.kernels.random import streams
+from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.scan import next_variable
 from minigibbs.samplers import SAMPLERS
 from tests import naive
@@ -84,7 +84,7 @@ def test_the_seed_fixes_the_draws_whatever_the_threads():
         same_runs(one, sample(ZOO["potts"], threads=threads, **options))
 
 
-@pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
+@pytest.mark.parametrize("scan", ["random", "systematic", "shuffled", "shared"])
 def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
     graph = ZOO["evidence"]
     reference = naive.marginals(graph)
@@ -176,6 +176,13 @@ def test_shuffled_scan_visits_each_variable_once_in_an_order_of_its_own():
     assert len({tuple(row) for row in visited.tolist()}) == 3
 
 
+def test_shared_scan_is_random_and_the_same_in_every_chain():
+    run = sample(forced(9), start=[0] * 9, updates=5, thin=1, chains=3, scan="shared")
+    np.testing.assert_array_equal(run.draws[1:], run.draws[:1].repeat(2, axis=0))
+    visited = [np.flatnonzero(row).tolist() for row in run.draws[0]]
+    assert visited[0] != [0] or visited[1] != [0, 1]  # false alarm: 1 in 81 seeds, and this is one
+
+
 @entry
 def _visit(scan, stream, out):
     for k in range(len(out)):
@@ -184,7 +191,13 @@ def _visit(scan, stream, out):
 
 def visits(kind, order, count):
     out = np.empty(count, dtype=np.int64)
-    scan = Scan(kind, len(order), np.array(order, dtype=np.int32), np.zeros(1, dtype=np.int64))
+    scan = Scan(
+        kind,
+        len(order),
+        np.array(order, dtype=np.int32),
+        np.zeros(1, dtype=np.int64),
+        shared_stream(0),
+    )
     _visit(scan, streams(3, 1)[0], out)
     return out
 

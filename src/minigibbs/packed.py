@@ -71,7 +71,7 @@ def _rows(
             _place_general(general, slots, evidence, place, target, weight)
     rows = np.empty(len(sizes), dtype=ROW)
     rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
-    rows["end"], rows["size"] = end, size
+    rows["end"], rows["domain"] = end, size
     return rows, target, weight
 
 
@@ -117,7 +117,7 @@ def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float6
     """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
     spans = np.empty(len(model.pair) + len(model.factors))
     spans[len(model.pair) :] = model.factors["span"]
-    _span_pairs(model.pair, model.pair_weight, model.rows["size"].copy(), evidence, spans)
+    _span_pairs(model.pair, model.pair_weight, model.rows["domain"].copy(), evidence, spans)
     return spans
 
 

@@ -40,6 +40,7 @@ class Info:
     changed: float  # share of updates that changed the value; warm-up included
     interrupted: bool
     version: str
+    backend: str = "cpu"
 
 
 class Marginal(NamedTuple):
@@ -94,14 +95,14 @@ class Run:
     def chain_marginals(self) -> NDArray[np.float64]:
         """Marginals of each chain: [chain, variable, value], 0 beyond a variable's domain."""
         counts = self._need(self.counts, "marginals")
-        time = np.maximum(self.clock, 1)[:, None]
+        time = np.maximum(self._visits(counts), 1)[:, None]
         return np.stack([self._square(row) for row in counts / time])
 
     @cached_property
     def marginals(self) -> NDArray[np.float64]:
         """Marginals pooled over chains: [variable, value], 0 beyond a variable's domain."""
         counts = self._need(self.counts, "marginals")
-        return self._square(counts.sum(axis=0) / max(int(self.clock.sum()), 1))
+        return self._square(counts.sum(axis=0) / max(int(self._visits(counts).sum()), 1))
 
     def marginal(self, variable: int | str) -> Marginal:
         """One variable's marginal, with its labels or grid points."""
@@ -146,6 +147,11 @@ class Run:
         header = {"format": _FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
+    def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each chain was counted: the same for all variables, so the first one tells."""
+        visits: NDArray[np.int64] = counts[:, : self.domains.sizes[0]].sum(axis=1)
+        return visits
+
     def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
         sizes = self.domains.sizes
         square = np.zeros((len(sizes), int(sizes.max())))
@@ -176,7 +182,8 @@ def _check(run: Run) -> None:
         value = getattr(run.info, entry.name)
         if type(value).__name__ != entry.type:
             raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
-    chains, variables, values = run.info.chains, len(run.domains), int(run.domains.sizes.sum())
+    chains = run.info.chains if run.info.backend == "cpu" else min(run.info.chains, len(run.clock))
+    variables, values = len(run.domains), int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
     records = int(run.clock.min()) // run.info.thin
     for name, kind, shape in (

@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs import memory
 from minigibbs._version import __version__
 from minigibbs.backends.cpu import advance, start_chain
+from minigibbs.backends.device import DEFAULT_CHAINS as DEVICE_CHAINS
+from minigibbs.backends.device import DEFAULT_KEPT as DEVICE_KEPT
+from minigibbs.backends.device import LANES, DeviceRun, load_backend, run_on_device
 from minigibbs.domains import as_array
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
@@ -26,13 +29,14 @@ from minigibbs.kernels.layout import (
     EVALUATIONS,
     PROPOSED,
     RANDOM,
+    SHARED,
     SHUFFLED,
     SYSTEMATIC,
     Chain,
     Recorder,
     Scan,
 )
-from minigibbs.kernels.random import streams
+from minigibbs.kernels.random import SEEDED, shared_stream, streams
 from minigibbs.kernels.record import settle
 from minigibbs.packed import free_variables
 from minigibbs.progress import Bar
@@ -40,7 +44,8 @@ from minigibbs.record import Info, Run
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import carries, check_stored
 
-SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED}
+SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED, "shared": SHARED}
+BACKENDS = ("cpu", "cuda")
 RECORDS = ("marginals", "draws", "energy")
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -55,16 +60,18 @@ def sample(
     updates: int | None = None,
     sweeps: int | None = None,
     warmup: int = 0,
-    chains: int = 4,
+    chains: int | None = None,
     seed: int | None = None,
     start: str | ArrayLike = "random",
-    scan: str = "random",
+    scan: str | None = None,
     record: str | Sequence[str] = DEFAULT_RECORD,
     thin: int | None = None,
     progress: bool = True,
     *,
     reference: ArrayLike | None = None,
     threads: int | None = None,
+    backend: str = "cpu",
+    record_chains: int | None = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -80,7 +87,7 @@ def sample(
     warmup
         Updates of each chain before anything is recorded.
     chains
-        How many independent chains to run.
+        How many independent chains to run; left out, 4, or 16,384 on a GPU.
     seed
         Fixes every draw, whatever the number of threads; left out, a fresh one is drawn and
         kept in `run.info.seed`.
@@ -88,7 +95,8 @@ def sample(
         "random", one state for all chains, or one state per chain.
     scan
         "random" picks each variable at random (the paper's), "systematic" goes through them in
-        order, "shuffled" in a new order each sweep.
+        order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
+        all chains of a run. Left out, "random"; on a GPU "shared", which is much faster there.
     record
         What to keep: "marginals" (from every update), "draws" and "energy" (every `thin`
         updates). Draws have shape [chain, draw, variable] and the smallest unsigned type that
@@ -102,6 +110,13 @@ def sample(
         every record; see `Run.error`.
     threads
         How many chains to run at a time; left out, as many as there are processors.
+    backend
+        "cpu", or "cuda" for thousands of chains on a GPU: `pip install "minigibbs[cuda]"`.
+        There, marginals are counted about once a sweep, over all chains.
+    record_chains
+        Of how many chains a GPU keeps draws and energies, 64 if left out. They are spread evenly;
+        row k of the run's arrays is then chain k * chains // record_chains, and its counts are
+        those of all chains from there to the next.
 
     Examples
     --------
@@ -112,32 +127,39 @@ def sample(
     np.True_
     """
     chosen = _choose(sampler)
+    on_device = _on_device(backend)
+    chains = (DEVICE_CHAINS if on_device else 4) if chains is None else chains
+    scan = ("shared" if on_device else "random") if scan is None else scan
     order = free_variables(graph.evidence)
     length = _length(updates, sweeps, len(order))
     _check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
+    _check_counts(record_chains=record_chains)
     if not isinstance(scan, str) or scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
     check_stored(chosen, graph)
     kept = _records(record, reference, graph)
     spacing = int(thin or max(len(order), -(-length // DEFAULT_RECORDS), 1))
-    plan = _Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
-    plan.check_memory(chains)
     entropy = _entropy(seed)
+    plan = _Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference, entropy)
+    kept_chains = min(record_chains or DEVICE_KEPT, chains) if on_device else chains
+    plan.check_memory(kept_chains)
     states = _start_states(graph, start, chains, entropy)
-    data = chosen.prepare(graph)
+    data = chosen.prepare(graph, LANES if on_device else 1)
+    if on_device and len(order):
+        return plan.run_on_device(data, states, kept_chains, progress)
     jobs = [
         plan.job(data, state, stream)
         for state, stream in zip(states, streams(entropy, chains), strict=True)
     ]
     workers = min(threads or os.cpu_count() or 1, chains)
     seconds, interrupted = _run(jobs, workers, progress)
-    return plan.result(jobs, entropy, seconds, interrupted)
+    return plan.result(jobs, seconds, interrupted)
 
 
 def time_updates(graph: FactorGraph, sampler: Sampler, seconds: float = 0.05) -> float:
     """Seconds per update of one chain after a short warm-up: the best of five stretches."""
     order = free_variables(graph.evidence)
-    plan = _Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None)
+    plan = _Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None, 0)
     (state,) = _start_states(graph, "random", 1, 0)
     job = plan.job(sampler.prepare(graph), state, streams(0, 1)[0])
     job.prepare()
@@ -246,6 +268,7 @@ class _Plan:
     kept: frozenset[str]
     thin: int
     reference: ArrayLike | None
+    seed: int = 0
     flat_reference: NDArray[np.float64] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -286,11 +309,59 @@ class _Plan:
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        everything = self.scan == "random" and len(self.order) == len(self.graph)
-        order = self.order[:0] if everything else self.order.copy()
-        scan = Scan(SCANS[self.scan], len(self.order), order, np.zeros(1, dtype=np.int64))
-        warmup = self.warmup
-        return _Job(data, self.graph.packed, chain, scan, self._recorder(), warmup, self.length)
+        scan, recorder = self.make_scan(), self._recorder()
+        return _Job(data, self.graph.packed, chain, scan, recorder, self.warmup, self.length)
+
+    def run_on_device(self, data: Any, states: NDArray[Any], kept: int, progress: bool) -> Run:
+        """All chains on a GPU, of which `kept` are recorded one by one."""
+        space = self.sampler.workspace(self.graph, data)
+        run = DeviceRun(
+            model=self.graph.packed,
+            data=data,
+            states=states,
+            streams=streams(self.seed, len(states)),
+            scan=self.make_scan(),
+            carried=space.carried,
+            scratch=space.scratch,
+            weights=space.weights,
+            thin=self.thin,
+            records=self.records,
+            kept=kept,
+            marginals="marginals" in self.kept,
+            draws="draws" in self.kept,
+            energy="energy" in self.kept,
+            reference=self.flat_reference,
+        )
+        with Bar((self.warmup + self.length) * len(states), progress) as bar:
+            records = run_on_device(run, self.warmup, self.length, bar)
+        made = (records.warmup + int(records.clock[0])) * len(states)
+        energy = None if records.energy is None else records.energy + self.graph.offset
+        return Run(
+            domains=self.graph.domains,
+            info=self._info(
+                records.tally,
+                len(states),
+                made,
+                records.warmup * len(states),
+                records.seconds,
+                records.interrupted,
+                backend="cuda",
+            ),
+            clock=records.clock,
+            counts=records.counts,
+            draws=records.draws,
+            energy=energy,
+            error=records.error,
+            reference=self.flat_reference,
+        )
+
+    def make_scan(self) -> Scan:
+        """The scan of one chain, at its beginning."""
+        kind, everything = SCANS[self.scan], len(self.order) == len(self.graph)
+        at_random = kind in (RANDOM, SHARED)
+        order = self.order[:0] if at_random and everything else self.order.copy()
+        position = np.zeros(1, dtype=np.int64)
+        return Scan(kind, len(self.order), order, position, shared_stream(self.seed))
 
     def _recorder(self) -> Recorder:
         values = self.values if "marginals" in self.kept else 0
@@ -308,15 +379,18 @@ class _Plan:
             error=none if self.flat_reference is None else np.zeros(self.records),
         )
 
-    def result(self, jobs: list[_Job], entropy: int, seconds: float, interrupted: bool) -> Run:
+    def result(self, jobs: list[_Job], seconds: float, interrupted: bool) -> Run:
         """Put the chains' records together."""
         clock = np.array([job.recorder.clock[0] for job in jobs])
         for job in jobs:
             settle(job.recorder, job.model, job.recorder.clock[0], job.chain.x)
         records = int(clock.min()) // self.thin  # that every chain has reached
+        tally = np.sum([job.chain.tally for job in jobs], axis=0)
+        warmup = sum(self.warmup - job.warmup_left for job in jobs)
+        made = warmup + int(clock.sum())
         return Run(
             domains=self.graph.domains,
-            info=self._info(jobs, entropy, seconds, interrupted),
+            info=self._info(tally, len(jobs), made, warmup, seconds, interrupted),
             clock=clock,
             counts=_gather(jobs, "counts", None, "marginals" in self.kept),
             draws=_gather(jobs, "draws", records, "draws" in self.kept),
@@ -325,18 +399,24 @@ class _Plan:
             reference=self.flat_reference,
         )
 
-    def _info(self, jobs: list[_Job], entropy: int, seconds: float, interrupted: bool) -> Info:
-        tally = np.sum([job.chain.tally for job in jobs], axis=0)
-        updates = sum(int(job.recorder.clock[0]) for job in jobs)
-        made = updates + sum(self.warmup - job.warmup_left for job in jobs)
+    def _info(
+        self,
+        tally: NDArray[np.int64],
+        chains: int,
+        made: int,
+        warmup: int,
+        seconds: float,
+        interrupted: bool,
+        backend: str = "cpu",
+    ) -> Info:
         return Info(
             sampler=str(self.sampler),
-            chains=len(jobs),
-            updates=updates,
-            warmup=made - updates,
+            chains=chains,
+            updates=made - warmup,
+            warmup=warmup,
             scan=self.scan,
             thin=self.thin,
-            seed=entropy,
+            seed=self.seed,
             seconds=seconds,
             updates_per_second=made / max(seconds, 1e-9),
             factor_evaluations=int(tally[EVALUATIONS]),
@@ -345,6 +425,7 @@ class _Plan:
             changed=float(tally[CHANGES] / max(made, 1)),
             interrupted=interrupted,
             version=__version__,
+            backend=backend,
         )
 
 
@@ -355,6 +436,14 @@ def _gather(
         return None
     whole = np.stack([getattr(job.recorder, name)[:records] for job in jobs])
     return whole if shift is None else whole + shift
+
+
+def _on_device(backend: str) -> bool:
+    if backend not in BACKENDS:
+        raise SampleError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    if backend == "cuda":
+        load_backend()
+    return backend == "cuda"
 
 
 def _choose(sampler: Sampler | str | None) -> Sampler:
@@ -379,7 +468,15 @@ def _length(updates: int | None, sweeps: int | None, free: int) -> int:
     return int(DEFAULT_SWEEPS if sweeps is None else sweeps) * max(free, 1)
 
 
-_LEAST = {"updates": 0, "sweeps": 0, "warmup": 0, "chains": 1, "threads": 1, "thin": 1}
+_LEAST = {
+    "updates": 0,
+    "sweeps": 0,
+    "warmup": 0,
+    "chains": 1,
+    "threads": 1,
+    "thin": 1,
+    "record_chains": 1,
+}
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -432,18 +529,17 @@ def _entropy(seed: int | None) -> int:
 
 def _start_states(
     graph: FactorGraph, start: str | ArrayLike, chains: int, entropy: int
-) -> list[NDArray[Any]]:
-    """One writable state per chain, which agrees with the evidence."""
+) -> NDArray[Any]:
+    """One state per chain, which agrees with the evidence: writable, [chain, variable]."""
     clamped = graph.evidence >= 0
     if isinstance(start, str):
         if start != "random":
             raise SampleError(f'start must be "random" or a state, got {start!r}')
-        states = []
-        for child in np.random.SeedSequence(entropy).spawn(chains):
-            rng = np.random.default_rng(child.spawn(1)[0])
-            state = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
-            state[clamped] = graph.evidence[clamped]
-            states.append(state)
+        states = np.empty((chains, len(graph)), graph.state_type)
+        for first in range(0, chains, SEEDED):
+            block = states[first : first + SEEDED]
+            _fill_random(block, graph, first, entropy)
+        states[:, clamped] = graph.evidence[clamped]
         return states
     given = graph.check_states(start)
     if given.ndim == 2 and len(given) != chains:
@@ -456,4 +552,18 @@ def _start_states(
             f"start violates the evidence: {graph.domains.describe(int(variable))} is clamped to "
             f"{graph.evidence[variable]}, got {rows[row, variable]}"
         )
-    return [row.copy() for row in rows]
+    return rows.astype(graph.state_type, copy=True)
+
+
+def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, entropy: int) -> None:
+    """Draw uniform states for chains from `first` on: the first 4096 each by a seed of its own."""
+    if first == 0:
+        for state, child in zip(
+            states, np.random.SeedSequence(entropy).spawn(len(states)), strict=True
+        ):
+            rng = np.random.default_rng(child.spawn(1)[0])
+            state[:] = rng.random(len(graph)) * graph.sizes
+    else:
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2**32 - 2, first)))
+        for state in states:
+            state[:] = rng.random(len(graph)) * graph.sizes

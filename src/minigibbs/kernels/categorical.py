@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.random import uniform
 
 
 @kernel
-def _count_below(weights, size, mark):
-    """How many of the cumulative weights, from `size` on, are at most `mark`; all but the last.
+def _count_below(cumulative, first, size, mark):
+    """How many of the cumulative weights, from `first` on, are at most `mark`; all but the last.
 
     No early exit: a branch that nobody can predict costs more than the few comparisons.
     """
-    value = 0
-    for k in range(size, 2 * size - 1):
-        value += weights[k] <= mark
+    value, k = 0, first
+    while k < first + size - 1:
+        value += cumulative[np.uint64(k)] <= mark
+        k += 1
     return value
 
 
@@ -37,16 +40,21 @@ def draw_log(weights, size, stream):
     for value in range(size):
         total += math.exp(weights[value] - top)
         weights[size + value] = total
-    return _count_below(weights, size, u * total)
+    return _count_below(weights, size, size, u * total)
 
 
 @kernel
 def draw_linear(weights, size, u):
-    """A value with probability proportional to weights[value], by a uniform number `u`."""
+    """A value with probability proportional to weights[value], by a uniform number `u`.
+
+    The weights are gone afterwards: their sums stand in their place.
+    """
     total = 0.0
     if size == 2:
         return 1 if u * (weights[0] + weights[1]) < weights[1] else 0
-    for value in range(size):
-        total += weights[value]
-        weights[size + value] = total
-    return _count_below(weights, size, u * total)
+    value = 0
+    while value < size:
+        total += weights[np.uint64(value)]
+        weights[np.uint64(value)] = total
+        value += 1
+    return _count_below(weights, 0, size, u * total)

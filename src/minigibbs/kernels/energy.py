@@ -17,7 +17,7 @@ def formula_holds(form, true, others, own):
 @kernel
 def add_general(model, x, i, place, scale, weights):
     """Add `scale` times a general factor to the weight of each value of variable `i`."""
-    factor, size = model.factors[model.target[place]], model.rows[i].size
+    factor, size = model.factors[model.target[place]], model.rows[i].domain
     position, true, own = factor.table_start, 0, 0
     for k in range(factor.scope_start, factor.scope_end):
         slot = model.slots[k]
@@ -52,7 +52,7 @@ def add_entry(model, x, i, place, scale, weights):
 def add_stored(model, x, i, weights):
     """Add all factors at `i` but the unary ones: O(degree + D) where all are pairs."""
     row = model.rows[i]
-    if row.size == 2:  # a plain sum, which the processor does not have to take one by one
+    if row.domain == 2:  # a plain sum, which the processor does not have to take one by one
         field = 0.0
         for place in range(row.start, row.pair_end):
             other = x[model.target[place]]

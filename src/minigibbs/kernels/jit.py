@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.extending import overload
+
+# Two habits of the innermost loops, for the sake of GPUs, where instructions are what is scarce:
+# `while` in place of `range`, whose bookkeeping their compiler does not see through, and
+# `array[np.uint64(k)]`, so that it does not ask at every access whether k is negative.
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,12 +47,31 @@ def entry(function: F) -> F:
     return _compile(function, no_cfunc_wrapper=True)
 
 
+DISPATCHED: list[tuple[Any, Any]] = []  # what the CUDA backend registers for itself as well
+
+
+def chosen_by_type(stub: Any) -> Callable[[F], F]:
+    """Let compiled code that calls `stub` call what a template chooses by the arguments' types.
+
+    A call would copy every array of every argument, so it is inlined.
+    """
+
+    def register(template: F) -> F:
+        options: Any = {"forceinline": True, "_nrt": False}
+        overload(stub, jit_options=options)(template)
+        DISPATCHED.append((stub, template))
+        return template
+
+    return register
+
+
 def _compile(function: F, **options: Any) -> F:
     try:
         compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # nowhere to write a cache: compile in every process instead
         return numba.njit(**_OPTIONS, **options)(function)  # type: ignore[no-any-return]
-    _stamp(compiled)
+    if numba.config.DISABLE_JIT == 0:  # type: ignore[attr-defined, unused-ignore]
+        _stamp(compiled)
     return compiled  # type: ignore[no-any-return]
 
 

@@ -1,5 +1,7 @@
 """The flat arrays that kernels read and write: every shape and type is stated here.
 
+Records are aligned: a GPU would read unaligned ones byte by byte.
+
 Letters: n variables, E entries (pairs of a free variable and a factor at it), P pair factors,
 G general factors, S scope slots, T table values, D the largest domain.
 """
@@ -25,8 +27,9 @@ ROW = np.dtype(
         ("pair_end", np.int64),
         ("unary_begin", np.int64),
         ("end", np.int64),
-        ("size", np.int64),  # the variable's domain
-    ]
+        ("domain", np.int32),  # how many values the variable has
+    ],
+    align=True,
 )
 
 # A factor that is no pair.
@@ -39,11 +42,14 @@ FACTOR = np.dtype(
         ("scope_start", np.int64),  # its slots, [scope_start, scope_end)
         ("scope_end", np.int64),
         ("form", np.int64),  # TABLE, AND or EQUAL
-    ]
+    ],
+    align=True,
 )
 
 # One variable of a factor's scope.
-SLOT = np.dtype([("variable", np.int32), ("key", np.int32)])  # key: a stride, or a literal's value
+SLOT = np.dtype(  # key: a stride, or a literal's value
+    [("variable", np.int32), ("key", np.int32)], align=True
+)
 
 
 class Model(NamedTuple):
@@ -70,12 +76,13 @@ POISSON_ROW = np.dtype(
         ("weak_end", np.int64),
         ("weak_total", np.float64),  # the sum of the weak rates
         ("none", np.float64),  # exp(-weak_total)
-    ]
+    ],
+    align=True,
 )
-STRONG = np.dtype([("place", np.int64), ("rate", np.float64), ("none", np.float64)])
+STRONG = np.dtype([("place", np.int64), ("rate", np.float64), ("none", np.float64)], align=True)
 
 # A slot of an alias table: `place` with probability `accept`, else `other`.
-ALIAS = np.dtype([("accept", np.float64), ("place", np.int32), ("other", np.int32)])
+ALIAS = np.dtype([("accept", np.float64), ("place", np.int32), ("other", np.int32)], align=True)
 
 
 class PoissonVector(NamedTuple):
@@ -100,16 +107,17 @@ class Chain(NamedTuple):
 EVALUATIONS, DRAWS, PROPOSED, ACCEPTED, CHANGES = range(5)
 
 # Scan orders
-RANDOM, SYSTEMATIC, SHUFFLED = range(3)
+RANDOM, SYSTEMATIC, SHUFFLED, SHARED = range(4)
 
 
 class Scan(NamedTuple):
     """In which order a chain visits the free variables."""
 
-    kind: int  # RANDOM, SYSTEMATIC or SHUFFLED
+    kind: int  # RANDOM, SYSTEMATIC, SHUFFLED or SHARED
     variables: int  # how many to visit
     order: NDArray[np.int32]  # which ones; empty for all, at random
     position: NDArray[np.int64]  # [1] next place in `order`
+    stream: NDArray[np.uint64]  # [4] SHARED: the generator that all chains' orders come from
 
 
 class Recorder(NamedTuple):

@@ -29,7 +29,7 @@ def load_minibatch(vector, step, model, chain, i):
     neither the proposal nor the acceptance sees.
     """
     row = vector.rows[i]
-    for value in range(model.rows[i].size):
+    for value in range(model.rows[i].domain):
         chain.weights[value] = 0.0
     for k in range(row.strong_start, row.strong_end):
         strong = vector.strong[k]

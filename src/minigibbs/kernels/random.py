@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.jit import entry, inlined, kernel
 
 _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT_32 = np.uint64(32)
@@ -18,10 +18,28 @@ _SHIFT_17 = np.uint64(17)
 _UNIT = 1.0 / 9007199254740992.0  # 2**-53
 
 
+SEEDED = 4096  # chains that are seeded one by one
+_JUMP = np.array(  # 2**128 steps of the generator at once, as published with it
+    [0x180EC6D33CFD0ABA, 0xD5A61266F0C9392C, 0xA9582618E03FC9AA, 0x39ABDC4529B1661C],
+    dtype=np.uint64,
+)
+
+
 def streams(seed: int | None, chains: int) -> np.ndarray:
-    """One `uint64[4]` stream per chain: an array of shape (chains, 4)."""
-    children = np.random.SeedSequence(seed).spawn(chains)
-    return np.array([child.generate_state(4, np.uint64) for child in children]).reshape(chains, 4)
+    """One `uint64[4]` stream per chain: an array of shape (chains, 4).
+
+    The first 4096 are seeded one by one; chain c beyond is chain c - 4096, jumped 2**128 steps.
+    """
+    children = np.random.SeedSequence(seed).spawn(min(chains, SEEDED))
+    rows = np.zeros((chains, 4), np.uint64)
+    rows[: len(children)] = [child.generate_state(4, np.uint64) for child in children]
+    _jump_on(rows, len(children), _JUMP)
+    return rows
+
+
+def shared_stream(seed: int) -> np.ndarray:
+    """A `uint64[4]` stream for what all chains of a run share; no chain's own is the same."""
+    return np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)).generate_state(4, np.uint64)
 
 
 @inlined
@@ -42,6 +60,21 @@ def next_word(stream):
     stream[2] = s2 ^ t
     stream[3] = _rotate(s3, 45)
     return word
+
+
+@entry
+def _jump_on(rows, seeded, polynomial):
+    """Set each row from `seeded` on to the row `seeded` before it, 2**128 steps further."""
+    for c in range(seeded, len(rows)):
+        far, near = rows[c], rows[c - seeded]
+        s0, s1, s2, s3 = near[0], near[1], near[2], near[3]
+        for word in range(4):
+            for bit in range(64):
+                if (polynomial[word] >> np.uint64(bit)) & np.uint64(1):
+                    for k in range(4):
+                        far[k] ^= near[k]
+                next_word(near)
+        near[0], near[1], near[2], near[3] = s0, s1, s2, s3
 
 
 @kernel
@@ -69,9 +102,9 @@ def below(stream, count):
 
 
 @kernel
-def leftover(u, bound, stream):
+def leftover(u, bound, inverse, stream):
     """A fresh uniform number from one that is known to lie below `bound`, drawn anew if too coarse.
 
-    Given u < bound, u / bound is again uniform on [0, 1).
+    Given u < bound, u * (1 / bound) is again uniform on [0, 1), or 1 by rounding up.
     """
-    return u / bound if bound > 1e-3 else uniform(stream)
+    return u * inverse if bound > 1e-3 else uniform(stream)

@@ -27,7 +27,7 @@ def settle(recorder, model, clock, x):
         note_change(recorder, model, clock, i, x[i])
         if len(recorder.reference):
             square = 0.0
-            for k in range(model.first[i], model.first[i] + model.rows[i].size):
+            for k in range(model.first[i], model.first[i] + model.rows[i].domain):
                 square += (recorder.counts[k] / clock - recorder.reference[k]) ** 2
             total += math.sqrt(square)
     return total / len(model.rows)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from minigibbs.kernels.jit import inlined
-from minigibbs.kernels.layout import RANDOM, SHUFFLED
+from minigibbs.kernels.jit import entry, inlined
+from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED
 from minigibbs.kernels.random import below
 
 
 @inlined
 def next_variable(scan, stream):
-    """The next variable to update; the caller makes sure that there is one."""
+    """The next variable to update; the caller makes sure that there is one.
+
+    A SHARED scan is a random one whose choices are the same in every chain of a run.
+    """
     order = scan.order
-    if scan.kind == RANDOM:
-        place = below(stream, scan.variables)
+    if scan.kind == RANDOM or scan.kind == SHARED:
+        if scan.kind == RANDOM:
+            place = below(stream, scan.variables)
+        else:
+            place = below(scan.stream, scan.variables)
         return place if len(order) == 0 else np.int64(order[place])
     place = scan.position[0]
     if place == 0 and scan.kind == SHUFFLED:
@@ -23,3 +29,10 @@ def next_variable(scan, stream):
             order[last], order[other] = order[other], order[last]
     scan.position[0] = place + 1 if place + 1 < len(order) else 0
     return np.int64(order[place])
+
+
+@entry
+def walk(scan, path):
+    """Write down the next variables of a scan that all chains share; it must not be RANDOM."""
+    for step in range(len(path)):
+        path[step] = next_variable(scan, scan.stream)

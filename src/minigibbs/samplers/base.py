@@ -18,19 +18,20 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
+from minigibbs.kernels.jit import chosen_by_type
 from minigibbs.memory import readable
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What one chain needs beside its state: numbers carried along, and integer scratch."""
+    """What one chain needs beside its state: numbers carried along, integer scratch, weights."""
 
     carried: int = 0
     scratch: int = 0
+    weights: int = 2  # numbers per value
 
 
 class Sampler(ABC):
@@ -50,8 +51,11 @@ class Sampler(ABC):
         return f"{type(self).__name__}({', '.join(given)})"
 
     @abstractmethod
-    def prepare(self, graph: FactorGraph) -> Any:
-        """Prepare the arrays the update reads: a NamedTuple of a registered type."""
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
+        """Prepare the arrays the update reads: a NamedTuple of a registered type.
+
+        `lanes` is how many chains go in step, so that each waits for the slowest: 1 on a CPU.
+        """
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Ask for what a chain must carry, given what was prepared."""
@@ -91,8 +95,8 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
         "pairs": pairs,
         "general": float(np.count_nonzero(general)) / count,
         "slots": float((factors["scope_end"] - factors["scope_start"]).sum()) / count,
-        "cells": float(rows["size"][owner[general]].sum()) / count,
-        "values": float(rows["size"][free].sum()) / count,
+        "cells": float(rows["domain"][owner[general]].sum()) / count,
+        "values": float(rows["domain"][free].sum()) / count,
         "far": 3.0 + min(pairs, 8.0) if touched > FAR_BYTES else 0.0,
     }
 
@@ -149,14 +153,8 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(data).begin(data, model, chain)
 
 
-INLINE: Any = {
-    "forceinline": True,
-    "_nrt": False,
-}  # a call would copy every array of every argument
-
-
 # Numba wants these signatures bare, letter for letter.
-@overload(update, jit_options=INLINE)
+@chosen_by_type(update)
 def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
     chosen = _COMPILED[data.instance_class].update
 
@@ -166,7 +164,7 @@ def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
     return call
 
 
-@overload(begin, jit_options=INLINE)
+@chosen_by_type(begin)
 def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
     chosen = _COMPILED[data.instance_class].begin
 

@@ -71,7 +71,7 @@ class DoubleMinGibbs(Sampler):
         if self.second_batch is not None or self.estimator is not None:
             check_one("DoubleMinGibbs", self.batch, self.slowdown)
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare both minibatches, unless an update would never end."""
         chosen = self.estimator_for(graph)
         check_work("DoubleMinGibbs", graph, chosen.work(graph))
@@ -145,7 +145,7 @@ def double_min_update(data, model, chain, i):
     """Algorithm 5: a = exp(xi_y - xi_x + eps_x(i) - eps_y(i)), with a fresh xi_y even if y = x."""
     load_minibatch(data, data.step[i], model, chain, i)
     old = chain.x[i]
-    new = draw_log(chain.weights, model.rows[i].size, chain.stream)
+    new = draw_log(chain.weights, model.rows[i].domain, chain.stream)
     log_a = chain.weights[old] - chain.weights[new] - chain.carried[0]
     chain.x[i] = new
     energy = estimate(data.estimator, model, chain)

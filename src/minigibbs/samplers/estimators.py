@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.energy import general_value, total_energy
-from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import STRONG_RATE, poisson, poisson_vector
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.packed import factor_spans
-from minigibbs.samplers.base import FAR_BYTES, INLINE
+from minigibbs.samplers.base import FAR_BYTES
 from minigibbs.samplers.recipes import check_settings
 
 _BLOCK = 128  # weak draws made before their factors are looked at
@@ -350,7 +349,7 @@ def estimate(data: Any, model: Any, chain: Any) -> float:
     return _COMPILED[type(data)](data, model, chain)  # type: ignore[no-any-return]
 
 
-@overload(estimate, jit_options=INLINE)
+@chosen_by_type(estimate)
 def _estimate_for_type(data, model, chain):
     chosen = _COMPILED[data.instance_class]
 

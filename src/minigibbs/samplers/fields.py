@@ -91,7 +91,7 @@ def _add_to_fields(model, fields, i, value, sign):
     row = model.rows[i]
     for place in range(row.start, row.pair_end):
         other = model.target[place]
-        if value < model.rows[other].size:
+        if value < model.rows[other].domain:
             fields[model.first[other] + value] += sign * model.weight[place]
 
 
@@ -104,14 +104,14 @@ def field_begin(data, model, chain):
         row = model.rows[i]
         for place in range(row.start, row.pair_end):
             value = chain.x[model.target[place]]
-            if value < row.size:
+            if value < row.domain:
                 chain.carried[model.first[i] + value] += model.weight[place]
 
 
 @kernel
 def field_update(data, model, chain, i):
     """Algorithm 1, with the sums remembered; a change is told to the neighbours."""
-    size, old = model.rows[i].size, chain.x[i]
+    size, old = model.rows[i].domain, chain.x[i]
     for value in range(size):
         chain.weights[value] = chain.carried[model.first[i] + value]
     new = draw_log(chain.weights, size, chain.stream)

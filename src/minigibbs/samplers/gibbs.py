@@ -55,7 +55,7 @@ class Gibbs(Sampler):
     fields: bool | None = None
     name = "gibbs"
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
         if self.textbook:
             return TextbookData(int(graph.sizes.max()))
@@ -64,7 +64,7 @@ class Gibbs(Sampler):
                 "Gibbs: fields can be remembered for pairs and unary factors over domains of at "
                 f"most {DENSE_DOMAIN} values only; leave fields out"
             )
-        return gibbs_data(graph, self.fields)
+        return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values, and for the fields."""
@@ -153,7 +153,7 @@ def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
     weights = sum_unary(model)
     if not len(weights):
         return weights, np.empty(0, ALIAS)
-    size, first = model.rows["size"], model.first
+    size, first = model.rows["domain"], model.first
     owner = np.repeat(np.arange(len(size)), size)
     weights = np.exp(weights - np.maximum.reduceat(weights, first)[owner])
     weights *= (size / np.add.reduceat(weights, first))[owner]
@@ -167,7 +167,7 @@ def sum_unary(model: Model) -> NDArray[np.float64]:
     """For each variable and value the sum of the unary factors; empty if there are none."""
     if not (model.rows["unary_begin"] < model.rows["end"]).any():
         return np.empty(0)
-    unary = np.zeros(int(model.rows["size"].sum()))
+    unary = np.zeros(int(model.rows["domain"].sum()))
     _add_unary(model, unary)
     return unary
 
@@ -195,7 +195,7 @@ def _touched_update(data, model, chain, i):
     begin_touching(scratch)
     for place in range(row.start, row.pair_end):
         value = chain.x[model.target[place]]
-        if value < row.size:
+        if value < row.domain:
             if first_touch(scratch, value):
                 weights[value] = model.weight[place]
             else:
@@ -204,7 +204,7 @@ def _touched_update(data, model, chain, i):
         value = touched_value(scratch, k)
         weights[value] = math.exp(weights[value])
     return draw_touched(
-        data.base, data.alias, model.first[i], row.size, weights, scratch, chain.stream
+        data.base, data.alias, model.first[i], row.domain, weights, scratch, chain.stream
     )
 
 
@@ -213,26 +213,26 @@ def gibbs_update(data, model, chain, i):
     """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
     row = model.rows[i]
     chain.tally[EVALUATIONS] += row.end - row.start
-    if row.size > DENSE_DOMAIN and row.pair_end == row.unary_begin:
+    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:
         return _touched_update(data, model, chain, i)
-    load_unary(data.unary, model.first[i], row.size, chain.weights)
+    load_unary(data.unary, model.first[i], row.domain, chain.weights)
     add_stored(model, chain.x, i, chain.weights)
-    return draw_log(chain.weights, row.size, chain.stream)
+    return draw_log(chain.weights, row.domain, chain.stream)
 
 
 @kernel
 def textbook_update(data, model, chain, i):
     """Algorithm 1 as written: the sum over all factors at i, anew for each value."""
     row = model.rows[i]
-    for value in range(row.size):
+    for value in range(row.domain):
         chain.weights[value] = 0.0
         for place in range(row.start, row.pair_end):
             if chain.x[model.target[place]] == value:
                 chain.weights[value] += model.weight[place]
     for place in range(row.pair_end, row.end):
         add_general(model, chain.x, i, place, 1.0, chain.weights)
-    chain.tally[EVALUATIONS] += row.size * (row.end - row.start)
-    return draw_log(chain.weights, row.size, chain.stream)
+    chain.tally[EVALUATIONS] += row.domain * (row.end - row.start)
+    return draw_log(chain.weights, row.domain, chain.stream)
 
 
 register(GibbsData, gibbs_update)

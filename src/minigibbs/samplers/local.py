@@ -53,7 +53,7 @@ class LocalMinibatchGibbs(Sampler):
                 f"LocalMinibatchGibbs: batch is a number of factors, got {self.batch!r}"
             )
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """The batch, or a Poisson vector for each variable."""
         if self.adjusted:
             return LocalPoissonData(*minibatch_rows(graph, self.batch_for(graph), math.e))
@@ -111,14 +111,14 @@ def local_update(data, model, chain, i):
     row = model.rows[i]
     degree = row.end - row.start
     batch = min(data.batch, degree)
-    for value in range(row.size):
+    for value in range(row.domain):
         chain.weights[value] = 0.0
     begin_subset(chain.scratch)
     for last in range(degree - batch, degree):
         place = row.start + next_member(chain.scratch, last, chain.stream)
         add_entry(model, chain.x, i, place, degree / batch, chain.weights)
     chain.tally[DRAWS] += batch
-    return draw_log(chain.weights, row.size, chain.stream)
+    return draw_log(chain.weights, row.domain, chain.stream)
 
 
 @kernel
@@ -130,11 +130,11 @@ def _add_adjusted(model, chain, i, place, step, count):
         weights[chain.x[model.target[place]]] += gain
         return
     factor = model.factors[model.target[place]]
-    values = weights[row.size :]
-    for value in range(row.size):
+    values = weights[row.domain :]
+    for value in range(row.domain):
         values[value] = -factor.low
     add_general(model, chain.x, i, place, 1.0, values)
-    for value in range(row.size):
+    for value in range(row.domain):
         weights[value] += count * math.log1p(step * values[value] / factor.span)
 
 
@@ -142,7 +142,7 @@ def _add_adjusted(model, chain, i, place, step, count):
 def local_poisson_update(data, model, chain, i):
     """Algorithm 3 with the weights of equation (2), for the factors at i."""
     batch, row = data.rows[i], model.rows[i]
-    for value in range(row.size):
+    for value in range(row.domain):
         chain.weights[value] = 0.0
     for k in range(batch.strong_start, batch.strong_end):
         strong = data.strong[k]
@@ -154,7 +154,7 @@ def local_poisson_update(data, model, chain, i):
         place = draw_alias(data.weak, batch.weak_start, batch.weak_end, chain.stream)
         _add_adjusted(model, chain, i, place, data.step[i], 1)
     chain.tally[DRAWS] += batch.strong_end - batch.strong_start + draws
-    return draw_log(chain.weights, row.size, chain.stream)
+    return draw_log(chain.weights, row.domain, chain.stream)
 
 
 register(LocalData, local_update)

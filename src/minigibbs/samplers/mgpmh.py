@@ -44,7 +44,7 @@ class MGPMH(Sampler):
         check_settings("MGPMH", batch=self.batch, slowdown=self.slowdown)
         check_one("MGPMH", self.batch, self.slowdown)
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """A Poisson vector for each variable."""
         return MGPMHData(*minibatch_rows(graph, self.batch, self.slowdown or SLOWDOWN))
 
@@ -142,7 +142,7 @@ def mgpmh_update(data, model, chain, i):
     """
     load_minibatch(data, data.step[i], model, chain, i)
     row, old = model.rows[i], chain.x[i]
-    new = draw_log(chain.weights, row.size, chain.stream)
+    new = draw_log(chain.weights, row.domain, chain.stream)
     chain.tally[PROPOSED] += 1
     if new != old:
         chain.tally[EVALUATIONS] += row.end - row.start

@@ -54,7 +54,7 @@ class MinGibbs(Sampler):
         check_one("MinGibbs", self.batch, self.slowdown)
         check_estimator("MinGibbs", self.estimator, self.batch, self.slowdown)
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare the estimator, unless an update would never end."""
         chosen = self.estimator_for(graph)
         check_work("MinGibbs", graph, self._work(graph, chosen))
@@ -150,7 +150,7 @@ def min_gibbs_begin(data, model, chain):
 @kernel
 def min_gibbs_update(data, model, chain, i):
     """Algorithm 2: the present value keeps its estimate, every other value gets a fresh one."""
-    old, size = chain.x[i], model.rows[i].size
+    old, size = chain.x[i], model.rows[i].domain
     chain.weights[old] = chain.carried[0]
     for value in range(size):
         if value != old:

@@ -40,7 +40,18 @@ from minigibbs.samplers.base import FAR_BYTES, Sampler, Workspace, mean_row, reg
 from minigibbs.samplers.fields import FieldData, carried_fields, rare_changes
 from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.recipes import check_one, check_settings
-from minigibbs.samplers.spins import spin_data, spins_fit
+from minigibbs.samplers.small import (
+    HEAVY,
+    SmallData,
+    heavy_pairs,
+    load_base,
+    load_heavy,
+    place_parts,
+    place_rates,
+    small_data,
+    small_fits,
+)
+from minigibbs.samplers.spins import SpinData, spin_data, spins_fit
 from minigibbs.samplers.split import Split, all_heavy, choose_split, worth_splitting
 from minigibbs.samplers.unstored import (
     draw_unstored,
@@ -86,27 +97,32 @@ class PoissonGibbs(Sampler):
                 f"PoissonGibbs: heavy must be an integer of at least 0, got {self.heavy!r}"
             )
 
-    def split(self, graph: FactorGraph) -> Split:
+    def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains."""
-        split = choose_split(graph, self.slowdown, self.theta, self.heavy)
+        split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes)
         if self == PoissonGibbs() and split.tail.any():
-            rate = rare_changes(graph, FieldData(sum_unary(graph.packed)))
-            if not worth_splitting(graph, split, rate):
+            alone = lanes == 1
+            rate = rare_changes(graph, FieldData(sum_unary(graph.packed))) if alone else None
+            if not worth_splitting(graph, split, rate, lanes):
                 return all_heavy(graph)
         return split
 
-    def prepare(self, graph: FactorGraph) -> Any:
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare heavy lists and alias tables; plain Gibbs's data where all is heavy."""
-        split = self.split(graph)
+        split = self.split(graph, lanes)
         unstored = unstored_data(graph, self.slowdown, self.theta, self.heavy)
         if graph.unstored is None and not split.tail.any():
-            return gibbs_data(graph)
+            return gibbs_data(graph, None if lanes == 1 else False)
         if graph.unstored is None and spins_fit(graph):
             return spin_data(graph, split)
+        if small_fits(graph):
+            return small_data(graph, split)
         return poisson_gibbs_data(graph, split, unstored)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values; for the fields where it is plain Gibbs with them."""
+        if isinstance(data, SmallData | SpinData):
+            return Workspace(weights=1)
         scratch = touched_scratch(int(graph.sizes.max()))
         return Workspace(carried=carried_fields(graph, data), scratch=scratch)
 
@@ -212,17 +228,19 @@ class PoissonGibbs(Sampler):
 PART = np.dtype(
     [
         ("heavy_start", np.int64),  # its heavy pairs
-        ("heavy_end", np.int64),
         ("general_start", np.int64),  # its heavy general factors
-        ("general_end", np.int64),
         ("tail_start", np.int64),  # its slots of the alias table
-        ("tail_end", np.int64),
+        ("heavy", np.int32),  # how many of each
+        ("general", np.int32),
+        ("tail", np.int32),
+        ("dense", np.int32),  # whether to look at every value
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
+        ("some", np.float64),  # exp(rate)
         ("theta", np.float64),
         ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
-        ("dense", np.int64),  # whether to look at every value
-    ]
+    ],
+    align=True,
 )
 
 
@@ -230,8 +248,7 @@ class PoissonGibbsData(NamedTuple):
     """Heavy parts, tails, and the unary factors as base weights."""
 
     parts: NDArray[np.void]  # [n] of PART
-    heavy_target: NDArray[np.int32]  # the other variable of each heavy pair
-    heavy_factor: NDArray[np.float64]  # exp(weight) of each heavy pair
+    heavy: NDArray[np.void]  # of HEAVY
     general: NDArray[np.int64]  # places of heavy general factors
     tail: NDArray[np.void]  # of ALIAS, over places
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
@@ -243,30 +260,29 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
     model, rows = graph.packed, graph.packed.rows
     if rows.strides == (0,):
-        return _nothing_stored(len(rows), int(rows[0]["size"]), unstored)
+        return _nothing_stored(len(rows), int(rows[0]["domain"]), unstored)
     spans = entry_spans(model)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     place = np.arange(len(spans))
     pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
     heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
     parts = np.zeros(len(rows), dtype=PART)
-    for name, mask in (("heavy", heavy_pair), ("general", heavy_general), ("tail", ~split.heavy)):
-        count = np.bincount(owner[mask], minlength=len(rows))
-        parts[f"{name}_end"] = np.cumsum(count)
-        parts[f"{name}_start"] = parts[f"{name}_end"] - count
-    parts["rate"] = (1 + split.theta) * split.tail
-    parts["none"], parts["theta"] = np.exp(-parts["rate"]), split.theta
+    place_parts(parts, owner, heavy=heavy_pair, general=heavy_general, tail=~split.heavy)
+    place_rates(parts, split)
+    parts["theta"] = split.theta
     parts["keep"] = split.theta / (1 + split.theta)
     has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
-    parts["dense"] = has_general | (rows["size"] <= DENSE_DOMAIN)
+    parts["dense"] = has_general | (rows["domain"] <= DENSE_DOMAIN)
     base, alias = base_weights(model)
     return PoissonGibbsData(
         parts=parts,
-        heavy_target=model.target[heavy_pair],
-        heavy_factor=np.exp(model.weight[heavy_pair]),
+        heavy=heavy_pairs(graph, heavy_pair),
         general=np.flatnonzero(heavy_general),
         tail=alias_rows(
-            parts["tail_start"], parts["tail_end"], np.flatnonzero(~split.heavy), spans
+            parts["tail_start"],
+            parts["tail_start"] + parts["tail"],
+            np.flatnonzero(~split.heavy),
+            spans,
         ),
         base=base,
         alias=alias,
@@ -277,11 +293,11 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
 def _nothing_stored(variables: int, size: int, unstored: Any) -> PoissonGibbsData:
     """Without stored factors one part serves all variables."""
     part = np.zeros(1, dtype=PART)
-    part["theta"], part["none"], part["dense"] = 1.0, 1.0, size <= DENSE_DOMAIN
+    part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0
+    part["dense"] = size <= DENSE_DOMAIN
     return PoissonGibbsData(
         parts=np.broadcast_to(part, variables),
-        heavy_target=np.empty(0, np.int32),
-        heavy_factor=np.empty(0),
+        heavy=np.empty(0, HEAVY),
         general=np.empty(0, np.int64),
         tail=np.empty(0, ALIAS),
         base=np.empty(0),
@@ -310,14 +326,15 @@ def _draw_tail(data, part, model, chain, i, dense, u):
     row, x = model.rows[i], chain.x
     draws = poisson_beyond(u, part.rate, part.none, chain.stream)
     for _ in range(draws):
-        place = draw_alias(data.tail, part.tail_start, part.tail_end, chain.stream)
+        first = part.tail_start
+        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         if place >= row.pair_end:
-            _draw_general(part, model, chain, i, place, row.size)
+            _draw_general(part, model, chain, i, place, row.domain)
             continue
         other, attracts = x[model.target[place]], model.weight[place] > 0.0
         if (other == x[i]) == attracts or uniform(chain.stream) < part.keep:
             gain = (1.0 + part.theta) / part.theta
-            touch(chain, dense, row.size, other, gain if attracts else 1.0 / gain)
+            touch(chain, dense, row.domain, other, gain if attracts else 1.0 / gain)
     chain.tally[DRAWS] += draws
 
 
@@ -325,22 +342,19 @@ def _draw_tail(data, part, model, chain, i, dense, u):
 def _load_dense(data, part, model, chain, i):
     """Set the weight of every value to its base weight times the heavy general factors."""
     row, weights = model.rows[i], chain.weights
-    for value in range(row.size):
+    if part.general == 0:
+        load_base(data.base, model.first[i], row.domain, weights)
+        return
+    for value in range(row.domain):
         weights[value] = 0.0
-    if part.general_end > part.general_start:
-        for k in range(part.general_start, part.general_end):
-            add_general(model, chain.x, i, data.general[k], 1.0, weights)
-        top = weights[0]
-        for value in range(1, row.size):
-            top = max(top, weights[value])
-        for value in range(row.size):
-            weights[value] = math.exp(weights[value] - top)
-    else:
-        for value in range(row.size):
-            weights[value] = 1.0
-    if len(data.base):
-        for value in range(row.size):
-            weights[value] *= data.base[model.first[i] + value]
+    for k in range(part.general):
+        add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, weights)
+    top = weights[0]
+    for value in range(1, row.domain):
+        top = max(top, weights[value])
+    for value in range(row.domain):
+        own = data.base[model.first[i] + value] if len(data.base) else 1.0
+        weights[value] = own * math.exp(weights[value] - top)
 
 
 @kernel
@@ -350,23 +364,30 @@ def poisson_gibbs_update(data, model, chain, i):
     dense = part.dense != 0
     if dense:
         _load_dense(data, part, model, chain, i)
+        load_heavy(data.heavy, part.heavy_start, part.heavy, chain)
     else:
         begin_touching(chain.scratch)
-    for k in range(part.heavy_start, part.heavy_end):
-        touch(chain, dense, row.size, x[data.heavy_target[k]], data.heavy_factor[k])
-    chain.tally[EVALUATIONS] += part.heavy_end - part.heavy_start
-    chain.tally[EVALUATIONS] += part.general_end - part.general_start
+        for k in range(part.heavy):
+            pair = data.heavy[part.heavy_start + k]
+            touch(chain, False, row.domain, x[pair.target], pair.factor)
+    chain.tally[EVALUATIONS] += part.heavy + part.general
     u = uniform(chain.stream)
     if u >= part.none:
         _draw_tail(data, part, model, chain, i, dense, u)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, chain.stream)
-    draw_unstored(data.unstored, chain, i, dense, row.size)
+        u = leftover(u, part.none, part.some, chain.stream)
+    draw_unstored(data.unstored, chain, i, dense, row.domain)
     if dense:
-        return draw_linear(chain.weights, row.size, u)
+        return draw_linear(chain.weights, row.domain, u)
     return draw_touched(
-        data.base, data.alias, model.first[i], row.size, chain.weights, chain.scratch, chain.stream
+        data.base,
+        data.alias,
+        model.first[i],
+        row.domain,
+        chain.weights,
+        chain.scratch,
+        chain.stream,
     )
 
 

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph import FactorGraph
-from minigibbs.kernels.alias import alias_rows, draw_alias
+from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
-from minigibbs.packed import entry_spans
+from minigibbs.packed import energy_at
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
+from minigibbs.samplers.small import heavy_pairs, place_parts, place_rates, signed_tail
 from minigibbs.samplers.split import Split
 
 SPIN = np.dtype(
@@ -28,27 +29,36 @@ SPIN = np.dtype(
         ("tail_start", np.int64),  # its slots of the alias table
         ("heavy", np.int32),  # how many
         ("tail", np.int32),
-        ("odds", np.float64),  # of value 1, by the unary factors alone
+        ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs at value 0:
+        ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
+        ("some", np.float64),  # exp(rate)
         ("theta", np.float64),
-    ]
+    ],
+    align=True,
 )
+
+
+_LARGEST = 300.0
 
 
 class SpinData(NamedTuple):
     """Heavy pairs and alias tables, a part per variable."""
 
     parts: NDArray[np.void]  # [n] of SPIN
-    target: NDArray[np.int32]  # the other variable of each heavy pair
-    factor: NDArray[np.float64]  # [heavy pairs, 2] odds by the other's value
+    heavy: NDArray[np.void]  # of HEAVY; factor: of the odds, where the other's value is 1
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
 
 
 def spins_fit(graph: FactorGraph) -> bool:
-    """Whether every variable has two values and every factor is a pair or unary."""
-    rows = graph.packed.rows
-    return bool((rows["size"] == 2).all() and (rows["pair_end"] == rows["unary_begin"]).all())
+    """Whether every variable has two values, every factor is a pair or unary, and none too strong.
+
+    Odds are products of exp(2 * weight), which must not overflow.
+    """
+    model, rows = graph.packed, graph.packed.rows
+    pairs = bool((rows["domain"] == 2).all() and (rows["pair_end"] == rows["unary_begin"]).all())
+    return pairs and float(energy_at(model).max(initial=0.0)) <= _LARGEST
 
 
 def spin_data(graph: FactorGraph, split: Split) -> SpinData:
@@ -56,22 +66,55 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
     model, rows = graph.packed, graph.packed.rows
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(owner)) >= rows["unary_begin"][owner]
-    heavy, light = split.heavy & ~unary, ~split.heavy
+    heavy = split.heavy & ~unary
     parts = np.zeros(len(rows), dtype=SPIN)
-    for name, mask in (("heavy", heavy), ("tail", light)):
-        parts[name] = np.bincount(owner[mask], minlength=len(rows))
-        parts[f"{name}_start"] = np.cumsum(parts[name], dtype=np.int64) - parts[name]
+    place_parts(parts, owner, heavy=heavy, tail=~split.heavy)
+    place_rates(parts, split)
+    parts["theta"] = split.theta
     base, _ = base_weights(model)
+    weight, odd = model.weight[heavy], _place_in_row(owner[heavy], parts["heavy_start"]) % 2 == 1
     parts["odds"] = base[1::2] / base[::2] if len(base) else 1.0
-    parts["rate"], parts["theta"] = (1 + split.theta) * split.tail, split.theta
-    parts["none"] = np.exp(-parts["rate"])
-    start, end = parts["tail_start"], parts["tail_start"] + parts["tail"]
-    tail = alias_rows(start, end, np.flatnonzero(light), entry_spans(model))
-    sign = np.sign(model.weight).astype(np.int32) * (model.target + np.int32(1))
-    for name in ("place", "other"):
-        tail[name] = sign[tail[name]]
-    weight = model.weight[heavy]
-    return SpinData(parts, model.target[heavy], np.exp(np.stack([-weight, weight], axis=1)), tail)
+    parts["odds"] *= np.exp(-np.bincount(owner[heavy][~odd], weight[~odd], minlength=len(rows)))
+    parts["more"] = np.exp(-np.bincount(owner[heavy][odd], weight[odd], minlength=len(rows)))
+    pairs = heavy_pairs(graph, heavy)
+    pairs["factor"] *= pairs["factor"]
+    return SpinData(parts, pairs, signed_tail(graph, parts, split))
+
+
+def _place_in_row(owner: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.arange(len(owner)) - start[owner]
+
+
+@kernel
+def _pair_odds(data, chain, k):
+    """What a heavy pair multiplies the odds by."""
+    pair = data.heavy[np.uint64(k)]  # unsigned, so that nobody asks whether it is negative
+    return pair.factor if chain.x[pair.target] else 1.0
+
+
+@kernel
+def _heavy_odds(data, part, chain):
+    """The odds of value 1 by the unary factors and the heavy pairs.
+
+    Eight pairs at a time, and two products: so that no read and no product waits for the last.
+    """
+    odds, more, k = part.odds, part.more, part.heavy_start
+    end = k + part.heavy
+    while k + 7 < end:
+        a, b = _pair_odds(data, chain, k), _pair_odds(data, chain, k + 1)
+        c, d = _pair_odds(data, chain, k + 2), _pair_odds(data, chain, k + 3)
+        e, f = _pair_odds(data, chain, k + 4), _pair_odds(data, chain, k + 5)
+        g, h = _pair_odds(data, chain, k + 6), _pair_odds(data, chain, k + 7)
+        odds *= (a * c) * (e * g)
+        more *= (b * d) * (f * h)
+        k += 8
+    while k + 1 < end:
+        odds *= _pair_odds(data, chain, k)
+        more *= _pair_odds(data, chain, k + 1)
+        k += 2
+    if k < end:
+        odds *= _pair_odds(data, chain, k)
+    return odds * more
 
 
 @kernel
@@ -93,20 +136,14 @@ def _tail_odds(data, part, chain, i, u):
 def spin_update(data, model, chain, i):
     """Zhang and De Sa's Algorithm 2 with an exact heavy part, in odds."""
     part = data.parts[i]
-    odds, more, last = part.odds, 1.0, part.heavy_start + part.heavy
-    for k in range(part.heavy_start, last - 1, 2):  # two products at a time: one waits for itself
-        odds *= data.factor[k, chain.x[data.target[k]]]
-        more *= data.factor[k + 1, chain.x[data.target[k + 1]]]
-    if part.heavy % 2:
-        more *= data.factor[last - 1, chain.x[data.target[last - 1]]]
-    odds *= more
+    odds = _heavy_odds(data, part, chain)
     chain.tally[EVALUATIONS] += part.heavy
     u = uniform(chain.stream)
     if u >= part.none:
         odds *= _tail_odds(data, part, chain, i, u)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, chain.stream)
+        u = leftover(u, part.none, part.some, chain.stream)
     return 1 if u * (1.0 + odds) < odds else 0
 
 

@@ -27,6 +27,7 @@ GENERAL_SLOT = 3.0
 GENERAL_VALUE = 1.0
 TAIL = 8.0  # having a tail at all
 DRAW = 30.0
+LANE_DRAW = 8.0  # on a GPU, where all threads of a warp wait for one that draws
 FAR_DRAW = 70.0  # where the alias tables do not fit into the processor's cache
 CACHE = 250_000  # slots of alias tables that do
 FIELD_WRITE = 5.0  # bringing a neighbour's field up to date
@@ -65,10 +66,27 @@ def stickiness(theta: Any) -> Any:
 _stickiness = kernel(stickiness)
 
 
+def waits(rate: Any, lanes: int) -> Any:
+    """The expected number of draws of the slowest of `lanes` chains, about."""
+    if lanes == 1:
+        return rate
+    return np.minimum(lanes * rate, rate + 2.0 * np.sqrt(rate) + 1.0)
+
+
+_waits = kernel(waits)
+
+
 def choose_split(
-    graph: FactorGraph, slowdown: float | None, theta: float | None, heavy: int | None
+    graph: FactorGraph,
+    slowdown: float | None,
+    theta: float | None,
+    heavy: int | None,
+    lanes: int = 1,
 ) -> Split:
-    """Split every variable's factors: by cost, under a guarantee, or as told."""
+    """Split every variable's factors: by cost, under a guarantee, or as told.
+
+    `lanes` chains go in step: when one draws from its tail, all the others wait.
+    """
     model, spans = graph.packed, entry_spans(graph.packed)
     rows = model.rows
     if not len(spans):  # all factors are unstored, or there are none
@@ -86,8 +104,8 @@ def choose_split(
         if spans.sum() <= _LARGEST or energy_at(model).max() <= _LARGEST:
             counts = np.empty((_BINS + 1, 3))
             fixed = math.nan if theta is None else theta
-            far = DRAW if len(spans) < CACHE else FAR_DRAW
-            _choose(model, spans, log_slowdown, fixed, far, counts, limit, chosen, tail)
+            far = _draw_cost(len(spans), lanes)
+            _choose(model, spans, log_slowdown, fixed, (far, lanes), counts, limit, chosen, tail)
         mask = unary | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown)
@@ -100,6 +118,12 @@ def choose_split(
     return Split(mask, chosen, tail)
 
 
+def _draw_cost(slots: int, lanes: int) -> float:
+    if lanes > 1:
+        return LANE_DRAW
+    return DRAW if slots < CACHE else FAR_DRAW
+
+
 def all_heavy(graph: FactorGraph) -> Split:
     """The split that is plain Gibbs."""
     rows = len(graph.packed.rows)
@@ -107,7 +131,9 @@ def all_heavy(graph: FactorGraph) -> Split:
     return Split(mask, np.ones(rows), np.zeros(rows))
 
 
-def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None) -> bool:
+def worth_splitting(
+    graph: FactorGraph, split: Split, change_rate: float | None, lanes: int = 1
+) -> bool:
     """Whether a split is predicted to beat plain Gibbs by more than the prediction may be off.
 
     `change_rate` is the share of updates that change something, where plain Gibbs would remember
@@ -122,9 +148,10 @@ def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None)
     general = place >= rows["pair_end"][owner]
     factors = model.factors[model.target[general]]
     slots = factors["scope_end"] - factors["scope_start"]
-    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * rows["size"][owner[general]]
-    far = DRAW if len(owner) < CACHE else FAR_DRAW
-    draws = ((1 + split.theta) * split.tail).sum() * (far + (2 * GENERAL if general.any() else 0))
+    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * rows["domain"][owner[general]]
+    far = _draw_cost(len(owner), lanes)
+    draws = waits((1 + split.theta) * split.tail, lanes).sum()
+    draws *= far + (2 * GENERAL if general.any() else 0)
     ours = (cost[split.heavy & stored].sum() + draws) / free + UPDATE + TAIL
     plain = cost[stored].sum() / free + UPDATE
     if change_rate is not None:
@@ -211,8 +238,9 @@ def split_weights(
 
 
 @entry
-def _choose(model, spans, log_slowdown, fixed, per_draw, counts, limit, chosen, tail):
+def _choose(model, spans, log_slowdown, fixed, draw_cost, counts, limit, chosen, tail):
     """For each variable the threshold on M and the theta with the least time per sample."""
+    per_draw, lanes = draw_cost
     for i in range(len(model.rows)):
         row = model.rows[i]
         for b in range(_BINS + 1):
@@ -223,7 +251,7 @@ def _choose(model, spans, log_slowdown, fixed, per_draw, counts, limit, chosen, 
             if place >= row.pair_end:
                 factor = model.factors[model.target[place]]
                 slots = factor.scope_end - factor.scope_start
-                exact = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * row.size
+                exact = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * row.domain
                 draw = per_draw + 2.0 * exact
             counts[b, 0] += exact
             counts[b, 1] += spans[place]
@@ -239,7 +267,10 @@ def _choose(model, spans, log_slowdown, fixed, per_draw, counts, limit, chosen, 
                         theta = fixed
                     elif not math.isnan(log_slowdown) and energy > 0.0:
                         theta = 1.0 / (math.sqrt(1.0 + log_slowdown / energy) - 1.0)
-                    time = UPDATE + exact + (TAIL + (1.0 + theta) * draws if b else 0.0)
+                    time = UPDATE + exact
+                    if b:
+                        rate = (1.0 + theta) * energy
+                        time += TAIL + _waits(rate, lanes) * draws / energy
                     time *= math.exp(energy * _stickiness(theta))
                     if time < best:
                         best, chosen[i], tail[i] = time, theta, energy

@@ -10,7 +10,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 from numpy.typing import NDArray
 
 from minigibbs.factors.complete import Complete
@@ -18,12 +17,11 @@ from minigibbs.factors.kernel import Kernel
 from minigibbs.factors.low_rank import LowRank
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import build_alias, draw_alias
-from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word, uniform
 from minigibbs.kernels.touched import touch
-from minigibbs.samplers.base import INLINE
 from minigibbs.samplers.split import CHUNK, best_theta, split_weights
 
 
@@ -276,7 +274,7 @@ def draw_unstored(data: Any, chain: Any, i: int, dense: bool, size: int) -> None
     _COMPILED[type(data)](data, chain, i, dense, size)
 
 
-@overload(draw_unstored, jit_options=INLINE)
+@chosen_by_type(draw_unstored)
 def _draw_for_type(data, chain, i, dense, size):
     chosen = _COMPILED[data.instance_class]
 

@@ -1,0 +1,123 @@
+"""The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.zoo import UNSTORED, ZOO
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+import numba  # noqa: E402
+from numba import cuda, types  # noqa: E402
+
+if numba.config.ENABLE_CUDASIM:
+    pytest.skip("PTX needs the compiler, not the simulator", allow_module_level=True)
+
+from numba.cuda import dispatcher  # noqa: E402
+
+from minigibbs.backends import cuda as backend  # noqa: E402
+from minigibbs.kernels.layout import Scan  # noqa: E402
+
+
+class Hopper:
+    compute_capability = (9, 0)
+
+
+@pytest.fixture(autouse=True)
+def pretend_there_is_a_device(monkeypatch):
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: Hopper)
+
+
+def device_type(value):
+    """The type that an argument has once its arrays are on the device."""
+    if isinstance(value, tuple):
+        return types.NamedTuple([device_type(part) for part in value], type(value))
+    if isinstance(value, np.ndarray):
+        kind = numba.typeof(value)
+        return types.Array(kind.dtype, kind.ndim, "C")
+    return numba.typeof(value)
+
+
+def matrix(kind):
+    return types.Array(kind, 2, "C")
+
+
+def chains_type(state):
+    parts = (state, types.uint64, types.float64, types.float64, types.int64, types.int64)
+    return types.NamedTuple([matrix(kind) for kind in parts], backend.Chains)
+
+
+SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
+
+
+def ptx(kernel, *arguments):
+    text, _ = cuda.compile_ptx(kernel.py_func, arguments, cc=(9, 0), device=False)
+    assert ".visible .entry" in text
+    return text
+
+
+SAMPLERS = {
+    "gibbs": mg.Gibbs(),
+    "textbook": mg.Gibbs(textbook=True),
+    "fields": mg.Gibbs(fields=True),
+    "poisson-gibbs": mg.PoissonGibbs(heavy=1),
+    "mgpmh": mg.MGPMH(),
+    "local": mg.LocalMinibatchGibbs(batch=2),
+    "local-adjusted": mg.LocalMinibatchGibbs(batch=2, adjusted=True),
+    "min-gibbs": mg.MinGibbs(batch=20),
+    "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(3)),
+    "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
+    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=20),
+}
+CASES = [(name, "potts") for name in SAMPLERS] + [("poisson-gibbs", "ising")]
+
+
+def check_advance(sampler, graph):
+    data, model = sampler.prepare(graph), graph.packed
+    arguments = [device_type(part) for part in (data, model)]
+    chains = chains_type(numba.typeof(np.zeros(1, graph.state_type)).dtype)
+    path = types.Array(types.int32, 1, "C")
+    for kernel in (backend.advance(8), backend.advance_wide):
+        ptx(kernel, *arguments, chains, path)
+    ptx(backend.advance_apart, *arguments, chains, device_type(SCAN), types.int64)
+    return arguments, chains
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_every_sampler_compiles_for_a_gpu(name, model):
+    sampler, graph = SAMPLERS[name], ZOO[model]
+    arguments, chains = check_advance(sampler, graph)
+    if backend_carries(sampler, graph):
+        ptx(backend.start_chains, *arguments, chains)
+
+
+def backend_carries(sampler, graph):
+    from minigibbs.samplers.base import carries
+
+    return carries(sampler.prepare(graph))
+
+
+@pytest.mark.parametrize("name", ["kernel", "complete", "low-rank"])
+def test_models_that_are_never_stored_compile_for_a_gpu(name):
+    check_advance(mg.PoissonGibbs(), UNSTORED[name])
+
+
+def test_every_recording_kernel_compiles_for_a_gpu():
+    x, first = matrix(types.uint8), types.Array(types.int64, 1, "C")
+    states = types.Array(types.uint8, 3, "C")
+    ptx(backend.count_values, x, first, matrix(types.int64))
+    ptx(backend.count_wide, x, first, matrix(types.int64))
+    ptx(backend.keep_states, x, first, types.int64, states)
+    ptx(backend.state_energies, device_type(ZOO["mixed"].packed), states, matrix(types.float64))
+
+
+def test_without_a_device_the_error_says_what_is_missing():
+    if cuda.is_available():
+        pytest.skip("there is a device")
+    with pytest.raises(mg.SampleError, match="NVIDIA GPU"):
+        mg.sample(ZOO["potts"], backend="cuda", progress=False)
+
+
+def test_unknown_backends_are_refused():
+    with pytest.raises(mg.SampleError, match="backend must be one of cpu, cuda; got 'gpu'"):
+        mg.sample(ZOO["potts"], backend="gpu")

@@ -1,0 +1,117 @@
+"""The CUDA driver in Numba's simulator: the same chains as on the CPU, without a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.kernels.random import streams
+from minigibbs.packed import free_variables
+from minigibbs.run import _Plan, _start_states
+from tests.simulate_cuda import flatten
+from tests.zoo import UNSTORED, ZOO
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+CHAINS, UPDATES, WARMUP, THIN, EVERY, SEED = 6, 24, 5, 8, 4, 3
+CASES = {
+    "gibbs": (mg.Gibbs(fields=False), ZOO["potts"], "shared"),
+    "gibbs-own-scan": (mg.Gibbs(fields=False), ZOO["potts"], "random"),
+    "fields": (mg.Gibbs(fields=True), ZOO["potts"], "shared"),
+    "spins": (mg.PoissonGibbs(heavy=1), ZOO["ising"], "shared"),
+    "small": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
+    "mixed": (mg.PoissonGibbs(heavy=1), ZOO["mixed"], "shared"),
+    "evidence": (mg.Gibbs(fields=False), ZOO["evidence"], "shared"),
+    "large": (mg.PoissonGibbs(heavy=1), ZOO["large"], "shared"),
+    "mgpmh": (mg.MGPMH(batch=4), ZOO["tables"], "shared"),
+    "min-gibbs": (mg.MinGibbs(batch=10), ZOO["logical"], "shared"),
+    "double-min": (mg.DoubleMinGibbs(batch=4, second_batch=20), ZOO["potts"], "shared"),
+    "local": (mg.LocalMinibatchGibbs(batch=2), ZOO["potts"], "shared"),
+    "kernel": (mg.PoissonGibbs(), UNSTORED["kernel"], "shared"),
+}
+
+
+def plan_for(sampler, graph, scan):
+    order = free_variables(graph.evidence)
+    return _Plan(graph, sampler, order, UPDATES, WARMUP, scan, frozenset(), THIN, None, SEED)
+
+
+def write_case(folder, name):
+    """Everything that the simulator needs to know."""
+    sampler, graph, scan = CASES[name]
+    data = sampler.prepare(graph)
+    space = sampler.workspace(graph, data)
+    arrays: list[np.ndarray] = []
+    parts = {
+        "model": graph.packed,
+        "data": data,
+        "states": _start_states(graph, "random", CHAINS, SEED),
+        "streams": streams(SEED, CHAINS),
+        "scan": plan_for(sampler, graph, scan).make_scan(),
+    }
+    described = {key: flatten(part, arrays) for key, part in parts.items()}
+    options = {
+        "carried": space.carried,
+        "scratch": space.scratch,
+        "weights": space.weights,
+        "thin": THIN,
+        "records": UPDATES // THIN,
+        "kept": CHAINS,
+        "marginals": True,
+        "draws": True,
+        "energy": graph.unstored is None,
+    }
+    case = {"parts": described, "options": options, "every": EVERY}
+    case |= {"warmup": WARMUP, "updates": UPDATES}
+    (folder / f"{name}.json").write_text(json.dumps(case))
+    np.savez(folder / f"{name}.npz", *arrays)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulated")
+    for name in CASES:
+        write_case(folder, name)
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    script = Path(__file__).with_name("simulate_cuda.py")
+    command = [sys.executable, "-W", "ignore", str(script), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
+    sampler, graph, scan = CASES[name]
+    record = ("draws",) if graph.unstored is not None else ("draws", "energy")
+    expected = mg.sample(
+        graph,
+        sampler,
+        updates=UPDATES,
+        warmup=WARMUP,
+        chains=CHAINS,
+        seed=SEED,
+        scan=scan,
+        thin=1,
+        record=record,
+        progress=False,
+    )
+    with np.load(simulated / f"{name}.out.npz") as found:
+        np.testing.assert_array_equal(found["draws"], expected.draws[:, THIN - 1 :: THIN])
+        np.testing.assert_array_equal(found["states"], expected.draws[:, -1])
+        counted = expected.draws[:, EVERY - 1 :: EVERY]
+        values = [
+            (counted[:, :, i] == value).sum(axis=1)
+            for i, size in enumerate(graph.sizes)
+            for value in range(size)
+        ]
+        np.testing.assert_array_equal(found["counts"], np.transpose(values))
+        if "energy" in record:
+            energy = expected.energy[:, THIN - 1 :: THIN] - graph.offset
+            np.testing.assert_allclose(found["energy"], energy, rtol=1e-12, atol=1e-12)
+        assert found["tally"][-1] > 0  # something changed: the comparison is not of still chains
