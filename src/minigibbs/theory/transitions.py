@@ -55,11 +55,22 @@ class Transition:
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:
-        """The law over rows that the matrix keeps, solved for, whatever it should be."""
-        count = len(self.matrix)
-        system = np.vstack([self.matrix.T - np.eye(count), np.ones(count)])
-        answer, *_ = np.linalg.lstsq(system, np.append(np.zeros(count), 1.0), rcond=None)
-        return answer  # type: ignore[no-any-return]
+        """The law over rows that the matrix keeps, solved for, whatever it should be.
+
+        By state reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107), which
+        never subtracts: the answer is right to rounding even where chains hardly move.
+        """
+        reduced = self.matrix.copy()
+        for last in range(len(reduced) - 1, 0, -1):
+            leaving = reduced[last, :last].sum()
+            if leaving <= 0:
+                raise ValueError(f"row {last} is never left: the chain keeps more than one law")
+            reduced[:last, last] /= leaving
+            reduced[:last, :last] += np.outer(reduced[:last, last], reduced[last, :last])
+        law = np.ones(len(reduced))
+        for row in range(1, len(reduced)):
+            law[row] = law[:row] @ reduced[:row, row]
+        return law / law.sum()  # type: ignore[no-any-return]
 
     def spectral_gap(self) -> float:
         """1 minus the second eigenvalue, for a chain that is reversible under `law`."""
