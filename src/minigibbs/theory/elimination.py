@@ -16,7 +16,7 @@ from minigibbs import memory
 from minigibbs.factors.base import FREE
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
-from minigibbs.theory.ordering import Order, order_variables
+from minigibbs.theory.ordering import Order, order_variables, refuse_dense
 
 Table = NDArray[np.float64]
 
@@ -86,7 +86,10 @@ class _BucketTree:
 
     @classmethod
     def of(cls, graph: FactorGraph) -> _BucketTree:
-        whole = graph if graph.unstored is None else graph.stored()
+        unstored = graph.unstored
+        if unstored is not None and (graph.evidence == FREE).all():
+            refuse_dense(int(unstored.degrees().sum()) // 2, graph.sizes)
+        whole = graph if unstored is None else graph.stored()
         model, free = whole.packed, whole.evidence == FREE
         sizes = np.where(free, whole.sizes, 1).astype(np.int32)
         slots = np.where(free[model.slots["variable"]], model.slots["variable"], -1)

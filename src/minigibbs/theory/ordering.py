@@ -46,7 +46,7 @@ def order_variables(sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]
     limit = math.log2(MOST_ENTRIES) + _ROUNDING
     taking_part = np.flatnonzero(sizes > 1)
     pairs = _neighbours(sizes, scopes, limit)
-    _refuse_dense(pairs, bits[taking_part], limit)
+    refuse_dense(len(pairs), sizes)
     tried = [
         _Elimination(taking_part.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
         for by_fill in (True, False)
@@ -83,13 +83,13 @@ def _neighbours(
     return np.stack([edges // variables, edges % variables], axis=1)
 
 
-def _refuse_dense(pairs: NDArray[np.int64], bits: NDArray[np.float64], limit: float) -> None:
+def refuse_dense(edges: int, sizes: NDArray[np.int32]) -> None:
     """Refuse at once what is hopeless: a graph of treewidth w has fewer than w edges a variable."""
-    least = math.ceil(len(pairs) / max(len(bits), 1)) + 1  # variables in some clique
-    if least > 2:
-        entries = float(np.sort(bits)[:least].sum())
-        if entries > limit:
-            _refuse(least, entries)
+    bits = np.sort(np.log2(sizes[sizes > 1].astype(np.float64)))
+    least = math.ceil(edges / max(len(bits), 1)) + 1  # variables in some clique
+    entries = float(bits[:least].sum())
+    if least > 2 and entries > math.log2(MOST_ENTRIES) + _ROUNDING:
+        _refuse(least, entries)
 
 
 def _refuse(variables: int, bits: float) -> None:
