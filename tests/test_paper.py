@@ -22,7 +22,7 @@ SMALL = Settings(updates=500, seeds=2)
 def short(monkeypatch):
     """Curves of a few updates, whose time is not taken."""
     monkeypatch.setattr(reproduce, "QUICK_UPDATES", SMALL.updates)
-    monkeypatch.setattr(curves, "time_updates", lambda graph, sampler: 1e-6)
+    monkeypatch.setattr(curves, "time_updates", lambda graph, sampler, clock: 1e-6)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -148,7 +149,7 @@ class Result:
     updates: NDArray[np.int64]  # [record]
     error: NDArray[np.float64]  # [seed, record] mean l2 distance of the marginals to uniform
     energy: NDArray[np.float64]  # [seed, record]
-    seconds_per_update: float  # of one chain alone on one core
+    seconds_per_update: float  # processor time of one chain alone
     acceptance: float
     changed: float  # share of updates that changed a value
     wall_seconds: float  # that all seeds together took
@@ -162,8 +163,8 @@ class Result:
 def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
     """Run a curve: every seed is a chain of one run; `KeyboardInterrupt` if that was cut short.
 
-    Threads share the machine's cores while they run, so the time of an update is measured apart,
-    on one chain alone.
+    Threads share the machine's cores while they run, so the time of an update is measured apart:
+    processor time of one chain alone.
     """
     graph = paper_model(curve.model)
     values = graph.stats.max_domain
@@ -189,7 +190,7 @@ def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
         updates=run.record_updates,
         error=run.error,
         energy=run.energy,
-        seconds_per_update=time_updates(graph, sampler),
+        seconds_per_update=time_updates(graph, sampler, clock=time.thread_time),
         acceptance=run.info.acceptance,
         changed=run.info.changed,
         wall_seconds=run.info.seconds,

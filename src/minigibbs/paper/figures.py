@@ -16,7 +16,7 @@ from minigibbs.paper.curves import FIGURES, Curve, Result
 
 TITLES = {
     "fig1": "Figure 1: MIN-Gibbs on the Ising model",
-    "fig2a": "Figure 2a: Local Minibatch Gibbs on the Ising model",
+    "fig2a": "Figure 2a: Local Minibatch Gibbs (biased) on the Ising model",
     "fig2b": "Figure 2b: MGPMH on the Potts model",
     "fig2c": "Figure 2c: DoubleMIN-Gibbs on the Potts model",
 }
@@ -63,31 +63,30 @@ def _against_seconds(name: str, results: Mapping[str, Result]) -> Any:
     for curve, style in _styles(name):
         result = results[curve.name]
         _line(axes, result.seconds, result, curve, style)
-    axes.set(xlabel="seconds of one chain, alone on one core", ylabel=ERROR, xscale="log")
+    axes.set(xlabel="processor seconds of one chain", ylabel=ERROR, xscale="log")
     _logarithmic_errors(axes)
     _finish(whole, name, results)
     return whole
 
 
 def _logarithmic_errors(axes: Any) -> None:
-    """A logarithmic error axis that starts at 1, 2 or 5 times a power of ten, in plain numbers."""
+    """A logarithmic error axis that starts at a power of ten, in plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
     least = min(float(line.get_ydata().min()) for line in axes.lines)
-    power = 10.0 ** np.floor(np.log10(least))
-    bottom = max(step * power for step in (1, 2, 5) if step * power <= least)
-    axes.set_ylim(bottom, TOP)
+    axes.set_ylim(10.0 ** np.floor(np.log10(least)), TOP)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _thousands(axes: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    """Numbers of updates as 500k and 1M."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:

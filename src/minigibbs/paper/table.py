@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,7 +256,7 @@ def measure(row: Row, family: Family, stretch: float) -> Cell:
         graph, sampler = member.graph(), row.sampler(member)
         operations.append(row.operations(member, count(graph, sampler)))
         if stretch > 0:
-            seconds.append(time_updates(graph, sampler, stretch))
+            seconds.append(time_updates(graph, sampler, stretch, time.thread_time))
     return Cell(row, family, operations, seconds)
 
 

@@ -257,7 +257,7 @@ def _panel(axes: Any, claim: Claim, found: Evidence) -> None:
         low, high = low / 1.5, 1.5
         axes.set(xscale="log", yscale="log")
     elif found.sense == AT_LEAST:
-        low, high = 0.0, 1.05
+        low, high = 0.0, max(1.05, 1.02 * high)
     else:
         margin = 0.04 * (high - low)
         low, high = low - margin, high + margin
