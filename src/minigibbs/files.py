@@ -49,6 +49,11 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any])
         raise
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
 def write_arrays(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:

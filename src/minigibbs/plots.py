@@ -15,6 +15,12 @@ from minigibbs.record import Run
 
 def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
     """A Matplotlib figure with `columns` axes side by side, made without touching global state."""
+    whole, rows = grid(1, columns, width, height)
+    return whole, rows[0]
+
+
+def grid(rows: int, columns: int, width: float, height: float) -> Any:
+    """The same with `rows` rows of axes."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -22,7 +28,7 @@ def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
             'plots need Matplotlib: pip install "minigibbs[plot]"'
         ) from None
     whole = Figure(figsize=(width, height), layout="constrained")
-    return whole, whole.subplots(1, columns, squeeze=False)[0]
+    return whole, whole.subplots(rows, columns, squeeze=False)
 
 
 def save(whole: Any, path: str | os.PathLike[str]) -> None:

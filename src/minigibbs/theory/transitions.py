@@ -1,4 +1,4 @@
-"""Exact answers on graphs small enough to enumerate: laws, transition matrices, spectral gaps.
+"""The transition matrix of every sampler, its law and its spectral gap, by enumeration.
 
 Everything here follows the paper's definitions, not the kernels: minibatches are enumerated, and
 Poisson tails cut off where less than 1e-12 of their mass is left.
@@ -8,151 +8,31 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
-from scipy.stats import poisson as poisson_law
+from scipy.special import softmax
 
 from minigibbs.errors import TooLargeError
 from minigibbs.graph import FactorGraph
-from minigibbs.kernels.energy import factor_values
-from minigibbs.packed import entry_spans, free_variables
+from minigibbs.packed import entry_spans
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
     Estimator,
-    ExactEstimator,
     Gibbs,
     LocalMinibatchGibbs,
     MinGibbs,
-    PoissonEstimator,
     PoissonGibbs,
     Sampler,
-    SubsetEstimator,
 )
 from minigibbs.samplers.recipes import SLOWDOWN, local_batches
+from minigibbs.theory.enumeration import Enumeration
+from minigibbs.theory.laws import Law, estimate_law, poisson_grid
 
-MOST_STATES = 2**22
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
-_TAIL = 1e-12
-_SAME = 1e-9  # energies closer than this are one point of an estimator's law
-
-Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their probabilities
-
-
-@dataclass(frozen=True, eq=False)
-class Enumeration:
-    """All states of a graph that agree with its evidence, in lexicographic order."""
-
-    graph: FactorGraph
-
-    def __post_init__(self) -> None:
-        count = math.prod(int(size) for size in self.graph.sizes[self.free])
-        if count > MOST_STATES:
-            raise TooLargeError(
-                f"this graph has {float(count):.3g} states; enumeration stops at {MOST_STATES:,}"
-            )
-
-    @cached_property
-    def free(self) -> NDArray[np.int32]:
-        """The variables that the evidence leaves."""
-        return free_variables(self.graph.evidence)
-
-    @cached_property
-    def states(self) -> NDArray[Any]:
-        """[state, variable]."""
-        ranges = [
-            np.arange(size) if fixed < 0 else np.array([fixed])
-            for size, fixed in zip(self.graph.sizes, self.graph.evidence, strict=True)
-        ]
-        grid = np.meshgrid(*ranges, indexing="ij")
-        return np.stack([axis.ravel() for axis in grid], axis=1).astype(self.graph.state_type)
-
-    @cached_property
-    def strides(self) -> NDArray[np.int64]:
-        """How far a state's number moves when a variable's value goes up by one."""
-        sizes = np.where(self.graph.evidence < 0, self.graph.sizes, 1).astype(np.int64)
-        return np.append(np.cumprod(sizes[::-1])[-2::-1], 1)
-
-    @cached_property
-    def energy(self) -> NDArray[np.float64]:
-        """The log-potential of each state."""
-        energy: NDArray[np.float64] = self.graph.energy(self.states)
-        return energy
-
-    @cached_property
-    def law(self) -> NDArray[np.float64]:
-        """The probability of each state."""
-        law: NDArray[np.float64] = softmax(self.energy)
-        return law
-
-    @cached_property
-    def phi(self) -> NDArray[np.float64]:
-        """[factor, state]: the factors that vary, each shifted to min 0."""
-        model = self.graph.packed
-        values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
-        factor_values(model, self.states, values)
-        values -= values.min(axis=1, keepdims=True)
-        varying: NDArray[np.float64] = values[values.max(axis=1) > 0]
-        return varying
-
-    @cached_property
-    def spans(self) -> NDArray[np.float64]:
-        """The paper's M of each factor."""
-        spans: NDArray[np.float64] = self.phi.max(axis=1)
-        return spans
-
-    @cached_property
-    def adjacent(self) -> list[NDArray[np.int64]]:
-        """For each variable the paper's A[i]: the factors that depend on it."""
-        found = []
-        for i in range(len(self.graph)):
-            varies = np.zeros(len(self.phi), dtype=bool)
-            if self.graph.evidence[i] < 0:
-                lines = self.lines(i)
-                varies = (np.ptp(self.phi[:, lines], axis=2) > 0).any(axis=1)
-            found.append(np.flatnonzero(varies))
-        return found
-
-    def lines(self, i: int) -> NDArray[np.int64]:
-        """[line, value]: state numbers that differ in variable `i` only."""
-        first = np.flatnonzero(self.states[:, i] == 0)
-        numbers: NDArray[np.int64] = (
-            first[:, None] + np.arange(self.graph.sizes[i]) * self.strides[i]
-        )
-        return numbers
-
-
-def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All states and their probabilities.
-
-    >>> import minigibbs as mg
-    >>> states, law = exact_distribution(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
-    >>> law.round(3)
-    array([0.366, 0.134, 0.134, 0.366])
-    """
-    everything = Enumeration(graph)
-    return everything.states, everything.law
-
-
-def exact_marginals(graph: FactorGraph) -> NDArray[np.float64]:
-    """Exact marginals [variable, value], by enumeration."""
-    everything = Enumeration(graph)
-    result = np.zeros((len(graph), int(graph.sizes.max())))
-    for variable in range(len(graph)):
-        counts = np.bincount(everything.states[:, variable], everything.law)
-        result[variable, : len(counts)] = counts
-    return result
-
-
-def log_partition(graph: FactorGraph) -> float:
-    """Log Z: the logarithm of the sum of exp(energy) over all states."""
-    return float(logsumexp(Enumeration(graph).energy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +55,22 @@ class Transition:
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:
-        """The law over rows that the matrix keeps, solved for, whatever it should be."""
-        count = len(self.matrix)
-        system = np.vstack([self.matrix.T - np.eye(count), np.ones(count)])
-        answer, *_ = np.linalg.lstsq(system, np.append(np.zeros(count), 1.0), rcond=None)
-        return answer  # type: ignore[no-any-return]
+        """The law over rows that the matrix keeps, solved for, whatever it should be.
+
+        By state reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107), which
+        never subtracts: the answer is right to rounding even where chains hardly move.
+        """
+        reduced = self.matrix.copy()
+        for last in range(len(reduced) - 1, 0, -1):
+            leaving = reduced[last, :last].sum()
+            if leaving <= 0:
+                raise ValueError(f"row {last} is never left: the chain keeps more than one law")
+            reduced[:last, last] /= leaving
+            reduced[:last, :last] += np.outer(reduced[:last, last], reduced[last, :last])
+        law = np.ones(len(reduced))
+        for row in range(1, len(reduced)):
+            law[row] = law[:row] @ reduced[:row, row]
+        return law / law.sum()  # type: ignore[no-any-return]
 
     def spectral_gap(self) -> float:
         """1 minus the second eigenvalue, for a chain that is reversible under `law`."""
@@ -223,7 +114,7 @@ def _local(everything: Enumeration, sampler: LocalMinibatchGibbs) -> Transition:
         if sampler.adjusted:
             spans = everything.spans[around]
             step = everything.graph.stats.local_energy / batch
-            counts, chance = _poisson_grid(spans / step)
+            counts, chance = poisson_grid(spans / step)
             energies = counts @ np.log1p(step * phi / spans[:, None])
         else:
             size = min(int(batch), len(around))
@@ -269,7 +160,7 @@ def _poisson_gibbs(everything: Enumeration, sampler: PoissonGibbs) -> Transition
         gain = np.log1p(phi / (theta * m[:, None]))
         rows_out = np.empty((len(line), len(line)))
         for old in range(len(line)):
-            counts, chance = _poisson_grid(theta * m + phi[:, old])
+            counts, chance = poisson_grid(theta * m + phi[:, old])
             rows_out[old] = chance @ softmax(heavy + counts @ gain, axis=1)
         return rows_out
 
@@ -282,7 +173,7 @@ def _proposals(
     """Minibatches' probabilities, and for each the estimates eps_u of Algorithm 4."""
     around = everything.adjacent[i]
     spans = everything.spans[around]
-    counts, chance = _poisson_grid(spans * density)
+    counts, chance = poisson_grid(spans * density)
     share = everything.phi[np.ix_(around, line)] / spans[:, None]
     return chance, counts @ share / density
 
@@ -381,68 +272,6 @@ class _Joint:
         law = np.concatenate([own for _, own in self.laws]) * np.exp(energy - self.shift)
         state = np.repeat(np.arange(len(self.laws)), np.diff(self.starts))
         return Transition(matrix, state, energy, law / law.sum(), self.everything)
-
-
-def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> Law:
-    """The paper's mu_x: the points of an estimator's law in a state, and their probabilities.
-
-    Energies are on the scale on which every factor has least value 0.
-    """
-    phi = everything.phi[:, state]
-    if isinstance(estimator, ExactEstimator):
-        return np.array([phi.sum()]), np.ones(1)
-    if isinstance(estimator, SubsetEstimator):
-        members = list(itertools.combinations(range(len(phi)), estimator.size))
-        sums = np.array([phi[list(m)].sum() for m in members]) * len(phi) / estimator.size
-        return _merge(sums, np.full(len(sums), 1.0 / len(sums)))
-    if isinstance(estimator, PoissonEstimator):
-        ratio = everything.spans.sum() / estimator.batch
-        points, chances = np.zeros(1), np.ones(1)
-        for value, span in zip(phi, everything.spans, strict=True):
-            if value > 0:
-                counts, own = _poisson_points(span / ratio, value)
-                gains = counts * math.log1p(ratio * value / span)
-                points, chances = _merge(
-                    (points[:, None] + gains).ravel(), (chances[:, None] * own).ravel()
-                )
-        return points, chances
-    raise TypeError(f"no law is known for {type(estimator).__name__}")
-
-
-def _merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Law:
-    """Points that are the same but for rounding become one."""
-    order = np.argsort(points)
-    points, chances = points[order], chances[order]
-    group = np.cumsum(np.append(0, np.diff(points) > _SAME))
-    first = np.append(True, np.diff(group) > 0)
-    return points[first], np.bincount(group, chances).astype(np.float64)
-
-
-def _poisson_points(rate: float, tilt: float = 0.0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Counts and their probabilities, up to where less than `_TAIL` is left.
-
-    Where counts enter through exp(estimate), what is left must be small under that tilt too,
-    which makes them Poisson(rate + tilt).
-    """
-    counts = np.arange(int(poisson_law.isf(_TAIL, rate + tilt)) + 2)
-    chances = poisson_law.pmf(counts, rate)
-    return counts, chances / chances.sum()
-
-
-def _poisson_grid(rates: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All vectors of counts [vector, rate] that matter, and their probabilities."""
-    laws = [_poisson_points(float(rate)) for rate in rates]
-    size = math.prod(len(counts) for counts, _ in laws)
-    if size > MOST_STATES:
-        raise TooLargeError(f"{size:,} minibatches are too many to enumerate")
-    counts = np.array(list(_grid(laws, 0)), dtype=np.float64).reshape(size, len(rates))
-    chances = np.array([math.prod(point) for point in _grid(laws, 1)])
-    keep = chances > _TAIL * 1e-4
-    return counts[keep], chances[keep] / chances[keep].sum()
-
-
-def _grid(laws: list[tuple[Any, Any]], which: int) -> Iterator[tuple[Any, ...]]:
-    return itertools.product(*(law[which] for law in laws))
 
 
 def _check_matrix(rows: int) -> int:

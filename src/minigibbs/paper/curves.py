@@ -1,0 +1,229 @@
+"""The curves of the paper's figures: what each one is, how it is run, and where it is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import files, models
+from minigibbs.errors import FormatError
+from minigibbs.graph import FactorGraph
+from minigibbs.paper.estimator import pair_estimator
+from minigibbs.run import sample, time_updates
+from minigibbs.samplers import (
+    MGPMH,
+    DoubleMinGibbs,
+    Gibbs,
+    LocalMinibatchGibbs,
+    MinGibbs,
+    PoissonGibbs,
+    Sampler,
+)
+
+UPDATES = 1_000_000
+QUICK_UPDATES = 20_000
+RECORDS = 1000
+SEED = 2018
+PSI_SQUARED = r"\Psi^2"
+_FORMAT = "minigibbs-curve-1"
+
+
+@cache
+def paper_model(name: str) -> FactorGraph:
+    """The paper's Ising or Potts model, with the settings of its appendix."""
+    return models.ising_rbf() if name == "ising" else models.potts_rbf()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a figure."""
+
+    name: str  # in files
+    label: str  # in figures
+    model: str  # "ising" or "potts"
+    sampler: Callable[[FactorGraph], Sampler]
+
+
+def _min_gibbs(share: float) -> Callable[[FactorGraph], Sampler]:
+    def make(graph: FactorGraph) -> Sampler:
+        batch = share * graph.stats.total_energy**2
+        return MinGibbs(estimator=pair_estimator(graph, batch))
+
+    return make
+
+
+def _local(batch: int) -> Callable[[FactorGraph], Sampler]:
+    return lambda graph: LocalMinibatchGibbs(batch)
+
+
+def _mgpmh(share: float) -> Callable[[FactorGraph], Sampler]:
+    return lambda graph: MGPMH(batch=share * graph.stats.local_energy**2)
+
+
+def _double_min(share: float) -> Callable[[FactorGraph], Sampler]:
+    def make(graph: FactorGraph) -> Sampler:
+        estimator = pair_estimator(graph, share * graph.stats.total_energy**2)
+        return DoubleMinGibbs(batch=graph.stats.local_energy**2, estimator=estimator)
+
+    return make
+
+
+def _baselines(model: str) -> list[Curve]:
+    """Plain Gibbs and our default sampler, which several figures share."""
+    return [
+        Curve(f"{model}-gibbs", "Gibbs", model, lambda graph: Gibbs()),
+        Curve(f"{model}-default", "our default", model, lambda graph: PoissonGibbs()),
+    ]
+
+
+def _times(share: float, unit: str) -> str:
+    return unit if share == 1 else rf"{share:g}\,{unit}"
+
+
+FIGURES: dict[str, list[Curve]] = {
+    "fig1": [
+        *(
+            Curve(
+                f"ising-min-gibbs-{share:g}",
+                rf"MIN-Gibbs, $\lambda = {_times(share, PSI_SQUARED)}$",
+                "ising",
+                _min_gibbs(share),
+            )
+            for share in (0.25, 1, 4)
+        ),
+        *_baselines("ising"),
+    ],
+    "fig2a": [
+        *(
+            Curve(f"ising-local-{batch}", f"Local, $B = {batch}$", "ising", _local(batch))
+            for batch in (20, 40, 80, 160)
+        ),
+        *_baselines("ising"),
+    ],
+    "fig2b": [
+        *(
+            Curve(
+                f"potts-mgpmh-{share:g}",
+                rf"MGPMH, $\lambda = {_times(share, 'L^2')}$",
+                "potts",
+                _mgpmh(share),
+            )
+            for share in (0.5, 1, 2, 4)
+        ),
+        *_baselines("potts"),
+    ],
+    "fig2c": [
+        *(
+            Curve(
+                f"potts-double-min-{share:g}",
+                rf"DoubleMIN, $\lambda_2 = {_times(share, PSI_SQUARED)}$",
+                "potts",
+                _double_min(share),
+            )
+            for share in (0.25, 1, 4)
+        ),
+        *_baselines("potts"),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a curve depends on beside itself."""
+
+    updates: int = UPDATES
+    seeds: int = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished curve."""
+
+    updates: NDArray[np.int64]  # [record]
+    error: NDArray[np.float64]  # [seed, record] mean l2 distance of the marginals to uniform
+    energy: NDArray[np.float64]  # [seed, record]
+    seconds_per_update: float  # processor time of one chain alone
+    acceptance: float
+    changed: float  # share of updates that changed a value
+    wall_seconds: float  # that all seeds together took
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """The time axis: what one chain alone would have taken up to each record."""
+        return (self.updates * self.seconds_per_update).astype(np.float64)
+
+
+def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
+    """Run a curve: every seed is a chain of one run; `KeyboardInterrupt` if that was cut short.
+
+    Threads share the machine's cores while they run, so the time of an update is measured apart:
+    processor time of one chain alone.
+    """
+    graph = paper_model(curve.model)
+    values = graph.stats.max_domain
+    sampler = curve.sampler(graph)
+    first = 1 if curve.model == "ising" else 0  # spin +1; state 1 of 1..D
+    run = sample(
+        graph,
+        sampler,
+        updates=settings.updates,
+        chains=settings.seeds,
+        seed=SEED,
+        start=np.full(len(graph), first),
+        thin=max(settings.updates // RECORDS, 1),
+        reference=np.full((len(graph), values), 1.0 / values),
+        record=("marginals", "energy"),
+        progress=progress,
+    )
+    if run.interrupted:
+        raise KeyboardInterrupt
+    assert run.error is not None
+    assert run.energy is not None
+    return Result(
+        updates=run.record_updates,
+        error=run.error,
+        energy=run.energy,
+        seconds_per_update=time_updates(graph, sampler, clock=time.thread_time),
+        acceptance=run.info.acceptance,
+        changed=run.info.changed,
+        wall_seconds=run.info.seconds,
+    )
+
+
+def _file(folder: Path, curve: Curve, settings: Settings) -> Path:
+    return folder / f"{curve.name}-{settings.updates}x{settings.seeds}.npz"
+
+
+def save(folder: Path, curve: Curve, settings: Settings, result: Result) -> None:
+    """Keep a finished curve, whole or not at all."""
+    numbers = asdict(result)
+    arrays = {name: numbers.pop(name) for name in ("updates", "error", "energy")}
+    header = {"format": _FORMAT, "settings": _key(curve, settings), **numbers}
+    files.write_arrays(_file(folder, curve, settings), header, arrays)
+
+
+def load(folder: Path, curve: Curve, settings: Settings) -> Result | None:
+    """A curve that was finished before; None if there is none, or of other settings, or damaged."""
+    try:
+        header, arrays = files.read_arrays(_file(folder, curve, settings), _FORMAT)
+        if header.pop("settings") != _key(curve, settings):
+            return None
+        del header["format"]
+        result = Result(**{**arrays, **header})
+        records = min(RECORDS, settings.updates)
+        shapes = result.updates.shape, result.error.shape, result.energy.shape
+        fits = shapes == ((records,), *((settings.seeds, records),) * 2)
+        return result if fits else None
+    except (FormatError, OSError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _key(curve: Curve, settings: Settings) -> dict[str, Any]:
+    return {"curve": curve.name, "seed": SEED, **asdict(settings)}

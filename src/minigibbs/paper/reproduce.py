@@ -1,0 +1,170 @@
+"""`minigibbs reproduce`: figures, table and theorems, each by name, resumed where they stopped."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minigibbs import files, plots
+from minigibbs.errors import SampleError
+from minigibbs.paper import curves, figures, table, theorems
+from minigibbs.paper.curves import FIGURES, QUICK_UPDATES, UPDATES, Result, Settings
+
+TARGETS = (*FIGURES, "table1", "theorems", "all")
+QUICK_SEEDS = 2
+SEEDS = 5
+
+
+@dataclass
+class Reproduction:
+    """What was made: files, and the results in numbers."""
+
+    files: list[Path] = field(default_factory=list)
+    figures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    table: list[table.Cell] = field(default_factory=list)
+    theorems: dict[str, theorems.Evidence] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The results as JSON can hold them."""
+        return {
+            "files": [str(path) for path in self.files],
+            "figures": self.figures,
+            "table1": [
+                {
+                    "algorithm": cell.row.name,
+                    "grows": cell.family.grows,
+                    "claimed": cell.claimed,
+                    "counted": cell.exponent,
+                    "timed": cell.time_exponent,
+                }
+                for cell in self.table
+            ],
+            "theorems": {
+                name: {
+                    "graphs": len(found.margins),
+                    "failures": found.failures,
+                    "worst_margin": found.worst,
+                }
+                for name, found in self.theorems.items()
+            },
+            "seconds": self.seconds,
+        }
+
+
+def reproduce(
+    target: str = "all",
+    output: str | os.PathLike[str] = "reproduce",
+    quick: bool = False,
+    seeds: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Reproduction:
+    """Reproduce a figure, the table, the theorems, or all of them.
+
+    Parameters
+    ----------
+    target
+        One of `TARGETS`.
+    output
+        The folder for pictures, numbers and finished curves; made if need be.
+    quick
+        Short curves of two seeds and few graphs: a minute in all, to see that it works.
+    seeds
+        Chains of each curve; left out, 5, or 2 where `quick`.
+    fresh
+        Run curves again that were finished before.
+    progress
+        Show a bar for each curve if stderr is a terminal.
+    tell
+        Called with a line of text before each piece of work.
+    """
+    if target not in TARGETS:
+        raise SampleError(f"nothing is called {target!r}; choose one of {', '.join(TARGETS)}")
+    wanted = seeds if seeds is not None else QUICK_SEEDS if quick else SEEDS
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
+        raise SampleError(f"seeds must be an integer of at least 1, got {seeds!r}")
+    plots.figure(1)  # before any work: Matplotlib may be missing
+    folder = _prepare(Path(output))
+    begun, made = time.perf_counter(), Reproduction()
+    settings = Settings(QUICK_UPDATES if quick else UPDATES, wanted)
+    asked = [name for name in FIGURES if target in (name, "all")]
+    if asked:
+        results = _curves(asked, folder / "curves", settings, fresh, progress, tell)
+        for name in asked:
+            made.files += figures.draw(name, results, folder)
+            made.figures[name] = figures.summarise(name, results)
+    if target in ("table1", "all"):
+        made.table = _table(quick, folder, made.files, tell)
+    if target in ("theorems", "all"):
+        graphs = theorems.QUICK_GRAPHS if quick else theorems.GRAPHS
+        made.theorems = _theorems(graphs, folder, made.files, tell)
+    made.seconds = time.perf_counter() - begun
+    return made
+
+
+def _prepare(folder: Path) -> Path:
+    """Make the folder, and see that it can be written to, before any work."""
+    try:
+        (folder / "curves").mkdir(parents=True, exist_ok=True)
+        for place in (folder, folder / "curves"):
+            files.write_whole(place / ".writable", lambda stream: stream.write(b""))
+            (place / ".writable").unlink()
+    except OSError as error:
+        raise SampleError(
+            f"cannot write into {folder} ({error.strerror or error}); choose another folder with "
+            "--output"
+        ) from None
+    return folder
+
+
+def _curves(
+    asked: list[str],
+    folder: Path,
+    settings: Settings,
+    fresh: bool,
+    progress: bool,
+    tell: Callable[[str], None],
+) -> dict[str, Result]:
+    """All curves of some figures, each run once; finished ones are read back."""
+    every = {curve.name: curve for name in asked for curve in FIGURES[name]}
+    results: dict[str, Result] = {}
+    for number, (name, curve) in enumerate(every.items(), 1):
+        head = f"[{number}/{len(every)}] {name}"
+        kept = None if fresh else curves.load(folder, curve, settings)
+        if kept is not None:
+            tell(f"{head}: finished before")
+            results[name] = kept
+            continue
+        tell(f"{head}: {settings.seeds} seeds of {settings.updates:,} updates")
+        results[name] = curves.compute(curve, settings, progress)
+        curves.save(folder, curve, settings, results[name])
+    return results
+
+
+def _table(
+    quick: bool, folder: Path, written: list[Path], tell: Callable[[str], None]
+) -> list[table.Cell]:
+    cells, stretch = [], table.QUICK_STRETCH if quick else table.STRETCH
+    every = table.cells()
+    for number, (row, family) in enumerate(every, 1):
+        tell(f"[{number}/{len(every)}] table 1: {row.name}, {family.grows} grows")
+        cells.append(table.measure(row, family, stretch))
+    written += table.write(cells, folder)
+    return cells
+
+
+def _theorems(
+    graphs: int, folder: Path, written: list[Path], tell: Callable[[str], None]
+) -> dict[str, theorems.Evidence]:
+    found = {}
+    for number, (name, claim) in enumerate(theorems.CLAIMS.items(), 1):
+        tell(f"[{number}/{len(theorems.CLAIMS)}] {claim.title}: {graphs} graphs")
+        found[name] = theorems.gather(name, graphs)
+    written += theorems.draw(found, folder)
+    return found

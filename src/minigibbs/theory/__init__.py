@@ -1,0 +1,49 @@
+"""Exact answers: enumeration and variable elimination, transition matrices, the paper's bounds."""
+
+from minigibbs.theory.bounds import (
+    Comparison,
+    largest_deviation,
+    lemma_1,
+    lemma_2,
+    poisson_gibbs_bound,
+    theorem_1,
+    theorem_2,
+    theorem_3,
+    theorem_4,
+    theorem_4_repaired,
+    theorem_5,
+    theorem_6,
+)
+from minigibbs.theory.elimination import exact_marginals, log_partition, treewidth_bound
+from minigibbs.theory.enumeration import MOST_STATES, Enumeration, exact_distribution
+from minigibbs.theory.laws import Law, TruncatedEstimator, estimate_law
+from minigibbs.theory.ordering import MOST_ENTRIES
+from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
+
+__all__ = [
+    "MOST_ENTRIES",
+    "MOST_MATRIX",
+    "MOST_STATES",
+    "Comparison",
+    "Enumeration",
+    "Law",
+    "Transition",
+    "TruncatedEstimator",
+    "estimate_law",
+    "exact_distribution",
+    "exact_marginals",
+    "largest_deviation",
+    "lemma_1",
+    "lemma_2",
+    "log_partition",
+    "poisson_gibbs_bound",
+    "theorem_1",
+    "theorem_2",
+    "theorem_3",
+    "theorem_4",
+    "theorem_4_repaired",
+    "theorem_5",
+    "theorem_6",
+    "transition",
+    "treewidth_bound",
+]

@@ -1,0 +1,169 @@
+"""The paper's lemmas and theorems on one graph: what is claimed, and what is true.
+
+Each function enumerates a small graph and returns a `Comparison`. Laws are compared state by state,
+spectral gaps as a ratio to plain Gibbs's (Theorem 6: to MGPMH's).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph import FactorGraph
+from minigibbs.samplers import (
+    MGPMH,
+    DoubleMinGibbs,
+    Estimator,
+    Gibbs,
+    MinGibbs,
+    PoissonEstimator,
+    PoissonGibbs,
+    Sampler,
+)
+from minigibbs.samplers.recipes import estimator_batch
+from minigibbs.theory.enumeration import Enumeration
+from minigibbs.theory.laws import estimate_law
+from minigibbs.theory.transitions import Transition, transition
+
+EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
+_UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Numbers as claimed, and the same numbers as they are."""
+
+    sense: str  # the truth must be EQUAL to the claim, AT_LEAST or AT_MOST it
+    claimed: NDArray[np.float64]
+    true: NDArray[np.float64]
+
+    @property
+    def margin(self) -> float:
+        """How far the truth is on the right side at its worst; negative where a claim fails.
+
+        For laws it is minus the largest difference, for bounds the least logarithm of the ratio.
+        """
+        if self.sense == EQUAL:
+            return -float(np.abs(self.claimed - self.true).max())
+        with np.errstate(divide="ignore"):
+            ratio = np.log(self.true) - np.log(self.claimed)
+        return float((ratio if self.sense == AT_LEAST else -ratio).min())
+
+    def holds(self, tolerance: float = 1e-9) -> bool:
+        """Whether the claim is true but for rounding."""
+        return self.margin >= -tolerance
+
+
+def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
+    """MIN-Gibbs is stationary under pi(x) proportional to E exp(estimate), summed over energies.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5), mg.Unary([0], [[0.0, 0.3]])])
+    >>> theorem_1(graph, mg.SubsetEstimator(1)).holds()
+    True
+    """
+    return _law(transition(graph, MinGibbs(estimator=estimator)), estimator)
+
+
+def theorem_3(graph: FactorGraph, batch: float) -> Comparison:
+    """MGPMH is stationary under the model's law."""
+    return _stationary(transition(graph, MGPMH(batch=batch)), Enumeration(graph).law)
+
+
+def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
+    """DoubleMIN-Gibbs has MIN-Gibbs's law."""
+    return _law(transition(graph, DoubleMinGibbs(batch=batch, estimator=estimator)), estimator)
+
+
+def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
+    """Log E exp(estimate) is the energy, for the Poisson estimator."""
+    everything = Enumeration(graph)
+    return Comparison(
+        EQUAL,
+        everything.phi.sum(axis=0),
+        np.log(_mean_exp(everything, PoissonEstimator(batch))),
+    )
+
+
+def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
+    """With the lemma's batch an estimate is off by `delta` with a chance of at most `failure`."""
+    everything = Enumeration(graph)
+    batch = estimator_batch(float(everything.spans.sum()), delta, failure)
+    worst = _UNSEEN
+    for state, energy in enumerate(everything.phi.sum(axis=0)):
+        points, chances = estimate_law(everything, PoissonEstimator(batch), state)
+        far = np.abs(points - energy) >= delta
+        worst = max(worst, float(chances[far].sum()))
+    return Comparison(AT_MOST, np.array([failure]), np.array([worst]))
+
+
+def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
+    """MIN-Gibbs's gap is at least exp(-6 delta) of Gibbs's, for estimates within delta."""
+    bound = math.exp(-6 * largest_deviation(graph, estimator))
+    return _gaps(graph, MinGibbs(estimator=estimator), Gibbs(), bound)
+
+
+def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
+    """MGPMH's gap against exp(-L^2 / lambda) of Gibbs's, for lambda of at least L, as stated.
+
+    The statement is too strong: its proof takes a factor out of a maximum as if it could not be
+    negative. It fails where L^2 / lambda is small; see `theorem_4_repaired`.
+    """
+    local = graph.stats.local_energy
+    return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch))
+
+
+def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
+    """MGPMH's gap is at least exp(-L^2 / lambda) / 2 of Gibbs's; docs/paper.md has the proof."""
+    local = graph.stats.local_energy
+    return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch) / 2)
+
+
+def theorem_6(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
+    """DoubleMIN's gap is at least exp(-4 delta) of MGPMH's, for estimates within delta."""
+    bound = math.exp(-4 * largest_deviation(graph, estimator))
+    double = DoubleMinGibbs(batch=batch, estimator=estimator)
+    return _gaps(graph, double, MGPMH(batch=batch), bound)
+
+
+def poisson_gibbs_bound(graph: FactorGraph, theta: float, heavy: int = 0) -> Comparison:
+    """Our sampler's gap is at least exp(-L_T (2 / theta + 1 / theta^2)) of Gibbs's."""
+    sampler = PoissonGibbs(theta=theta, heavy=heavy)
+    return _gaps(graph, sampler, Gibbs(), math.exp(-sampler.split(graph).log_slowdown))
+
+
+def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
+    """The delta of Theorems 2 and 6: how far an estimate can be from the energy."""
+    everything = Enumeration(graph)
+    energies = everything.phi.sum(axis=0)
+    return max(
+        float(np.abs(estimate_law(everything, estimator, state)[0] - energy).max())
+        for state, energy in enumerate(energies)
+    )
+
+
+def _law(chain: Transition, estimator: Estimator) -> Comparison:
+    weights = _mean_exp(chain.enumeration, estimator)
+    return _stationary(chain, weights / weights.sum())
+
+
+def _stationary(chain: Transition, law: NDArray[np.float64]) -> Comparison:
+    """A law over states against the one that the matrix keeps, solved for without knowing it."""
+    return Comparison(EQUAL, law, chain.marginal(chain.stationary()))
+
+
+def _gaps(graph: FactorGraph, sampler: Sampler, baseline: Sampler, bound: float) -> Comparison:
+    ratio = transition(graph, sampler).spectral_gap() / transition(graph, baseline).spectral_gap()
+    return Comparison(AT_LEAST, np.array([bound]), np.array([ratio]))
+
+
+def _mean_exp(everything: Enumeration, estimator: Estimator) -> NDArray[np.float64]:
+    """E exp(estimate) in every state."""
+    means = []
+    for state in range(len(everything.states)):
+        points, chances = estimate_law(everything, estimator, state)
+        means.append(float(chances @ np.exp(points)))
+    return np.array(means)
