@@ -76,6 +76,20 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
         raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
 
 
+def stated_format(path: str | os.PathLike[str]) -> Any:
+    """Which format a file of `write_arrays` says it has; None if it is no such file."""
+    try:
+        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+            member = archive.getinfo(_HEADER)
+            if member.file_size > os.path.getsize(path):
+                return None
+            return json.loads(archive.read(member))["format"]
+    except OSError:
+        raise
+    except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
+        return None
+
+
 def read_arrays(
     path: str | os.PathLike[str], expected: str
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
