@@ -11,7 +11,7 @@ import numpy as np
 import minigibbs as mg
 from benchmarks.data import DATA, _uai
 from benchmarks.report import Report
-from minigibbs import diagnostics
+from minigibbs import diagnostics, marginals
 from minigibbs.formats import uai
 
 SECONDS = 8.0  # of sampling, for each model
@@ -56,8 +56,8 @@ def main() -> None:
 
 def models() -> list[Path]:
     """Every model file with marginals beside it."""
-    marginals = sorted(DATA.glob("*/*.uai.MAR"), key=lambda path: path.name.lower())
-    plain = [path.with_suffix("") for path in marginals]
+    known = sorted(DATA.glob("*/*.uai.MAR"), key=lambda path: path.name.lower())
+    plain = [path.with_suffix("") for path in known]
     return [path if path.exists() else path.with_name(path.name + ".gz") for path in plain]
 
 
@@ -79,7 +79,7 @@ def affordable(graph: mg.FactorGraph) -> int:
 def outcome(run: mg.Run, graph: mg.FactorGraph, truth: list[np.ndarray]) -> Outcome:
     """How far the marginals are off, in numbers and in standard errors; pruned states count 0."""
     flat = diagnostics.standard_errors(run.counts, run.clock, graph.sizes)
-    rows = uai._full_rows(uai._run_rows(run), graph.domains)
+    rows = uai._full_rows(marginals.rows(run), graph.domains)
     error = np.concatenate([np.abs(a - b) for a, b in zip(rows, truth, strict=True)])
     ends = np.cumsum(graph.sizes)[:-1]
     promised = np.concatenate(uai._full_rows(np.split(flat, ends), graph.domains))

@@ -79,7 +79,7 @@ def test_zeros_are_refused_by_name(tmp_path):
 def test_a_floor_lifts_zeros(tmp_path):
     graph = mg.read(written(tmp_path, HARD), floor=1e-6)
     assert graph.energy([0, 1]) == pytest.approx(math.log(0.25 * 1e-6))
-    assert graph.domains.notes == ("raised 1 probabilities in 1 factors to 1e-06",)
+    assert graph.domains.notes == ("raised 1 table entry of 1 factor to 1e-06",)
 
 
 def test_states_that_cannot_occur_are_pruned(tmp_path):

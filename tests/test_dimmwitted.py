@@ -195,6 +195,13 @@ DAMAGE = {
         "factors, byte 58: expected weights 0 to 0, got 1",
     ),
     "feature": ({"factors": FACTORS[:-8] + struct.pack(">d", math.nan)}, "byte 58: .* nan"),
+    "infinite feature": (
+        {
+            "weights": struct.pack(">QBd", 0, 1, 0.0),
+            "factors": FACTORS[:-8] + struct.pack(">d", math.inf),
+        },
+        "byte 58: .* inf",
+    ),
     "large feature": ({"factors": FACTORS[:-8] + struct.pack(">d", 1e300)}, "byte 58: .* 1e[+]300"),
     "domain cut": ({"domains": struct.pack(">QQ", 1, 3)}, "domains, byte 16: expected 48 more"),
     "domain head": ({"domains": b"\0" * 9}, "domains, byte 0: expected 16 more"),

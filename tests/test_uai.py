@@ -395,11 +395,11 @@ def test_a_file_with_impossible_pruning_is_refused(tmp_path, pruned):
 
 def test_notes_say_what_reading_changed(tmp_path):
     assert mg.read(written(tmp_path, PADDED)).domains.notes == (
-        "pruned 1 states of 1 variables, which a factor forbids",
+        "pruned 1 state of 1 variable: forbidden",
     )
     hard = "MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 0 0 1\n"
     assert uai.read(written(tmp_path, hard), floor=1e-9).domains.notes == (
-        "raised 2 probabilities in 1 factors to 1e-09",
+        "raised 2 table entries of 1 factor to 1e-09",
     )
 
 

@@ -35,6 +35,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file through a temporary one beside it, so that no half-written file remains."""
+    check_target(path)
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
     try:

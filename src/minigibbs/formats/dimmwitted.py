@@ -231,8 +231,9 @@ def _read_factors(
         _check_numbers(path, start, literals["variable"], len(domains), "variables")
         _check_numbers(path, start, end["weight"][:, None], len(weight), "weights")
         feature = end["feature"].astype(np.float64)
-        scaled = weight[end["weight"].astype(np.int64)] * np.where(np.isnan(feature), 0, feature)
-        wrong = np.isnan(feature) | ~(np.abs(scaled) <= LARGEST / 2)
+        with np.errstate(all="ignore"):
+            scaled = weight[end["weight"].astype(np.int64)] * feature
+            wrong = ~np.isfinite(feature) | ~(np.abs(scaled) <= LARGEST / 2)
         if wrong.any():
             k = int(np.flatnonzero(wrong)[0])
             raise FormatError(

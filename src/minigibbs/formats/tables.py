@@ -70,16 +70,19 @@ def assemble(
 
 def _pruned_note(sizes: NDArray[np.int32], kept: dict[int, NDArray[np.int64]]) -> str:
     lost = sum(int(sizes[variable]) - len(states) for variable, states in kept.items())
-    return f"pruned {lost:,} states of {len(kept):,} variables, which a factor forbids"
+    return f"pruned {_several(lost, 'state')} of {_several(len(kept), 'variable')}: forbidden"
 
 
 def _floor_note(factors: Sequence[TableFactor], floor: float) -> list[str]:
-    raised = [int(np.count_nonzero(table < floor)) for _, table in factors]
-    if not any(raised):
+    raised = [count for _, table in factors if (count := int(np.count_nonzero(table < floor)))]
+    if not raised:
         return []
-    return [
-        f"raised {sum(raised):,} probabilities in {np.count_nonzero(raised):,} factors to {floor:g}"
-    ]
+    entries = f"{sum(raised):,} table entr{'y' if sum(raised) == 1 else 'ies'}"
+    return [f"raised {entries} of {_several(len(raised), 'factor')} to {floor:g}"]
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _refuse_zeros(

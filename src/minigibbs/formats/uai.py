@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.domains import MAX_DOMAIN, Domains, States
-from minigibbs.errors import FormatError, SampleError
+from minigibbs.errors import FormatError
 from minigibbs.factors import Factors, Table, Unary
 from minigibbs.factors.base import FREE, General, Pairs
 from minigibbs.factors.unstored import Unstored
@@ -23,6 +23,7 @@ from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import Numbers, write_text
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
+from minigibbs.marginals import rows as run_rows
 from minigibbs.record import Run
 
 _MOST = 2**53  # of a count; floats hold integers up to here
@@ -119,7 +120,7 @@ def write_marginals(
         `graph.domains`, for rows without the pruned states.
     """
     if isinstance(marginals, Run):
-        rows, domains = _run_rows(marginals), domains or marginals.domains
+        rows, domains = run_rows(marginals), domains or marginals.domains
     else:
         rows = [np.asarray(row, dtype=np.float64) for row in marginals]
     if domains is not None:
@@ -274,16 +275,6 @@ def _full_table(
     left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())
     full[np.ix_(*left)] = table
     return full
-
-
-def _run_rows(run: Run) -> list[NDArray[np.float64]]:
-    """A run's marginals without the padding of `run.marginals`."""
-    if run.counts is None:
-        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
-    if not run.clock.sum():
-        raise SampleError("this run has no marginals: it made no updates after its warm-up")
-    flat = run.counts.sum(axis=0) / run.clock.sum()
-    return np.split(flat, np.cumsum(run.domains.sizes)[:-1])
 
 
 def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[NDArray[np.float64]]:
