@@ -37,10 +37,10 @@ def main() -> None:
             measure(report, f"{name}, plain Gibbs", graph, mg.Gibbs(), truth)
     if report.rows:
         report.notes.append(
-            "Four chains from random starts, the default sampler. Error: the largest of a marginal. "
-            "Standard error: the largest, as the summary gives it, from how the chains differ; in "
-            "brackets the largest ratio of an error to its own standard error. R-hat: the larger of "
-            "the energy's and the largest of a value. Plain Gibbs does not mix on "
+            "Four chains from random starts, the default sampler. Error: the largest of a "
+            "marginal. Standard error: the largest, as the summary gives it, from how the chains "
+            "differ; in brackets the largest ratio of an error to its own standard error. R-hat: "
+            "the larger of the energy's and the largest of a value. Plain Gibbs does not mix on "
             f"{', '.join(name.strip('_') for name in STUCK)}: there the summary has to warn."
         )
     else:

@@ -47,12 +47,15 @@ def test_what_tells_nothing(counts, clock):
 
 
 def test_standard_errors_are_those_of_independent_samples():
-    """Half a sample a sweep, as if 500 of each chain's 1,000 were independent; within a tenth."""
+    """500 of each chain's 1,000 are independent; the tenth with the largest spread sets the pace.
+
+    A spread of 4 chains is chi-square with 3 degrees, over 3: its upper tenth begins at 2.08.
+    """
     rng = np.random.default_rng(2)
     one = rng.binomial(500, 0.3, size=(4, 400))
     counts = 2 * np.stack([500 - one, one], axis=2).reshape(4, -1)
     promised = diagnostics.standard_errors(counts, np.full(4, 1000), np.array([800]))
-    assert np.median(promised) == pytest.approx(np.sqrt(0.21 / 2000), rel=0.1)
+    assert np.median(promised) == pytest.approx(np.sqrt(2.08 * 0.21 / 2000), rel=0.1)
     error = np.abs(counts.sum(axis=0) / 4000 - np.tile([0.7, 0.3], 400))
     assert (error / promised).max() < 5
 
