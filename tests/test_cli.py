@@ -504,6 +504,7 @@ def test_explain_takes_evidence(command, tmp_path):
     for extra in (["--evidence", "e.evid"], ["--given", "x0=1"]):
         given = json.loads(command("explain", "hard.uai", "--floor", "0.1", "--json", *extra)[1])
         assert (whole["stats"]["variables"], given["stats"]["variables"]) == (2, 1)
+    assert "note: raised 1 table entry" in command("explain", "hard.uai", "--floor", "0.1")[1]
 
 
 def test_a_network_by_names_and_labels(command):

@@ -161,8 +161,11 @@ def explain(
     """Say how large a model is in the paper's terms, and what each sampler would cost."""
     from minigibbs.explanation import explain as compare
 
-    explanation = compare(_model(model, floor, ignore_evidence, evidence, given))
+    graph = _model(model, floor, ignore_evidence, evidence, given)
+    explanation = compare(graph)
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
+    for note in () if as_json else graph.domains.notes:
+        typer.echo(f"note: {note}")
 
 
 def _check_out(out: Path, kept: list[str]) -> None:
@@ -200,12 +203,11 @@ def _print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
 
     summary = run.summary()
     recorded = run.counts is not None and run.clock.sum() > 0
-    chosen = marginals.uncertain(run, show) if recorded and show > 0 else []
+    chosen = marginals.uncertain(run, show) if recorded and show > 0 else {}
     if as_json:
         rows = {
             run.domains.name(v): dict(zip(map(str, values), probability.tolist(), strict=True))
-            for v in chosen
-            for values, probability in [run.marginal(v)]
+            for v, (values, probability) in chosen.items()
         }
         whole = {**summary.to_dict(), "info": asdict(run.info), "marginals": rows, **extra}
         typer.echo(json.dumps(whole))
@@ -223,8 +225,9 @@ def _print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
         typer.echo(
             f"\nmarginals of the {len(chosen)} most uncertain variables (--out X.csv: of all)"
         )
-    for variable in chosen:
-        typer.echo(f"  {run.domains.name(variable)}: {marginals.shown(run, variable)}")
+    for variable, marginal in chosen.items():
+        text = marginals.shown(marginal, int(run.domains.sizes[variable]))
+        typer.echo(f"  {run.domains.name(variable)}: {text}")
     for note in extra.pop("notes", ()):
         typer.echo(f"note: {note}")
     for label, value in extra.items():

@@ -100,9 +100,18 @@ def standard_errors(
 def _variances(
     counts: NDArray[np.int64], clock: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The variance of each value's indicator between chains, and within them."""
-    of_chain = counts / clock[:, None]
-    return of_chain.var(axis=0, ddof=1), (of_chain * (1 - of_chain)).mean(axis=0)
+    """The variance of each value's indicator between chains, and within them.
+
+    Chain by chain, since there may be very many values (Welford's sums).
+    """
+    mean, squares, within = (np.zeros(counts.shape[1]) for _ in range(3))
+    for chain, (count, updates) in enumerate(zip(counts, clock.tolist(), strict=True)):
+        share = count / updates
+        step = share - mean
+        mean += step / (chain + 1)
+        squares += step * (share - mean)
+        within += share * (1 - share)
+    return squares / (len(counts) - 1), within / len(counts)
 
 
 def _first(sizes: NDArray[np.integer]) -> NDArray[np.int64]:

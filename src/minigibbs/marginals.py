@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from minigibbs import diagnostics
 from minigibbs.errors import SampleError
 from minigibbs.files import write_whole
-from minigibbs.record import Run
+from minigibbs.record import Marginal, Run
 
 _COLUMNS = ("variable", "name", "value", "probability", "standard_error")
 
@@ -24,22 +24,27 @@ def rows(run: Run) -> list[NDArray[np.float64]]:
     return np.split(_flat(run), np.cumsum(run.domains.sizes)[:-1])
 
 
-def uncertain(run: Run, most: int) -> list[int]:
-    """The variables of the largest entropy, at most so many, in their order."""
+def uncertain(run: Run, most: int, values: int = 10) -> dict[int, Marginal]:
+    """The variables of the largest entropy, at most so many, with their likeliest values first."""
     flat = _flat(run)
     information = -flat * np.log(np.where(flat > 0, flat, 1.0))
     first = np.cumsum(run.domains.sizes, dtype=np.int64) - run.domains.sizes
     entropy = np.add.reduceat(information, first)
     chosen = np.argsort(-entropy, kind="stable")[:most]
-    return sorted(chosen[entropy[chosen] > 0].tolist())
+    found = {}
+    for variable in sorted(chosen[entropy[chosen] > 0].tolist()):
+        row = flat[first[variable] : first[variable] + run.domains.sizes[variable]]
+        order = np.argsort(-row, kind="stable")[:values]
+        called = run.domains.values(variable)
+        found[variable] = Marginal(tuple(called[k] for k in order.tolist()), row[order])
+    return found
 
 
-def shown(run: Run, variable: int, most: int = 4) -> str:
-    """A marginal in a line, its likeliest values first."""
-    marginal = run.marginal(variable)
-    order = np.argsort(-marginal.probability, kind="stable")
-    parts = [f"{marginal.values[k]} {marginal.probability[k]:.4f}" for k in order[:most].tolist()]
-    return ", ".join([*parts, "..."] if len(order) > most else parts)
+def shown(marginal: Marginal, size: int, most: int = 4) -> str:
+    """A marginal of `uncertain` in a line; `size` is how many values the variable has."""
+    pairs = zip(marginal.values[:most], marginal.probability[:most].tolist(), strict=True)
+    parts = [f"{value} {probability:.4f}" for value, probability in pairs]
+    return ", ".join([*parts, "..."] if size > most else parts)
 
 
 def write_csv(run: Run, path: str | os.PathLike[str]) -> None:
