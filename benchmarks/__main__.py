@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real"]
+BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai"]
 
 ALL = [*BENCHMARKS, "gpu"]  # which needs one
 

@@ -1,5 +1,6 @@
 """Bad input: an error of the library's own that says where, what was expected and what was got."""
 
+import math
 import sys
 
 import numpy as np
@@ -432,3 +433,10 @@ def test_bad_commands_write_nothing(case, no_sampling, monkeypatch, tmp_path, ca
     missing = [piece for piece in pieces if piece not in stderr]
     assert not missing, f"{missing} not in {stderr!r}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_weight_that_is_no_number_is_not_called_a_hard_constraint():
+    with pytest.raises(mg.GraphError, match=r"got nan$"):
+        mg.Potts([0], [1], math.nan)
+    with pytest.raises(mg.GraphError, match=r"got inf\. Hard constraints"):
+        mg.Potts([0], [1], math.inf)

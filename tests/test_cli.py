@@ -1,14 +1,17 @@
 """The command line: results on stdout, progress and errors on stderr, exit codes."""
 
+import csv
 import json
+import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs import cli
+from minigibbs import cli, marginals
 from minigibbs.formats import uai
 from minigibbs.models import GENERATORS
 from minigibbs.samplers import SAMPLERS
@@ -406,3 +409,134 @@ def test_an_interrupted_sample_is_saved_and_says_so(command, tmp_path, monkeypat
     assert "interrupted" in err
     assert "saved: run.mgr" in out
     assert mg.load(tmp_path / "run.mgr").interrupted
+
+
+HARD = "MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 0 2 1\n"
+
+
+def test_a_floor_on_the_command_line_says_what_it_did(command, tmp_path):
+    (tmp_path / "hard.uai").write_text(HARD)
+    code, _, err = command("sample", "hard.uai", "-q")
+    assert code == 2
+    assert "--floor 1e-9" in one_line(err)
+    code, out, _ = command("sample", "hard.uai", "--floor", "0.01", "-q", "--seed", 1)
+    assert code == 0
+    assert "note: raised 1 table entry of 1 factor to 0.01" in out
+    code, out, _ = command("sample", "hard.uai", "--floor", "0.01", "-q", "--json")
+    assert json.loads(out)["notes"] == ["raised 1 table entry of 1 factor to 0.01"]
+
+
+@pytest.mark.parametrize("option", [["--floor", "0.1"], ["--ignore-evidence"]])
+def test_options_of_other_formats_are_refused(command, tmp_path, option):
+    mg.write(ZOO["potts"], tmp_path / "a.mg")
+    assert command("sample", "a.mg", *option)[0] == 2
+    assert "is for model files" in one_line(command("sample", "curie-weiss:n=9,beta=1", *option)[2])
+
+
+def test_sample_shows_the_most_uncertain_marginals(command, tmp_path):
+    sharp, even = [0.0, 6.0], [0.0, 0.0]
+    graph = mg.FactorGraph(
+        np.full(12, 2), [mg.Unary(np.arange(12), [sharp] * 2 + [even] * 10)], labels=["no", "yes"]
+    )
+    mg.write(graph, tmp_path / "a.mg")
+    _, out, _ = command("sample", "a.mg", "-q", "--seed", 1)
+    lines = [line for line in out.splitlines() if line.startswith("  x")]
+    assert [line.split(":")[0].strip() for line in lines] == [f"x{v}" for v in range(2, 12)]
+    assert all("yes 0." in line and "no 0." in line for line in lines)
+    _, out, _ = command("sample", "a.mg", "-q", "--seed", 1, "--show", 3, "--json")
+    shown = json.loads(out)["marginals"]
+    assert len(shown) == 3
+    assert all(sum(row.values()) == pytest.approx(1) for row in shown.values())
+    assert "most uncertain" not in command("sample", "a.mg", "-q", "--show", 0)[1]
+
+
+def test_marginals_as_csv(command, tmp_path):
+    (tmp_path / "grid.uai").write_text(GRID)
+    code, _, _ = command("sample", "grid.uai", "-q", "--seed", 1, "--out", "m.csv")
+    assert code == 0
+    run = mg.sample(mg.read(tmp_path / "grid.uai"), seed=1, progress=False)
+    with open(tmp_path / "m.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    want = [
+        (str(v), f"x{v}", str(value), p)
+        for v in range(len(run.domains))
+        for value, p in zip(*run.marginal(v), strict=True)
+    ]
+    got = [(r["variable"], r["name"], r["value"], float(r["probability"])) for r in rows]
+    assert got == want
+    assert all(0 < float(r["standard_error"]) < 0.1 for r in rows)
+    code, _, err = command("sample", "grid.uai", "--record", "energy", "--out", "m.csv")
+    assert "holds marginals" in one_line(err)
+
+
+def test_csv_quotes_what_needs_it_and_one_chain_has_no_errors(tmp_path):
+    graph = mg.FactorGraph([2], [], names=['a, "b"'], labels=["x,y", "z\n"])
+    run = mg.sample(graph, sweeps=50, chains=1, seed=1, progress=False)
+    marginals.write_csv(run, tmp_path / "m.csv")
+    with open(tmp_path / "m.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(r["name"], r["value"], r["standard_error"]) for r in rows] == [
+        ('a, "b"', "x,y", ""),
+        ('a, "b"', "z\n", ""),
+    ]
+
+
+def test_samplers_take_options(command):
+    code, out, _ = command(
+        *["sample", "curie-weiss:n=9,beta=1", "--sampler", "mgpmh:batch=20", "-q", "--json"]
+    )
+    assert code == 0
+    assert json.loads(out)["sampler"] == "MGPMH(batch=20.0)"
+    for text, message in (
+        ("mgpmh:bach=20", "mgpmh takes batch=..., slowdown=...; got 'bach=20'"),
+        ("mgpmh:batch=many", "batch must be of type float"),
+        ("mpgmh", "no such sampler"),
+        ("gibbs:textbook=maybe", "textbook must be of type bool"),
+    ):
+        code, _, err = command("sample", "curie-weiss:n=9,beta=1", "--sampler", text)
+        assert code == 2
+        assert message in one_line(err)
+
+
+def test_explain_takes_evidence(command, tmp_path):
+    (tmp_path / "hard.uai").write_text(HARD)
+    (tmp_path / "e.evid").write_text("1 0 1")
+    whole = json.loads(command("explain", "hard.uai", "--floor", "0.1", "--json")[1])
+    for extra in (["--evidence", "e.evid"], ["--given", "x0=1"]):
+        given = json.loads(command("explain", "hard.uai", "--floor", "0.1", "--json", *extra)[1])
+        assert (whole["stats"]["variables"], given["stats"]["variables"]) == (2, 1)
+    assert "note: raised 1 table entry" in command("explain", "hard.uai", "--floor", "0.1")[1]
+
+
+def test_a_network_by_names_and_labels(command):
+    lawn = Path(__file__).parent / "models" / "sprinkler.bif"
+    code, out, _ = command("sample", lawn, "--given", "rain=yes", "-q", "--seed", 1)
+    assert code == 0
+    assert "grass: soaked 0." in out
+    assert "a little wet 0." in out
+
+
+def test_a_dimmwitted_folder(command, tmp_path):
+    coin = struct.pack(">QBQHQ", 0, 1, 1, 0, 2) + struct.pack(">QBQHQ", 1, 0, 0, 0, 2)
+    (tmp_path / "g").mkdir()
+    for kind, content in {
+        "meta": b"1,2,1,2",
+        "weights": struct.pack(">QBd", 0, 1, 0.5),
+        "variables": coin,
+        "factors": struct.pack(">HQQQQQQd", 3, 2, 0, 1, 1, 1, 0, 1.0),
+    }.items():
+        (tmp_path / "g" / f"graph.{kind}").write_bytes(content)
+    code, out, _ = command("sample", "g", "-q", "--seed", 1, "--json")
+    assert code == 0
+    assert list(json.loads(out)["marginals"]) == ["x1"]
+    assert json.loads(out)["marginals"]["x1"]["1"] == pytest.approx(1 / (1 + np.exp(-1)), abs=0.1)
+    _, out, _ = command("sample", "g", "-q", "--ignore-evidence", "--json")
+    assert list(json.loads(out)["marginals"]) == ["x0", "x1"]
+
+
+def test_a_model_that_does_not_mix_is_told_of(command):
+    code, _, err = command(
+        "sample", "curie-weiss:n=100,beta=10", "-q", "--seed", 1, "--sweeps", 200
+    )
+    assert code == 0
+    assert "warning: the chains disagree on x" in err

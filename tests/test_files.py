@@ -286,3 +286,29 @@ def test_no_flipped_byte_does_worse_than_a_refusal(tmp_path):
         else:
             same_graph(ZOO["potts"], graph)
     assert refused > len(whole) / 2
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    graph = mg.FactorGraph([2], [])
+    run = mg.sample(graph, sweeps=5, progress=False)
+    for write in (run.save, lambda path: mg.write(graph, path)):
+        with pytest.raises(mg.SampleError, match=r"there is no folder .*gone; make it first"):
+            write(tmp_path / "gone" / "a.mg")
+
+
+def test_load_reads_models_and_runs(tmp_path):
+    graph = mg.FactorGraph([2], [])
+    mg.write(graph, tmp_path / "model.mg")
+    mg.sample(graph, sweeps=5, progress=False).save(tmp_path / "run.mg")
+    mg.load(tmp_path / "run.mg").save(tmp_path / "run")
+    assert isinstance(mg.load(tmp_path / "model.mg"), mg.FactorGraph)
+    assert isinstance(mg.load(tmp_path / "run.mg"), mg.Run)
+    assert isinstance(mg.load(tmp_path / "run"), mg.Run)
+    for name in ("run", "model.mg"):
+        with pytest.raises(mg.FormatError, match="options"):
+            mg.load(tmp_path / name, floor=0.1)
+    (tmp_path / "bad.mg").write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(mg.FormatError, match="damaged"):
+        mg.load(tmp_path / "bad.mg")
+    with pytest.raises(FileNotFoundError):
+        mg.load(tmp_path / "gone.mg")

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import minigibbs as mg
+from minigibbs import files
 from minigibbs.formats import text, uai
 from minigibbs.formats.pruning import TableFactor, prune
 from tests.zoo import UNSTORED, ZOO
@@ -359,11 +360,47 @@ def test_forbidden_states_are_pruned(tmp_path):
     assert len(second) == 2
 
 
-def test_a_run_from_a_file_takes_the_domains_of_its_graph(tmp_path):
+def test_a_run_from_a_file_knows_the_pruned_states(tmp_path):
     graph = mg.read(written(tmp_path, PADDED))
-    mg.sample(graph, sweeps=9, seed=1, progress=False).save(tmp_path / "run.mgr")
-    uai.write_marginals(mg.load(tmp_path / "run.mgr"), tmp_path / "a.MAR", graph.domains)
-    assert [len(row) for row in uai.read_marginals(tmp_path / "a.MAR")] == [3, 2]
+    run = mg.sample(graph, sweeps=9, seed=1, progress=False)
+    run.save(tmp_path / "run.mgr")
+    for name, of in (("a.MAR", run), ("b.MAR", mg.load(tmp_path / "run.mgr"))):
+        uai.write_marginals(of, tmp_path / name)
+    assert [len(row) for row in uai.read_marginals(tmp_path / "b.MAR")] == [3, 2]
+    assert (tmp_path / "b.MAR").read_bytes() == (tmp_path / "a.MAR").read_bytes()
+
+
+def test_a_pruned_model_in_our_own_format_knows_its_states(tmp_path):
+    graph = mg.read(written(tmp_path, PADDED))
+    mg.write(graph, tmp_path / "a.mg")
+    again = mg.read(tmp_path / "a.mg")
+    assert again.domains.full_sizes.tolist() == [3, 2]
+    assert again.domains.values(0) == graph.domains.values(0) == (1, 2)
+    assert again.condition({0: 2}).evidence.tolist() == [1, -1]
+    with pytest.raises(mg.GraphError, match="no factor forbids"):
+        again.condition({0: 0})
+
+
+@pytest.mark.parametrize(
+    "pruned",
+    [{"0": [3, [2, 1]]}, {"0": [3, [1, 3]]}, {"0": [3, [1]]}, {"7": [3, [1, 2]]}, {"0": 3}],
+)
+def test_a_file_with_impossible_pruning_is_refused(tmp_path, pruned):
+    mg.write(mg.read(written(tmp_path, PADDED)), tmp_path / "a.mg")
+    header, arrays = files.read_arrays(tmp_path / "a.mg", "minigibbs-model-1")
+    files.write_arrays(tmp_path / "a.mg", {**header, "pruned": pruned}, arrays)
+    with pytest.raises(mg.FormatError, match="damaged"):
+        mg.read(tmp_path / "a.mg")
+
+
+def test_notes_say_what_reading_changed(tmp_path):
+    assert mg.read(written(tmp_path, PADDED)).domains.notes == (
+        "pruned 1 state of 1 variable: forbidden",
+    )
+    hard = "MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 0 0 1\n"
+    assert uai.read(written(tmp_path, hard), floor=1e-9).domains.notes == (
+        "raised 2 table entries of 1 factor to 1e-09",
+    )
 
 
 def test_pruned_models_are_written_with_their_zeros(tmp_path):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
     from minigibbs.explanation import Explanation, explain
     from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
-    from minigibbs.formats import read, write
+    from minigibbs.formats import load, read, write
     from minigibbs.graph import FactorGraph
-    from minigibbs.record import Run, load
+    from minigibbs.record import Run
     from minigibbs.run import sample
     from minigibbs.samplers import (
         MGPMH,
@@ -58,10 +58,10 @@ _HOMES = {
     **dict.fromkeys(
         ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"], "factors"
     ),
-    **dict.fromkeys(["read", "write"], "formats"),
+    **dict.fromkeys(["load", "read", "write"], "formats"),
     **dict.fromkeys(["Explanation", "explain"], "explanation"),
     **dict.fromkeys(["FactorGraph"], "graph"),
-    **dict.fromkeys(["Run", "load"], "record"),
+    **dict.fromkeys(["Run"], "record"),
     **dict.fromkeys(["sample"], "run"),
     **dict.fromkeys(
         [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Container
@@ -37,6 +36,17 @@ Model = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes every draw.")]
+Given = Annotated[list[str] | None, typer.Option("--given", help="Clamp a variable: --given x3=1")]
+Evidence = Annotated[
+    Path | None, typer.Option("--evidence", help="Clamp the variables of a UAI .evid file.")
+]
+Floor = Annotated[
+    float | None,
+    typer.Option(help="Raise the zeros of a .uai or .bif file to this probability."),
+]
+IgnoreEvidence = Annotated[
+    bool, typer.Option("--ignore-evidence", help="Sample the evidence of a DimmWitted graph too.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -78,7 +88,10 @@ def demo(
 @app.command()
 def sample(
     model: Model,
-    sampler: Annotated[str | None, typer.Option(help="By name; see `minigibbs explain`.")] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="By name, with options or not: mgpmh:batch=20; see `minigibbs explain`."),
+    ] = None,
     updates: Annotated[int | None, typer.Option(help="Updates of each chain.")] = None,
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of each chain [1000].")] = None,
     warmup: Annotated[int, typer.Option(help="Updates before the recording.")] = 0,
@@ -90,16 +103,17 @@ def sample(
     ] = "marginals,energy",
     thin: Annotated[int | None, typer.Option(help="Updates between two records.")] = None,
     threads: Annotated[int | None, typer.Option(help="Chains to run at a time.")] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--given", help="Clamp a variable: --given x3=1")
-    ] = None,
-    evidence: Annotated[
-        Path | None, typer.Option("--evidence", help="Clamp the variables of a UAI .evid file.")
-    ] = None,
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    show: Annotated[int, typer.Option(help="Marginals to print, the most uncertain ones.")] = 10,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Save the run here; a name in .MAR gets UAI marginals instead."
+            "--out",
+            "-o",
+            help="Save the run here; a name in .csv or .MAR (UAI) gets the marginals instead.",
         ),
     ] = None,
     as_json: Json = False,
@@ -107,14 +121,17 @@ def sample(
 ) -> None:
     """Sample a model and print a summary."""
     from minigibbs.run import sample as run_chains
+    from minigibbs.samplers import SAMPLERS
+    from minigibbs.spelled import call
 
+    chosen = None if sampler is None else call(sampler, dict(SAMPLERS), "sampler")
     kept = [name.strip() for name in record.split(",") if name.strip()]
     if out is not None:
         _check_out(out, kept)
-    graph = _condition(_observe(_model(model), evidence), given or [])
+    graph = _model(model, floor, ignore_evidence, evidence, given)
     run = run_chains(
         graph,
-        sampler=sampler,
+        sampler=chosen,
         updates=updates,
         sweeps=sweeps,
         warmup=warmup,
@@ -128,16 +145,27 @@ def sample(
     )
     if out is not None:
         _save(run, out)
-    _report(run, as_json, saved=None if out is None else str(out))
+    extra = {"notes": graph.domains.notes} if graph.domains.notes else {}
+    _report(run, as_json, show, saved=None if out is None else str(out), **extra)
 
 
 @app.command()
-def explain(model: Model, as_json: Json = False) -> None:
+def explain(
+    model: Model,
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    as_json: Json = False,
+) -> None:
     """Say how large a model is in the paper's terms, and what each sampler would cost."""
     from minigibbs.explanation import explain as compare
 
-    explanation = compare(_model(model))
+    graph = _model(model, floor, ignore_evidence, evidence, given)
+    explanation = compare(graph)
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
+    for note in () if as_json else graph.domains.notes:
+        typer.echo(f"note: {note}")
 
 
 @app.command()
@@ -176,31 +204,44 @@ def _check_out(out: Path, kept: list[str]) -> None:
     from minigibbs.files import check_target
 
     check_target(out)
-    if out.suffix == ".MAR" and "marginals" not in kept:
+    if out.suffix in (".MAR", ".csv") and "marginals" not in kept:
         raise SampleError(f"{out} holds marginals: add marginals to --record")
 
 
 def _save(run: Run, out: Path) -> None:
-    """Save a run, or its marginals in the UAI format if the name ends in .MAR."""
+    """Save a run, or its marginals if the name ends in .csv or .MAR."""
     if out.suffix == ".MAR":
         from minigibbs.formats.uai import write_marginals
 
         write_marginals(run, out)
+    elif out.suffix == ".csv":
+        from minigibbs.marginals import write_csv
+
+        write_csv(run, out)
     else:
         run.save(out)
 
 
-def _report(run: Run, as_json: bool, **extra: Any) -> None:
+def _report(run: Run, as_json: bool, show: int = 0, **extra: Any) -> None:
     """Print a run's summary; an interrupted one ends the program as Ctrl-C does."""
-    _print_run(run, as_json, **extra)
+    _print_run(run, as_json, show, **extra)
     if run.interrupted:
         raise typer.Exit(130)
 
 
-def _print_run(run: Run, as_json: bool, **extra: Any) -> None:
+def _print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
+    from minigibbs import marginals
+
     summary = run.summary()
+    recorded = run.counts is not None and run.clock.sum() > 0
+    chosen = marginals.uncertain(run, show) if recorded and show > 0 else {}
     if as_json:
-        typer.echo(json.dumps({**summary.to_dict(), "info": asdict(run.info), **extra}))
+        rows = {
+            run.domains.name(v): dict(zip(map(str, values), probability.tolist(), strict=True))
+            for v, (values, probability) in chosen.items()
+        }
+        whole = {**summary.to_dict(), "info": asdict(run.info), "marginals": rows, **extra}
+        typer.echo(json.dumps(whole))
         return
     from rich.console import Console
     from rich.table import Table
@@ -211,6 +252,15 @@ def _print_run(run: Run, as_json: bool, **extra: Any) -> None:
     for label, value in summary.rows():
         table.add_row(label, value)
     Console(file=sys.stdout).print(table)
+    if chosen:
+        typer.echo(
+            f"\nmarginals of the {len(chosen)} most uncertain variables (--out X.csv: of all)"
+        )
+    for variable, marginal in chosen.items():
+        text = marginals.shown(marginal, int(run.domains.sizes[variable]))
+        typer.echo(f"  {run.domains.name(variable)}: {text}")
+    for note in extra.pop("notes", ()):
+        typer.echo(f"note: {note}")
     for label, value in extra.items():
         if value is not None:
             typer.echo(f"{label}: {value}")
@@ -218,40 +268,31 @@ def _print_run(run: Run, as_json: bool, **extra: Any) -> None:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def _model(text: str) -> FactorGraph:
-    """A model from `name:key=value,...` or from a file."""
+def _model(
+    text: str,
+    floor: float | None,
+    ignore_evidence: bool,
+    evidence: Path | None,
+    given: list[str] | None,
+) -> FactorGraph:
+    """A model from `name:key=value,...` or from a file, with what is known about it."""
     from minigibbs.formats import read
     from minigibbs.models import GENERATORS
+    from minigibbs.spelled import call
 
-    name, _, arguments = text.partition(":")
-    if name not in GENERATORS:
-        if not Path(text).is_file():
-            raise SampleError(
-                f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
-            )
-        return read(text)
-    generator = GENERATORS[name]
-    parameters = inspect.signature(generator).parameters
-    values: dict[str, Any] = {}
-    for part in filter(None, arguments.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in parameters or not equals:
-            raise SampleError(
-                f"{name} takes {', '.join(f'{key}=...' for key in parameters)}; got {part!r}"
-            )
-        values[key] = _value(name, key, value, str(parameters[key].annotation))
-    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in values]
-    if missing:
-        raise SampleError(f"{name} needs {', '.join(missing)}: {name}:{missing[0]}=...")
-    return generator(**values)
-
-
-def _value(name: str, key: str, text: str, kind: str) -> Any:
-    read = {"int": int, "float": float, "bool": {"true": True, "false": False}.__getitem__}[kind]
-    try:
-        return read(text.lower())  # type: ignore[operator]
-    except (ValueError, KeyError):
-        raise SampleError(f"{name}: {key} must be of type {kind}, got {text!r}") from None
+    options = {} if floor is None else {"floor": floor}
+    options |= {"evidence": False} if ignore_evidence else {}
+    if text.partition(":")[0] in GENERATORS:
+        if options:
+            raise SampleError(f"{text}: {', '.join(options)} is for model files")
+        graph = call(text, GENERATORS, "generator")
+    elif not Path(text).exists():
+        raise SampleError(
+            f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
+        )
+    else:
+        graph = read(text, **options)
+    return _condition(_observe(graph, evidence), given or [])
 
 
 def _observe(graph: FactorGraph, evidence: Path | None) -> FactorGraph:

@@ -58,6 +58,7 @@ class Domains:
         self.sizes = self._read_sizes(sizes)
         self.names = self._read_names(names)
         self.labels: dict[int, tuple[Hashable, ...]] = {}
+        self.notes: tuple[str, ...] = ()  # what reading the model changed, in words
         if labels is not None:
             self._read_labels(labels)
 
@@ -188,6 +189,53 @@ class Domains:
         return row
 
 
+class States(Domains):
+    """Domains that lost the states that cannot occur; those that are left keep their labels.
+
+    Parameters
+    ----------
+    full_sizes
+        How many states each variable had.
+    kept
+        The states that are left, for each variable that lost some.
+    names
+        One name per variable.
+    labels
+        By variable, the labels of the states that it had, as a list or by number. Left out, a
+        variable that lost some calls the others by their numbers.
+    """
+
+    def __init__(
+        self,
+        full_sizes: NDArray[np.int32],
+        kept: Mapping[int, NDArray[np.integer]] | None = None,
+        names: Sequence[str] | None = None,
+        labels: Mapping[int, Any] | None = None,
+    ) -> None:
+        self.full_sizes = full_sizes
+        self.kept: dict[int, NDArray[np.integer]] = dict(kept or {})
+        sizes, left = full_sizes.copy(), dict(labels or {})
+        for variable, states in self.kept.items():
+            sizes[variable] = len(states)
+            full = left.get(variable)
+            left[variable] = [s if full is None else full[s] for s in states.tolist()]
+        super().__init__(sizes, names, left)
+
+    def value(self, variable: int, value: Any) -> int:
+        """The number of a value given by label or by its number before; a lost one is refused."""
+        if variable not in self.kept:
+            return super().value(variable, value)
+        labels, states = self.labels[variable], tuple(self.kept[variable].tolist())
+        if isinstance(value, Hashable) and value in labels:
+            return labels.index(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool) and value in states:
+            return states.index(int(value))
+        raise GraphError(
+            f"{self.describe(variable)}: expected one of the states that no factor forbids "
+            f"({_list(labels)}), got {value!r}"
+        )
+
+
 def domains_header(domains: Domains) -> dict[str, Any]:
     """Names, labels and grids as JSON."""
     labels = {v: [_plain(label) for label in row] for v, row in domains.labels.items()}
@@ -199,12 +247,18 @@ def domains_header(domains: Domains) -> dict[str, Any]:
                 f"got {lost[0]!r}; use str(label) to keep it"
             )
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
-    return {"names": domains.names, "labels": labels, "grids": grids}
+    header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
+    if isinstance(domains, States):  # by variable: how many states it had, and those left
+        full = domains.full_sizes.tolist()
+        header["pruned"] = {v: [full[v], states.tolist()] for v, states in domains.kept.items()}
+    return header
 
 
 def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domains:
     """The inverse of `domains_header`."""
     domains = Domains(sizes, header["names"], {int(v): row for v, row in header["labels"].items()})
+    if header.get("pruned"):
+        domains = _states(domains, header["pruned"])
     for key, row in header["grids"].items():
         variable, grid = domains.index(int(key)), Grid(*row)
         if grid.points != domains.sizes[variable]:
@@ -214,6 +268,26 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
             )
         domains.grids[variable] = grid
     return domains
+
+
+def _states(domains: Domains, pruned: Mapping[str, Any]) -> States:
+    """Domains as `States`, from what a header says was pruned."""
+    full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
+    kept = {}
+    for key, (size, states) in pruned.items():
+        variable = domains.index(int(key))
+        kept[variable] = as_array(states, "iu", "pruned: states must be integers")
+        ordered = kept[variable].tolist()
+        if len(ordered) != domains.sizes[variable] or not all(
+            a < b for a, b in zip([-1, *ordered], [*ordered, size], strict=True)
+        ):
+            raise GraphError(
+                f"{domains.describe(variable)}: expected {domains.sizes[variable]} states below "
+                f"{size} in order, got {_list(ordered)}"
+            )
+        full_sizes[variable] = size
+        labels[variable] = dict(zip(ordered, domains.values(variable), strict=True))
+    return States(full_sizes, kept, domains.names, labels)
 
 
 def _plain(label: Any) -> Any:

@@ -35,6 +35,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file through a temporary one beside it, so that no half-written file remains."""
+    check_target(path)
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
     try:
@@ -79,6 +80,20 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
     except Exception as error:  # zipfile, json and NumPy raise a dozen kinds
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
         raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
+
+
+def stated_format(path: str | os.PathLike[str]) -> Any:
+    """Which format a file of `write_arrays` says it has; None if it is no such file."""
+    try:
+        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+            member = archive.getinfo(_HEADER)
+            if member.file_size > os.path.getsize(path):
+                return None
+            return json.loads(archive.read(member))["format"]
+    except OSError:
+        raise
+    except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
+        return None
 
 
 def read_arrays(

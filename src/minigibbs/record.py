@@ -17,7 +17,7 @@ from minigibbs.errors import MissingDependencyError, SampleError
 if TYPE_CHECKING:
     from minigibbs.summary import Summary
 
-_FORMAT = "minigibbs-run-1"
+FORMAT = "minigibbs-run-1"
 _ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
 
 
@@ -144,7 +144,7 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
-        header = {"format": _FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
+        header = {"format": FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
     def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,7 +168,7 @@ class Run:
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Read a run that `Run.save` wrote."""
-    header, arrays = files.read_arrays(path, _FORMAT)
+    header, arrays = files.read_arrays(path, FORMAT)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         run = Run(domains, Info(**header["info"]), **{**dict.fromkeys(_ARRAYS), **arrays})  # type: ignore[arg-type]

@@ -9,6 +9,8 @@ from typing import Any
 from minigibbs import diagnostics
 from minigibbs.record import Run, worst
 
+_STUCK = 1.2  # an R-hat that longer runs may not bring down
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -25,7 +27,8 @@ class Summary:
     energy_ess: float | None
     energy_rhat: float | None
     value_ess: float | None  # least over the variables' values; needs draws
-    value_rhat: float | None  # greatest over the variables' values; needs draws
+    value_rhat: float | None  # greatest over the variables' values; needs draws or marginals
+    standard_error: float | None  # greatest of a marginal; needs marginals of several chains
     worst_variable: str | None
     warnings: tuple[str, ...]
 
@@ -53,12 +56,15 @@ class Summary:
             rows.append(("energy R-hat", _number(self.energy_rhat, ".3f")))
         if self.value_ess is not None:
             rows.append(("least value ESS", _number(self.value_ess, ",.0f")))
+        if self.value_rhat is not None:
             rows.append(
                 (
                     "greatest value R-hat",
                     f"{_number(self.value_rhat, '.3f')} ({self.worst_variable})",
                 )
             )
+        if self.standard_error is not None:
+            rows.append(("greatest standard error", f"{self.standard_error:.4f} (of a marginal)"))
         return rows
 
     def __str__(self) -> str:
@@ -71,7 +77,8 @@ def summarise(run: Run) -> Summary:
     """Compute the diagnostics of a run."""
     has_energy = run.energy is not None and run.energy.shape[1] > 0
     energy = run.energy if has_energy else None
-    value = worst(run)
+    drawn, spread = worst(run), _spread(run)
+    value = _worse(drawn, spread)
     energy_rhat = None if energy is None else float(diagnostics.rhat(energy))
     return Summary(
         sampler=run.info.sampler,
@@ -84,15 +91,31 @@ def summarise(run: Run) -> Summary:
         energy_mean=None if energy is None else float(energy.mean()),
         energy_ess=None if energy is None else float(diagnostics.ess(energy)),
         energy_rhat=energy_rhat,
-        value_ess=None if value is None else value[2],
+        value_ess=None if drawn is None else drawn[2],
         value_rhat=None if value is None else value[1],
+        standard_error=None if spread is None else spread.error,
         worst_variable=None if value is None else run.domains.name(value[0]),
-        warnings=tuple(_warnings(run, energy_rhat, value)),
+        warnings=tuple(_warnings(run, energy_rhat, value, 0 if spread is None else spread.apart)),
     )
 
 
+def _spread(run: Run) -> diagnostics.Spread | None:
+    if run.counts is None:
+        return None
+    return diagnostics.spread(run.counts, run.clock, run.domains.sizes)
+
+
+def _worse(
+    drawn: tuple[int, float, float] | None, spread: diagnostics.Spread | None
+) -> tuple[int, float] | None:
+    """The variable with the largest R-hat, by draws or by marginals, and its R-hat."""
+    found = [] if drawn is None else [drawn[:2]]
+    found += [] if spread is None else [(spread.variable, spread.rhat)]
+    return max(found, key=lambda one: one[1], default=None)
+
+
 def _warnings(
-    run: Run, energy_rhat: float | None, value: tuple[int, float, float] | None
+    run: Run, energy_rhat: float | None, value: tuple[int, float] | None, apart: int
 ) -> list[str]:
     found = []
     if run.interrupted:
@@ -101,14 +124,24 @@ def _warnings(
     if energy_rhat is not None and energy_rhat > limit:
         found.append(
             f"the chains disagree on the energy (R-hat {energy_rhat:.3f} > {limit}): "
-            "run longer, or with a warm-up"
+            f"{_advice(energy_rhat)}"
         )
     if value is not None and value[1] > limit:
+        more = f" and {apart - 1:,} of {len(run.domains) - 1:,} others" if apart > 1 else ""
         found.append(
             f"the chains disagree on {run.domains.name(value[0])} (R-hat {value[1]:.3f} > "
-            f"{limit}): run longer, or with a warm-up"
+            f"{limit}){more}: {_advice(value[1])}"
         )
     return found
+
+
+def _advice(rhat: float) -> str:
+    if rhat < _STUCK:
+        return "run longer, or with a warm-up"
+    return (
+        "run longer, or with a warm-up; if that does not help, updates of one variable at a time "
+        "do not mix on this model, and its marginals are not to be trusted"
+    )
 
 
 def _number(value: float | None, form: str) -> str:

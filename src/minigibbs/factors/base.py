@@ -148,10 +148,10 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     bad = _unusable(array)
     if bad.any():
         factor = int(np.flatnonzero(bad)[0])
+        hint = ". Hard constraints are outside the theory; use a large finite weight instead"
         raise GraphError(
             f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
-            f"got {array[factor]}. Hard constraints are outside the theory; use a large finite "
-            "weight instead"
+            f"got {array[factor]}{'' if np.isnan(array[factor]) else hint}"
         )
     return frozen(array, np.float64)
 

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from minigibbs import files, record
 from minigibbs.errors import FormatError
-from minigibbs.formats import native, uai
+from minigibbs.formats import bif, dimmwitted, native, uai
 from minigibbs.graph import FactorGraph
 
-# Each format is a module with read(path) -> FactorGraph and write(graph, path).
-FORMATS: dict[str, ModuleType] = {".mg": native, ".uai": uai, ".uai.gz": uai, ".uai.xz": uai}
+# Each format is a module with read(path, ...) -> FactorGraph and write(graph, path).
+FORMATS: dict[str, ModuleType] = {
+    ".mg": native,
+    ".uai": uai,
+    ".uai.gz": uai,
+    ".uai.xz": uai,
+    ".bif": bif,
+    ".bif.gz": bif,
+    ".bif.xz": bif,
+    "graph.meta": dimmwitted,  # or the folder that it lies in
+}
 
 
-def read(path: str | os.PathLike[str]) -> FactorGraph:
-    """Read a model from a file."""
-    return _format(path).read(path)  # type: ignore[no-any-return]
+def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
+    """Read a model from a file, or from a folder with a `graph.meta`.
+
+    Parameters
+    ----------
+    path
+        The file or folder; the format goes by the name's ending.
+    options
+        What the format's own `read` takes: `floor` for .uai and .bif, `evidence` and `weights`
+        for DimmWitted's graphs.
+    """
+    module = _format(path)
+    taken = list(inspect.signature(module.read).parameters)[1:]
+    for option in options:
+        if option not in taken:
+            takes = f"takes {', '.join(taken)}" if taken else "takes no options"
+            raise FormatError(f"{path}: reading this format {takes}; got {option}")
+    return module.read(path, **options)  # type: ignore[no-any-return]
+
+
+def load(path: str | os.PathLike[str], **options: Any) -> Any:
+    """Load what a file holds: a model, as `mg.read` does, or a run that `Run.save` wrote.
+
+    >>> import minigibbs as mg, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
+    >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)
+    >>> mg.load(path)
+    <FactorGraph: 2 variables; factors: 1 ising>
+    """
+    if not _is_run(path):
+        return read(path, **options)
+    if options:
+        raise FormatError(f"{path}: a run takes no options; got {', '.join(options)}")
+    return record.load(path)
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
@@ -31,7 +74,18 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     _format(path).write(graph, path)
 
 
+def _is_run(path: str | os.PathLike[str]) -> bool:
+    """Whether it is no model by its name, or a run by its content."""
+    if Path(path).is_dir():
+        return False
+    if Path(path).name.endswith(".mg"):
+        return bool(files.stated_format(path) == record.FORMAT)
+    return not Path(path).name.endswith(tuple(FORMATS))
+
+
 def _format(path: str | os.PathLike[str]) -> ModuleType:
+    if Path(path).is_dir():
+        return dimmwitted
     for ending, module in FORMATS.items():
         if Path(path).name.endswith(ending):
             return module

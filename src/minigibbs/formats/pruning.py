@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from minigibbs.domains import Domains
-from minigibbs.errors import GraphError
 
 
 class TableFactor(NamedTuple):
@@ -23,39 +20,6 @@ class TableFactor(NamedTuple):
 
     scope: tuple[int, ...]
     table: NDArray[np.float64]  # probabilities, an axis per variable
-
-
-class States(Domains):
-    """Domains that pruning cut down: a label is the state's number before.
-
-    Parameters
-    ----------
-    full_sizes
-        How many states each variable had.
-    kept
-        The states that are left, for each variable that lost some.
-    """
-
-    def __init__(
-        self, full_sizes: NDArray[np.int32], kept: dict[int, NDArray[np.int64]] | None = None
-    ) -> None:
-        kept = kept or {}
-        sizes = full_sizes.copy()
-        for variable, states in kept.items():
-            sizes[variable] = len(states)
-        super().__init__(sizes, labels={v: states.tolist() for v, states in kept.items()})
-        self.full_sizes = full_sizes
-
-    def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by its state; a pruned state is refused."""
-        labels = self.labels.get(variable)
-        if labels is None or value in labels:
-            return super().value(variable, value)
-        shown = ", ".join(map(str, labels[:8])) + (", ..." if len(labels) > 8 else "")
-        raise GraphError(
-            f"{self.describe(variable)}: expected one of the states that no factor forbids "
-            f"({shown}), got {value!r}"
-        )
 
 
 def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:

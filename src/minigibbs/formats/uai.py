@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import MAX_DOMAIN, Domains
-from minigibbs.errors import FormatError, GraphError, SampleError
+from minigibbs.domains import MAX_DOMAIN, Domains, States
+from minigibbs.errors import FormatError
 from minigibbs.factors import Factors, Table, Unary
 from minigibbs.factors.base import FREE, General, Pairs
 from minigibbs.factors.unstored import Unstored
-from minigibbs.formats.pruning import States, TableFactor, cut, prune
+from minigibbs.formats.pruning import TableFactor
+from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import Numbers, write_text
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
+from minigibbs.marginals import rows as run_rows
 from minigibbs.record import Run
 
 _MOST = 2**53  # of a count; floats hold integers up to here
@@ -45,22 +46,9 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
         Probabilities below it, zeros included, are raised to it after the pruning. Left out,
         zeros that remain are refused.
     """
-    if floor is not None and not 0 < floor < math.inf:
-        raise GraphError(f"uai: floor must be a positive probability, got {floor}")
+    check_floor(floor)
     sizes, factors = _parse(path)
-    kept = prune(factors)
-    for variable, states in kept.items():
-        if not len(states):
-            raise FormatError(
-                f"{path}: every state has probability 0, since its factors leave no value to "
-                f"variable {variable}"
-            )
-    factors = [cut(factor, kept) for factor in factors]
-    if floor is None:
-        _refuse_zeros(path, factors, kept)
-    else:
-        factors = [TableFactor(scope, np.maximum(table, floor)) for scope, table in factors]
-    return FactorGraph(States(sizes, kept), _group(factors))
+    return assemble(path, sizes, factors, floor)
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
@@ -129,10 +117,10 @@ def write_marginals(
     path
         The file.
     domains
-        Where rows are longer than the domains, or the run comes from a file: `graph.domains`.
+        `graph.domains`, for rows without the pruned states.
     """
     if isinstance(marginals, Run):
-        rows, domains = _run_rows(marginals), domains or marginals.domains
+        rows, domains = run_rows(marginals), domains or marginals.domains
     else:
         rows = [np.asarray(row, dtype=np.float64) for row in marginals]
     if domains is not None:
@@ -183,41 +171,6 @@ def _read_table(
     entries = math.prod(shape)
     numbers.integer(f"the number of table entries of factor {factor}", entries, entries)
     return numbers.take(entries, f"the table of factor {factor}").reshape(shape)
-
-
-def _refuse_zeros(
-    path: str | os.PathLike[str],
-    factors: list[TableFactor],
-    kept: dict[int, NDArray[np.int64]],
-) -> None:
-    for number, (scope, table) in enumerate(factors):
-        if not table.all():
-            place = np.argwhere(table == 0)[0].tolist()
-            states = [
-                int(kept[v][x]) if v in kept else x for v, x in zip(scope, place, strict=True)
-            ]
-            raise FormatError(
-                f"{path}: factor {number} (variables {list(scope)}) gives probability 0 to "
-                f"{states}. Hard constraints are outside the theory; "
-                "minigibbs.formats.uai.read(path, floor=1e-9), say, makes such states very "
-                "unlikely instead"
-            )
-
-
-def _group(factors: list[TableFactor]) -> list[Factors]:
-    """Factors of one shape in one group; those over no variables go into the first group."""
-    members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
-    for factor in factors:
-        members[factor.table.shape].append(factor)
-    constant = sum(math.log(factor.table) for factor in members.pop((), []))
-    groups: list[Factors] = []
-    for shape, some in members.items():
-        scope = np.array([factor.scope for factor in some])
-        energy = np.log(np.stack([factor.table for factor in some]))
-        if not groups:
-            energy[0] += constant
-        groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
-    return groups
 
 
 def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> None:
@@ -316,21 +269,12 @@ def _full_table(
     table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
 ) -> NDArray[np.float64]:
     """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, States) or not domains.labels:
+    if not isinstance(domains, States) or not domains.kept:
         return table
     full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
-    full[np.ix_(*(domains.values(int(variable)) for variable in scope))] = table
+    left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())
+    full[np.ix_(*left)] = table
     return full
-
-
-def _run_rows(run: Run) -> list[NDArray[np.float64]]:
-    """A run's marginals without the padding of `run.marginals`."""
-    if run.counts is None:
-        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
-    if not run.clock.sum():
-        raise SampleError("this run has no marginals: it made no updates after its warm-up")
-    flat = run.counts.sum(axis=0) / run.clock.sum()
-    return np.split(flat, np.cumsum(run.domains.sizes)[:-1])
 
 
 def _full_rows(rows: Sequence[NDArray[np.float64]], domains: Domains) -> list[NDArray[np.float64]]:

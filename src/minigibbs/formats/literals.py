@@ -1,0 +1,174 @@
+"""Factors over literals, "this variable has that value", as DeepDive knows them, by function."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import memory
+from minigibbs.errors import FormatError, TooLargeError
+from minigibbs.factors import Factors, Logical, Table, Unary
+from minigibbs.factors.base import FREE
+
+IMPLY, OR, AND, EQUAL, IS_TRUE = 0, 1, 2, 3, 4
+LINEAR, RATIO, LOGICAL, AND_CATEGORICAL, IMPLY_MLN = 7, 8, 9, 12, 13
+_MOST_ENTRIES = 2**20  # of the table of a factor that is no formula over two-valued variables
+_MOST_ARITY = 32  # of such a factor
+_ENTRY_BYTES = 32  # of memory for each entry of a table while a graph is made of it
+
+
+class Literals(NamedTuple):
+    """Factors of one function and arity."""
+
+    function: int
+    variable: NDArray[np.int64]  # [factors, arity]
+    value: NDArray[np.int64]  # [factors, arity] that makes a literal true; FREE if none does
+    weight: NDArray[np.float64]  # [factors] weight times feature
+
+
+def groups(
+    path: str | os.PathLike[str], factors: Sequence[Literals], sizes: NDArray[np.int32]
+) -> Iterator[Factors]:
+    """Formulas over two-valued variables as `Logical` groups, everything else as tables."""
+    tables: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    room = memory.available() // _ENTRY_BYTES
+    for some in factors:
+        plain = _plain(some, sizes)
+        if plain.any():
+            yield from _FORMULAS[some.function](_take(some, plain))
+        room = _add_tables(path, tables, _take(some, ~plain), sizes, room)
+    yield from _table_groups(tables)
+
+
+def _plain(some: Literals, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which factors are formulas over two-valued variables that differ."""
+    if some.function not in _FORMULAS:
+        return np.zeros(len(some.weight), dtype=np.bool_)
+    ordered = np.sort(some.variable, axis=1)
+    plain: NDArray[np.bool_] = (sizes[some.variable] == 2).all(axis=1)
+    plain &= (some.value != FREE).all(axis=1)
+    plain &= (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
+    return plain
+
+
+def _take(some: Literals, chosen: NDArray[np.bool_]) -> Literals:
+    return Literals(some.function, some.variable[chosen], some.value[chosen], some.weight[chosen])
+
+
+def _formula(op: str, some: Literals, times: float, negate_head: bool = False) -> Logical:
+    negated = some.value == 0
+    if negate_head:
+        negated[:, -1] = ~negated[:, -1]
+    return Logical(op, some.variable, times * some.weight, negated)
+
+
+# A function that is +1 or -1 is twice a formula, but for a constant.
+_FORMULAS: dict[int, Callable[[Literals], list[Factors]]] = {
+    OR: lambda some: [_formula("or", some, 2.0)],
+    AND: lambda some: [_formula("and", some, 2.0)],
+    IS_TRUE: lambda some: [_formula("and", some, 2.0)],
+    EQUAL: lambda some: [_formula("equal", some, 2.0)],
+    AND_CATEGORICAL: lambda some: [_formula("and", some, 1.0)],
+    IMPLY_MLN: lambda some: [_formula("imply", some, 1.0)],
+    IMPLY: lambda some: [
+        _formula("and", some, 1.0),
+        _formula("and", some, -1.0, negate_head=True),
+    ],
+}
+
+
+def _all(literals: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    whole = np.array(True)
+    for one in literals:
+        whole = whole & one
+    return whole
+
+
+def _none(literals: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    return _all([~one for one in literals])
+
+
+def _sign(holds: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.where(holds, 1.0, -1.0)
+
+
+def _implications(literals: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    """How many literals imply the last one; without any, whether that one holds."""
+    *body, head = literals
+    if not body:
+        return head.astype(np.float64)
+    count = np.zeros(1)
+    for one in body:
+        count = count + (~one | head)
+    return count
+
+
+# What a function gives for each state of its literals, arrays that broadcast against each other.
+FUNCTIONS: dict[int, Callable[[Sequence[NDArray[np.bool_]]], NDArray[Any]]] = {
+    IMPLY: lambda given: np.where(_all(given[:-1]), _sign(given[-1]), 0.0),
+    OR: lambda given: _sign(~_none(given)),
+    AND: lambda given: _sign(_all(given)),
+    EQUAL: lambda given: _sign(_all(given) | _none(given)),
+    IS_TRUE: lambda given: _sign(_all(given)),
+    LINEAR: _implications,
+    RATIO: lambda given: np.log2(1 + _implications(given)),
+    LOGICAL: lambda given: np.where(_implications(given) > 0, 1.0, 0.0),
+    AND_CATEGORICAL: lambda given: np.where(_all(given), 1.0, 0.0),
+    IMPLY_MLN: lambda given: np.where(_all(given[:-1]) & ~given[-1], 0.0, 1.0),
+}
+
+
+def _add_tables(
+    path: str | os.PathLike[str],
+    tables: dict[tuple[int, ...], NDArray[np.float64]],
+    some: Literals,
+    sizes: NDArray[np.int32],
+    room: int,
+) -> int:
+    """Add factors up, one table for each set of variables; returns the room that is left."""
+    for row, values, weight in zip(
+        some.variable.tolist(), some.value.tolist(), some.weight.tolist(), strict=True
+    ):
+        scope = tuple(dict.fromkeys(sorted(row)))
+        shape = [int(sizes[variable]) for variable in scope]
+        if scope not in tables:
+            room -= _check_entries(path, scope, shape, room)
+            tables[scope] = np.zeros(shape)
+        literals = []
+        for variable, value in zip(row, values, strict=True):
+            axis = scope.index(variable)
+            holds = np.arange(shape[axis]) == value
+            literals.append(holds.reshape([-1 if k == axis else 1 for k in range(len(scope))]))
+        tables[scope] += weight * FUNCTIONS[some.function](literals)
+    return room
+
+
+def _check_entries(
+    path: str | os.PathLike[str], scope: Sequence[int], shape: Sequence[int], room: int
+) -> int:
+    entries = math.prod(shape)
+    if entries > _MOST_ENTRIES or len(scope) > _MOST_ARITY:
+        raise FormatError(
+            f"{path}: a factor over variables {list(scope)[:6]}: expected a table of at most "
+            f"{_MOST_ENTRIES:,} entries over {_MOST_ARITY} variables, got {entries:.3g} over "
+            f"{len(scope)}"
+        )
+    if entries > room:
+        raise TooLargeError(f"{path}: its tables do not fit into memory; use a machine with more")
+    return entries
+
+
+def _table_groups(tables: Mapping[tuple[int, ...], NDArray[np.float64]]) -> Iterator[Factors]:
+    """Tables of one shape in one group."""
+    members: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
+    for scope, table in tables.items():
+        members[table.shape].append(scope)
+    for shape, scopes in members.items():
+        energy = np.stack([tables[scope] for scope in scopes])
+        yield Unary(np.array(scopes)[:, 0], energy) if len(shape) == 1 else Table(scopes, energy)

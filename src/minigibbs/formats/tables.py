@@ -1,0 +1,116 @@
+"""From the tables of a file to a graph: what cannot occur is pruned, other zeros are refused."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.domains import States
+from minigibbs.errors import FormatError, GraphError
+from minigibbs.factors import Factors, Table, Unary
+from minigibbs.formats.pruning import TableFactor, cut, prune
+from minigibbs.graph import FactorGraph
+
+
+def check_floor(floor: float | None) -> None:
+    """Raise if `floor` is no probability that zeros can be raised to."""
+    if floor is not None and not 0 < floor < math.inf:
+        raise GraphError(f"floor must be a positive probability, got {floor}")
+
+
+def assemble(
+    path: str | os.PathLike[str],
+    sizes: NDArray[np.int32],
+    factors: Sequence[TableFactor],
+    floor: float | None = None,
+    names: Sequence[str] | None = None,
+    labels: Mapping[int, Any] | None = None,
+) -> FactorGraph:
+    """The graph of some tables of probabilities; `domains.notes` says what was changed.
+
+    Parameters
+    ----------
+    path
+        The file, for errors.
+    sizes
+        The domain sizes in the file.
+    factors
+        The tables over all states.
+    floor
+        Probabilities below it are raised to it after the pruning; left out, zeros that remain
+        are refused.
+    names, labels
+        What the file calls variables and states.
+    """
+    check_floor(floor)
+    kept = prune(factors)
+    domains = States(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
+    for variable, states in kept.items():
+        if not len(states):
+            raise FormatError(
+                f"{path}: every state has probability 0, since its factors leave no value to "
+                f"{domains.describe(variable)}"
+            )
+    left = [cut(factor, kept) for factor in factors]
+    notes = [_pruned_note(sizes, kept)] if kept else []
+    if floor is None:
+        _refuse_zeros(path, left, domains)
+    else:
+        notes += _floor_note(left, floor)
+        left = [TableFactor(scope, np.maximum(table, floor)) for scope, table in left]
+    domains.notes = tuple(notes)
+    return FactorGraph(domains, _group(left))
+
+
+def _pruned_note(sizes: NDArray[np.int32], kept: dict[int, NDArray[np.int64]]) -> str:
+    lost = sum(int(sizes[variable]) - len(states) for variable, states in kept.items())
+    return f"pruned {_several(lost, 'state')} of {_several(len(kept), 'variable')}: forbidden"
+
+
+def _floor_note(factors: Sequence[TableFactor], floor: float) -> list[str]:
+    raised = [count for _, table in factors if (count := int(np.count_nonzero(table < floor)))]
+    if not raised:
+        return []
+    entries = f"{sum(raised):,} table entr{'y' if sum(raised) == 1 else 'ies'}"
+    return [f"raised {entries} of {_several(len(raised), 'factor')} to {floor:g}"]
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _refuse_zeros(
+    path: str | os.PathLike[str], factors: Sequence[TableFactor], domains: States
+) -> None:
+    for number, (scope, table) in enumerate(factors):
+        if not table.all():
+            place = np.argwhere(table == 0)[0].tolist()
+            states = [domains.values(v)[x] for v, x in zip(scope, place, strict=True)]
+            called = list(scope) if domains.names is None else [domains.name(v) for v in scope]
+            raise FormatError(
+                f"{path}: factor {number} (variables {called}) gives probability 0 to "
+                f"{states}. Hard constraints are outside the theory; floor=1e-9, say "
+                "(--floor 1e-9 on the command line), makes such states very unlikely instead"
+            )
+
+
+def _group(factors: Sequence[TableFactor]) -> list[Factors]:
+    """Factors of one shape in one group; those over no variables go into the first group."""
+    members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
+    for factor in factors:
+        members[factor.table.shape].append(factor)
+    constant = sum(math.log(factor.table) for factor in members.pop((), []))
+    groups: list[Factors] = []
+    for shape, some in members.items():
+        scope = np.array([factor.scope for factor in some])
+        energy = np.log(np.stack([factor.table for factor in some]))
+        if not groups:
+            energy[0] += constant
+        groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
+    return groups
