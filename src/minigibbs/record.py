@@ -126,15 +126,15 @@ class Run:
     def to_arviz(self, indicators: bool = False) -> Any:
         """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
 
-        `posterior["x"]` holds the draws as value numbers, by `variable`;
+        `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
         `sample_stats["lp"]` the energy.
 
         Parameters
         ----------
         indicators
             Whether to add `posterior["indicator"]`: 1 where the `event` "variable=label" holds,
-            else 0. ESS and R-hat of value numbers mean little for values without an order;
-            those of events always do.
+            else 0, for every event that happens in some draws and not in others. ESS and R-hat of
+            value numbers mean little for values without an order; those of events always do.
         """
         from minigibbs.interop.arviz import to_arviz
 

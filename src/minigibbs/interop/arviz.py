@@ -22,8 +22,8 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
     if run.draws is not None:
         # Signed, since ArviZ takes differences; the draws' own type wraps around below 0.
         posterior["x"] = run.draws.astype(np.promote_types(run.draws.dtype, np.int8))
-        coords["variable"] = [run.domains.name(v) for v in range(len(run.domains))]
-        dims["x"] = ["variable"]
+        coords["node"] = [run.domains.name(v) for v in range(len(run.domains))]
+        dims["x"] = ["node"]  # "variable" is a name that xarray keeps for itself
     if indicators:
         posterior["indicator"], coords["event"] = _indicators(run)
         dims["indicator"] = ["event"]
@@ -36,7 +36,10 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
 
 
 def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
-    """[chain, draw, event] 1 where the event, "variable=value", holds; and the events' names."""
+    """[chain, draw, event] 1 where the event, "variable=value", holds; and the events' names.
+
+    Events that always or never hold are left out: ArviZ has no answer for constants.
+    """
     if run.draws is None:
         raise SampleError('to_arviz(indicators=True) needs record=("draws",)')
     sizes = run.domains.sizes
@@ -53,4 +56,5 @@ def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
         name = run.domains.name(variable)
         names += [f"{name}={value}" for value in run.domains.values(variable)]
         at += size
-    return whole, names
+    varies = (whole != whole[:1, :1]).any(axis=(0, 1))
+    return whole[:, :, varies], [name for name, kept in zip(names, varies, strict=True) if kept]
