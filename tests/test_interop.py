@@ -52,7 +52,7 @@ def test_a_missing_library_is_named_with_its_extra(library, monkeypatch):
     extra, use = NEEDS[library]
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"minigibbs.interop.{extra}", raising=False)
-    monkeypatch.delattr(mg.interop, extra, raising=False)
+    monkeypatch.delitem(vars(mg.interop), extra, raising=False)
     with pytest.raises(mg.MissingDependencyError, match=rf'pip install "minigibbs\[{extra}\]"'):
         use()
 

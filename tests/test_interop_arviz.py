@@ -82,7 +82,7 @@ def arviz_plots():
 @pytest.mark.filterwarnings("ignore")  # of arviz-plots about its own dependencies
 @pytest.mark.parametrize("name", ["plot_trace", "plot_rank", "plot_dist", "plot_autocorr"])
 def test_plots(arviz_plots, name):
-    tree = sample(described(), updates=900).to_arviz(indicators=True)
+    tree = sample(described(), updates=150).to_arviz(indicators=True)
     drawn = getattr(arviz_plots, name)(tree, var_names=["indicator"], coords={"event": "sky=grey"})
     assert "indicator" in drawn.viz["plot"]
     getattr(arviz_plots, name)(tree, group="sample_stats")
