@@ -204,6 +204,10 @@ def test_options_of_other_samplers_are_named_in_a_warning():
 NAN = float("nan")
 BAD = {
     "no model": (lambda: mg.from_bqm({"a": 1}), ["BinaryQuadraticModel", "dict"]),
+    "a quadratic model of integers": (
+        lambda: mg.from_bqm(dimod.QuadraticModel.from_bqm(random_bqm("SPIN"))),
+        ["BinaryQuadraticModel", "got QuadraticModel"],
+    ),
     "a bqm for a dqm": (lambda: mg.from_dqm(random_bqm("SPIN")), ["DiscreteQuadraticModel"]),
     "NaN bias": (
         lambda: mg.from_bqm(dimod.BQM({"a": NAN}, {}, 0, "SPIN")),

@@ -6,12 +6,8 @@ from pathlib import Path
 import pytest
 
 PAGE = (Path(__file__).parent.parent / "docs" / "interop.md").read_text()
-SECTIONS = {
-    title: code
-    for title, code in re.findall(
-        r"^## (\w+).*?```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE
-    )
-}
+EXAMPLE = re.compile(r"^## (\w+).*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
+SECTIONS = dict(EXAMPLE.findall(PAGE))
 NEEDS = {"networkx": "networkx", "dimod": "dimod", "pgmpy": "pgmpy", "pandas": "pandas"}
 
 

@@ -113,7 +113,8 @@ class _Couplings(NamedTuple):
 
 def _couplings(matrix: Any) -> _Couplings:
     """The pairs of a matrix, each once, i < j, without zeros."""
-    entries = _entries(matrix)
+    rows = _entries(matrix)
+    entries = rows.tocoo()
     (i, j), weight = entries.coords, entries.data
     bad = np.flatnonzero(~np.isfinite(weight))
     if len(bad):
@@ -127,14 +128,14 @@ def _couplings(matrix: Any) -> _Couplings:
         raise _error(rule, entries, diagonal[0])
     upper, lower = i < j, i > j
     if upper.any() and lower.any():
-        _check_symmetry(entries)
+        _check_symmetry(rows)
     half = upper if upper.any() else lower
     a, b = (i, j) if upper.any() else (j, i)
     return _Couplings(a[half], b[half], weight[half], entries.shape[0])
 
 
 def _entries(matrix: Any) -> Any:
-    """A matrix as scipy's `coo_array` of float64, in order, each entry once and no zeros."""
+    """A matrix as scipy's `csr_array` of float64, each entry once and no zeros."""
     from scipy import sparse
 
     rule = "J must be a square matrix of real numbers"
@@ -147,23 +148,22 @@ def _entries(matrix: Any) -> Any:
         raise GraphError(f"{rule}, of at least one variable; got shape {matrix.shape}")
     count = matrix.nnz if sparse.issparse(matrix) else int(np.count_nonzero(matrix))
     memory.require(count * _ENTRY_BYTES, f"a matrix of {count:,} couplings", "use a sparser one")
-    entries = sparse.coo_array(matrix).astype(np.float64, copy=True)
+    entries = sparse.csr_array(matrix, dtype=np.float64, copy=True)
     entries.sum_duplicates()
     entries.eliminate_zeros()
     return entries
 
 
-def _check_symmetry(entries: Any) -> None:
+def _check_symmetry(rows: Any) -> None:
     """Raise for the entry that differs most from its mirror image, if rounding is not why."""
-    difference = (entries.tocsr() - entries.T.tocsr()).tocoo()
+    difference = (rows - rows.T.tocsr()).tocoo()
     size = np.abs(difference.data)
-    if len(size) and size.max() > _ROUNDING * np.abs(entries.data).max():
+    if len(size) and size.max() > _ROUNDING * np.abs(rows.data).max():
         worst = int(size.argmax())
         i, j = sorted(int(axis[worst]) for axis in difference.coords)
-        both = entries.tocsr()
         raise GraphError(
             f"J must be symmetric, or triangular with each pair given once; got J[{i}, {j}] = "
-            f"{float(both[i, j])!r} and J[{j}, {i}] = {float(both[j, i])!r}. "
+            f"{float(rows[i, j])!r} and J[{j}, {i}] = {float(rows[j, i])!r}. "
             "(J + J.T) / 2 is symmetric"
         )
 

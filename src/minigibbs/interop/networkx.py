@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,8 @@ def from_networkx(
             rows[number[node]] = beta * _field(node, given, kind, values)
     groups = [pairs, *unary_groups(rows, beta * notes.get("offset", 0.0))]
     graph = FactorGraph(np.full(len(G), values), groups, unique_names(G))
-    return graph.condition({number[node]: x for node, x in notes.get("evidence", {}).items()})
+    evidence = notes.get("evidence", {})
+    return graph.condition({number[node]: x for node, x in evidence.items() if node in number})
 
 
 def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
@@ -124,18 +126,20 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     for variable in np.flatnonzero(rows.any(axis=1)):
         row = rows[variable].tolist()
         result.nodes[names[variable]]["field"] = row[0] if kind == "ising" else row
-    for group in graph.factors:
-        if isinstance(group, Ising | Potts):
-            _add_edges(result, group, names)
+    pairs = _pair_sums(graph).items()
+    result.add_weighted_edges_from((names[a], names[b], weight) for (a, b), weight in pairs)
     return result
 
 
-def _add_edges(result: Any, group: Ising | Potts, names: list[str]) -> None:
-    strength = group.coupling if isinstance(group, Ising) else group.weight
-    for (a, b), value in zip(group.scope.tolist(), strength.tolist(), strict=True):
-        u, v = names[a], names[b]
-        before = result.edges[u, v]["weight"] if result.has_edge(u, v) else 0.0
-        result.add_edge(u, v, weight=before + value)
+def _pair_sums(graph: FactorGraph) -> dict[tuple[int, int], float]:
+    sums: dict[tuple[int, int], float] = defaultdict(float)
+    for group in graph.factors:
+        if isinstance(group, Ising | Potts):
+            strength = group.coupling if isinstance(group, Ising) else group.weight
+            scope = np.sort(group.scope, axis=1).tolist()
+            for (a, b), weight in zip(scope, strength.tolist(), strict=True):
+                sums[a, b] += weight
+    return sums
 
 
 def _check_graph(given: Any) -> None:
@@ -166,6 +170,8 @@ def _weight(u: Any, v: Any, given: Any) -> float:
     where = f"edge ({u!r}, {v!r})"
     if u == v:
         raise GraphError(f"{where}: a node joined to itself adds a constant; remove the edge")
+    if isinstance(given, int | float) and abs(given) <= LARGEST:  # the usual case, and fast
+        return float(given)
     return float(_finite(given, where, "its weight must be a finite number", ()))
 
 

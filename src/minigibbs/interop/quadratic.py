@@ -41,11 +41,14 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     """
     beta = read_beta(beta)
     variables = _variables(bqm, "BinaryQuadraticModel", ("to_numpy_vectors", "vartype"))
+    kind = getattr(bqm.vartype, "name", None)
+    if kind not in ("BINARY", "SPIN"):
+        raise GraphError(f"expected a dimod.BinaryQuadraticModel, got {type(bqm).__name__}")
     linear, (row, column, bias), _ = bqm.to_numpy_vectors(variables)
     h, coupling = linear.astype(np.float64), bias.astype(np.float64)
     offset = _check_offset(bqm.offset)  # that of the vectors may be rounded to an integer
     _check_biases(variables, h, row, column, coupling)
-    binary = bqm.vartype.name == "BINARY"
+    binary = kind == "BINARY"
     if binary:  # x = (1 + s) / 2
         offset += h.sum() / 2 + coupling.sum() / 4
         h = h / 2 + _sums(row, coupling, len(h)) / 4 + _sums(column, coupling, len(h)) / 4
