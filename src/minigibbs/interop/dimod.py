@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.interop.quadratic import from_bqm, from_dqm
-from minigibbs.run import sample
+from minigibbs.run import SCANS, sample
 from minigibbs.samplers import SAMPLERS, Sampler
 
 try:
@@ -52,7 +52,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         }
         self.properties = {
             "samplers": list(SAMPLERS),
-            "scans": ["random", "systematic", "shuffled"],
+            "scans": list(SCANS),
         }
 
     def sample(
