@@ -316,12 +316,12 @@ def test_to_arviz():
     run = sample(described(), updates=300)
     tree = run.to_arviz()
     x = tree["posterior"]["x"]
-    assert x.dims == ("chain", "draw", "variable")
-    assert x.coords["variable"].values.tolist() == ["height", "sky", "wet"]
+    assert x.dims == ("chain", "draw", "node")
+    assert x.coords["node"].values.tolist() == ["height", "sky", "wet"]
     np.testing.assert_array_equal(x.values, run.draws)
     np.testing.assert_array_equal(tree["sample_stats"]["lp"].values, run.energy)
     unnamed = sample(ZOO["potts"], updates=40, record="draws").to_arviz()
-    assert unnamed["posterior"].coords["variable"].values.tolist() == ["x0", "x1", "x2", "x3"]
+    assert unnamed["posterior"].coords["node"].values.tolist() == ["x0", "x1", "x2", "x3"]
     with pytest.raises(mg.SampleError, match="draws"):
         sample(ZOO["potts"], updates=40, record="marginals").to_arviz()
 

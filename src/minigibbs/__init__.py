@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minigibbs._version import __version__
 
 if TYPE_CHECKING:
-    from minigibbs import models, theory
+    from minigibbs import interop, models, theory
     from minigibbs.domains import Grid
     from minigibbs.errors import (
         FormatError,
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
     from minigibbs.formats import load, read, write
     from minigibbs.graph import FactorGraph
+    from minigibbs.interop.matrices import ising, potts
+    from minigibbs.interop.networkx import from_networkx, to_networkx
+    from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
+    from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.record import Run
     from minigibbs.run import sample
     from minigibbs.samplers import (
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
 _HOMES = {
+    "interop": "",
     "models": "",
     "theory": "",
     **dict.fromkeys(["Grid"], "domains"),
@@ -61,6 +66,10 @@ _HOMES = {
     **dict.fromkeys(["load", "read", "write"], "formats"),
     **dict.fromkeys(["Explanation", "explain"], "explanation"),
     **dict.fromkeys(["FactorGraph"], "graph"),
+    **dict.fromkeys(["ising", "potts"], "interop.matrices"),
+    **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
+    **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
+    **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     **dict.fromkeys(["Run"], "record"),
     **dict.fromkeys(["sample"], "run"),
     **dict.fromkeys(
@@ -115,11 +124,20 @@ __all__ = [
     "Unary",
     "__version__",
     "explain",
+    "from_bqm",
+    "from_dqm",
+    "from_networkx",
+    "from_pgmpy",
+    "interop",
+    "ising",
     "load",
     "models",
+    "potts",
     "read",
     "sample",
     "theory",
+    "to_networkx",
+    "to_pgmpy",
     "write",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs import diagnostics, files
 from minigibbs.domains import Domains, domains_from_header, domains_header
-from minigibbs.errors import MissingDependencyError, SampleError
+from minigibbs.errors import SampleError
 
 if TYPE_CHECKING:
     from minigibbs.summary import Summary
@@ -123,23 +124,40 @@ class Run:
 
         return summarise(self)
 
-    def to_arviz(self) -> Any:
-        """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates."""
-        try:
-            from arviz_base import from_dict
-        except ImportError:
-            raise MissingDependencyError(
-                'to_arviz() needs ArviZ: pip install "minigibbs[arviz]"'
-            ) from None
-        groups: dict[str, Any] = {}
-        names = [self.domains.name(variable) for variable in range(len(self.domains))]
-        if self.draws is not None:
-            groups["posterior"] = {"x": self.draws}
-        if self.energy is not None:
-            groups["sample_stats"] = {"lp": self.energy}
-        if not groups:
-            raise SampleError('to_arviz() needs record=("draws",) or record=("energy",)')
-        return from_dict(groups, coords={"variable": names}, dims={"x": ["variable"]})
+    def to_arviz(self, indicators: bool = False) -> Any:
+        """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
+
+        `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
+        `sample_stats["lp"]` the energy.
+
+        Parameters
+        ----------
+        indicators
+            Whether to add `posterior["indicator"]`: 1 where the `event` "variable=label" holds,
+            else 0, for every event that happens in some draws and not in others. ESS and R-hat of
+            value numbers mean little for values without an order; those of events always do.
+        """
+        from minigibbs.interop.arviz import to_arviz
+
+        return to_arviz(self, indicators)
+
+    def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
+        """The marginals as a pandas frame, a row per variable and value.
+
+        Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
+        and `standard_error`, from how far chains lie apart (NaN for a single chain).
+
+        Parameters
+        ----------
+        wide
+            A row per variable and a column per value instead, probabilities alone.
+        shape
+            Of a lattice that the variables lie on, row by row: in place of their names come
+            `row` and `column` (`axis0`, `axis1`, ... where there are not two).
+        """
+        from minigibbs.interop.pandas import to_pandas
+
+        return to_pandas(self, wide, shape)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""

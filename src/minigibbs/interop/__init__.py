@@ -1,0 +1,18 @@
+"""Models and results of other libraries: one library a file, none imported before it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+LIBRARIES = ("arviz", "dimod", "matrices", "networkx", "pandas", "pgmpy")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LIBRARIES:
+        raise AttributeError(f"module 'minigibbs.interop' has no attribute {name!r}")
+    return importlib.import_module(f"minigibbs.interop.{name}")
+
+
+def __dir__() -> list[str]:
+    return list(LIBRARIES)

@@ -1,0 +1,63 @@
+"""What the conversions share: optional imports, names, inverse temperatures, constants."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError, MissingDependencyError
+from minigibbs.factors import Factors, Unary
+
+
+def optional(module: str, extra: str) -> Any:
+    """An optional library, or an error with the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingDependencyError(
+            f'{module} is not installed: pip install "minigibbs[{extra}]"'
+        ) from None
+
+
+def read_beta(beta: Any) -> float:
+    """An inverse temperature: finite, not negative."""
+    number = isinstance(beta, Real) and not isinstance(beta, bool)
+    if not number or not 0 <= beta < math.inf:
+        raise GraphError(f"beta must be a finite number of at least 0, got {beta!r}")
+    return float(beta)
+
+
+def unique_names(labels: Iterable[Any]) -> list[str]:
+    """Text for labels of any kind: as they are, or written out, and no two alike.
+
+    >>> unique_names(["a", (0, 1), 1, "1"])
+    ['a', '(0, 1)', '1 (int)', '1']
+    """
+    labels = list(labels)
+    taken = {label for label in labels if isinstance(label, str)}
+    names = []
+    for label in labels:
+        name = str(label)
+        if not isinstance(label, str):
+            if name in taken:
+                name = f"{name} ({type(label).__name__})"
+            count, plain = 2, name
+            while name in taken:
+                name, count = f"{plain} {count}", count + 1
+            taken.add(name)
+        names.append(name)
+    return names
+
+
+def unary_groups(rows: NDArray[np.float64], constant: float = 0.0) -> list[Factors]:
+    """Unary factors of the rows [variable, value] that are not all 0; one bears the constant."""
+    rows = rows.copy()
+    rows[:1] += constant
+    some = np.flatnonzero(rows.any(axis=1))
+    return [Unary(some, rows[some])] if len(some) else []

@@ -1,0 +1,220 @@
+"""A dimod sampler: draws of exp(-beta * energy) for binary and discrete quadratic models."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import MissingDependencyError, SampleError
+from minigibbs.graph import FactorGraph
+from minigibbs.interop.quadratic import from_bqm, from_dqm
+from minigibbs.run import SCANS, sample
+from minigibbs.samplers import SAMPLERS, Sampler
+
+try:
+    import dimod
+except ImportError:
+    raise MissingDependencyError('dimod is not installed: pip install "minigibbs[dimod]"') from None
+
+__all__ = ["MiniGibbsSampler", "from_bqm", "from_dqm"]
+
+_LARGEST_SEED = 2**32  # of dimod's generators
+
+
+class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, name-defined]
+    """Draws from exp(-beta * energy) at one fixed inverse temperature.
+
+    This is a sampler, not an annealer: it does not look for the least energy, and lower energies
+    are as frequent as the Boltzmann distribution makes them. Every read is the last state of a
+    chain of its own, `num_sweeps` sweeps from a random start, so reads are independent, and as
+    close to the distribution as the chain has come by then.
+
+    Examples
+    --------
+    >>> import dimod
+    >>> from minigibbs.interop.dimod import MiniGibbsSampler
+    >>> bqm = dimod.BinaryQuadraticModel({"a": -1.0}, {"ab": 1.0}, 0.0, "SPIN")
+    >>> reads = MiniGibbsSampler().sample(bqm, num_reads=5, num_sweeps=20, seed=1)
+    >>> len(reads), sorted(reads.variables)
+    (5, ['a', 'b'])
+    """
+
+    parameters: Any = None
+    properties: Any = None
+
+    def __init__(self) -> None:
+        own = ("num_reads", "num_sweeps", "beta", "seed", "sampler", "scan")
+        self.parameters = {
+            name: [] for name in (*own, "initial_states", "initial_states_generator")
+        }
+        self.properties = {
+            "samplers": list(SAMPLERS),
+            "scans": list(SCANS),
+        }
+
+    def sample(
+        self,
+        bqm: Any,
+        *,
+        num_reads: int | None = None,
+        num_sweeps: int = 1000,
+        beta: float = 1.0,
+        seed: int | None = None,
+        sampler: Sampler | str | None = None,
+        scan: str = "random",
+        initial_states: Any = None,
+        initial_states_generator: str = "random",
+        **kwargs: Any,
+    ) -> Any:
+        """Sample a binary quadratic model.
+
+        Parameters
+        ----------
+        bqm
+            The model.
+        num_reads
+            How many independent chains to run, and so the number of samples; left out, as many
+            as there are initial states, or 1.
+        num_sweeps
+            Sweeps of each chain, of one update per variable on average.
+        beta
+            The inverse temperature.
+        seed
+            Fixes every draw.
+        sampler
+            A sampler such as `mg.Gibbs()`, or its name; left out, `mg.PoissonGibbs()`.
+        scan
+            "random", "systematic" or "shuffled", as in `mg.sample`.
+        initial_states, initial_states_generator
+            Where chains start, and what to do ("none", "tile" or "random") if these are fewer
+            than `num_reads`; see `dimod.Initialized`.
+        **kwargs
+            Other samplers' options: ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            `info` holds the times in nanoseconds, as dwave-samplers does, the seed and beta.
+        """
+        begun = time.perf_counter_ns()
+        self.remove_unknown_kwargs(**kwargs)
+        seed = _seed(seed)
+        start = self.parse_initial_states(
+            bqm, initial_states, initial_states_generator, num_reads, seed % _LARGEST_SEED
+        )
+        reads = start.num_reads
+        if not len(bqm.variables):
+            return dimod.SampleSet.from_samples_bqm((np.empty((reads, 0), np.int8), []), bqm)
+        order = [start.initial_states.variables.index(v) for v in bqm.variables]
+        first = start.initial_states.record.sample[:, order] > 0
+        chains = _Chains(from_bqm(bqm, beta), sampler, scan, num_sweeps, seed)
+        states = chains.run(first.astype(np.int8), begun).astype(np.int8)
+        if bqm.vartype is dimod.SPIN:
+            states = 2 * states - 1
+        energies = bqm.energies((states, list(bqm.variables)))
+        return self._result(bqm, states, bqm.vartype, energies, chains.info(beta))
+
+    def sample_dqm(
+        self,
+        dqm: Any,
+        *,
+        num_reads: int = 1,
+        num_sweeps: int = 1000,
+        beta: float = 1.0,
+        seed: int | None = None,
+        sampler: Sampler | str | None = None,
+        scan: str = "random",
+        **kwargs: Any,
+    ) -> Any:
+        """Sample a discrete quadratic model; a sample holds the number of each variable's case.
+
+        The parameters are those of `sample`. Chains start at random.
+        """
+        begun = time.perf_counter_ns()
+        self.remove_unknown_kwargs(**kwargs)
+        num_reads = _whole("num_reads", num_reads, 1)
+        if not len(dqm.variables):
+            empty = np.empty((num_reads, 0), np.int64)
+            energies = np.full(num_reads, float(dqm.offset))
+            return dimod.SampleSet.from_samples((empty, []), "DISCRETE", energies)
+        chains = _Chains(from_dqm(dqm, beta), sampler, scan, num_sweeps, _seed(seed))
+        states = chains.run(num_reads, begun).astype(np.int64)
+        energies = dqm.energies((states, list(dqm.variables)))
+        return self._result(dqm, states, "DISCRETE", energies, chains.info(beta))
+
+    @staticmethod
+    def _result(
+        model: Any, states: NDArray[Any], vartype: Any, energies: Any, info: dict[str, Any]
+    ) -> Any:
+        samples = (states, list(model.variables))
+        return dimod.SampleSet.from_samples(
+            samples, vartype, energies, info=info, aggregate_samples=False, sort_labels=True
+        )
+
+
+class _Chains:
+    """The chains of one call, and the time they took."""
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        sampler: Sampler | str | None,
+        scan: str,
+        num_sweeps: int,
+        seed: int,
+    ) -> None:
+        self.graph, self.sampler, self.scan = graph, sampler, scan
+        self.sweeps, self.seed = _whole("num_sweeps", num_sweeps, 1), seed
+        self.times: dict[str, int] = {}
+        self.done = 0
+        self.name = ""
+
+    def run(self, start: int | NDArray[np.int8], begun: int) -> NDArray[Any]:
+        """The last state of each chain; `start` holds the first ones, or says how many chains."""
+        updates = self.sweeps * len(self.graph)
+        ready = time.perf_counter_ns()
+        run = sample(
+            self.graph,
+            self.sampler,
+            updates=updates,
+            chains=start if isinstance(start, int) else len(start),
+            seed=self.seed,
+            start="random" if isinstance(start, int) else start,
+            scan=self.scan,
+            record="draws",
+            thin=updates,
+            progress=False,
+        )
+        self.done = time.perf_counter_ns()
+        self.times = {"preprocessing_ns": ready - begun, "sampling_ns": self.done - ready}
+        self.name = run.info.sampler
+        if run.interrupted:
+            raise KeyboardInterrupt
+        assert run.draws is not None
+        return run.draws[:, 0]
+
+    def info(self, beta: float) -> dict[str, Any]:
+        """What a `SampleSet` keeps about the chains."""
+        times = {**self.times, "postprocessing_ns": time.perf_counter_ns() - self.done}
+        return {
+            "beta": float(beta),
+            "num_sweeps": self.sweeps,
+            "sampler": self.name,
+            "seed": self.seed,
+            "timing": times,
+        }
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return _whole("seed", seed, 0)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise SampleError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)

@@ -1,0 +1,212 @@
+"""dimod's quadratic models as factor graphs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs import memory
+from minigibbs.errors import GraphError
+from minigibbs.factors import Factors, Ising, Potts, Table, Unary
+from minigibbs.factors.base import LARGEST
+from minigibbs.graph import FactorGraph
+from minigibbs.interop.common import read_beta, unary_groups, unique_names
+
+_TABLE_BYTES = 32  # while a table's value is filled in and stored
+
+
+def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
+    """The distribution exp(-beta * energy) of a `dimod.BinaryQuadraticModel`.
+
+    Value 0 is spin -1 or binary 0, value 1 is +1 or 1; labels say which. The graph's energy is
+    -beta times the model's, offset included. Variables that are not text are named as they print.
+
+    Parameters
+    ----------
+    bqm
+        A model of either vartype.
+    beta
+        The inverse temperature.
+
+    Examples
+    --------
+    >>> import dimod, minigibbs as mg
+    >>> bqm = dimod.BinaryQuadraticModel({"a": 1.0}, {"ab": -0.5}, 0.25, "SPIN")
+    >>> graph = mg.from_bqm(bqm, beta=2.0)
+    >>> graph.energy([1, 0]), float(-2.0 * bqm.energy({"a": 1, "b": -1}))
+    (-3.5, -3.5)
+    """
+    beta = read_beta(beta)
+    variables = _variables(bqm, "BinaryQuadraticModel", ("to_numpy_vectors", "vartype"))
+    kind = getattr(bqm.vartype, "name", None)
+    if kind not in ("BINARY", "SPIN"):
+        raise GraphError(f"expected a dimod.BinaryQuadraticModel, got {type(bqm).__name__}")
+    linear, (row, column, bias), _ = bqm.to_numpy_vectors(variables)
+    h, coupling = linear.astype(np.float64), bias.astype(np.float64)
+    offset = _check_offset(bqm.offset)  # that of the vectors may be rounded to an integer
+    _check_biases(variables, h, row, column, coupling)
+    binary = kind == "BINARY"
+    if binary:  # x = (1 + s) / 2
+        offset += h.sum() / 2 + coupling.sum() / 4
+        h = h / 2 + _sums(row, coupling, len(h)) / 4 + _sums(column, coupling, len(h)) / 4
+        coupling = coupling / 4
+    groups: list[Factors] = [Ising(row, column, -beta * coupling)]
+    groups += unary_groups(beta * np.stack([h, -h], axis=1), -beta * offset)
+    labels = [0, 1] if binary else [-1, 1]
+    return FactorGraph(np.full(len(h), 2), groups, unique_names(variables), labels)
+
+
+def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
+    """The distribution exp(-beta * energy) of a `dimod.DiscreteQuadraticModel`.
+
+    A variable's cases are its values, in order; a `CaseLabelDQM` gives labels. Interactions
+    between two variables become one table, or a Potts factor where they amount to one. The
+    graph's energy is -beta times the model's, offset included.
+
+    Parameters
+    ----------
+    dqm
+        The model.
+    beta
+        The inverse temperature.
+
+    Examples
+    --------
+    >>> import dimod, minigibbs as mg
+    >>> dqm = dimod.DiscreteQuadraticModel()
+    >>> _ = dqm.add_variable(3, "a"), dqm.add_variable(3, "b")
+    >>> dqm.set_quadratic("a", "b", {(k, k): -1.5 for k in range(3)})
+    >>> mg.from_dqm(dqm)
+    <FactorGraph: 2 variables; factors: 1 potts>
+    """
+    beta = read_beta(beta)
+    variables = _variables(dqm, "DiscreteQuadraticModel", ("to_numpy_vectors", "num_cases"))
+    vectors = dqm.to_numpy_vectors(return_offset=True)
+    starts, linear = vectors.case_starts.astype(np.int64), vectors.linear_biases
+    row, column, bias = vectors.quadratic
+    ends = np.append(starts, len(linear))
+    sizes = np.diff(ends).astype(np.int64)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    _check_biases([variables[k] for k in owner], linear, row, column, bias)
+    groups = _unary(-beta * linear, ends, -beta * _check_offset(vectors.offset))
+    u, v = owner[row], owner[column]
+    cases = _Cases(u, v, row - starts[u], column - starts[v], -beta * bias).ordered()
+    labels = {
+        k: given
+        for k, variable in enumerate(variables)
+        if (given := list(dqm.get_cases(variable))) != list(range(sizes[k]))
+    }
+    return FactorGraph(
+        sizes, [*groups, *_pair_groups(cases, sizes)], unique_names(variables), labels or None
+    )
+
+
+class _Cases(NamedTuple):
+    """Interactions of cases, [interaction] each."""
+
+    u: NDArray[Any]
+    v: NDArray[Any]
+    case_u: NDArray[Any]
+    case_v: NDArray[Any]
+    energy: NDArray[np.float64]
+
+    def ordered(self) -> _Cases:
+        """With u < v, sorted by pair, without zeros."""
+        swap = self.u > self.v
+        u, v = np.where(swap, self.v, self.u), np.where(swap, self.u, self.v)
+        a, b = np.where(swap, self.case_v, self.case_u), np.where(swap, self.case_u, self.case_v)
+        order = np.lexsort((v, u))
+        order = order[self.energy[order] != 0]
+        return _Cases(u[order], v[order], a[order], b[order], self.energy[order])
+
+
+def _pair_groups(cases: _Cases, sizes: NDArray[np.int64]) -> list[Factors]:
+    """Potts factors for pairs whose cases all sit on the diagonal alike, tables for the rest."""
+    if not len(cases.u):
+        return []
+    new = np.append(True, (np.diff(cases.u) != 0) | (np.diff(cases.v) != 0))
+    start = np.flatnonzero(new)
+    pair = np.cumsum(new) - 1  # [interaction]
+    u, v = cases.u[start], cases.v[start]
+    alike = (cases.case_u == cases.case_v) & (cases.energy == cases.energy[start][pair])
+    potts = np.bincount(pair, alike) == np.minimum(sizes[u], sizes[v])
+    potts &= np.bincount(pair) == np.minimum(sizes[u], sizes[v])
+    groups: list[Factors] = []
+    if potts.any():
+        groups.append(Potts(u[potts], v[potts], cases.energy[start][potts]))
+    shapes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for k in np.flatnonzero(~potts):
+        shapes[int(sizes[u[k]]), int(sizes[v[k]])].append(int(k))
+    for shape, members in shapes.items():
+        entries = len(members) * shape[0] * shape[1]
+        memory.require(
+            entries * _TABLE_BYTES,
+            f"{len(members):,} tables of {shape[0]} x {shape[1]} cases",
+            "use a model with fewer cases",
+        )
+        place = np.full(len(start), -1)
+        place[members] = np.arange(len(members))
+        tables = np.zeros((len(members), *shape))
+        some = np.flatnonzero(place[pair] >= 0)
+        tables[place[pair[some]], cases.case_u[some], cases.case_v[some]] = cases.energy[some]
+        groups.append(Table(np.stack([u[members], v[members]], axis=1), tables))
+    return groups
+
+
+def _unary(energy: NDArray[np.float64], ends: NDArray[Any], constant: float) -> list[Factors]:
+    """Unary groups, one for each domain size; the constant goes to the first variable."""
+    energy = energy.copy()
+    energy[: ends[1]] += constant
+    sizes = np.diff(ends)
+    groups: list[Factors] = []
+    for size in np.unique(sizes):
+        members = np.flatnonzero(sizes == size)
+        rows = energy[ends[members][:, None] + np.arange(size)]
+        some = rows.any(axis=1)
+        if some.any():
+            groups.append(Unary(members[some], rows[some]))
+    return groups
+
+
+def _variables(model: Any, kind: str, needs: tuple[str, ...]) -> list[Any]:
+    if not all(hasattr(model, name) for name in (*needs, "variables")):
+        raise GraphError(f"expected a dimod.{kind}, got {type(model).__name__}")
+    if not len(model.variables):
+        raise GraphError("the model has no variables; a graph needs at least one")
+    return list(model.variables)
+
+
+def _sums(index: NDArray[Any], weight: NDArray[np.float64], count: int) -> NDArray[Any]:
+    sums: NDArray[Any] = np.bincount(index, weight, minlength=count)
+    return sums
+
+
+def _check_offset(offset: Any) -> float:
+    number = float(offset)
+    if not abs(number) <= LARGEST:
+        raise GraphError(f"the offset must be finite, got {offset}")
+    return number
+
+
+def _check_biases(
+    owners: list[Any],
+    linear: NDArray[Any],
+    row: NDArray[Any],
+    column: NDArray[Any],
+    bias: NDArray[Any],
+) -> None:
+    """Raise for a bias that is not finite, with the variables' own names."""
+    bad = np.flatnonzero(~(np.abs(linear) <= LARGEST))
+    if len(bad):
+        raise GraphError(
+            f"variable {owners[bad[0]]!r}: a bias must be finite, got {linear[bad[0]]}"
+        )
+    bad = np.flatnonzero(~(np.abs(bias) <= LARGEST))
+    if len(bad):
+        u, v = owners[row[bad[0]]], owners[column[bad[0]]]
+        raise GraphError(
+            f"interaction of {u!r} and {v!r}: a bias must be finite, got {bias[bad[0]]}"
+        )
