@@ -15,7 +15,14 @@ FORMATS: dict[str, ModuleType] = {".mg": native, ".uai": uai, ".uai.gz": uai, ".
 
 
 def read(path: str | os.PathLike[str]) -> FactorGraph:
-    """Read a model from a file."""
+    """Read a model from a file; the name's ending tells the format.
+
+    >>> import minigibbs as mg, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai"
+    >>> _ = path.write_text("MARKOV 2 2 2 1 2 0 1 4 1.0 2.0 2.0 1.0")
+    >>> mg.read(path)
+    <FactorGraph: 2 variables; factors: 1 table>
+    """
     return _format(path).read(path)  # type: ignore[no-any-return]
 
 
