@@ -142,9 +142,8 @@ def _default(value: Any) -> str:
 
 def _fields(thing: Any) -> str:
     """The fields of a dataclass or named tuple, with the comments beside them."""
-    if not inspect.isclass(thing) or not hasattr(thing, "__annotations__"):
-        return ""
-    if not (hasattr(thing, "__dataclass_fields__") or hasattr(thing, "_fields")):
+    has_fields = hasattr(thing, "__dataclass_fields__") or hasattr(thing, "_fields")
+    if not inspect.isclass(thing) or not has_fields or "Parameters\n" in _own_doc(thing):
         return ""
     pattern = re.compile(r"^    ([a-z]\w*): ([^#=]+?)(?: = [^#]+?)?(?:  # (.*))?$", re.MULTILINE)
     lines = []
@@ -155,14 +154,15 @@ def _fields(thing: Any) -> str:
 
 
 def _methods(thing: Any) -> list[str]:
-    """Public methods and properties that the class itself defines."""
+    """Public methods and properties of a class, but for those that its bases promise."""
     if not inspect.isclass(thing):
         return []
     parts = []
     for name, member in vars(thing).items():
         target = getattr(member, "func", None) or getattr(member, "fget", None)
         called = inspect.isfunction(member) or isinstance(member, classmethod | staticmethod)
-        if name.startswith("_") or not (called or target) or name == "count":
+        promised = any(hasattr(base, name) for base in thing.__bases__)
+        if name.startswith("_") or promised or not (called or target):
             continue
         doc = inspect.getdoc(target or member)
         if not doc:

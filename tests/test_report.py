@@ -322,6 +322,8 @@ def test_kernels_know_their_lattice():
     assert len(page.all("img")) == 5
     assert "never stored has no recorded energies" in page.text
     assert not any(one["text"].startswith("energy:") for one in page.all("li"))
+    assert 'record=("marginals", "draws")' in page.text  # which such a model can record
+    assert '"energy"' not in page.text
 
 
 def test_pictures_hold_what_they_should():

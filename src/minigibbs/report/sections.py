@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-from minigibbs.factors import KINDS
-from minigibbs.factors.unstored import Unstored
 from minigibbs.record import Run
 from minigibbs.report import pictures, verdict
 from minigibbs.report.beliefs import MOST_JUDGED, Beliefs
@@ -157,28 +155,26 @@ def _worst_note(run: Run, judged: bool) -> Html:
 
 def missing(run: Run) -> Html:
     """What the run did not keep, and how to keep it."""
-    kept = {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
+    arrays = {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
     use = {
         "marginals": "probabilities from every update",
         "draws": "R-hat and ESS of the variables, and ArviZ",
         "energy": "traces, and R-hat and ESS of the whole",
     }
-    if _never_stored(run):
-        del kept["energy"]
-    lost = [what for what, array in kept.items() if array is None]
+    possible = verdict.recordable(run)
+    lost = [what for what in possible if arrays[what] is None]
     if not lost:
         return Html("")
     items = [element("li", element("b", what), f": {use[what]}.") for what in lost]
-    every = ", ".join(f'"{what}"' for what in kept)
     return join(
         element("h2", "Not recorded"),
         element("ul", *items),
         element(
             "p",
             "To have them, sample with ",
-            element("code", f"record=({every})"),
+            element("code", verdict.record_all(run)),
             ", or on the command line ",
-            element("code", f"--record {','.join(kept)}"),
+            element("code", f"--record {','.join(possible)}"),
             ".",
         ),
     )
@@ -224,14 +220,9 @@ def _missing(what: str, record: str) -> Html:
 
 
 def _no_energies(run: Run) -> Html:
-    if _never_stored(run):
+    if "energy" not in verdict.recordable(run):
         return Html("A model that is never stored has no recorded energies.")
     return _missing("Energies", "energy")
-
-
-def _never_stored(run: Run) -> bool:
-    kinds = run.model["kinds"] if run.model else {}
-    return any(kind in KINDS and issubclass(KINDS[kind], Unstored) for kind in kinds)
 
 
 def _seconds(seconds: float) -> str:

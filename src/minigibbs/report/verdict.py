@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from minigibbs import diagnostics
+from minigibbs.factors import KINDS
+from minigibbs.factors.unstored import Unstored
 from minigibbs.record import Run
 from minigibbs.report.beliefs import Beliefs
 from minigibbs.report.markup import Html, element, join, name
@@ -135,9 +137,8 @@ def _why(run: Run) -> Html:
     records = len(run.record_updates)
     if run.energy is None and run.draws is None:
         return join(
-            "It kept neither draws nor energies, which would show whether the chains agree. "
-            "Sample with ",
-            element("code", 'record=("marginals", "draws", "energy")'),
+            "It kept nothing in which one could see whether the chains agree. Sample with ",
+            element("code", record_all(run)),
             ".",
         )
     if records < _LEAST_RECORDS:
@@ -207,6 +208,18 @@ def _least_ess(run: Run, found: Beliefs | None) -> float | None:
     known.append(math.nan if (energy := energy_ess(run)) is None else energy)
     least = float(np.fmin.reduce(known))
     return None if math.isnan(least) else least
+
+
+def recordable(run: Run) -> list[str]:
+    """What a run of this model can record."""
+    kinds = run.model["kinds"] if run.model else {}
+    unstored = any(kind in KINDS and issubclass(KINDS[kind], Unstored) for kind in kinds)
+    return ["marginals", "draws"] if unstored else ["marginals", "draws", "energy"]
+
+
+def record_all(run: Run) -> str:
+    """The argument that records all of it."""
+    return "record=(" + ", ".join(f'"{what}"' for what in recordable(run)) + ")"
 
 
 def number(value: float | None, form: str) -> str:
