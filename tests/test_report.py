@@ -240,6 +240,21 @@ def test_the_model_is_described():
     assert f"(Ψ){graph.stats.total_energy:,.4g}" in text
 
 
+def test_models_that_take_long_to_count_are_not_counted(tmp_path, monkeypatch):
+    patterns = np.sign(np.random.default_rng(0).normal(size=(40, 2)))
+    options = {"sweeps": 20, "seed": 1, "progress": False}
+    counted = mg.sample(mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)]), **options)
+    assert counted.model["max_degree"] <= 39
+    monkeypatch.setattr("minigibbs.graph._QUICK", 1000)  # below 40 * 40
+    graph = mg.FactorGraph([2] * 40, [mg.LowRank(patterns / 6)])
+    run = mg.sample(graph, **options)
+    assert "stats" not in vars(graph)
+    assert run.model == {**counted.model, **dict.fromkeys(vars(graph.stats))}
+    run.save(tmp_path / "run")
+    assert mg.load(tmp_path / "run").model == run.model
+    assert "(Δ)-" in Page(report.render(run)).text
+
+
 def test_old_run_files_still_load_and_report(tmp_path):
     run = sample(ZOO["potts"], updates=40)
     run.save(tmp_path / "run")

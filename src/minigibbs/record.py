@@ -219,9 +219,9 @@ def _check_model(model: dict[str, Any] | None) -> None:
     """Raise `ValueError` unless this is what `FactorGraph.describe` gives, or nothing."""
     if model is None:
         return
-    numbers = ("clamped", "factors", "max_degree", "local_energy", "total_energy", "max_domain")
-    counts = [model[key] for key in numbers] + list(model["kinds"].values())
-    counts += model.get("shape") or []
+    sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
+    counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
+    counts += [model[key] for key in sums if model[key] is not None]
     if not all(type(count) in (int, float) and count >= 0 for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
 

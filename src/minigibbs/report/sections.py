@@ -76,7 +76,7 @@ def model(run: Run) -> Html:
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
     for key, label, symbol, meaning in _STATS:
         value = known[key]
-        text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        text = f"{value:,}" if isinstance(value, int) else number(value, ",.4g")
         rows.append([f"{label} ({symbol})", text, element("span", meaning, class_="soft")])
     whole = table(["what", "how much", "meaning"], rows, class_="words")
     return join(element("h2", "The model"), element("div", whole, class_="wide"))
