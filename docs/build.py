@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -256,7 +257,7 @@ def main() -> None:
         folder = Path(name)
         for (code, expected), printed in zip(tutorial_blocks(), run_tutorial(folder), strict=True):
             if printed != expected:
-                print(f"the tutorial should print\n{expected}but prints\n{printed}for\n{code}")
+                sys.exit(f"the tutorial should print\n{expected}but prints\n{printed}for\n{code}")
         photograph(folder / "people.html", folder / "report.png")
         PICTURES.mkdir(parents=True, exist_ok=True)
         for picture in folder.glob("*.png"):
