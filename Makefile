@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format docs bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -32,6 +32,9 @@ lint: $(SETUP)  ## formatting, lint and types
 format: $(SETUP)  ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(SETUP)  ## write docs/reference.md from docstrings, run the tutorial for its pictures
+	$(BIN)/python docs/build.py
 
 bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench

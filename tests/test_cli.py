@@ -43,7 +43,7 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", ["demo", "sample", "explain", "reproduce"])
+@pytest.mark.parametrize("name", ["demo", "sample", "explain", "reproduce", "report"])
 def test_help_of_every_command(command, name):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
@@ -60,6 +60,7 @@ def test_there_are_no_other_commands():
         "sample",
         "explain",
         "reproduce",
+        "report",
     }
 
 

@@ -199,6 +199,31 @@ def reproduce(
     typer.echo(json.dumps(made.to_dict()) if as_json else report(made))
 
 
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run that `sample --out` saved.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    shape: Annotated[
+        str | None, typer.Option(help="Rows and columns of a lattice: --shape 20x30")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="The page's heading [the file's name].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page about a run: whether to trust it, and what it says."""
+    from minigibbs.files import check_target
+    from minigibbs.record import load
+    from minigibbs.report import read_shape, write
+
+    if not run.is_file():
+        raise SampleError(
+            f"no such run: {run} is no file; `minigibbs sample MODEL --out {run}` makes one"
+        )
+    check_target(output)
+    sides = None if shape is None else read_shape(shape)
+    write(load(run), output, run.name if title is None else title, sides)
+    typer.echo(json.dumps({"report": str(output)}) if as_json else f"report: {output}")
+
+
 def _check_out(out: Path, kept: list[str]) -> None:
     """Refuse an output that could not be written, before any sampling."""
     from minigibbs.files import check_target

@@ -2,24 +2,61 @@
 
 
 class MinigibbsError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library.
+
+    >>> import minigibbs as mg
+    >>> try:
+    ...     mg.FactorGraph([2, 0], [])
+    ... except mg.MinigibbsError as error:
+    ...     print(error)
+    variable 1: a domain needs 1 to 2147483647 values, got 0
+    """
 
 
 class GraphError(MinigibbsError, ValueError):
-    """A model is malformed: the message names the factor or variable and what was expected."""
+    """A model is malformed: the message names the factor or variable and what was expected.
+
+    >>> import minigibbs as mg
+    >>> mg.FactorGraph([2, 2], [mg.Potts([0], [7], 1.0)])
+    Traceback (most recent call last):
+    minigibbs.errors.GraphError: potts factor 0 of group 0 (variables 0, 7): variables must be 0 ...
+    """
 
 
 class SampleError(MinigibbsError, ValueError):
-    """A request to sample cannot be carried out as stated."""
+    """A request to sample cannot be carried out as stated.
+
+    >>> import minigibbs as mg
+    >>> mg.sample(mg.models.ising_lattice(side=3, beta=0.2), chains=0)
+    Traceback (most recent call last):
+    minigibbs.errors.SampleError: chains must be an integer of at least 1, got 0
+    """
 
 
 class FormatError(MinigibbsError, ValueError):
-    """A file is not what its format promises."""
+    """A file is not what its format promises.
+
+    >>> import minigibbs as mg
+    >>> mg.read("model.txt")
+    Traceback (most recent call last):
+    minigibbs.errors.FormatError: model.txt: unknown model format '.txt'; known endings: ...
+    """
 
 
 class TooLargeError(MinigibbsError, MemoryError):
-    """The work would not fit into memory: the message says how much it needs."""
+    """The work would not fit into memory: the message says how much it needs.
+
+    >>> import minigibbs as mg
+    >>> mg.theory.exact_marginals(mg.models.ising_lattice(side=10, beta=0.4))
+    Traceback (most recent call last):
+    minigibbs.errors.TooLargeError: this graph has 1.27e+30 states; enumeration stops at 4,194,304
+    """
 
 
 class MissingDependencyError(MinigibbsError, ImportError):
-    """An optional part is not installed: the message gives the line that installs it."""
+    """An optional part is not installed: the message gives the line that installs it.
+
+    >>> import minigibbs as mg
+    >>> issubclass(mg.MissingDependencyError, ImportError)
+    True
+    """

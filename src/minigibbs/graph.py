@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,6 +17,9 @@ from minigibbs.factors.unstored import Unstored
 
 if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
+
+
+_QUICK = 20_000_000  # steps of counting that a description may take
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,32 @@ class FactorGraph(Frozen):
             total_energy=float(total),
             max_domain=int(self.sizes.max()),
         )
+
+    def describe(self) -> dict[str, Any]:
+        """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
+
+        Stats that would take long to count, as of a large `LowRank` group, are None.
+
+        >>> import minigibbs as mg
+        >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
+        {'ising': 1}
+        """
+        kinds: dict[str, int] = {}
+        for group in self.factors:
+            kinds[group.kind] = kinds.get(group.kind, 0) + len(group)
+        slow = self.unstored is not None and self.unstored.counting > _QUICK
+        if slow and "stats" not in vars(self):  # nor counted before
+            stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
+        else:
+            stats = asdict(self.stats)
+        clamped = int(np.count_nonzero(self.evidence != FREE))
+        shape = getattr(self.unstored, "shape", None)  # a Kernel lies on a lattice
+        return {
+            **stats,
+            "clamped": clamped,
+            "kinds": kinds,
+            "shape": None if shape is None else list(shape),
+        }
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"

@@ -1,4 +1,9 @@
-"""Models by name: the paper's, and the standard ones of statistical physics."""
+"""Models by name: the paper's, and the standard ones of statistical physics.
+
+>>> import minigibbs as mg
+>>> mg.models.potts_lattice(side=8, states=3, beta=0.9)
+<FactorGraph: 64 variables; factors: 128 potts>
+"""
 
 from __future__ import annotations
 
@@ -44,26 +49,42 @@ def potts_rbf(
 
 
 def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
-    """The square-lattice Ising model with coupling beta between nearest neighbours."""
+    """The square-lattice Ising model with coupling beta between nearest neighbours.
+
+    >>> ising_lattice(side=4, beta=0.4).stats.max_degree
+    4
+    """
     i, j = _lattice(side, periodic)
     return FactorGraph(np.full(side * side, 2), [Ising(i, j, beta)])
 
 
 def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
-    """The square-lattice Potts model with weight beta where nearest neighbours agree."""
+    """The square-lattice Potts model with weight beta where nearest neighbours agree.
+
+    >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
+    <FactorGraph: 16 variables; factors: 24 potts>
+    """
     i, j = _lattice(side, periodic)
     _at_least("states", states, 1)
     return FactorGraph(np.full(side * side, states), [Potts(i, j, beta)])
 
 
 def curie_weiss(n: int, beta: float) -> FactorGraph:
-    """The mean-field Ising model: coupling beta/n between every two of n spins."""
+    """The mean-field Ising model: coupling beta/n between every two of n spins.
+
+    >>> curie_weiss(n=8, beta=1.0).energy([1] * 8)
+    3.5
+    """
     i, j = _all_pairs(_at_least("n", n, 2))
     return FactorGraph(np.full(n, 2), [Ising(i, j, beta / n)])
 
 
 def long_range_ising(n: int, alpha: float, beta: float) -> FactorGraph:
-    """N spins in a line with coupling beta/d^alpha between spins d apart."""
+    """N spins in a line with coupling beta/d^alpha between spins d apart.
+
+    >>> long_range_ising(n=3, alpha=2.0, beta=1.0).energy([1, 1, 1])
+    2.25
+    """
     i, j = _all_pairs(_at_least("n", n, 2))
     return FactorGraph(np.full(n, 2), [Ising(i, j, beta * (j - i) ** -float(alpha))])
 

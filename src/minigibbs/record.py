@@ -63,6 +63,7 @@ class Run:
     energy: NDArray[np.float64] | None  # [chain, draw] log-potential of the state
     error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
+    model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
 
     def __repr__(self) -> str:
         kept = [
@@ -159,10 +160,25 @@ class Run:
 
         return to_pandas(self, wide, shape)
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str = "A minigibbs run",
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Write one HTML page that tells whether to trust the run, and what it says.
+
+        `shape` gives rows and columns where the variables lie on a lattice, to draw them as a map.
+        """
+        from minigibbs.report import write
+
+        write(self, path, title, shape)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
         header = {"format": FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
+        header["model"] = self.model
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
     def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -189,7 +205,12 @@ def load(path: str | os.PathLike[str]) -> Run:
     header, arrays = files.read_arrays(path, FORMAT)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
-        run = Run(domains, Info(**header["info"]), **{**dict.fromkeys(_ARRAYS), **arrays})  # type: ignore[arg-type]
+        run = Run(
+            domains,
+            Info(**header["info"]),
+            model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
+        )
         _check(run)
     return run
 
@@ -200,6 +221,7 @@ def _check(run: Run) -> None:
         value = getattr(run.info, entry.name)
         if type(value).__name__ != entry.type:
             raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
+    _check_model(run.model)
     chains = run.info.chains if run.info.backend == "cpu" else min(run.info.chains, len(run.clock))
     variables, values = len(run.domains), int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
@@ -215,6 +237,17 @@ def _check(run: Run) -> None:
             _check_array(name, getattr(run, name), kind, shape)
     if run.draws is not None and (run.draws >= run.domains.sizes).any():
         raise ValueError("draws: a value lies outside its variable's domain")
+
+
+def _check_model(model: dict[str, Any] | None) -> None:
+    """Raise `ValueError` unless this is what `FactorGraph.describe` gives, or nothing."""
+    if model is None:
+        return
+    sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
+    counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
+    counts += [model[key] for key in sums if model[key] is not None]
+    if not all(type(count) in (int, float) and count >= 0 for count in counts):
+        raise ValueError(f"model: expected counts and sums, got {model!r}")
 
 
 def _check_array(

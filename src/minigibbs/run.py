@@ -405,6 +405,7 @@ class _Plan:
             energy=_gather(jobs, "energy", records, "energy" in self.kept, self.graph.offset),
             error=_gather(jobs, "error", records, self.flat_reference is not None),
             reference=self.flat_reference,
+            model=self.graph.describe(),
         )
 
     def _info(

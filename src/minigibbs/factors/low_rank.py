@@ -64,6 +64,11 @@ class LowRank(Unstored):
         )
         return weights
 
+    @property
+    def counting(self) -> int:
+        """All pairs: nothing shorter is known."""
+        return self.variables**2
+
     def local_weights(self) -> NDArray[np.float64]:
         """Row by row."""
         return self._by_row(lambda row: np.abs(row).sum())

@@ -49,6 +49,11 @@ class Unstored(Factors):
         """The paper's M over |weight|: an Ising factor goes from -weight to +weight."""
         return 2.0 if self.form == "ising" else 1.0
 
+    @property
+    def counting(self) -> int:
+        """About how many steps `local_weights` and `degrees` take."""
+        return self.variables
+
     @abstractmethod
     def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
         """The weights of some pairs."""

@@ -36,6 +36,14 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     options
         What the format's own `read` takes: `floor` for .uai and .bif, `evidence` and `weights`
         for DimmWitted's graphs.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "pair.uai"
+    >>> _ = path.write_text("MARKOV 2 2 2 1 2 0 1 4 1.0 2.0 2.0 1.0")
+    >>> mg.read(path)
+    <FactorGraph: 2 variables; factors: 1 table>
     """
     module = _format(path)
     taken = list(inspect.signature(module.read).parameters)[1:]
