@@ -65,7 +65,7 @@ def assemble(
         notes += _floor_note(left, floor)
         left = [TableFactor(scope, np.maximum(table, floor)) for scope, table in left]
     domains.notes = tuple(notes)
-    return FactorGraph(domains, _group(left))
+    return FactorGraph(domains, group_tables(left))
 
 
 def _pruned_note(sizes: NDArray[np.int32], kept: dict[int, NDArray[np.int64]]) -> str:
@@ -100,7 +100,7 @@ def _refuse_zeros(
             )
 
 
-def _group(factors: Sequence[TableFactor]) -> list[Factors]:
+def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     """Factors of one shape in one group; those over no variables go into the first group."""
     members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
     for factor in factors:

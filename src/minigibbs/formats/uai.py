@@ -205,7 +205,7 @@ def _model_text(graph: FactorGraph) -> Iterator[str]:
             yield " ".join(map(str, [len(row), *row])) + "\n"
     yield from (f"1 {variable}\n" for variable in clamped)
     for group in groups:
-        for factor, energy in enumerate(_energies(group, graph.sizes)):
+        for factor, energy in enumerate(factor_energies(group, graph.sizes)):
             table = _probabilities(energy, group, factor)
             yield _table_text(_full_table(table, group.scope[factor], graph.domains))
     for variable in clamped:
@@ -223,7 +223,7 @@ def _words(values: NDArray[np.float64]) -> str:
     return " ".join(map(repr, values.tolist()))
 
 
-def _energies(group: Factors, sizes: NDArray[np.int32]) -> Iterator[NDArray[np.float64]]:
+def factor_energies(group: Factors, sizes: NDArray[np.int32]) -> Iterator[NDArray[np.float64]]:
     """Every factor of a group as a table; they share the group's constant."""
     flat = group.lower(sizes, np.full(len(sizes), FREE, dtype=np.int32))
     for factor, scope in enumerate(flat.scope):

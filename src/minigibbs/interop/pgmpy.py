@@ -14,8 +14,8 @@ from minigibbs.domains import Domains, as_array
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import FREE
 from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.formats.uai import _energies as factor_tables
-from minigibbs.formats.uai import _group as group_factors
+from minigibbs.formats.tables import group_tables
+from minigibbs.formats.uai import factor_energies
 from minigibbs.graph import FactorGraph
 from minigibbs.interop.common import optional, unique_names
 
@@ -65,7 +65,7 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
         _refuse_zeros(factors, variables, domains)
     else:
         factors = [TableFactor(scope, np.maximum(table, floor)) for scope, table in factors]
-    return FactorGraph(domains, group_factors(factors))
+    return FactorGraph(domains, group_tables(factors))
 
 
 def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
@@ -249,7 +249,7 @@ def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
                 f"{group.where(int(entries.argmax()), number)}: a pgmpy factor is a table; this "
                 f"one would have {entries.max():.3g} entries, more than {_MOST_ENTRIES:,}"
             )
-        for row, energy in zip(group.scope, factor_tables(group, graph.sizes), strict=True):
+        for row, energy in zip(group.scope, factor_energies(group, graph.sizes), strict=True):
             order = np.argsort(row)
             scope = tuple(row[order].tolist())
             total[scope] = total.get(scope, 0.0) + energy.transpose(order)
