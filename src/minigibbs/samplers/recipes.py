@@ -54,17 +54,37 @@ def check_work(name: str, graph: FactorGraph, draws: float) -> None:
         )
 
 
+def mgpmh_slowdown(ratio: Any) -> Any:
+    """Theorem 4 as it can be proved: the slowdown for L^2 / lambda, given lambda >= 2L.
+
+    The paper's exp(L^2 / lambda) is too small where that is close to 1; docs/paper.md has a
+    counterexample and the proof of this one.
+    """
+    near = np.exp(ratio) + np.sqrt(np.expm1(4.0 * ratio) / 2.0)
+    return np.minimum(2.0 * np.exp(ratio), near)
+
+
+def mgpmh_ratio(slowdown: float) -> float:
+    """The largest L^2 / lambda that guarantees a slowdown, by bisection."""
+    low, high = 0.0, 700.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        with np.errstate(over="ignore"):
+            low, high = (middle, high) if mgpmh_slowdown(middle) <= slowdown else (low, middle)
+    return low
+
+
 def local_batches(graph: FactorGraph, batch: float | None, slowdown: float) -> NDArray[np.float64]:
     """MGPMH's lambda / L at each variable: draws per unit of energy.
 
     A batch given by hand is the paper's lambda, with the graph's L for all variables. Left out,
-    Theorem 4 gives it from the slowdown: lambda = L^2 / log(slowdown), and not below L. There
-    each variable may use its own L, since the variable is drawn first.
+    it follows from the slowdown (see `mgpmh_slowdown`), and is not below 2L. There each variable
+    may use its own L, since the variable is drawn first.
     """
     local = graph.local_energies
     if batch is not None:
         return np.full(len(local), batch / max(graph.stats.local_energy, 1e-300))
-    return np.maximum(local / math.log(slowdown), 1.0)
+    return np.maximum(local / mgpmh_ratio(slowdown), 2.0)
 
 
 def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
