@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MinigibbsError,
         MissingDependencyError,
         SampleError,
+        StoppedError,
         TooLargeError,
     )
     from minigibbs.explanation import Explanation, explain
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from minigibbs.formats import read, write
     from minigibbs.graph import FactorGraph
     from minigibbs.record import Run, load
-    from minigibbs.run import sample
+    from minigibbs.run import resume, sample
     from minigibbs.samplers import (
         MGPMH,
         CustomEstimator,
@@ -51,6 +52,7 @@ _HOMES = {
             "MinigibbsError",
             "MissingDependencyError",
             "SampleError",
+            "StoppedError",
             "TooLargeError",
         ],
         "errors",
@@ -62,7 +64,7 @@ _HOMES = {
     **dict.fromkeys(["Explanation", "explain"], "explanation"),
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
-    **dict.fromkeys(["sample"], "run"),
+    **dict.fromkeys(["resume", "sample"], "run"),
     **dict.fromkeys(
         [
             "CustomEstimator",
@@ -109,6 +111,7 @@ __all__ = [
     "Run",
     "SampleError",
     "Sampler",
+    "StoppedError",
     "SubsetEstimator",
     "Table",
     "TooLargeError",
@@ -118,6 +121,7 @@ __all__ = [
     "load",
     "models",
     "read",
+    "resume",
     "sample",
     "theory",
     "write",

@@ -1,5 +1,9 @@
 """Every error that minigibbs raises on purpose."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class MinigibbsError(Exception):
     """Base of all errors of this library."""
@@ -11,6 +15,12 @@ class GraphError(MinigibbsError, ValueError):
 
 class SampleError(MinigibbsError, ValueError):
     """A request to sample cannot be carried out as stated."""
+
+
+class StoppedError(SampleError):
+    """A run had to stop before its end; `run` holds what was sampled until then, if anything."""
+
+    run: Any = None
 
 
 class FormatError(MinigibbsError, ValueError):

@@ -40,6 +40,7 @@ class Info:
     changed: float  # share of updates that changed the value; warm-up included
     interrupted: bool
     version: str
+    ended: str = "length"  # or "interrupted"; of sample_until also "converged", "time"
 
 
 class Marginal(NamedTuple):

@@ -1,52 +1,39 @@
-"""`sample`: chains, warm-up, recording, progress; the one way to run a sampler."""
+"""`sample` and `resume`: chains, warm-up, recording, progress, checkpoints; all ways to run."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from minigibbs import memory
-from minigibbs._version import __version__
-from minigibbs.backends.cpu import advance, start_chain
-from minigibbs.domains import as_array
+from minigibbs import durations
+from minigibbs.backends.cpu import advance
+from minigibbs.checkpoint import Checkpoint, Generation, take_up
 from minigibbs.errors import SampleError
+from minigibbs.executors import Threads
 from minigibbs.graph import FactorGraph
-from minigibbs.kernels.energy import energies
-from minigibbs.kernels.layout import (
-    ACCEPTED,
-    CHANGES,
-    DRAWS,
-    EVALUATIONS,
-    PROPOSED,
-    RANDOM,
-    SHUFFLED,
-    SYSTEMATIC,
-    Chain,
-    Recorder,
-    Scan,
-)
 from minigibbs.kernels.random import streams
-from minigibbs.kernels.record import settle
 from minigibbs.packed import free_variables
-from minigibbs.progress import Bar
-from minigibbs.record import Info, Run
-from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
-from minigibbs.samplers.base import carries, check_stored
-
-SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED}
-RECORDS = ("marginals", "draws", "energy")
-DEFAULT_RECORD = ("marginals", "energy")
-DEFAULT_SWEEPS = 1000
-DEFAULT_RECORDS = 1000  # at the most, where `thin` is left out
-_SEGMENT_SECONDS = 0.2  # between two looks at Ctrl-C and the progress bar
-_FIRST_SEGMENT = 16
+from minigibbs.plan import FINISHED, Plan
+from minigibbs.record import Run
+from minigibbs.samplers import Sampler
+from minigibbs.samplers.base import check_stored
+from minigibbs.session import Session
+from minigibbs.settings import (
+    DEFAULT_RECORD,
+    DEFAULT_RECORDS,
+    SCANS,
+    check_counts,
+    choose,
+    entropy_of,
+    run_length,
+    start_states,
+    what_to_keep,
+)
 
 
 def sample(
@@ -65,6 +52,8 @@ def sample(
     *,
     reference: ArrayLike | None = None,
     threads: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: str | float | None = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -102,6 +91,11 @@ def sample(
         every record; see `Run.error`.
     threads
         How many chains to run at a time; left out, as many as there are processors.
+    checkpoint
+        A folder to save the run in, from which `mg.resume` goes on with it.
+    every
+        How often to save: "30s", "5min", "1h", or seconds; left out, every 30 s, or more rarely
+        where writing would take more than 2% of the time.
 
     Examples
     --------
@@ -111,34 +105,101 @@ def sample(
     >>> abs(run.marginals[:, 1] - 0.5).max() < 0.05
     np.True_
     """
-    chosen = _choose(sampler)
+    chosen = choose(sampler)
     order = free_variables(graph.evidence)
-    length = _length(updates, sweeps, len(order))
-    _check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
+    length = run_length(updates, sweeps, len(order))
+    check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
     if not isinstance(scan, str) or scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
     check_stored(chosen, graph)
-    kept = _records(record, reference, graph)
+    kept = what_to_keep(record, reference, graph)
     spacing = int(thin or max(len(order), -(-length // DEFAULT_RECORDS), 1))
-    plan = _Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
-    plan.check_memory(chains)
-    entropy = _entropy(seed)
-    states = _start_states(graph, start, chains, entropy)
-    data = chosen.prepare(graph)
-    jobs = [
-        plan.job(data, state, stream)
-        for state, stream in zip(states, streams(entropy, chains), strict=True)
-    ]
-    workers = min(threads or os.cpu_count() or 1, chains)
-    seconds, interrupted = _run(jobs, workers, progress)
-    return plan.result(jobs, entropy, seconds, interrupted)
+    interval = None if every is None else durations.seconds(every, "every")
+    plan = Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
+    plan.check_memory(chains, snapshots=checkpoint is not None)
+    entropy = entropy_of(seed)
+    states = start_states(graph, start, chains, entropy)
+    jobs = plan.jobs(chosen.prepare(graph), states, entropy)
+    for job in jobs:
+        job.begin()
+    session = Session(plan, jobs, entropy)
+    with Threads(min(threads or os.cpu_count() or 1, chains)) as runner:
+        if checkpoint is None:
+            return session.run(runner, progress)
+        request = {"chains": int(chains), "seed": entropy, "every": interval}
+        with Checkpoint.create(checkpoint, plan, request) as saved:
+            return session.run(runner, progress, saved, interval)
+
+
+def resume(
+    checkpoint: str | os.PathLike[str],
+    updates: int | None = None,
+    sweeps: int | None = None,
+    *,
+    progress: bool = True,
+    threads: int | None = None,
+    every: str | float | None = None,
+) -> Run:
+    """Go on with a run from its checkpoint, as if it had never stopped.
+
+    Parameters
+    ----------
+    checkpoint
+        The folder given to `mg.sample`.
+    updates, sweeps
+        How much longer than planned each chain shall run; left out, no longer. A run that had
+        reached its end is then returned as it is.
+    progress, threads, every
+        As in `mg.sample`; `every` stays as it was if left out.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "run"
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> first = mg.sample(graph, sweeps=50, seed=1, checkpoint=folder, progress=False)
+    >>> longer = mg.resume(folder, sweeps=50, progress=False)
+    >>> longer.info.updates == 2 * first.info.updates
+    True
+    """
+    check_counts(threads=threads)
+    interval = None if every is None else durations.seconds(every, "every")
+    with Checkpoint.open(checkpoint) as saved:
+        base, request = saved.read_plan()
+        session = saved.latest(lambda found: _take_up(base, request, found))
+        more = _more(updates, sweeps, len(base.order))
+        if session.ended in FINISHED and not more:
+            return session.result()
+        session.grow(more)
+        with Threads(min(threads or os.cpu_count() or 1, len(session.jobs))) as runner:
+            return session.run(
+                runner, progress, saved, request["every"] if every is None else interval
+            )
+
+
+def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Session:
+    """The session that a generation of a checkpoint holds."""
+    length, chains, entropy = found.header["length"], request["chains"], request["seed"]
+    check_counts(updates=length, chains=chains)
+    plan = replace(base, length=length)
+    plan.check_memory(chains, snapshots=True)
+    data = plan.sampler.prepare(plan.graph)
+    jobs = plan.jobs(data, start_states(plan.graph, "random", chains, entropy), entropy)
+    for job in jobs:
+        job.begin()
+    take_up(plan, jobs, found)
+    return Session(plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"])
+
+
+def _more(updates: int | None, sweeps: int | None, free: int) -> int:
+    return 0 if updates is None and sweeps is None else run_length(updates, sweeps, free)
 
 
 def time_updates(graph: FactorGraph, sampler: Sampler, seconds: float = 0.05) -> float:
     """Seconds per update of one chain after a short warm-up: the best of five stretches."""
     order = free_variables(graph.evidence)
-    plan = _Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None)
-    (state,) = _start_states(graph, "random", 1, 0)
+    plan = Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None)
+    (state,) = start_states(graph, "random", 1, 0)
     job = plan.job(sampler.prepare(graph), state, streams(0, 1)[0])
     job.prepare()
     updates, best = 16, float("inf")
@@ -153,307 +214,4 @@ def time_updates(graph: FactorGraph, sampler: Sampler, seconds: float = 0.05) ->
     return best
 
 
-@dataclass
-class _Job:
-    """One chain, which runs segment by segment."""
-
-    data: Any
-    model: Any
-    chain: Chain
-    scan: Scan
-    recorder: Recorder
-    warmup_left: int
-    left: int
-    segment: int = _FIRST_SEGMENT
-
-    def prepare(self) -> None:
-        """Compile, and let the sampler set what it carries."""
-        if carries(self.data):
-            start_chain(self.data, self.model, self.chain)
-        if not self.scan.variables:
-            self._record_all()
-        advance(self.data, self.model, self.chain, self.scan, self.recorder, 0, True)
-
-    def _record_all(self) -> None:
-        """Everything is clamped: all records are the same, and known before time passes."""
-        state, energy = self.chain.x, np.empty(1)
-        energies(self.model, state[None], energy)
-        self.recorder.draws[:] = state
-        self.recorder.energy[:] = energy
-        self.recorder.error[:] = settle(self.recorder, self.model, 1, state)
-
-    def run_segment(self) -> int:
-        """Make some updates; returns how many. The segment's length follows the clock."""
-        recording = self.warmup_left == 0
-        updates = min(self.segment, self.left if recording else self.warmup_left)
-        before = time.perf_counter()
-        if self.scan.variables:
-            advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
-        else:  # everything is clamped: time passes, nothing changes
-            self.recorder.clock[0] += updates if recording else 0
-        took = time.perf_counter() - before
-        if recording:
-            self.left -= updates
-        else:
-            self.warmup_left -= updates
-        growth = _SEGMENT_SECONDS / max(took, 1e-9)
-        self.segment = max(1, int(self.segment * min(growth, 8.0)))
-        return updates
-
-    @property
-    def done(self) -> bool:
-        return self.warmup_left == 0 and self.left == 0
-
-
-def _run(jobs: list[_Job], workers: int, progress: bool) -> tuple[float, bool]:
-    """Run all chains on threads, turn about; returns the seconds and whether Ctrl-C ended it."""
-    total = sum(job.warmup_left + job.left for job in jobs)
-    interrupted, made = False, 0
-    with Bar(total, progress) as bar, ThreadPoolExecutor(workers) as pool:
-        for job in jobs:
-            job.prepare()
-        begun = time.perf_counter()
-        running: dict[Future[int], _Job] = {}
-        try:
-            running.update({pool.submit(job.run_segment): job for job in jobs if not job.done})
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    job = running.pop(future)
-                    done = future.result()
-                    if not job.done:
-                        running[pool.submit(job.run_segment)] = job
-                    made += done
-                    bar.advance(done, made / (time.perf_counter() - begun))
-        except KeyboardInterrupt:
-            interrupted = True
-            for future in running:
-                future.cancel()
-            wait(running)
-        seconds = time.perf_counter() - begun
-    return seconds, interrupted
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything about a run that its chains share."""
-
-    graph: FactorGraph
-    sampler: Sampler
-    order: NDArray[np.int32]
-    length: int
-    warmup: int
-    scan: str
-    kept: frozenset[str]
-    thin: int
-    reference: ArrayLike | None
-    flat_reference: NDArray[np.float64] | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        flat = None if self.reference is None else _flat_reference(self.graph, self.reference)
-        object.__setattr__(self, "flat_reference", flat)
-
-    @property
-    def values(self) -> int:
-        return int(self.graph.sizes.sum(dtype=np.int64))
-
-    @property
-    def records(self) -> int:
-        return self.length // self.thin
-
-    def check_memory(self, chains: int) -> None:
-        """Refuse a run whose records would not fit, before anything is sampled."""
-        need = len(self.graph) * self.graph.state_type.itemsize
-        need += 16 * int(self.graph.sizes.max())  # the chain's weights
-        if "marginals" in self.kept:
-            need += 8 * (self.values + len(self.graph))
-        if "draws" in self.kept:
-            need += self.records * len(self.graph) * self.graph.state_type.itemsize
-        need += 16 * self.records
-        memory.require(
-            chains * need,
-            f"recording {', '.join(sorted(self.kept))} of {chains} chains, {self.records:,} times,",
-            "use a larger thin, fewer chains, or record less",
-        )
-
-    def job(self, data: Any, state: NDArray[Any], stream: NDArray[np.uint64]) -> _Job:
-        """One chain, ready to run."""
-        space = self.sampler.workspace(self.graph, data)
-        chain = Chain(
-            x=state,
-            stream=stream.copy(),
-            carried=np.zeros(space.carried),
-            weights=np.zeros(2 * int(self.graph.sizes.max())),
-            scratch=np.zeros(space.scratch, dtype=np.int64),
-            tally=np.zeros(CHANGES + 1, dtype=np.int64),
-        )
-        everything = self.scan == "random" and len(self.order) == len(self.graph)
-        order = self.order[:0] if everything else self.order.copy()
-        scan = Scan(SCANS[self.scan], len(self.order), order, np.zeros(1, dtype=np.int64))
-        warmup = self.warmup
-        return _Job(data, self.graph.packed, chain, scan, self._recorder(), warmup, self.length)
-
-    def _recorder(self) -> Recorder:
-        values = self.values if "marginals" in self.kept else 0
-        variables, none = len(self.graph), np.empty(0)
-        return Recorder(
-            clock=np.zeros(1, dtype=np.int64),
-            thin=self.thin,
-            counts=np.zeros(values, dtype=np.int64),
-            since=np.zeros(variables if values else 0, dtype=np.int64),
-            draws=np.zeros(
-                (self.records if "draws" in self.kept else 0, variables), self.graph.state_type
-            ),
-            energy=np.zeros(self.records if "energy" in self.kept else 0),
-            reference=none if self.flat_reference is None else self.flat_reference,
-            error=none if self.flat_reference is None else np.zeros(self.records),
-        )
-
-    def result(self, jobs: list[_Job], entropy: int, seconds: float, interrupted: bool) -> Run:
-        """Put the chains' records together."""
-        clock = np.array([job.recorder.clock[0] for job in jobs])
-        for job in jobs:
-            settle(job.recorder, job.model, job.recorder.clock[0], job.chain.x)
-        records = int(clock.min()) // self.thin  # that every chain has reached
-        return Run(
-            domains=self.graph.domains,
-            info=self._info(jobs, entropy, seconds, interrupted),
-            clock=clock,
-            counts=_gather(jobs, "counts", None, "marginals" in self.kept),
-            draws=_gather(jobs, "draws", records, "draws" in self.kept),
-            energy=_gather(jobs, "energy", records, "energy" in self.kept, self.graph.offset),
-            error=_gather(jobs, "error", records, self.flat_reference is not None),
-            reference=self.flat_reference,
-        )
-
-    def _info(self, jobs: list[_Job], entropy: int, seconds: float, interrupted: bool) -> Info:
-        tally = np.sum([job.chain.tally for job in jobs], axis=0)
-        updates = sum(int(job.recorder.clock[0]) for job in jobs)
-        made = updates + sum(self.warmup - job.warmup_left for job in jobs)
-        return Info(
-            sampler=str(self.sampler),
-            chains=len(jobs),
-            updates=updates,
-            warmup=made - updates,
-            scan=self.scan,
-            thin=self.thin,
-            seed=entropy,
-            seconds=seconds,
-            updates_per_second=made / max(seconds, 1e-9),
-            factor_evaluations=int(tally[EVALUATIONS]),
-            minibatch_draws=int(tally[DRAWS]),
-            acceptance=float(tally[ACCEPTED] / tally[PROPOSED]) if tally[PROPOSED] else 1.0,
-            changed=float(tally[CHANGES] / max(made, 1)),
-            interrupted=interrupted,
-            version=__version__,
-        )
-
-
-def _gather(
-    jobs: list[_Job], name: str, records: int | None, wanted: bool, shift: float | None = None
-) -> Any:
-    if not wanted:
-        return None
-    whole = np.stack([getattr(job.recorder, name)[:records] for job in jobs])
-    return whole if shift is None else whole + shift
-
-
-def _choose(sampler: Sampler | str | None) -> Sampler:
-    if sampler is None:
-        return PoissonGibbs()
-    if isinstance(sampler, Sampler):
-        return sampler
-    if isinstance(sampler, str) and sampler in SAMPLERS:
-        return SAMPLERS[sampler]()
-    raise SampleError(
-        f"sampler must be a sampler such as mg.Gibbs() or one of {', '.join(SAMPLERS)}; "
-        f"got {sampler!r}"
-    )
-
-
-def _length(updates: int | None, sweeps: int | None, free: int) -> int:
-    if updates is not None and sweeps is not None:
-        raise SampleError("give updates or sweeps, not both")
-    _check_counts(updates=updates, sweeps=sweeps)
-    if updates is not None:
-        return int(updates)
-    return int(DEFAULT_SWEEPS if sweeps is None else sweeps) * max(free, 1)
-
-
-_LEAST = {"updates": 0, "sweeps": 0, "warmup": 0, "chains": 1, "threads": 1, "thin": 1}
-
-
-def _check_counts(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is None:
-            continue
-        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-        if not whole or count < _LEAST[name]:
-            raise SampleError(
-                f"{name} must be an integer of at least {_LEAST[name]}, got {count!r}"
-            )
-
-
-def _records(
-    record: str | Sequence[str], reference: ArrayLike | None, graph: FactorGraph
-) -> frozenset[str]:
-    several = isinstance(record, Iterable) and not isinstance(record, str)
-    asked: list[Any] = list(record) if several else [record]
-    unknown = [name for name in asked if name not in RECORDS]
-    if unknown:
-        raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
-    if reference is not None and "marginals" not in asked:
-        raise SampleError('a reference needs record to hold "marginals"')
-    if graph.unstored is not None and "energy" in asked:
-        if record is not DEFAULT_RECORD:
-            raise SampleError(
-                "the energy of factors that are never stored is not recorded along the way; "
-                'record "draws" and ask graph.energy(draws)'
-            )
-        asked.remove("energy")
-    return frozenset(asked)
-
-
-def _flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
-    shape = (len(graph), int(graph.sizes.max()))
-    rule = f"reference must hold real numbers in shape {shape}"
-    array = as_array(reference, "iufb", rule).astype(np.float64)
-    if array.shape != shape:
-        raise SampleError(f"{rule}; got shape {array.shape}")
-    return array[np.arange(shape[1]) < graph.sizes[:, None]]
-
-
-def _entropy(seed: int | None) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise SampleError(f"seed must be a non-negative integer, got {seed!r}")
-    return int(seed)
-
-
-def _start_states(
-    graph: FactorGraph, start: str | ArrayLike, chains: int, entropy: int
-) -> list[NDArray[Any]]:
-    """One writable state per chain, which agrees with the evidence."""
-    clamped = graph.evidence >= 0
-    if isinstance(start, str):
-        if start != "random":
-            raise SampleError(f'start must be "random" or a state, got {start!r}')
-        states = []
-        for child in np.random.SeedSequence(entropy).spawn(chains):
-            rng = np.random.default_rng(child.spawn(1)[0])
-            state = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
-            state[clamped] = graph.evidence[clamped]
-            states.append(state)
-        return states
-    given = graph.check_states(start)
-    if given.ndim == 2 and len(given) != chains:
-        raise SampleError(f"start holds {len(given)} states for {chains} chains")
-    rows = np.broadcast_to(given, (chains, len(graph)))
-    wrong = clamped & (rows != graph.evidence)
-    if wrong.any():
-        row, variable = np.argwhere(wrong)[0]
-        raise SampleError(
-            f"start violates the evidence: {graph.domains.describe(int(variable))} is clamped to "
-            f"{graph.evidence[variable]}, got {rows[row, variable]}"
-        )
-    return [row.copy() for row in rows]
+_Plan = Plan  # benchmarks and tests know it by this name
