@@ -240,6 +240,7 @@ def take_up(plan: Plan, jobs: list[Job], found: Generation) -> None:
     for job in jobs:
         job.restore(State(*(found.states[name][job.number] for name in State._fields)))
         job.left = plan.length - int(job.recorder.clock[0])
+        job.warmup_left = plan.warmup - job.warmed
         _check_rows(plan, job, rows[job.number])
         job.put_rows(0, rows[job.number])
 

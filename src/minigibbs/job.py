@@ -83,12 +83,16 @@ class Job:
         """Make some updates; returns how many. The segment's length follows the clock."""
         updates, recording = self.next_segment()
         before = time.perf_counter()
+        self.advance(updates, recording)
+        self.made(updates, recording, time.perf_counter() - before, SEGMENT_SECONDS)
+        return updates
+
+    def advance(self, updates: int, recording: bool) -> None:
+        """Make so many updates."""
         if self.scan.variables:
             advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
         else:  # everything is clamped: time passes, nothing changes
             self.recorder.clock[0] += updates if recording else 0
-        self.made(updates, recording, time.perf_counter() - before, SEGMENT_SECONDS)
-        return updates
 
     def made(self, updates: int, recording: bool, took: float, wanted: float) -> None:
         """Note that a segment took so many seconds; the next one should take `wanted`."""
@@ -128,12 +132,15 @@ class Job:
 
     def restore(self, state: State) -> None:
         """Take up a state: arrays that `state` gave, here or elsewhere, now or long ago."""
-        for mine, given in zip(self.state(), state, strict=True):
-            mine[:] = given
-        self.recorder.since[:] = self.recorder.clock[0]
-        warmed = int(state.warmed[0])
-        self.warmup_left -= warmed - self.warmed
-        self.warmed = warmed
+        chain, recorder = self.chain, self.recorder
+        chain.x[:], chain.stream[:], chain.carried[:] = state.x, state.stream, state.carried
+        chain.tally[:] = state.tally
+        if len(state.order):
+            self.scan.order[:] = state.order
+        self.scan.position[:] = state.position
+        recorder.counts[:], recorder.clock[:] = state.counts, state.clock
+        recorder.since[:] = state.clock
+        self.warmed = int(state.warmed[0])
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on, by name."""

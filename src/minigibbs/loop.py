@@ -29,6 +29,9 @@ class Runner(Protocol):
     def collect(self, job: Job, future: Future[Any]) -> int:
         """Put a segment's results into the job; returns the updates made, 0 if it was lost."""
 
+    def check(self) -> None:
+        """Raise if nothing can come back any more."""
+
     def rest(self, running: Collection[Future[Any]]) -> None:
         """Drop segments that have not begun, and wait for those that work in place."""
 
@@ -51,6 +54,7 @@ def run_jobs(
                 if saver:
                     saver.write_if_ready()
                 finished = wait(running, _LOOK, FIRST_COMPLETED).done
+                runner.check()
                 waiting = [running.pop(future) for future in finished]
                 for job, future in zip(waiting, finished, strict=True):
                     bar.advance(runner.collect(job, future))

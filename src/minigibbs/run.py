@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from minigibbs import durations
 from minigibbs.backends.cpu import advance
 from minigibbs.checkpoint import Checkpoint, Generation, take_up
 from minigibbs.errors import SampleError
-from minigibbs.executors import Threads
+from minigibbs.executors import runner_for
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.random import streams
 from minigibbs.packed import free_variables
@@ -52,6 +53,7 @@ def sample(
     *,
     reference: ArrayLike | None = None,
     threads: int | None = None,
+    executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
 ) -> Run:
@@ -91,6 +93,10 @@ def sample(
         every record; see `Run.error`.
     threads
         How many chains to run at a time; left out, as many as there are processors.
+    executor
+        Where chains run: any `concurrent.futures.Executor`, such as Dask's or mpi4py's,
+        "processes" for processes of this machine, or a Dask client; left out, threads. The
+        draws are the same everywhere. A worker that dies costs a segment of about a second.
     checkpoint
         A folder to save the run in, from which `mg.resume` goes on with it.
     every
@@ -123,7 +129,7 @@ def sample(
     for job in jobs:
         job.begin()
     session = Session(plan, jobs, entropy)
-    with Threads(min(threads or os.cpu_count() or 1, chains)) as runner:
+    with runner_for(executor, plan, jobs[0].data, chains, threads) as runner:
         if checkpoint is None:
             return session.run(runner, progress)
         request = {"chains": int(chains), "seed": entropy, "every": interval}
@@ -138,6 +144,7 @@ def resume(
     *,
     progress: bool = True,
     threads: int | None = None,
+    executor: Executor | str | Any = None,
     every: str | float | None = None,
 ) -> Run:
     """Go on with a run from its checkpoint, as if it had never stopped.
@@ -149,7 +156,7 @@ def resume(
     updates, sweeps
         How much longer than planned each chain shall run; left out, no longer. A run that had
         reached its end is then returned as it is.
-    progress, threads, every
+    progress, threads, executor, every
         As in `mg.sample`; `every` stays as it was if left out.
 
     Examples
@@ -171,7 +178,8 @@ def resume(
         if session.ended in FINISHED and not more:
             return session.result()
         session.grow(more)
-        with Threads(min(threads or os.cpu_count() or 1, len(session.jobs))) as runner:
+        jobs = session.jobs
+        with runner_for(executor, session.plan, jobs[0].data, len(jobs), threads) as runner:
             return session.run(
                 runner, progress, saved, request["every"] if every is None else interval
             )
