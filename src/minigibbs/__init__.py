@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minigibbs.formats import read, write
     from minigibbs.graph import FactorGraph
     from minigibbs.record import Run, load
-    from minigibbs.run import resume, sample
+    from minigibbs.run import resume, sample, sample_until
     from minigibbs.samplers import (
         MGPMH,
         CustomEstimator,
@@ -64,7 +64,7 @@ _HOMES = {
     **dict.fromkeys(["Explanation", "explain"], "explanation"),
     **dict.fromkeys(["FactorGraph"], "graph"),
     **dict.fromkeys(["Run", "load"], "record"),
-    **dict.fromkeys(["resume", "sample"], "run"),
+    **dict.fromkeys(["resume", "sample", "sample_until"], "run"),
     **dict.fromkeys(
         [
             "CustomEstimator",
@@ -123,6 +123,7 @@ __all__ = [
     "read",
     "resume",
     "sample",
+    "sample_until",
     "theory",
     "write",
 ]

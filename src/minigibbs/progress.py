@@ -20,6 +20,8 @@ _MOST = 2000  # records a chain that are looked at
 class Bar:
     """Counts updates over all chains; shows speed, time left and R-hat on a terminal."""
 
+    goal = ""  # how far a run with a goal was at its last look
+
     def __init__(self, total: int, shown: bool) -> None:
         self._progress: Any = None
         self._made, self._begun, self._next_look = 0, time.perf_counter(), 0.0
@@ -72,14 +74,9 @@ class Bar:
         """Show the R-hat of the energies recorded so far; rarely, since it costs some time."""
         now = time.perf_counter()
         if self._progress and now >= self._next_look:
-            self.note(_rhat_note(jobs))
+            self._progress.update(self._task, note=self.goal or _rhat_note(jobs))
             took = time.perf_counter() - now
             self._next_look = now + max(_LOOK, took / _SHARE)
-
-    def note(self, text: str) -> None:
-        """Show a remark at the end of the line."""
-        if self._progress and text:
-            self._progress.update(self._task, note=text)
 
     def lengthen(self, updates: int) -> None:
         """There are so many more updates to make."""

@@ -35,6 +35,7 @@ from minigibbs.settings import (
     start_states,
     what_to_keep,
 )
+from minigibbs.until import Goal
 
 
 def sample(
@@ -114,27 +115,126 @@ def sample(
     chosen = choose(sampler)
     order = free_variables(graph.evidence)
     length = run_length(updates, sweeps, len(order))
-    check_counts(warmup=warmup, chains=chains, threads=threads, thin=thin)
+    spacing = max(len(order), -(-length // DEFAULT_RECORDS), 1)
+    plan = _plan(graph, chosen, length, warmup, scan, record, thin or spacing, reference)
+    check_counts(chains=chains, threads=threads, thin=thin)
+    session = _first_session(plan, start, chains, seed, checkpoint is not None)
+    return _run(session, executor, threads, progress, checkpoint, every)
+
+
+def sample_until(
+    graph: FactorGraph,
+    sampler: Sampler | str | None = None,
+    rhat: float | None = 1.01,
+    ess: float | None = 400,
+    max_time: str | float | None = None,
+    warmup: int = 0,
+    chains: int = 4,
+    seed: int | None = None,
+    start: str | ArrayLike = "random",
+    scan: str = "random",
+    record: str | Sequence[str] = DEFAULT_RECORD,
+    thin: int | None = None,
+    progress: bool = True,
+    *,
+    threads: int | None = None,
+    executor: Executor | str | Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: str | float | None = None,
+) -> Run:
+    """Sample a graph until the chains agree and are long enough, or until time is up.
+
+    `run.info.ended` says which: "converged" or "time". R-hat is the greatest over the energy and,
+    with marginals, over all values of all variables, chains split in half; the effective sample
+    size is that of the energy. With draws recorded, both also look at the values of up to 25
+    variables. The chains are looked at in rounds, each 1.41 times as long as all before it.
+
+    Parameters
+    ----------
+    rhat, ess
+        What to reach; None for one that does not matter.
+    max_time
+        "60s", "5min", "1h", or seconds; left out, as long as it takes.
+    graph, sampler, warmup, chains, seed, start, scan, record, progress
+        As in `mg.sample`.
+    thin
+        Updates between two records; left out, a sweep.
+    threads, executor, checkpoint, every
+        As in `mg.sample`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> run = mg.sample_until(graph, ess=200, seed=1, progress=False)
+    >>> run.info.ended
+    'converged'
+    """
+    goal = Goal(rhat, ess)
+    limit = None if max_time is None else durations.seconds(max_time, "max_time")
+    chosen, free = choose(sampler), len(free_variables(graph.evidence))
+    check_counts(chains=chains, threads=threads, thin=thin)
+    spacing = int(thin or max(free, 1))
+    length = goal.first_length(chains, spacing)
+    plan = _plan(graph, chosen, length, warmup, scan, record, spacing, None)
+    goal.check_kept(plan.kept)
+    session = _first_session(plan, start, chains, seed, checkpoint is not None)
+    session.goal = goal
+    return _run(session, executor, threads, progress, checkpoint, every, limit)
+
+
+def _plan(
+    graph: FactorGraph,
+    sampler: Sampler,
+    length: int,
+    warmup: int,
+    scan: str,
+    record: str | Sequence[str],
+    thin: int,
+    reference: ArrayLike | None,
+) -> Plan:
+    """What all chains share, checked."""
+    check_counts(warmup=warmup, thin=thin)
     if not isinstance(scan, str) or scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
-    check_stored(chosen, graph)
-    kept = what_to_keep(record, reference, graph)
-    spacing = int(thin or max(len(order), -(-length // DEFAULT_RECORDS), 1))
-    interval = None if every is None else durations.seconds(every, "every")
-    plan = Plan(graph, chosen, order, length, int(warmup), scan, kept, spacing, reference)
-    plan.check_memory(chains, snapshots=checkpoint is not None)
+    check_stored(sampler, graph)
+    kept, order = what_to_keep(record, reference, graph), free_variables(graph.evidence)
+    return Plan(graph, sampler, order, length, int(warmup), scan, kept, int(thin), reference)
+
+
+def _first_session(
+    plan: Plan, start: str | ArrayLike, chains: int, seed: int | None, snapshots: bool
+) -> Session:
+    """The chains of a plan at their start."""
+    plan.check_memory(chains, snapshots)
     entropy = entropy_of(seed)
-    states = start_states(graph, start, chains, entropy)
-    jobs = plan.jobs(chosen.prepare(graph), states, entropy)
+    states = start_states(plan.graph, start, chains, entropy)
+    jobs = plan.jobs(plan.sampler.prepare(plan.graph), states, entropy)
     for job in jobs:
         job.begin()
-    session = Session(plan, jobs, entropy)
-    with runner_for(executor, plan, jobs[0].data, chains, threads) as runner:
+    return Session(plan, jobs, entropy)
+
+
+def _run(
+    session: Session,
+    executor: Any,
+    threads: int | None,
+    progress: bool,
+    checkpoint: str | os.PathLike[str] | None,
+    every: str | float | None,
+    max_time: float | None = None,
+) -> Run:
+    """Run a new session, in a new checkpoint if one is wanted."""
+    interval = None if every is None else durations.seconds(every, "every")
+    plan, jobs, goal = session.plan, session.jobs, session.goal
+    with runner_for(executor, plan, jobs[0].data, len(jobs), threads) as runner:
         if checkpoint is None:
-            return session.run(runner, progress)
-        request = {"chains": int(chains), "seed": entropy, "every": interval}
+            return session.run(runner, progress, max_time=max_time)
+        request: dict[str, Any] = {"chains": len(jobs), "seed": session.entropy, "every": interval}
+        if goal is not None:
+            request |= {"goal": {"rhat": goal.rhat, "ess": goal.ess}, "max_time": max_time}
         with Checkpoint.create(checkpoint, plan, request) as saved:
-            return session.run(runner, progress, saved, interval)
+            return session.run(runner, progress, saved, interval, max_time)
 
 
 def resume(
@@ -146,18 +246,21 @@ def resume(
     threads: int | None = None,
     executor: Executor | str | Any = None,
     every: str | float | None = None,
+    max_time: str | float | None = None,
 ) -> Run:
     """Go on with a run from its checkpoint, as if it had never stopped.
 
     Parameters
     ----------
     checkpoint
-        The folder given to `mg.sample`.
+        The folder given to `mg.sample` or `mg.sample_until`.
     updates, sweeps
         How much longer than planned each chain shall run; left out, no longer. A run that had
         reached its end is then returned as it is.
-    progress, threads, executor, every
-        As in `mg.sample`; `every` stays as it was if left out.
+    progress, threads, executor
+        As in `mg.sample`.
+    every, max_time
+        As in `mg.sample_until`; each stays as it was if left out. Time counts anew.
 
     Examples
     --------
@@ -171,6 +274,7 @@ def resume(
     """
     check_counts(threads=threads)
     interval = None if every is None else durations.seconds(every, "every")
+    limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Checkpoint.open(checkpoint) as saved:
         base, request = saved.read_plan()
         session = saved.latest(lambda found: _take_up(base, request, found))
@@ -180,9 +284,9 @@ def resume(
         session.grow(more)
         jobs = session.jobs
         with runner_for(executor, session.plan, jobs[0].data, len(jobs), threads) as runner:
-            return session.run(
-                runner, progress, saved, request["every"] if every is None else interval
-            )
+            interval = request["every"] if every is None else interval
+            limit = request.get("max_time") if max_time is None else limit
+            return session.run(runner, progress, saved, interval, limit)
 
 
 def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Session:
@@ -196,7 +300,10 @@ def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Session:
     for job in jobs:
         job.begin()
     take_up(plan, jobs, found)
-    return Session(plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"])
+    goal = Goal(**request["goal"]) if "goal" in request else None
+    if goal:
+        goal.load(found.header, found.states)
+    return Session(plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"], goal)
 
 
 def _more(updates: int | None, sweeps: int | None, free: int) -> int:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from minigibbs.checkpoint import Checkpoint
-from minigibbs.errors import StoppedError
+from minigibbs.errors import StoppedError, TooLargeError
 from minigibbs.job import Job
 from minigibbs.loop import Runner, run_jobs
-from minigibbs.plan import LENGTH, STOPPED, Plan
+from minigibbs.plan import CONVERGED, LENGTH, STOPPED, Plan
 from minigibbs.progress import Bar
 from minigibbs.record import Run
 from minigibbs.saver import Saver
+from minigibbs.until import Goal
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Session:
     entropy: int
     seconds: float = 0.0
     ended: str = ""
+    goal: Goal | None = None
     length: int = field(init=False)  # of each chain, in updates
 
     def __post_init__(self) -> None:
@@ -61,7 +63,7 @@ class Session:
                 if saver:
                     saver.write_now()
                 bar.begin()
-                self.ended = run_jobs(jobs, runner, bar, saver, deadline)
+                self.ended = self._rounds(runner, bar, saver, deadline)
                 if saver:
                     saver.write_now()
             except StoppedError as error:
@@ -74,6 +76,24 @@ class Session:
             self.seconds = self._seconds()
         return self.result()
 
+    def _rounds(self, runner: Runner, bar: Bar, saver: Saver | None, deadline: float | None) -> str:
+        """Run until all updates are made, and longer until the goal is met, if there is one."""
+        while True:
+            ended = run_jobs(self.jobs, runner, bar, saver, deadline)
+            if ended != LENGTH or self.goal is None:
+                return ended
+            if self.goal.met(self.result()):
+                return CONVERGED
+            bar.goal = self.goal.note()
+            more = self.goal.more(self.length, self.plan.thin)
+            try:
+                replace(self.plan, length=self.length + more).check_memory(len(self.jobs))
+            except TooLargeError as error:
+                reached = f"{self.goal.note()} after {self.length:,} updates of each chain"
+                raise StoppedError(f"{reached}; to run longer: {error}") from error
+            self.grow(more)
+            bar.lengthen(more * len(self.jobs))
+
     def result(self) -> Run:
         """What the chains have recorded."""
         return self.plan.result(self.jobs, self.entropy, self.seconds, self.ended or LENGTH)
@@ -83,4 +103,6 @@ class Session:
 
     def _header(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint keeps beside the chains."""
-        return {"length": self.length, "seconds": self._seconds(), "ended": self.ended}, {}
+        header, arrays = self.goal.save() if self.goal else ({}, {})
+        own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
+        return {**own, **header}, arrays
