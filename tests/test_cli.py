@@ -40,7 +40,7 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", ["demo", "sample", "explain"])
+@pytest.mark.parametrize("name", ["demo", "sample", "resume", "explain"])
 def test_help_of_every_command(command, name):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
@@ -55,6 +55,7 @@ def test_there_are_no_other_commands():
     assert {c.callback.__name__ for c in cli.app.registered_commands} == {
         "demo",
         "sample",
+        "resume",
         "explain",
     }
 

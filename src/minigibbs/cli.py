@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Container
+import warnings
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minigibbs._version import __version__
-from minigibbs.errors import MinigibbsError, SampleError
+from minigibbs.errors import MinigibbsError, SampleError, StoppedError
 
 if TYPE_CHECKING:
     from minigibbs.graph import FactorGraph
@@ -37,6 +39,18 @@ Model = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes every draw.")]
+Threads = Annotated[int | None, typer.Option(help="Chains to run at a time.")]
+Every = Annotated[str | None, typer.Option(help="How often to save: 30s, 5min, 1h [30s].")]
+MaxTime = Annotated[str | None, typer.Option(help="With --until: 60s, 5min, 1h.")]
+Dask = Annotated[
+    str | None, typer.Option("--dask", help="Run on a Dask cluster: tcp://scheduler:8786")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", help="Save the run here; a name in .MAR gets UAI marginals instead."
+    ),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -89,46 +103,88 @@ def sample(
         str, typer.Option(help="What to keep: marginals, draws, energy.")
     ] = "marginals,energy",
     thin: Annotated[int | None, typer.Option(help="Updates between two records.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Chains to run at a time.")] = None,
+    threads: Threads = None,
+    until: Annotated[
+        str | None, typer.Option(help="Run until the chains agree: rhat=1.01,ess=400")
+    ] = None,
+    max_time: MaxTime = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Save the run in this folder; see `minigibbs resume`.")
+    ] = None,
+    every: Every = None,
+    dask: Dask = None,
     given: Annotated[
         list[str] | None, typer.Option("--given", help="Clamp a variable: --given x3=1")
     ] = None,
     evidence: Annotated[
         Path | None, typer.Option("--evidence", help="Clamp the variables of a UAI .evid file.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Save the run here; a name in .MAR gets UAI marginals instead."
-        ),
-    ] = None,
+    out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Sample a model and print a summary."""
+    from minigibbs.cluster import dask_client
     from minigibbs.run import sample as run_chains
+    from minigibbs.run import sample_until
 
     kept = [name.strip() for name in record.split(",") if name.strip()]
     if out is not None:
         _check_out(out, kept)
+    goal = _goal(until, updates, sweeps, max_time)
     graph = _condition(_observe(_model(model), evidence), given or [])
-    run = run_chains(
-        graph,
-        sampler=sampler,
-        updates=updates,
-        sweeps=sweeps,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
-        scan=scan,
-        record=kept,
-        thin=thin,
-        threads=threads,
-        progress=not quiet,
-    )
+    options: dict[str, Any] = {
+        "sampler": sampler,
+        "warmup": warmup,
+        "chains": chains,
+        "seed": seed,
+        "scan": scan,
+        "record": kept,
+        "thin": thin,
+        "threads": threads,
+        "checkpoint": checkpoint,
+        "every": every,
+        "progress": not quiet,
+    }
+    with dask_client(dask) as client, _stopping_in_order(out, as_json):
+        if goal is None:
+            run = run_chains(graph, updates=updates, sweeps=sweeps, executor=client, **options)
+        else:
+            run = sample_until(graph, executor=client, **goal, **options)
+    _finish(run, out, as_json)
+
+
+@app.command()
+def resume(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder given to --checkpoint.")],
+    updates: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
+    sweeps: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
+    threads: Threads = None,
+    max_time: MaxTime = None,
+    every: Every = None,
+    dask: Dask = None,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run from its checkpoint, and print a summary."""
+    from minigibbs.cluster import dask_client
+    from minigibbs.run import resume as go_on
+
     if out is not None:
-        _save(run, out)
-    _report(run, as_json, saved=None if out is None else str(out))
+        _check_out(out, ["marginals"])
+    with dask_client(dask) as client, _stopping_in_order(out, as_json):
+        run = go_on(
+            checkpoint,
+            updates=updates,
+            sweeps=sweeps,
+            threads=threads,
+            executor=client,
+            every=every,
+            max_time=max_time,
+            progress=not quiet,
+        )
+    _finish(run, out, as_json)
 
 
 @app.command()
@@ -138,6 +194,51 @@ def explain(model: Model, as_json: Json = False) -> None:
 
     explanation = compare(_model(model))
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
+
+
+def _goal(
+    until: str | None, updates: int | None, sweeps: int | None, max_time: str | None
+) -> dict[str, Any] | None:
+    """What `--until rhat=1.01,ess=400` asks for; None without it."""
+    if until is None:
+        if max_time is not None:
+            raise SampleError("--max-time needs --until, such as --until rhat=1.01,ess=400")
+        return None
+    if updates is not None or sweeps is not None:
+        raise SampleError("give --until, or a number of updates or sweeps, not both")
+    goal: dict[str, Any] = {"rhat": None, "ess": None, "max_time": max_time}
+    for part in until.split(","):
+        name, equals, value = (text.strip() for text in part.partition("="))
+        if name not in ("rhat", "ess") or not equals:
+            raise SampleError(f"--until takes rhat=... and ess=..., got {part!r}")
+        goal[name] = _value("--until", name, value, "float")
+    return goal
+
+
+@contextmanager
+def _stopping_in_order(out: Path | None, as_json: bool) -> Iterator[None]:
+    """Report what a run that had to stop has sampled, and warn in a line."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        try:
+            yield
+        except StoppedError as error:
+            if error.run is not None:
+                _keep(error.run, out, as_json)
+            raise
+
+
+def _finish(run: Run, out: Path | None, as_json: bool) -> None:
+    """Save and report a run; an interrupted one ends the program as Ctrl-C does."""
+    _keep(run, out, as_json)
+    if run.interrupted:
+        raise typer.Exit(130)
+
+
+def _keep(run: Run, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        _save(run, out)
+    _print_run(run, as_json, saved=None if out is None else str(out))
 
 
 def _check_out(out: Path, kept: list[str]) -> None:

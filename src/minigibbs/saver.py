@@ -97,8 +97,8 @@ class Saver:
 
 def _cannot_write(checkpoint: Checkpoint, error: OSError) -> StoppedError:
     folder = checkpoint.folder
-    if not folder.is_dir():
-        what = f"the checkpoint folder {folder} is gone, and the run was stopped"
+    if isinstance(error, FileNotFoundError) or not folder.is_dir():
+        what = f"the checkpoint folder {folder} is gone, or parts of it, and the run was stopped"
         return StoppedError(f"{what}; what was sampled is in this error's `run`")
     way_out = (
         f"mg.resume({str(folder)!r}) goes on from the last checkpoint"

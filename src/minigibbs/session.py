@@ -31,6 +31,7 @@ class Session:
     ended: str = ""
     goal: Goal | None = None
     length: int = field(init=False)  # of each chain, in updates
+    _begun: float | None = None  # when the present round began
 
     def __post_init__(self) -> None:
         self.length = self.plan.length
@@ -57,8 +58,7 @@ class Session:
                     job.compile()
             if checkpoint is not None:
                 saver = Saver(checkpoint, jobs, every, self._header)
-            self._begun = time.monotonic()
-            deadline = None if max_time is None else self._begun + max_time
+            deadline = None if max_time is None else time.monotonic() + max_time
             try:
                 if saver:
                     saver.write_now()
@@ -73,13 +73,16 @@ class Session:
                         saver.write_now()
                 error.run = self.result()
                 raise
-            self.seconds = self._seconds()
         return self.result()
 
     def _rounds(self, runner: Runner, bar: Bar, saver: Saver | None, deadline: float | None) -> str:
         """Run until all updates are made, and longer until the goal is met, if there is one."""
         while True:
-            ended = run_jobs(self.jobs, runner, bar, saver, deadline)
+            self._begun = time.monotonic()
+            try:
+                ended = run_jobs(self.jobs, runner, bar, saver, deadline)
+            finally:
+                self.seconds, self._begun = self._seconds(), None
             if ended != LENGTH or self.goal is None:
                 return ended
             if self.goal.met(self.result()):
@@ -99,7 +102,9 @@ class Session:
         return self.plan.result(self.jobs, self.entropy, self.seconds, self.ended or LENGTH)
 
     def _seconds(self) -> float:
-        return self.seconds + time.monotonic() - self._begun
+        """Of sampling so far, looks at the goal left out."""
+        running = 0.0 if self._begun is None else time.monotonic() - self._begun
+        return self.seconds + running
 
     def _header(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint keeps beside the chains."""
