@@ -8,6 +8,7 @@ import secrets
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Collection
 from concurrent.futures import (
     BrokenExecutor,
@@ -17,6 +18,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from minigibbs.worker import Outline, Parcel, absorb, work
 
 SEGMENT_SECONDS = 1.0  # of a segment that has to travel
 MOST_TRIES = 5  # of one segment
+_PAUSE = 0.02  # seconds, and twice as long after each loss
 
 
 def runner_for(
@@ -173,6 +176,7 @@ class Remote:
                 f"a segment of chain {job.number} was lost {losses} times, and the run was "
                 f"stopped; the last time: {reason[:500]}"
             ) from error
+        time.sleep(_PAUSE * 2**losses)
 
     def check(self) -> None:
         """Raise if nothing can come back any more."""
@@ -228,16 +232,21 @@ def _ignore_ctrl_c() -> None:
 
 
 class Dask(Remote):
-    """Segments on a Dask cluster, over which Dask spreads the model."""
+    """Segments on a Dask cluster; the scheduler hands the model to every worker there will be."""
 
     def __init__(self, executor: Executor, client: Any, plan: Plan, data: Any) -> None:
-        super().__init__(executor, plan, data)
-        self._client, self._spread = client, None
+        from minigibbs.plugin import ModelPlugin
 
-    def _parcel(self, job: Job) -> Any:
-        if self._spread is None or self._spread.status != "finished":  # all who had it are lost
-            (self._spread,) = self._client.scatter([self._content()], broadcast=True)
-        return self._spread
+        super().__init__(executor, plan, data)
+        self._client = client
+        self._plugin = ModelPlugin(self._outline.key, self._content())
+        client.register_plugin(self._plugin)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._client.status == "running":
+            with suppress(Exception):  # a cluster that is going down has forgotten it anyway
+                self._client.unregister_worker_plugin(self._plugin.name)
 
     def check(self) -> None:
         """Raise if the scheduler is gone, and Dask has given up on it."""

@@ -81,9 +81,11 @@ def write_arrays(
 
     def write(stream: IO[bytes]) -> None:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            archive.writestr(_HEADER, json.dumps(header, indent=1))
+            # Members bear no date of their own: zip knows none before 1980, some clocks do.
+            archive.writestr(zipfile.ZipInfo(_HEADER), json.dumps(header, indent=1))
             for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                member_info = zipfile.ZipInfo(f"{name}.npy")
+                with archive.open(member_info, "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
         if sealed:
             length = stream.seek(0, os.SEEK_END)

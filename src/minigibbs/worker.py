@@ -54,7 +54,19 @@ class Segment(NamedTuple):
 
 
 _plans: dict[str, tuple[Plan, Any]] = {}
+_kept: dict[str, Parcel] = {}  # sent ahead of the tasks that need them
 _lock = threading.Lock()  # a worker may have several threads
+
+
+def keep(key: str, parcel: Parcel) -> None:
+    """Keep a run's model for the tasks to come."""
+    _kept[key] = parcel
+
+
+def forget(key: str) -> None:
+    """Drop all that is kept for a run."""
+    _kept.pop(key, None)
+    _plans.pop(key, None)
 
 
 def work(
@@ -90,6 +102,7 @@ def _small(counts: NDArray[np.int64], updates: int) -> NDArray[Any]:
 def _plan(outline: Outline, parcel: Parcel | None) -> tuple[Plan, Any] | None:
     with _lock:
         if outline.key not in _plans:
+            parcel = parcel or _kept.get(outline.key)
             if parcel is None:
                 return None
             while len(_plans) >= _MOST:
