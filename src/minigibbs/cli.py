@@ -219,6 +219,7 @@ def _goal(
 def _stopping_in_order(out: Path | None, as_json: bool) -> Iterator[None]:
     """Report what a run that had to stop has sampled, and warn in a line."""
     with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
         try:
             yield

@@ -28,7 +28,7 @@ from minigibbs.errors import SampleError, StoppedError
 from minigibbs.formats import native
 from minigibbs.job import Job, State
 from minigibbs.plan import Plan
-from minigibbs.worker import Outline, Parcel, absorb, work
+from minigibbs.worker import Missing, Outline, Parcel, absorb, work
 
 SEGMENT_SECONDS = 1.0  # of a segment that has to travel
 MOST_TRIES = 5  # of one segment
@@ -110,7 +110,7 @@ class Remote:
         )
         self._with_counts = plan.reference is not None
         self._sent: dict[int, tuple[int, bool]] = {}  # the segment of each chain under way
-        self._asked: set[int] = set()  # chains whose worker asked for the model
+        self._bringing: dict[int, str] = {}  # chains that bring the model, and to whom
         self._losses: dict[int, int] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="minigibbs-"))
         native.write(plan.graph, self._folder / "model.mg")
@@ -141,7 +141,7 @@ class Remote:
 
     def _parcel(self, job: Job) -> Any:
         """What carries the model to the worker that gets this chain."""
-        return self._content() if job.number in self._asked else None
+        return self._content() if job.number in self._bringing else None
 
     def _content(self) -> Parcel:
         reference = self._folder / "reference.npy"
@@ -157,12 +157,14 @@ class Remote:
         except Exception as error:
             self._note_loss(job, error)
             return 0
-        if segment is None:
-            self._asked.add(job.number)
+        finally:
+            self._bringing.pop(job.number, None)
+        if isinstance(segment, Missing):
+            if segment.worker not in self._bringing.values():
+                self._bringing[job.number] = segment.worker
             return 0
         updates, recording = self._sent[job.number]
         absorb(job, segment, updates, recording, SEGMENT_SECONDS)
-        self._asked.discard(job.number)
         self._losses[job.number] = 0
         return updates
 

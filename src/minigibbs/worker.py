@@ -6,6 +6,8 @@ listens or connects: how tasks travel is the executor's business.
 
 from __future__ import annotations
 
+import os
+import secrets
 import tempfile
 import threading
 import time
@@ -45,6 +47,12 @@ class Parcel(NamedTuple):
     reference: str | NDArray[np.float64] | None
 
 
+class Missing(NamedTuple):
+    """What comes back from a worker that has not seen the model."""
+
+    worker: str
+
+
 class Segment(NamedTuple):
     """What comes back."""
 
@@ -54,6 +62,7 @@ class Segment(NamedTuple):
 
 
 _plans: dict[str, tuple[Plan, Any]] = {}
+_name = secrets.token_hex(8)
 _kept: dict[str, Parcel] = {}  # sent ahead of the tasks that need them
 _lock = threading.Lock()  # a worker may have several threads
 
@@ -71,11 +80,11 @@ def forget(key: str) -> None:
 
 def work(
     outline: Outline, parcel: Parcel | None, state: State, updates: int, recording: bool
-) -> Segment | None:
-    """Run a segment; None if the model is not here yet and must be sent along."""
+) -> Segment | Missing:
+    """Run a segment, or ask for the model if it is not here yet."""
     known = _plan(outline, parcel)
     if known is None:
-        return None
+        return Missing(f"{_name} {os.getpid()}")
     plan, data = known
     clock = int(state.clock[0])
     # Without a reference only time differences matter, so that past records need no room.
