@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real"]
+BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "scale"]
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in BENCHMARKS:

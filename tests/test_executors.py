@@ -301,7 +301,7 @@ def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at
     options = {**LONG, "warmup": 0}
     with (
         _short_patience(),
-        dask_client(address) as client,
+        dask_client(address, patience=3) as client,
         pytest.raises(mg.StoppedError, match="scheduler was lost") as caught,
     ):
         mg.sample(ZOO["potts"], **options, executor=client, checkpoint=folder, every="1h")

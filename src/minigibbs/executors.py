@@ -30,7 +30,8 @@ from minigibbs.job import Job, State
 from minigibbs.plan import Plan
 from minigibbs.worker import Missing, Outline, Parcel, absorb, work
 
-SEGMENT_SECONDS = 1.0  # of a segment that has to travel
+SEGMENT_SECONDS = 1.0  # of a segment that has to travel,
+CHAIN_SECONDS = 0.03  # or so much for each chain: all of them come back through one process
 MOST_TRIES = 5  # of one segment
 _PAUSE = 0.02  # seconds, and twice as long after each loss
 
@@ -164,7 +165,8 @@ class Remote:
                 self._bringing[job.number] = segment.worker
             return 0
         updates, recording = self._sent[job.number]
-        absorb(job, segment, updates, recording, SEGMENT_SECONDS)
+        wanted = max(SEGMENT_SECONDS, CHAIN_SECONDS * len(self._sent))
+        absorb(job, segment, updates, recording, wanted)
         self._losses[job.number] = 0
         return updates
 

@@ -102,7 +102,7 @@ def sample(
         A folder to save the run in, from which `mg.resume` goes on with it.
     every
         How often to save: "30s", "5min", "1h", or seconds; left out, every 30 s, or more rarely
-        where writing would take more than 2% of the time.
+        where writing would take more than 1% of the time.
 
     Examples
     --------

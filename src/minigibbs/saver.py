@@ -14,7 +14,7 @@ from minigibbs.errors import StoppedError
 from minigibbs.job import RECORDED, Job, State
 
 EVERY = 30.0  # seconds
-_SHARE = 50.0  # at the default interval, writing takes at most 1/50 of the time
+SHARE = 100.0  # at the default interval, writing takes at most 1/100 of the time
 
 # What else is kept: a header and arrays, asked for at each write.
 Describe = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
@@ -78,7 +78,7 @@ class Saver:
         self._rows.clear()
         self._collecting = False
         now = time.monotonic()
-        wait = max(EVERY, _SHARE * (now - begun)) if self._every is None else self._every
+        wait = max(EVERY, SHARE * (now - begun)) if self._every is None else self._every
         self._due = now + wait
 
     def _chunk(self) -> tuple[dict[str, NDArray[Any]] | None, NDArray[np.int64]]:
