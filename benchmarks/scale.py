@@ -124,8 +124,8 @@ def dask(report: Report) -> float:
     from distributed import Client, LocalCluster
 
     graph = mg.models.ising_lattice(8, 0.3)
-    before = executors.SEGMENT_SECONDS, executors.CHAIN_SECONDS
-    executors.SEGMENT_SECONDS = executors.CHAIN_SECONDS = 0.0  # segments of one update
+    before = executors.segment_seconds
+    executors.segment_seconds = lambda chains, size: 0.0  # segments of one update
     options = {"chains": 16, "seed": 1, "progress": False, "record": "marginals"}
     with (
         LocalCluster(
@@ -139,7 +139,7 @@ def dask(report: Report) -> float:
             begun = time.perf_counter()
             mg.sample(graph, updates=16 + 30, executor=client, **options)
             each.append((time.perf_counter() - begun) / (16 * 31))
-    executors.SEGMENT_SECONDS, executors.CHAIN_SECONDS = before
+    executors.segment_seconds = before
     cost = statistics.median(each)
     what = "an empty segment on Dask: client, scheduler and two workers share this machine"
     report.add(what, f"{cost * 1e3:.2f} ms")
@@ -152,9 +152,9 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
         "## 1,000 machines",
         "",
         "Played, not run: every machine works on 16 chains, whose segments all go through the one "
-        "process that started the run, at the costs above and over one gigabit; each machine is lost once a "
-        "day, and with it what it was working on. Useful is the share of the machines' time that "
-        "ends up in chains.",
+        "process that started the run, at the costs above and over one gigabit; each machine is "
+        "lost once a day, and with it what it was working on. Useful is the share of the machines' "
+        "time that ends up in chains.",
         "",
         "| model | machines | chains | seconds a segment | home busy | useful | updates/s |",
         "|---|---|---|---|---|---|---|",
@@ -162,7 +162,7 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
     for name, cost in costs.items():
         for machines in (1, 10, 100, 1000):
             chains = 16 * machines
-            seconds = max(executors.SEGMENT_SECONDS, executors.CHAIN_SECONDS * chains)
+            seconds = executors.segment_seconds(chains, cost["bytes"])
             handling = per_segment + max(cost["home"], cost["bytes"] / NETWORK)
             busy, useful = play(chains, seconds, handling)
             rate = useful * chains / cost["update"]

@@ -324,6 +324,11 @@ def test_a_cluster_that_is_not_there():
         pass
 
 
+def test_a_cluster_that_wants_tls_is_not_met_without_a_certificate():
+    with pytest.raises(mg.SampleError, match="wants TLS"), dask_client("tls://127.0.0.1:1"):
+        pass
+
+
 def test_dask_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(mg.MissingDependencyError, match=r"minigibbs\[dask\]"), dask_client("x"):

@@ -21,6 +21,7 @@ def dask_client(address: str | None, patience: float = _PATIENCE) -> Iterator[An
         from distributed import Client
     except ImportError:
         raise MissingDependencyError('--dask needs Dask: pip install "minigibbs[dask]"') from None
+    _check_tls(address)
     try:
         client = Client(address, timeout=patience, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -37,3 +38,13 @@ def dask_client(address: str | None, patience: float = _PATIENCE) -> Iterator[An
                 f"`dask worker {address}`"
             ) from None
         yield client
+
+
+def _check_tls(address: str) -> None:
+    """Raise if an address wants TLS and Dask has no certificate to show."""
+    from distributed.security import Security
+
+    if address.startswith("tls://") and not Security().get_connection_args("client")["ssl_context"]:
+        raise SampleError(
+            f"{address} wants TLS, but Dask's settings name no certificate; see docs/long_runs.md"
+        )

@@ -30,10 +30,16 @@ from minigibbs.job import Job, State
 from minigibbs.plan import Plan
 from minigibbs.worker import Missing, Outline, Parcel, absorb, work
 
-SEGMENT_SECONDS = 1.0  # of a segment that has to travel,
-CHAIN_SECONDS = 0.03  # or so much for each chain: all of them come back through one process
+SEGMENT_SECONDS = 1.0  # of a segment that has to travel, at the least
+CHAIN_SECONDS = 0.03  # for each chain, since all come back through one process; see docs/scale.md
+BYTE_SECONDS = 24e-9  # and for each byte of each chain: three times what a gigabit needs
 MOST_TRIES = 5  # of one segment
 _PAUSE = 0.02  # seconds, and twice as long after each loss
+
+
+def segment_seconds(chains: int, size: float) -> float:
+    """How long a segment should take, so that chains of `size` bytes do not wait for each other."""
+    return max(SEGMENT_SECONDS, chains * (CHAIN_SECONDS + BYTE_SECONDS * size))
 
 
 def runner_for(
@@ -165,7 +171,7 @@ class Remote:
                 self._bringing[job.number] = segment.worker
             return 0
         updates, recording = self._sent[job.number]
-        wanted = max(SEGMENT_SECONDS, CHAIN_SECONDS * len(self._sent))
+        wanted = segment_seconds(len(self._sent), sum(array.nbytes for array in segment.state))
         absorb(job, segment, updates, recording, wanted)
         self._losses[job.number] = 0
         return updates
