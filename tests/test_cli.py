@@ -400,7 +400,7 @@ def test_an_interrupted_sample_is_saved_and_says_so(command, tmp_path, monkeypat
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minigibbs.run.wait", lambda *a, **k: interrupt() if k else None)
+    monkeypatch.setattr("minigibbs.loop.wait", interrupt)
     code, out, err = command("sample", "potts-rbf:side=3", "--updates", 10, "--out", "run.mgr")
     assert code == 130
     assert "interrupted" in err
