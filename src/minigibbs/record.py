@@ -40,7 +40,7 @@ class Info:
     changed: float  # share of updates that changed the value; warm-up included
     interrupted: bool
     version: str
-    ended: str = "length"  # or "interrupted"; of sample_until also "converged", "time"
+    ended: str = "length"  # or "interrupted", "stopped"; of sample_until "converged" or "time"
 
 
 class Marginal(NamedTuple):
