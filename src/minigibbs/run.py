@@ -23,7 +23,7 @@ from minigibbs.plan import FINISHED, Plan
 from minigibbs.record import Run
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.base import check_stored
-from minigibbs.session import Session
+from minigibbs.sampling import Sampling
 from minigibbs.settings import (
     DEFAULT_RECORD,
     DEFAULT_RECORDS,
@@ -118,8 +118,8 @@ def sample(
     spacing = max(len(order), -(-length // DEFAULT_RECORDS), 1)
     plan = _plan(graph, chosen, length, warmup, scan, record, thin or spacing, reference)
     check_counts(chains=chains, threads=threads, thin=thin)
-    session = _first_session(plan, start, chains, seed, checkpoint is not None)
-    return _run(session, executor, threads, progress, checkpoint, every)
+    sampling = _first_sampling(plan, start, chains, seed, checkpoint is not None)
+    return _run(sampling, executor, threads, progress, checkpoint, every)
 
 
 def sample_until(
@@ -178,9 +178,9 @@ def sample_until(
     length = goal.first_length(chains, spacing)
     plan = _plan(graph, chosen, length, warmup, scan, record, spacing, None)
     goal.check_kept(plan.kept)
-    session = _first_session(plan, start, chains, seed, checkpoint is not None)
-    session.goal = goal
-    return _run(session, executor, threads, progress, checkpoint, every, limit)
+    sampling = _first_sampling(plan, start, chains, seed, checkpoint is not None)
+    sampling.goal = goal
+    return _run(sampling, executor, threads, progress, checkpoint, every, limit)
 
 
 def _plan(
@@ -202,9 +202,9 @@ def _plan(
     return Plan(graph, sampler, order, length, int(warmup), scan, kept, int(thin), reference)
 
 
-def _first_session(
+def _first_sampling(
     plan: Plan, start: str | ArrayLike, chains: int, seed: int | None, snapshots: bool
-) -> Session:
+) -> Sampling:
     """The chains of a plan at their start."""
     plan.check_memory(chains, snapshots)
     entropy = entropy_of(seed)
@@ -212,11 +212,11 @@ def _first_session(
     jobs = plan.jobs(plan.sampler.prepare(plan.graph), states, entropy)
     for job in jobs:
         job.begin()
-    return Session(plan, jobs, entropy)
+    return Sampling(plan, jobs, entropy)
 
 
 def _run(
-    session: Session,
+    sampling: Sampling,
     executor: Any,
     threads: int | None,
     progress: bool,
@@ -224,17 +224,17 @@ def _run(
     every: str | float | None,
     max_time: float | None = None,
 ) -> Run:
-    """Run a new session, in a new checkpoint if one is wanted."""
+    """Run a new sampling, in a new checkpoint if one is wanted."""
     interval = None if every is None else durations.seconds(every, "every")
-    plan, jobs, goal = session.plan, session.jobs, session.goal
+    plan, jobs, goal = sampling.plan, sampling.jobs, sampling.goal
     with runner_for(executor, plan, jobs[0].data, len(jobs), threads) as runner:
         if checkpoint is None:
-            return session.run(runner, progress, max_time=max_time)
-        request: dict[str, Any] = {"chains": len(jobs), "seed": session.entropy, "every": interval}
+            return sampling.run(runner, progress, max_time=max_time)
+        request: dict[str, Any] = {"chains": len(jobs), "seed": sampling.entropy, "every": interval}
         if goal is not None:
             request |= {"goal": {"rhat": goal.rhat, "ess": goal.ess}, "max_time": max_time}
         with Checkpoint.create(checkpoint, plan, request) as saved:
-            return session.run(runner, progress, saved, interval, max_time)
+            return sampling.run(runner, progress, saved, interval, max_time)
 
 
 def resume(
@@ -277,20 +277,20 @@ def resume(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Checkpoint.open(checkpoint) as saved:
         base, request = saved.read_plan()
-        session = saved.latest(lambda found: _take_up(base, request, found))
+        sampling = saved.latest(lambda found: _take_up(base, request, found))
         more = _more(updates, sweeps, len(base.order))
-        if session.ended in FINISHED and not more:
-            return session.result()
-        session.grow(more)
-        jobs = session.jobs
-        with runner_for(executor, session.plan, jobs[0].data, len(jobs), threads) as runner:
+        if sampling.ended in FINISHED and not more:
+            return sampling.result()
+        sampling.grow(more)
+        jobs = sampling.jobs
+        with runner_for(executor, sampling.plan, jobs[0].data, len(jobs), threads) as runner:
             interval = request["every"] if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
-            return session.run(runner, progress, saved, interval, limit)
+            return sampling.run(runner, progress, saved, interval, limit)
 
 
-def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Session:
-    """The session that a generation of a checkpoint holds."""
+def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Sampling:
+    """The sampling that a generation of a checkpoint holds."""
     length, chains, entropy = found.header["length"], request["chains"], request["seed"]
     check_counts(updates=length, chains=chains)
     plan = replace(base, length=length)
@@ -303,7 +303,9 @@ def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Session:
     goal = Goal(**request["goal"]) if "goal" in request else None
     if goal:
         goal.load(found.header, found.states)
-    return Session(plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"], goal)
+    return Sampling(
+        plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"], goal
+    )
 
 
 def _more(updates: int | None, sweeps: int | None, free: int) -> int:

@@ -21,7 +21,7 @@ from minigibbs.until import Goal
 
 
 @dataclass
-class Session:
+class Sampling:
     """The chains of a plan, and how long they have run already."""
 
     plan: Plan
