@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai"]
+BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai", "scale"]
 
 ALL = [*BENCHMARKS, "gpu"]  # which needs one
 

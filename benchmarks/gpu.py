@@ -64,33 +64,15 @@ def median_seconds(work) -> float:
 
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
-    from minigibbs.backends.device import LANES, DeviceRun
-    from minigibbs.kernels.random import streams
+    from minigibbs.backends.device import LANES
     from minigibbs.packed import free_variables
-    from minigibbs.run import _Plan
+    from minigibbs.plan import Plan
 
     order = free_variables(graph.evidence)
-    plan = _Plan(graph, sampler, order, 2**62, 0, scan, frozenset(), 2**62, None)
-    data = sampler.prepare(graph, LANES)
-    space = sampler.workspace(graph, data)
+    plan = Plan(graph, sampler, order, 0, 0, scan, frozenset(), 2**62, None)
     rng = np.random.default_rng(0)
     states = rng.integers(0, graph.sizes.min(), (chains, len(graph)), dtype=graph.state_type)
-    return DeviceRun(
-        model=graph.packed,
-        data=data,
-        states=states,
-        streams=streams(0, chains),
-        scan=plan.make_scan(),
-        carried=space.carried,
-        scratch=space.scratch,
-        weights=space.weights,
-        thin=2**62,
-        records=0,
-        kept=1,
-        marginals=False,
-        draws=False,
-        energy=False,
-    )
+    return plan.device_run(sampler.prepare(graph, LANES), states, 0)
 
 
 def rate(graph, sampler, chains, scan="shared") -> float:

@@ -290,7 +290,7 @@ def no_sampling(monkeypatch):
     def refuse(*_):
         raise AssertionError("sampling has begun")
 
-    monkeypatch.setattr("minigibbs.run.advance", refuse)
+    monkeypatch.setattr("minigibbs.job.advance", refuse)
     monkeypatch.setattr(backends.cpu, "advance", refuse)
 
 

@@ -43,7 +43,7 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", ["demo", "sample", "explain", "reproduce", "report"])
+@pytest.mark.parametrize("name", ["demo", "sample", "resume", "explain", "reproduce", "report"])
 def test_help_of_every_command(command, name):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
@@ -58,6 +58,7 @@ def test_there_are_no_other_commands():
     assert {c.callback.__name__ for c in cli.app.registered_commands} == {
         "demo",
         "sample",
+        "resume",
         "explain",
         "reproduce",
         "report",
@@ -404,7 +405,7 @@ def test_an_interrupted_sample_is_saved_and_says_so(command, tmp_path, monkeypat
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minigibbs.run.wait", lambda *a, **k: interrupt() if k else None)
+    monkeypatch.setattr("minigibbs.loop.wait", interrupt)
     code, out, err = command("sample", "potts-rbf:side=3", "--updates", 10, "--out", "run.mgr")
     assert code == 130
     assert "interrupted" in err

@@ -12,7 +12,8 @@ import pytest
 import minigibbs as mg
 from minigibbs.kernels.random import streams
 from minigibbs.packed import free_variables
-from minigibbs.run import _Plan, _start_states
+from minigibbs.plan import Plan
+from minigibbs.settings import start_states
 from tests.simulate_cuda import flatten
 from tests.zoo import UNSTORED, ZOO
 
@@ -38,7 +39,7 @@ CASES = {
 
 def plan_for(sampler, graph, scan):
     order = free_variables(graph.evidence)
-    return _Plan(graph, sampler, order, UPDATES, WARMUP, scan, frozenset(), THIN, None, SEED)
+    return Plan(graph, sampler, order, UPDATES, WARMUP, scan, frozenset(), THIN, None)
 
 
 def write_case(folder, name):
@@ -50,9 +51,9 @@ def write_case(folder, name):
     parts = {
         "model": graph.packed,
         "data": data,
-        "states": _start_states(graph, "random", CHAINS, SEED),
+        "states": start_states(graph, "random", CHAINS, SEED),
         "streams": streams(SEED, CHAINS),
-        "scan": plan_for(sampler, graph, scan).make_scan(),
+        "scan": plan_for(sampler, graph, scan).make_scan(SEED),
     }
     described = {key: flatten(part, arrays) for key, part in parts.items()}
     options = {

@@ -8,12 +8,14 @@ import pytest
 from scipy import stats
 
 import minigibbs as mg
-from minigibbs import run as running
+from minigibbs import job as running
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import RANDOM, SHUFFLED, SYSTEMATIC, Scan
 from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.scan import next_variable
+from minigibbs.plan import Plan
 from minigibbs.samplers import SAMPLERS
+from minigibbs.settings import start_states
 from tests import naive
 from tests.harness import FALSE_ALARM
 from tests.zoo import ZOO
@@ -97,7 +99,7 @@ def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
         "reference": reference,
     }
     whole = sample(graph, **options)
-    original = running._Job.run_segment
+    original = running.Job.run_segment
     for length in (1, 10, 10_000):
         made = []
 
@@ -106,25 +108,25 @@ def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
             made.append(original(job))
             return made[-1]
 
-        monkeypatch.setattr(running._Job, "run_segment", cut)
+        monkeypatch.setattr(running.Job, "run_segment", cut)
         same_runs(whole, sample(graph, **options))
         assert max(made) == min(length, 500)
 
 
 def test_the_clock_decides_how_long_segments_are(monkeypatch):
     made = []
-    original = running._Job.run_segment
+    original = running.Job.run_segment
 
     def note(job):
         made.append(original(job))
         return made[-1]
 
-    monkeypatch.setattr(running._Job, "run_segment", note)
-    monkeypatch.setattr(running, "_SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr(running.Job, "run_segment", note)
+    monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.0)
     sample(ZOO["potts"], updates=100, chains=1)
     assert made == [16] + [1] * 84  # the first segment is 16 long, and each took too long
     made.clear()
-    monkeypatch.setattr(running, "_SEGMENT_SECONDS", 1e9)
+    monkeypatch.setattr(running, "SEGMENT_SECONDS", 1e9)
     sample(ZOO["potts"], updates=100_000, chains=1)
     assert made[:3] == [16, 128, 1024]
 
@@ -350,8 +352,8 @@ def test_only_what_was_asked_for_is_recorded():
 def recorder_bytes(length, kept):
     graph = ZOO["mixed"]
     order = np.arange(6, dtype=np.int32)
-    plan = running._Plan(graph, mg.Gibbs(), order, length, 0, "random", kept, 6, None)
-    recorder = plan._recorder()
+    plan = Plan(graph, mg.Gibbs(), order, length, 0, "random", kept, 6, None)
+    recorder = plan.recorder(length)
     return sum(part.nbytes for part in recorder if isinstance(part, np.ndarray))
 
 
@@ -385,7 +387,7 @@ def test_start_states():
 
 def test_random_starts_agree_with_the_evidence_and_are_uniform():
     graph = mg.FactorGraph([3, 2, 5], []).condition({1: 1})
-    states = np.array(running._start_states(graph, "random", 6000, 5))
+    states = np.array(start_states(graph, "random", 6000, 5))
     assert (states[:, 1] == 1).all()
     cells = np.bincount(states[:, 0] * 5 + states[:, 2], minlength=15)
     assert stats.chisquare(cells).pvalue > FALSE_ALARM
@@ -440,9 +442,9 @@ def test_no_progress_bar_where_nobody_watches(capsys):
 INTERRUPTED = """
 import os, signal
 import minigibbs as mg
-from minigibbs import run as running
+from minigibbs import job as running
 
-original, seen = running._Job.run_segment, []
+original, seen = running.Job.run_segment, []
 
 def run_segment(job):
     made = original(job)
@@ -451,8 +453,8 @@ def run_segment(job):
         os.kill(os.getpid(), signal.SIGINT)
     return made
 
-running._Job.run_segment = run_segment
-running._SEGMENT_SECONDS = 0.01
+running.Job.run_segment = run_segment
+running.SEGMENT_SECONDS = 0.01
 run = mg.sample(
     mg.models.potts_lattice(8, 3, 0.5), updates=10**13, warmup=5, chains=3, threads=2, seed=1,
     thin=10**10, record=("marginals", "energy"), progress=False,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         MinigibbsError,
         MissingDependencyError,
         SampleError,
+        StoppedError,
         TooLargeError,
     )
     from minigibbs.explanation import Explanation, explain
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.record import Run
-    from minigibbs.run import sample
+    from minigibbs.run import resume, sample, sample_until
     from minigibbs.samplers import (
         MGPMH,
         CustomEstimator,
@@ -56,6 +57,7 @@ _HOMES = {
             "MinigibbsError",
             "MissingDependencyError",
             "SampleError",
+            "StoppedError",
             "TooLargeError",
         ],
         "errors",
@@ -71,7 +73,7 @@ _HOMES = {
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     **dict.fromkeys(["Run"], "record"),
-    **dict.fromkeys(["sample"], "run"),
+    **dict.fromkeys(["resume", "sample", "sample_until"], "run"),
     **dict.fromkeys(
         [
             "CustomEstimator",
@@ -118,6 +120,7 @@ __all__ = [
     "Run",
     "SampleError",
     "Sampler",
+    "StoppedError",
     "SubsetEstimator",
     "Table",
     "TooLargeError",
@@ -134,7 +137,9 @@ __all__ = [
     "models",
     "potts",
     "read",
+    "resume",
     "sample",
+    "sample_until",
     "theory",
     "to_networkx",
     "to_pgmpy",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Container
+import warnings
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minigibbs._version import __version__
-from minigibbs.errors import MinigibbsError, SampleError
+from minigibbs.errors import MinigibbsError, SampleError, StoppedError
 
 if TYPE_CHECKING:
     from minigibbs.graph import FactorGraph
@@ -46,6 +48,21 @@ Floor = Annotated[
 ]
 IgnoreEvidence = Annotated[
     bool, typer.Option("--ignore-evidence", help="Sample the evidence of a DimmWitted graph too.")
+]
+Show = Annotated[int, typer.Option(help="Marginals to print, the most uncertain ones.")]
+Threads = Annotated[int | None, typer.Option(help="Chains to run at a time.")]
+Every = Annotated[str | None, typer.Option(help="How often to save: 30s, 5min, 1h [30s].")]
+MaxTime = Annotated[str | None, typer.Option(help="With --until: 60s, 5min, 1h.")]
+Dask = Annotated[
+    str | None, typer.Option("--dask", help="Run on a Dask cluster: tcp://scheduler:8786")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Save the run here; a name in .csv or .MAR (UAI) gets the marginals instead.",
+    ),
 ]
 
 
@@ -82,7 +99,9 @@ def demo(
     drawn = len(run.record_updates) > 0 or not run.interrupted  # else Ctrl-C came too early
     if drawn:
         draw_demo(run, output)
-    _report(run, as_json, picture=str(output) if drawn else None)
+    _print_run(run, as_json, 0, picture=str(output) if drawn else None)
+    if run.interrupted:
+        raise typer.Exit(130)
 
 
 @app.command()
@@ -95,32 +114,39 @@ def sample(
     updates: Annotated[int | None, typer.Option(help="Updates of each chain.")] = None,
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of each chain [1000].")] = None,
     warmup: Annotated[int, typer.Option(help="Updates before the recording.")] = 0,
-    chains: Annotated[int, typer.Option(help="Independent chains.")] = 4,
+    chains: Annotated[int | None, typer.Option(help="Independent chains [4; cuda: 16384].")] = None,
     seed: Seed = None,
-    scan: Annotated[str, typer.Option(help="random, systematic or shuffled.")] = "random",
+    scan: Annotated[
+        str | None, typer.Option(help="random, systematic, shuffled or shared [random].")
+    ] = None,
     record: Annotated[
         str, typer.Option(help="What to keep: marginals, draws, energy.")
     ] = "marginals,energy",
     thin: Annotated[int | None, typer.Option(help="Updates between two records.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Chains to run at a time.")] = None,
+    threads: Threads = None,
+    until: Annotated[
+        str | None, typer.Option(help="Run until the chains agree: rhat=1.01,ess=400")
+    ] = None,
+    max_time: MaxTime = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Save the run in this folder; see `minigibbs resume`.")
+    ] = None,
+    every: Every = None,
+    dask: Dask = None,
+    backend: Annotated[str, typer.Option(help="cpu, or cuda for many chains on a GPU.")] = "cpu",
     given: Given = None,
     evidence: Evidence = None,
     floor: Floor = None,
     ignore_evidence: IgnoreEvidence = False,
-    show: Annotated[int, typer.Option(help="Marginals to print, the most uncertain ones.")] = 10,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Save the run here; a name in .csv or .MAR (UAI) gets the marginals instead.",
-        ),
-    ] = None,
+    show: Show = 10,
+    out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Sample a model and print a summary."""
+    from minigibbs.cluster import dask_client
     from minigibbs.run import sample as run_chains
+    from minigibbs.run import sample_until
     from minigibbs.samplers import SAMPLERS
     from minigibbs.spelled import call
 
@@ -128,25 +154,64 @@ def sample(
     kept = [name.strip() for name in record.split(",") if name.strip()]
     if out is not None:
         _check_out(out, kept)
+    goal = _goal(until, updates, sweeps, max_time)
     graph = _model(model, floor, ignore_evidence, evidence, given)
-    run = run_chains(
-        graph,
-        sampler=chosen,
-        updates=updates,
-        sweeps=sweeps,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
-        scan=scan,
-        record=kept,
-        thin=thin,
-        threads=threads,
-        progress=not quiet,
-    )
-    if out is not None:
-        _save(run, out)
+    options: dict[str, Any] = {
+        "sampler": chosen,
+        "warmup": warmup,
+        "chains": chains,
+        "seed": seed,
+        "scan": scan,
+        "record": kept,
+        "thin": thin,
+        "threads": threads,
+        "checkpoint": checkpoint,
+        "every": every,
+        "progress": not quiet,
+    }
+    with dask_client(dask) as client, _stopping_in_order(out, as_json, show):
+        if goal is None:
+            length: dict[str, Any] = {"updates": updates, "sweeps": sweeps, "backend": backend}
+            run = run_chains(graph, executor=client, **length, **options)
+        else:
+            given_only = {name: value for name, value in options.items() if value is not None}
+            run = sample_until(graph, executor=client, **goal, **given_only)
     extra = {"notes": graph.domains.notes} if graph.domains.notes else {}
-    _report(run, as_json, show, saved=None if out is None else str(out), **extra)
+    _finish(run, out, as_json, show, **extra)
+
+
+@app.command()
+def resume(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder given to --checkpoint.")],
+    updates: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
+    sweeps: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
+    threads: Threads = None,
+    max_time: MaxTime = None,
+    every: Every = None,
+    dask: Dask = None,
+    show: Show = 10,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run from its checkpoint, and print a summary."""
+    from minigibbs.cluster import dask_client
+    from minigibbs.run import resume as go_on
+
+    if out is not None:
+        _check_out(out, ["marginals"])
+    with dask_client(dask) as client, _stopping_in_order(out, as_json, show):
+        run = go_on(
+            checkpoint,
+            updates=updates,
+            sweeps=sweeps,
+            threads=threads,
+            executor=client,
+            every=every,
+            max_time=max_time,
+            progress=not quiet,
+        )
+    _finish(run, out, as_json, show)
 
 
 @app.command()
@@ -224,6 +289,54 @@ def report(
     typer.echo(json.dumps({"report": str(output)}) if as_json else f"report: {output}")
 
 
+def _goal(
+    until: str | None, updates: int | None, sweeps: int | None, max_time: str | None
+) -> dict[str, Any] | None:
+    """What `--until rhat=1.01,ess=400` asks for; None without it."""
+    from minigibbs.spelled import read_value
+
+    if until is None:
+        if max_time is not None:
+            raise SampleError("--max-time needs --until, such as --until rhat=1.01,ess=400")
+        return None
+    if updates is not None or sweeps is not None:
+        raise SampleError("give --until, or a number of updates or sweeps, not both")
+    goal: dict[str, Any] = {"rhat": None, "ess": None, "max_time": max_time}
+    for part in until.split(","):
+        name, equals, value = (text.strip() for text in part.partition("="))
+        if name not in ("rhat", "ess") or not equals:
+            raise SampleError(f"--until takes rhat=... and ess=..., got {part!r}")
+        goal[name] = read_value("--until", name, value, "float")
+    return goal
+
+
+@contextmanager
+def _stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
+    """Report what a run that had to stop has sampled, and warn in a line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        try:
+            yield
+        except StoppedError as error:
+            if error.run is not None:
+                _keep(error.run, out, as_json, show)
+            raise
+
+
+def _finish(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
+    """Save and report a run; an interrupted one ends the program as Ctrl-C does."""
+    _keep(run, out, as_json, show, **extra)
+    if run.interrupted:
+        raise typer.Exit(130)
+
+
+def _keep(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
+    if out is not None:
+        _save(run, out)
+    _print_run(run, as_json, show, saved=None if out is None else str(out), **extra)
+
+
 def _check_out(out: Path, kept: list[str]) -> None:
     """Refuse an output that could not be written, before any sampling."""
     from minigibbs.files import check_target
@@ -245,13 +358,6 @@ def _save(run: Run, out: Path) -> None:
         write_csv(run, out)
     else:
         run.save(out)
-
-
-def _report(run: Run, as_json: bool, show: int = 0, **extra: Any) -> None:
-    """Print a run's summary; an interrupted one ends the program as Ctrl-C does."""
-    _print_run(run, as_json, show, **extra)
-    if run.interrupted:
-        raise typer.Exit(130)
 
 
 def _print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:

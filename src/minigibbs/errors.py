@@ -1,5 +1,9 @@
 """Every error that minigibbs raises on purpose."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class MinigibbsError(Exception):
     """Base of all errors of this library.
@@ -31,6 +35,12 @@ class SampleError(MinigibbsError, ValueError):
     Traceback (most recent call last):
     minigibbs.errors.SampleError: chains must be an integer of at least 1, got 0
     """
+
+
+class StoppedError(SampleError):
+    """A run had to stop before its end; `run` holds what was sampled until then, if anything."""
+
+    run: Any = None
 
 
 class FormatError(MinigibbsError, ValueError):

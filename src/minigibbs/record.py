@@ -42,6 +42,7 @@ class Info:
     interrupted: bool
     version: str
     backend: str = "cpu"
+    ended: str = "length"  # or "interrupted", "stopped"; of sample_until "converged" or "time"
 
 
 class Marginal(NamedTuple):

@@ -36,14 +36,15 @@ def call(text: str, known: dict[str, Callable[..., T]], what: str) -> T:
         if key not in kinds or not equals:
             takes = ", ".join(f"{key}=..." for key in kinds) or "no arguments"
             raise SampleError(f"{name} takes {takes}; got {part!r}")
-        values[key] = _value(name, key, value, kinds[key])
+        values[key] = read_value(name, key, value, kinds[key])
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in values]
     if missing:
         raise SampleError(f"{name} needs {', '.join(missing)}: {name}:{missing[0]}=...")
     return known[name](**values)
 
 
-def _value(name: str, key: str, text: str, kind: str) -> Any:
+def read_value(name: str, key: str, text: str, kind: str) -> Any:
+    """Read one value, or say what it should have been."""
     try:
         return _READERS[kind](text.lower())
     except (ValueError, KeyError):

@@ -120,6 +120,8 @@ def _warnings(
     found = []
     if run.interrupted:
         found.append("interrupted: these are the updates made until then")
+    if run.info.ended == "time":
+        found.append("time was up before R-hat and ESS were as wanted: run longer")
     limit = diagnostics.RHAT_LIMIT
     if energy_rhat is not None and energy_rhat > limit:
         found.append(

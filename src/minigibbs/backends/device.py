@@ -15,6 +15,7 @@ from minigibbs.kernels.scan import walk
 from minigibbs.memory import readable
 from minigibbs.samplers.base import carries
 
+BACKENDS = ("cpu", "cuda")
 DEFAULT_CHAINS = 16384
 LANES = 32  # threads of a warp, which go in step
 DEFAULT_KEPT = 64  # chains whose energies and draws are kept, if not told otherwise
@@ -44,6 +45,22 @@ def load_backend() -> Any:
             'backend="cpu" runs everywhere'
         )
     return backend
+
+
+def uses_device(backend: str) -> bool:
+    """Whether a backend is a GPU; raises where it is not there, or unknown."""
+    if backend not in BACKENDS:
+        raise SampleError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    if backend == "cuda":
+        load_backend()
+    return backend == "cuda"
+
+
+def refuse_on_device(**options: Any) -> None:
+    """Raise for what only runs on the CPU offer."""
+    for name, value in options.items():
+        if value is not None:
+            raise SampleError(f'{name} is for backend="cpu"; leave it out for backend="cuda"')
 
 
 class Records(NamedTuple):
@@ -258,6 +275,7 @@ def run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records
     run.cuda.synchronize()
     interrupted, done, updates = False, 0, _FIRST_UPDATES
     begun = time.perf_counter()
+    bar.begin()
     try:
         while done < warmup + length:
             before = time.perf_counter()
@@ -271,7 +289,7 @@ def run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records
             done += step
             now = time.perf_counter()
             updates = max(1, int(updates * min(_LAUNCH_SECONDS / max(now - before, 1e-9), 8.0)))
-            bar.advance(step * run.chains, done * run.chains / max(now - begun, 1e-9))
+            bar.advance(step * run.chains)
     except KeyboardInterrupt:
         interrupted = True
         run.cuda.synchronize()

@@ -31,9 +31,9 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     files.write_arrays(path, header, arrays)
 
 
-def read(path: str | os.PathLike[str]) -> FactorGraph:
+def read(path: str | os.PathLike[str], mapped: bool = False) -> FactorGraph:
     """Read a graph; everything in it is validated as if a user had typed it."""
-    header, arrays = files.read_arrays(path, _FORMAT)
+    header, arrays = files.read_arrays(path, _FORMAT, mapped)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         evidence = arrays.pop("evidence")

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.interop.quadratic import from_bqm, from_dqm
-from minigibbs.run import SCANS, sample
+from minigibbs.run import sample
 from minigibbs.samplers import SAMPLERS, Sampler
+from minigibbs.settings import SCANS
 
 try:
     import dimod

@@ -1,0 +1,62 @@
+"""Samplers as plain data, for files: names and settings, never code."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from minigibbs.errors import SampleError
+from minigibbs.samplers import (
+    SAMPLERS,
+    Estimator,
+    ExactEstimator,
+    PoissonEstimator,
+    Sampler,
+    SubsetEstimator,
+)
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    estimator.__name__: estimator
+    for estimator in (PoissonEstimator, SubsetEstimator, ExactEstimator)
+}
+
+
+def describe_sampler(sampler: Sampler) -> dict[str, Any]:
+    """A sampler's name and settings, for JSON."""
+    if SAMPLERS.get(sampler.name) is not type(sampler):
+        raise SampleError(
+            f"{type(sampler).__name__} cannot be described in a file: a checkpoint takes the "
+            f"library's own samplers only ({', '.join(SAMPLERS)})"
+        )
+    return {"name": sampler.name, **_settings(sampler)}
+
+
+def _settings(thing: Any) -> dict[str, Any]:
+    return {field.name: _plain(getattr(thing, field.name)) for field in fields(thing)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    name = type(value).__name__
+    if isinstance(value, Estimator) and ESTIMATORS.get(name) is type(value):
+        return {"estimator": name, **_settings(value)}
+    raise SampleError(
+        f"{name} cannot be described in a file, since it may hold code: a checkpoint takes the "
+        f"library's own estimators only ({', '.join(ESTIMATORS)})"
+    )
+
+
+def sampler_from(described: dict[str, Any]) -> Sampler:
+    """The sampler that `describe_sampler` described; unknown names are an error."""
+    settings = dict(described)
+    sampler = SAMPLERS[settings.pop("name")]
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            inner = dict(value)
+            settings[key] = ESTIMATORS[inner.pop("estimator")](**inner)
+    return sampler(**settings)
