@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test test-gpu lint format docs bench clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
 
 $(SETUP): pyproject.toml src/minigibbs/_version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -23,6 +23,9 @@ demo: $(SETUP)  ## sample the paper's Potts model and draw the result
 
 test: $(SETUP) lint  ## lint, check types and run the whole test suite
 	$(BIN)/python -m pytest -n 2 --durations=10
+
+test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
+	$(BIN)/python -m pytest tests/gpu -v
 
 lint: $(SETUP)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -65,6 +65,7 @@ def median_seconds(work) -> float:
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
     from minigibbs.backends.device import LANES
+    from minigibbs.kernels.random import streams
     from minigibbs.packed import free_variables
     from minigibbs.plan import Plan
 
@@ -72,7 +73,9 @@ def device_run(graph, sampler, chains, scan="shared"):
     plan = Plan(graph, sampler, order, 0, 0, scan, frozenset(), 2**62, None)
     rng = np.random.default_rng(0)
     states = rng.integers(0, graph.sizes.min(), (chains, len(graph)), dtype=graph.state_type)
-    return plan.device_run(sampler.prepare(graph, LANES), states, 0)
+    run = plan.device_run(sampler.prepare(graph, LANES), chains, 0)
+    run.place(states, streams(0, chains))
+    return run
 
 
 def rate(graph, sampler, chains, scan="shared") -> float:

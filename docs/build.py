@@ -30,7 +30,7 @@ CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
     "Factors that are never stored": ["Kernel", "Complete", "LowRank"],
-    "Sampling": ["sample", "Run", "load", "explain", "Explanation"],
+    "Sampling": ["sample", "sample_until", "resume", "Run", "load", "explain", "Explanation"],
     "Samplers": [
         "PoissonGibbs",
         "Gibbs",
@@ -48,6 +48,17 @@ CHAPTERS: dict[str, list[str]] = {
         "Estimator",
     ],
     "Files": ["read", "write"],
+    "Other libraries": [
+        "ising",
+        "potts",
+        "from_networkx",
+        "to_networkx",
+        "from_bqm",
+        "from_dqm",
+        "from_pgmpy",
+        "to_pgmpy",
+        "interop",
+    ],
     "Ready-made models and exact answers": ["models", "theory"],
     "Errors": [
         "MinigibbsError",
@@ -55,6 +66,7 @@ CHAPTERS: dict[str, list[str]] = {
         "SampleError",
         "FormatError",
         "TooLargeError",
+        "StoppedError",
         "MissingDependencyError",
     ],
 }

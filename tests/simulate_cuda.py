@@ -64,7 +64,9 @@ def main(folder: Path) -> None:
         case = json.loads(path.read_text())
         with np.load(path.with_suffix(".npz")) as arrays:
             parts = {name: restore(part, arrays) for name, part in case["parts"].items()}
-        run = device.DeviceRun(**parts, **case["options"])
+        states, streams = parts.pop("states"), parts.pop("streams")
+        run = device.DeviceRun(chains=len(states), kind=states.dtype, **parts, **case["options"])
+        run.place(states, streams)
         run.every = case["every"]
         run.launch(case["warmup"])
         run.record_until(case["updates"])

@@ -156,7 +156,7 @@ def own_workers():
 def test_a_killed_process_costs_a_segment(at_return):
     returned = at_return(25, lambda: kill(own_workers()[:1]))
     run = mg.sample(ZOO["potts"], **LONG, executor="processes", threads=2)
-    assert returned[0] > 30
+    assert returned[0] > 25
     same_runs(mg.sample(ZOO["potts"], **LONG), run)
     assert not own_workers()
 
@@ -176,7 +176,8 @@ class Failing(Elsewhere):
 
 
 def test_lost_segments_are_run_again():
-    there = Failing(lambda count: count % 3 == 0, MemoryError("out of memory"))
+    lost = (2, 5, 9, 14)  # fewer than one segment may be lost: no unlucky one can stop the run
+    there = Failing(lambda count: count in lost, MemoryError("out of memory"))
     run = mg.sample(ZOO["mixed"], **OPTIONS, executor=there)
     assert there.count > 20
     same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
@@ -258,7 +259,7 @@ def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
     pids = list(cluster.run(os.getpid).values())
     returned = at_return(25, lambda: kill(pids[:how_many]))
     run = mg.sample(ZOO["potts"], **LONG, executor=cluster.get_executor())
-    assert returned[0] > 30
+    assert returned[0] > 25
     assert not set(pids[:how_many]) & set(cluster.run(os.getpid).values())
     same_runs(mg.sample(ZOO["potts"], **LONG), run)
 

@@ -38,7 +38,15 @@ class SampleError(MinigibbsError, ValueError):
 
 
 class StoppedError(SampleError):
-    """A run had to stop before its end; `run` holds what was sampled until then, if anything."""
+    """A run had to stop before its end; `run` holds what was sampled until then, if anything.
+
+    >>> import minigibbs as mg
+    >>> try:
+    ...     raise mg.StoppedError("the disk is full")
+    ... except mg.SampleError as error:
+    ...     print(error, error.run)
+    the disk is full None
+    """
 
     run: Any = None
 
@@ -57,7 +65,7 @@ class TooLargeError(MinigibbsError, MemoryError):
     """The work would not fit into memory: the message says how much it needs.
 
     >>> import minigibbs as mg
-    >>> mg.theory.exact_marginals(mg.models.ising_lattice(side=10, beta=0.4))
+    >>> mg.theory.exact_distribution(mg.models.ising_lattice(side=10, beta=0.4))
     Traceback (most recent call last):
     minigibbs.errors.TooLargeError: this graph has 1.27e+30 states; enumeration stops at 4,194,304
     """

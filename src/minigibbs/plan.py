@@ -163,14 +163,14 @@ class Plan:
             model=self.graph.describe(),
         )
 
-    def device_run(self, data: Any, states: NDArray[Any], entropy: int, kept: int = 1) -> DeviceRun:
-        """All chains on a GPU, of which `kept` are recorded one by one."""
+    def device_run(self, data: Any, chains: int, entropy: int, kept: int = 1) -> DeviceRun:
+        """All chains on a GPU, yet to be placed; `kept` of them are recorded one by one."""
         space = self.sampler.workspace(self.graph, data)
         return DeviceRun(
             model=self.graph.packed,
             data=data,
-            states=states,
-            streams=streams(entropy, len(states)),
+            chains=chains,
+            kind=np.dtype(self.graph.state_type),
             scan=self.make_scan(entropy),
             carried=space.carried,
             scratch=space.scratch,

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from minigibbs import durations
+from minigibbs import durations, memory
 from minigibbs.backends.cpu import advance
 from minigibbs.backends.device import DEFAULT_CHAINS as DEVICE_CHAINS
 from minigibbs.backends.device import DEFAULT_KEPT as DEVICE_KEPT
@@ -240,8 +240,10 @@ def _run_on_device(
     """Run all chains on a GPU."""
     kept, entropy = min(kept, chains), entropy_of(seed)
     plan.check_memory(kept)
-    states = start_states(plan.graph, start, chains, entropy)
-    run = plan.device_run(plan.sampler.prepare(plan.graph, LANES), states, entropy, kept)
+    run = plan.device_run(plan.sampler.prepare(plan.graph, LANES), chains, entropy, kept)
+    size = chains * len(plan.graph) * plan.graph.state_type.itemsize
+    memory.require(2 * size, f"the first states of {chains:,} chains", "use fewer chains")
+    run.place(start_states(plan.graph, start, chains, entropy), streams(entropy, chains))
     with Bar((plan.warmup + plan.length) * chains, progress) as bar:
         records = run_on_device(run, plan.warmup, plan.length, bar)
     return plan.device_result(records, chains, entropy)

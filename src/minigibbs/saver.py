@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.checkpoint import Checkpoint
-from minigibbs.errors import StoppedError
+from minigibbs.errors import SampleError, StoppedError
 from minigibbs.job import RECORDED, Job, State
 
 EVERY = 30.0  # seconds
@@ -72,7 +72,7 @@ class Saver:
         chunk, count = self._chunk()
         try:
             self._checkpoint.write(header, {**self._states, **arrays}, chunk)
-        except OSError as error:
+        except (OSError, SampleError) as error:
             raise _cannot_write(self._checkpoint, error) from error
         self._written += count
         self._rows.clear()
@@ -95,7 +95,7 @@ class Saver:
         return chunk, count
 
 
-def _cannot_write(checkpoint: Checkpoint, error: OSError) -> StoppedError:
+def _cannot_write(checkpoint: Checkpoint, error: Exception) -> StoppedError:
     folder = checkpoint.folder
     if isinstance(error, FileNotFoundError) or not folder.is_dir():
         what = f"the checkpoint folder {folder} is gone, or parts of it, and the run was stopped"
@@ -105,7 +105,8 @@ def _cannot_write(checkpoint: Checkpoint, error: OSError) -> StoppedError:
         if checkpoint.generation
         else "nothing was sampled yet"
     )
+    why = getattr(error, "strerror", None) or error
     return StoppedError(
-        f"the checkpoint {folder} could not be written ({error.strerror or error}), and the run "
-        f"was stopped; make room, then {way_out}. What was sampled is also in this error's `run`"
+        f"the checkpoint {folder} could not be written ({why}), and the run was "
+        f"stopped; make room, then {way_out}. What was sampled is also in this error's `run`"
     )

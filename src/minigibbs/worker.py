@@ -142,7 +142,7 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
 
 def _read(model: str | bytes) -> Any:
     if isinstance(model, str):
-        return native.read(model, mapped=True)
+        return native.read_mapped(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mg"
         path.write_bytes(model)

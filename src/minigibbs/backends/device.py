@@ -81,14 +81,14 @@ class Records(NamedTuple):
 class DeviceRun:
     """Chains on the device, and what is recorded of them.
 
-    Parameters are those of a run: the packed model, the sampler's data, first states [chain,
-    variable], streams [chain, 4], the scan, and how much to keep.
+    Parameters are those of a run: the packed model, the sampler's data, how many chains, the type
+    of a state's values, the scan, and how much to keep. `place` puts the chains' beginnings there.
     """
 
     model: Any
     data: Any
-    states: NDArray[Any]
-    streams: NDArray[np.uint64]
+    chains: int
+    kind: np.dtype[Any]
     scan: Scan
     carried: int
     scratch: int
@@ -106,9 +106,12 @@ class DeviceRun:
         self.backend = load_backend()
         from numba import cuda
 
-        self.cuda, self.chains = cuda, len(self.states)
+        self.cuda, self.variables = cuda, len(self.model.rows)
         self._plan_memory()
-        self._place_chains()
+
+    def place(self, states: NDArray[Any], streams: NDArray[np.uint64]) -> None:
+        """Begin: first states [chain, variable], and streams [chain, 4]."""
+        self._place_chains(states, streams)
         self._place_records()
         self._path: Any = None
         self._path_left = 0
@@ -121,7 +124,7 @@ class DeviceRun:
         self.wide = self.rows > self.backend.NARROW or apart or carries(self.data)
         numbers = 4 + self.carried + self.scratch + CHANGES + 1
         numbers += self.rows if self.wide else 0
-        each = self.states.shape[1] * self.states.itemsize + 8 * numbers
+        each = self.variables * self.kind.itemsize + 8 * numbers
         fixed = _bytes(self.model) + _bytes(self.data) + _BUFFER_BYTES
         fixed += 8 * self.kept * int(self.model.rows["domain"].sum(dtype=np.int64))
         free = self.cuda.current_context().get_memory_info().free
@@ -132,7 +135,7 @@ class DeviceRun:
                 f"but only {readable(free)} is free; {fit:,} chains would fit"
             )
 
-    def _place_chains(self) -> None:
+    def _place_chains(self, states: NDArray[Any], streams: NDArray[np.uint64]) -> None:
         to_device, across = self.cuda.to_device, (self.chains,)
 
         def zeros(rows: int, kind: Any) -> Any:
@@ -141,8 +144,8 @@ class DeviceRun:
         self.device_model = _to_device(self.cuda, self.model)
         self.device_data = _to_device(self.cuda, self.data)
         self.device_chains = self.backend.Chains(
-            x=to_device(np.ascontiguousarray(self.states.T)),
-            streams=to_device(np.ascontiguousarray(self.streams.T)),
+            x=to_device(np.ascontiguousarray(states.T)),
+            streams=to_device(np.ascontiguousarray(streams.T)),
             carried=zeros(self.carried, np.float64),
             weights=zeros(self.rows if self.wide else 0, np.float64),
             scratch=zeros(self.scratch, np.int64),
@@ -162,7 +165,7 @@ class DeviceRun:
         values = int(sizes.sum(dtype=np.int64)) if self.marginals else 0
         self.counts = to_device(np.zeros((self.kept, values), np.int64))
         self.kept_chains = to_device((np.arange(self.kept) * self.chains) // self.kept)
-        variables, kind = self.states.shape[1], self.states.dtype
+        variables, kind = self.variables, self.kind
         keeping = self.draws or self.energy
         room = _BUFFER_BYTES // max(variables * self.kept * kind.itemsize, 1)
         self.room = max(min(self.records, room), 1) if keeping else 0
@@ -255,8 +258,10 @@ class DeviceRun:
         return Records(
             clock=np.full(self.kept, self.clock),
             counts=self.counts.copy_to_host() if self.marginals else None,
-            draws=_joined(self.kept_draws, self.kept, self.states) if self.draws else None,
-            energy=_joined(self.kept_energy, self.kept) if self.energy else None,
+            draws=_joined(self.kept_draws, (self.kept, 0, self.variables), self.kind)
+            if self.draws
+            else None,
+            energy=_joined(self.kept_energy, (self.kept, 0), float) if self.energy else None,
             error=np.array(self.errors).T if self.reference is not None else None,
             tally=self.device_chains.tally.copy_to_host().sum(axis=1),
             warmup=warmup,
@@ -300,10 +305,8 @@ def _next(clock: int, spacing: int) -> int:
     return (clock // spacing + 1) * spacing
 
 
-def _joined(parts: list[NDArray[Any]], kept: int, like: NDArray[Any] | None = None) -> NDArray[Any]:
-    if parts:
-        return np.ascontiguousarray(np.concatenate(parts, axis=1))
-    return np.empty((kept, 0)) if like is None else np.empty((kept, 0, like.shape[1]), like.dtype)
+def _joined(parts: list[NDArray[Any]], empty: tuple[int, ...], kind: Any) -> NDArray[Any]:
+    return np.concatenate(parts, axis=1) if parts else np.empty(empty, kind)
 
 
 def _to_device(cuda: Any, value: Any) -> Any:

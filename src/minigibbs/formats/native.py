@@ -31,8 +31,17 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     files.write_arrays(path, header, arrays)
 
 
-def read(path: str | os.PathLike[str], mapped: bool = False) -> FactorGraph:
+def read(path: str | os.PathLike[str]) -> FactorGraph:
     """Read a graph; everything in it is validated as if a user had typed it."""
+    return _read(path, False)
+
+
+def read_mapped(path: str | os.PathLike[str]) -> FactorGraph:
+    """The same, with the file's arrays mapped into memory rather than read."""
+    return _read(path, True)
+
+
+def _read(path: str | os.PathLike[str], mapped: bool) -> FactorGraph:
     header, arrays = files.read_arrays(path, _FORMAT, mapped)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))

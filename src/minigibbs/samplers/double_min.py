@@ -50,6 +50,13 @@ class DoubleMinGibbs(Sampler):
         half the second (Theorem 6 and Lemma 2). Left out, 1.5.
     failure
         The chance that an estimate strays further than the bound assumes.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.DoubleMinGibbs(batch=26, second_batch=1e5).describe(mg.models.potts_rbf()))
+    DoubleMIN-Gibbs: Poisson estimates, lambda = 1e+05, unbiased in exp: exact; about 7.71 draws
+    to propose and 2.57e+03 to decide an update.
     """
 
     batch: float | None = None

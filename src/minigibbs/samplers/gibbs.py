@@ -49,6 +49,12 @@ class Gibbs(Sampler):
     fields
         Remember every variable's local fields, so that only a change looks at the factors. Left
         out, a short pilot run decides. For pairs and unary factors over small domains.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.Gibbs().describe(mg.models.potts_rbf()))
+    Gibbs: exact; an update evaluates up to 399 factors once for all values.
     """
 
     textbook: bool = False

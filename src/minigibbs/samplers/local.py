@@ -39,6 +39,13 @@ class LocalMinibatchGibbs(Sampler):
         The variant with the bias-adjusted weights of equation (2): Poisson draws, `batch`
         expected at the variable with the largest local energy, each worth
         log(1 + L / (lambda * M) * phi).
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.LocalMinibatchGibbs(40).describe(mg.models.potts_rbf()))
+    Local Minibatch Gibbs: BIASED, with no guarantee; an update looks at 40 factors without
+    replacement.
     """
 
     batch: float | None = None

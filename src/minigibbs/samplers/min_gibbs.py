@@ -41,6 +41,13 @@ class MinGibbs(Sampler):
         of Lemma 2 misses that with a chance of at most `failure` per estimate.
     failure
         See `slowdown`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.MinGibbs(batch=1e5).describe(mg.models.potts_rbf()))
+    MIN-Gibbs: Poisson estimates, lambda = 1e+05, unbiased in exp: exact; about 2.31e+04 draws
+    an update.
     """
 
     batch: float | None = None

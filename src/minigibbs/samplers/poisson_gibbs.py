@@ -78,6 +78,13 @@ class PoissonGibbs(Sampler):
     heavy
         How many of each variable's strongest factors to evaluate exactly: 0 gives plain
         Poisson-Gibbs, the largest degree plain Gibbs.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.PoissonGibbs(slowdown=1.1).describe(mg.models.potts_rbf()))
+    Poisson-Gibbs: exact; 7.41 of 396.7 factors a variable evaluated, 0.155 drawn an update.
+    Guaranteed: at most 1.1 times slower to converge than Gibbs.
     """
 
     slowdown: float | None = None

@@ -86,7 +86,8 @@ def place_parts(
 def place_rates(parts: NDArray[np.void], split: Split) -> None:
     """Set how many draws to expect."""
     parts["rate"] = (1 + split.theta) * split.tail
-    parts["none"], parts["some"] = np.exp(-parts["rate"]), np.exp(parts["rate"])
+    parts["none"] = np.exp(-parts["rate"])
+    parts["some"] = np.exp(np.minimum(parts["rate"], 700.0))  # unused where `none` is that small
 
 
 def heavy_pairs(graph: FactorGraph, heavy: NDArray[np.bool_]) -> NDArray[np.void]:

@@ -1,0 +1,146 @@
+"""Chains on a real GPU against the CPU; `make test-gpu` where there is one, skipped elsewhere."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import minigibbs as mg
+from tests.zoo import UNSTORED, ZOO
+
+
+def device_is_there():
+    try:
+        from minigibbs.backends.device import load_backend
+
+        load_backend()
+    except mg.MinigibbsError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
+
+CHAINS = 40
+SAMPLERS = {
+    "gibbs": mg.Gibbs(fields=False),
+    "textbook": mg.Gibbs(textbook=True),
+    "fields": mg.Gibbs(fields=True),
+    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=0.5),
+    "mgpmh": mg.MGPMH(batch=4),
+    "local": mg.LocalMinibatchGibbs(2),
+    "min-gibbs": mg.MinGibbs(batch=20),
+    "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(3)),
+    "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
+    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=20),
+}
+
+
+def integers(kind):
+    """Weights of which sums are exact, whatever the order."""
+    i, j = np.triu_indices(8, 1)
+    weight = np.where((i + j) % 3 == 0, 1.0, 0.5)
+    return mg.FactorGraph(np.full(8, 2 if kind == "ising" else 5), [mg.Potts(i, j, weight)])
+
+
+def both(graph, sampler, **options):
+    options = {
+        "updates": 800,
+        "chains": CHAINS,
+        "seed": 3,
+        "thin": 8,
+        "scan": "shared",
+        "record": ("marginals", "draws"),
+        "progress": False,
+        **options,
+    }
+    return (
+        mg.sample(graph, sampler, **options),
+        mg.sample(graph, sampler, backend="cuda", record_chains=CHAINS, **options),
+    )
+
+
+@pytest.mark.parametrize("kind", ["ising", "potts"])
+@pytest.mark.parametrize("name", ["gibbs", "textbook", "fields", "poisson-gibbs"])
+def test_the_same_chains_bit_for_bit_on_exact_weights(name, kind):
+    cpu, gpu = both(integers(kind), SAMPLERS[name])
+    np.testing.assert_array_equal(cpu.draws, gpu.draws)
+
+
+@pytest.mark.parametrize("scan", ["random", "systematic", "shared"])
+def test_the_same_chains_for_every_scan_that_is_the_same(scan):
+    cpu, gpu = both(integers("potts"), mg.Gibbs(fields=False), scan=scan)
+    np.testing.assert_array_equal(cpu.draws, gpu.draws)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_nearly_all_chains_are_the_same_elsewhere(name):
+    """A last bit of exp or log may send a chain another way, rarely, but not its law."""
+    cpu, gpu = both(ZOO["potts"], SAMPLERS[name])
+    assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
+
+
+@pytest.mark.parametrize("model", ["tables", "logical", "mixed", "evidence", "large"])
+def test_every_factor_kind(model):
+    cpu, gpu = both(ZOO[model], mg.PoissonGibbs(heavy=1, theta=0.5))
+    assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
+
+
+@pytest.mark.parametrize("model", ["kernel", "kernel-3d", "complete", "low-rank"])
+def test_models_that_are_never_stored(model):
+    cpu, gpu = both(UNSTORED[model], mg.PoissonGibbs())
+    assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
+
+
+LAW = sorted(set(SAMPLERS) - {"local", "min-gibbs-subset", "fields"})
+
+
+@pytest.mark.parametrize("name", LAW)
+def test_law(name):
+    """Chi-square of the last states of many independent chains; false alarms: 1 in 10,000."""
+    graph, chains = ZOO["potts"], 20_000
+    run = mg.sample(
+        graph,
+        SAMPLERS[name],
+        backend="cuda",
+        chains=chains,
+        record_chains=chains,
+        sweeps=300,
+        thin=300 * len(graph),
+        record="draws",
+        seed=11,
+        progress=False,
+    )
+    states, law = mg.theory.exact_distribution(graph)
+    sizes = graph.sizes.astype(int)
+    numbers = np.ravel_multi_index(run.draws[:, -1].astype(int).T, sizes)
+    counts = np.bincount(numbers, minlength=len(states))
+    expected = chains * law
+    statistic = ((counts - expected) ** 2 / expected)[expected > 5].sum()
+    cells = int((expected > 5).sum())
+    assert statistic < chi2.isf(1e-4, cells - 1)
+    off = chains * np.roll(law, 1)  # a wrong law must fail
+    assert ((counts - off) ** 2 / off)[off > 5].sum() > chi2.isf(1e-4, cells - 1)
+
+
+def test_marginals_and_diagnostics_of_a_run():
+    graph = mg.models.ising_lattice(side=4, beta=0.2)
+    run = mg.sample(graph, backend="cuda", chains=4096, sweeps=200, seed=1, progress=False)
+    exact = mg.theory.exact_marginals(graph)
+    assert np.abs(run.marginals - exact).max() < 0.01
+    assert run.counts.shape == (64, 32)
+    assert run.energy.shape == (64, 200)
+    assert 0.99 < run.summary().energy_rhat < 1.02
+    assert run.info.updates == 4096 * 200 * 16
+    assert run.info.backend == "cuda"
+
+
+def test_too_many_chains_are_refused_before_anything_is_placed():
+    graph = mg.models.ising_lattice(side=300, beta=0.2)
+    with pytest.raises(mg.TooLargeError, match="chains would fit"):
+        mg.sample(graph, backend="cuda", chains=30_000_000, sweeps=1, progress=False)
+
+
+def test_a_run_saves_and_loads(tmp_path):
+    run = mg.sample(ZOO["potts"], backend="cuda", chains=256, sweeps=20, seed=1, progress=False)
+    run.save(tmp_path / "run")
+    np.testing.assert_array_equal(mg.load(tmp_path / "run").counts, run.counts)
