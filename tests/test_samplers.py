@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers import SAMPLERS, recipes
+from minigibbs.samplers import SAMPLERS, fields, recipes
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
 from tests.zoo import ZOO
 
@@ -344,3 +344,13 @@ def test_a_batch_that_would_never_finish_is_refused():
             mg.sample(graph, sampler, updates=1, progress=False)
     with pytest.raises(mg.SampleError, match="never finish"):
         mg.DoubleMinGibbs().prepare(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e7)]))
+
+
+@pytest.mark.parametrize("beta", [4.6, 8.0])
+def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
+    graph = mg.models.potts_rbf(beta=beta)
+    data = fields.FieldData(np.empty(0))
+    plain = fields.change_rate(graph, data)
+    monkeypatch.setattr(fields, "_UNCOMPILED", 0)
+    # 4,000 correlated updates each: six standard deviations of that many independent ones
+    assert plain == pytest.approx(fields.change_rate(graph, data), abs=0.05)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.backends.cpu import advance, start_chain
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.layout import SHUFFLED, Chain, Recorder, Scan
-from minigibbs.kernels.record import settle
+from minigibbs.kernels.record import settle_counts, settle_now
 from minigibbs.samplers.base import carries
 
 SEGMENT_SECONDS = 0.2  # between two looks at Ctrl-C and the progress bar
@@ -73,7 +73,7 @@ class Job:
         energies(self.model, state[None], energy)
         self.recorder.draws[:] = state
         self.recorder.energy[:] = energy
-        self.recorder.error[:] = settle(self.recorder, self.model, 1, state)
+        self.recorder.error[:] = settle_now(self.recorder, self.model, 1, state)
 
     def next_segment(self) -> tuple[int, bool]:
         """How many updates the next segment makes, and whether they are recorded."""
@@ -118,7 +118,7 @@ class Job:
     def state(self) -> State:
         """What the chain needs to go on: its own arrays, not copies."""
         chain, scan, recorder = self.chain, self.scan, self.recorder
-        settle(recorder, self.model, recorder.clock[0], chain.x)
+        settle_counts(recorder, self.model, recorder.clock[0], chain.x)
         return State(
             x=chain.x,
             stream=chain.stream,

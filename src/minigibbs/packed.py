@@ -108,23 +108,28 @@ def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any]
 
 def energy_at(model: Model) -> NDArray[np.float64]:
     """For each free variable the sum of its factors' M; the largest is the paper's L."""
-    total = np.zeros(len(model.rows))
-    _sum_rows(model.rows, entry_spans(model), total)
-    return total
+    rows = model.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
 
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
     """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
-    spans = np.empty(len(model.pair) + len(model.factors))
-    spans[len(model.pair) :] = model.factors["span"]
-    _span_pairs(model.pair, model.pair_weight, model.rows["domain"].copy(), evidence, spans)
-    return spans
+    (i, j), size = model.pair.T, model.rows["domain"]
+    varies = (size[i] > 1) | (size[j] > 1)
+    for clamped, other in ((i, j), (j, i)):
+        value = evidence[clamped]
+        varies &= (value < 0) | ((evidence[other] < 0) & (value < size[other]) & (size[other] > 1))
+    return np.concatenate([np.where(varies, np.abs(model.pair_weight), 0.0), model.factors["span"]])
 
 
 def entry_spans(model: Model) -> NDArray[np.float64]:
-    """The paper's M of the factor behind every entry."""
+    """The paper's M of the factor behind every entry: of a pair, the size of its weight."""
     spans = np.abs(model.weight)
-    _span_entries(model, spans)
+    first, count = model.rows["pair_end"], model.rows["end"] - model.rows["pair_end"]
+    if count.any():
+        places = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        spans[places] = model.factors["span"][model.target[places]]
     return spans
 
 
@@ -175,25 +180,3 @@ def _place_general(factors, slots, evidence, place, target, weight):
                         target[place[part, variable]] = k
                         weight[place[part, variable]] = factor.weight
                     place[part, variable] += 1
-
-
-@entry
-def _span_pairs(pair, weight, size, evidence, spans):
-    for k in range(len(pair)):
-        varies = pair_varies(pair[k, 0], pair[k, 1], weight[k], size, evidence)
-        spans[k] = abs(weight[k]) if varies else 0.0
-
-
-@entry
-def _span_entries(model, spans):
-    """Correct the entries of general factors; a pair's M is the size of its weight."""
-    for i in range(len(model.rows)):
-        for place in range(model.rows[i].pair_end, model.rows[i].end):
-            spans[place] = model.factors[model.target[place]].span
-
-
-@entry
-def _sum_rows(rows, spans, total):
-    for i in range(len(rows)):
-        for place in range(rows[i].start, rows[i].end):
-            total[i] += spans[place]

@@ -26,7 +26,7 @@ from minigibbs.kernels.layout import (
     Scan,
 )
 from minigibbs.kernels.random import shared_stream, streams
-from minigibbs.kernels.record import settle
+from minigibbs.kernels.record import settle_counts
 from minigibbs.record import Info, Run
 from minigibbs.samplers import Sampler
 from minigibbs.settings import SCANS, flat_reference
@@ -147,7 +147,7 @@ class Plan:
         """Put the chains' records together."""
         clock = np.array([job.recorder.clock[0] for job in jobs])
         for job in jobs:
-            settle(job.recorder, job.model, job.recorder.clock[0], job.chain.x)
+            settle_counts(job.recorder, job.model, job.recorder.clock[0], job.chain.x)
         records = int(clock.min()) // self.thin  # that every chain has reached
         tally = np.sum([job.chain.tally for job in jobs], axis=0)
         warmup = sum(job.warmed for job in jobs)

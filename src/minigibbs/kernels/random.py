@@ -33,7 +33,8 @@ def streams(seed: int | None, chains: int) -> np.ndarray:
     children = np.random.SeedSequence(seed).spawn(min(chains, SEEDED))
     rows = np.zeros((chains, 4), np.uint64)
     rows[: len(children)] = [child.generate_state(4, np.uint64) for child in children]
-    _jump_on(rows, len(children), _JUMP)
+    if chains > SEEDED:
+        _jump_on(rows, SEEDED, _JUMP)
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from minigibbs.kernels.energy import total_energy
-from minigibbs.kernels.jit import entry, inlined
+from minigibbs.kernels.jit import entry, inlined, kernel
 
 
 @inlined
@@ -15,7 +15,7 @@ def note_change(recorder, model, clock, i, old):
     recorder.since[i] = clock
 
 
-@entry
+@kernel
 def settle(recorder, model, clock, x):
     """Bring the counts up to the clock; returns the mean l2 distance to the reference, if any.
 
@@ -31,6 +31,19 @@ def settle(recorder, model, clock, x):
                 square += (recorder.counts[k] / clock - recorder.reference[k]) ** 2
             total += math.sqrt(square)
     return total / len(model.rows)
+
+
+@entry
+def settle_now(recorder, model, clock, x):
+    """`settle`, for Python."""
+    return settle(recorder, model, clock, x)
+
+
+def settle_counts(recorder, model, clock, x):
+    """Bring the counts up to the clock, from Python and without compiling anything."""
+    if len(recorder.since):
+        recorder.counts[model.first + x] += clock - recorder.since
+        recorder.since[:] = clock
 
 
 @inlined

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import register
 
@@ -22,6 +22,7 @@ LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap a
 RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
 _PILOT = 2e7  # factor evaluations spent on finding out how rare changes are
 _PILOT_SWEEPS = 20
+_UNCOMPILED = 20_000  # updates of a pilot that are not worth compiling for
 
 
 class FieldData(NamedTuple):
@@ -68,8 +69,37 @@ def change_rate(graph: FactorGraph, data: FieldData) -> float:
         scratch=np.zeros(0, dtype=np.int64),
         tally=np.zeros(CHANGES + 1, dtype=np.int64),
     )
-    changed = _pilot(data, graph.packed, chain, free, updates) if len(free) else 0
+    if not len(free):
+        return 0.0
+    if updates <= _UNCOMPILED:
+        changed = _plain_pilot(data, graph.packed, state, free, updates, rng)
+    else:
+        changed = _pilot(data, graph.packed, chain, free, updates)
     return float(changed) / max(updates // 2, 1)
+
+
+def _plain_pilot(
+    data: FieldData,
+    model: Model,
+    x: NDArray[Any],
+    order: NDArray[np.int32],
+    updates: int,
+    rng: np.random.Generator,
+) -> int:
+    """`_pilot` in plain NumPy: for few updates, where compiling would take longer."""
+    changed = 0
+    for step in range(updates):
+        i = int(order[step % len(order)])
+        row, first = model.rows[i], int(model.first[i])
+        pairs, size = slice(int(row["start"]), int(row["pair_end"])), int(row["domain"])
+        fields = data.unary[first : first + size] if len(data.unary) else np.zeros(size)
+        others, weights = x[model.target[pairs]], model.weight[pairs]
+        fields = fields + np.bincount(others, weights, minlength=size)[:size]
+        cumulative = np.exp(fields - fields.max()).cumsum()
+        value = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        changed += int(value != x[i] and step >= updates - updates // 2)
+        x[i] = min(value, size - 1)
+    return changed
 
 
 @entry
