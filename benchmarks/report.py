@@ -23,18 +23,22 @@ class Report:
 
     name: str
     title: str
-    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    column: str = ""  # an extra one, the last
+    rows: list[tuple[str, ...]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, what: str, measured: str, bar: str = "", met: bool | None = None) -> None:
+    def add(
+        self, what: str, measured: str, bar: str = "", met: bool | None = None, last: str = ""
+    ) -> None:
         verdict = "" if met is None else ("yes" if met else "NO")
-        self.rows.append((what, measured, bar, verdict))
+        self.rows.append((what, measured, bar, verdict, *([last] if self.column else [])))
         print(f"  {what}: {measured}" + (f" (bar: {bar}: {verdict})" if bar else ""), flush=True)
 
     def write(self) -> None:
         RESULTS.mkdir(exist_ok=True)
         lines = [f"# {self.title}", "", setting(), ""]
-        lines += ["| what | measured | bar | met |", "|---|---|---|---|"]
+        heads = ["what", "measured", "bar", "met", *([self.column] if self.column else [])]
+        lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         lines += ["", *self.notes]
         table = RESULTS / f"{self.name}.md"

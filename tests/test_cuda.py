@@ -16,6 +16,7 @@ if numba.config.ENABLE_CUDASIM:
 from numba.cuda import dispatcher  # noqa: E402
 
 from minigibbs.backends import cuda as backend  # noqa: E402
+from minigibbs.backends import device  # noqa: E402
 from minigibbs.kernels.layout import Scan  # noqa: E402
 
 
@@ -116,6 +117,22 @@ def test_without_a_device_the_error_says_what_is_missing():
         pytest.skip("there is a device")
     with pytest.raises(mg.SampleError, match="NVIDIA GPU"):
         mg.sample(ZOO["potts"], backend="cuda", progress=False)
+
+
+def test_functions_of_a_user_are_refused():
+    @numba.njit
+    def zero(model, x, stream, parameters):
+        return 0.0
+
+    data = mg.MinGibbs(estimator=mg.CustomEstimator(zero)).prepare(ZOO["potts"])
+    with pytest.raises(mg.SampleError, match="CustomEstimator"):
+        device._check_data(data)
+    device._check_data(mg.MinGibbs(batch=5).prepare(ZOO["potts"]))
+
+
+def test_what_only_the_cpu_offers_is_refused():
+    with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
+        device.refuse_on_device(executor=None, threads=2)
 
 
 def test_unknown_backends_are_refused():

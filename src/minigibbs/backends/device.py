@@ -107,6 +107,7 @@ class DeviceRun:
         from numba import cuda
 
         self.cuda, self.variables = cuda, len(self.model.rows)
+        _check_data(self.data)
         self._plan_memory()
 
     def place(self, states: NDArray[Any], streams: NDArray[np.uint64]) -> None:
@@ -299,6 +300,18 @@ def run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records
         interrupted = True
         run.cuda.synchronize()
     return run.finish(min(done, warmup), time.perf_counter() - begun, interrupted)
+
+
+def _check_data(value: Any) -> None:
+    """Refuse data that a GPU cannot take: a user's own function."""
+    if isinstance(value, tuple):
+        for part in value:
+            _check_data(part)
+    elif not isinstance(value, np.ndarray | int | float | np.generic):
+        raise SampleError(
+            "estimators of your own (mg.CustomEstimator) run on the CPU only; leave "
+            f'backend="cuda" out (it cannot take {type(value).__name__})'
+        )
 
 
 def _next(clock: int, spacing: int) -> int:

@@ -20,7 +20,7 @@ from minigibbs.kernels.random import leftover, uniform
 from minigibbs.packed import energy_at
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
-from minigibbs.samplers.small import heavy_pairs, place_parts, place_rates, signed_tail
+from minigibbs.samplers.small import place_parts, place_rates, signed_tail
 from minigibbs.samplers.split import Split
 
 SPIN = np.dtype(
@@ -29,7 +29,7 @@ SPIN = np.dtype(
         ("tail_start", np.int64),  # its slots of the alias table
         ("heavy", np.int32),  # how many
         ("tail", np.int32),
-        ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs at value 0:
+        ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs against it:
         ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
@@ -40,6 +40,8 @@ SPIN = np.dtype(
 )
 
 
+# A heavy pair multiplies the odds by 1 + gain where the other's value, flipped or not, is 1.
+HEAVY = np.dtype([("gain", np.float64), ("target", np.uint32), ("flip", np.uint32)], align=True)
 _LARGEST = 300.0
 
 
@@ -47,7 +49,7 @@ class SpinData(NamedTuple):
     """Heavy pairs and alias tables, a part per variable."""
 
     parts: NDArray[np.void]  # [n] of SPIN
-    heavy: NDArray[np.void]  # of HEAVY; factor: of the odds, where the other's value is 1
+    heavy: NDArray[np.void]  # of HEAVY
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
 
 
@@ -73,11 +75,13 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
     parts["theta"] = split.theta
     base, _ = base_weights(model)
     weight, odd = model.weight[heavy], _place_in_row(owner[heavy], parts["heavy_start"]) % 2 == 1
+    against = -np.abs(weight)
     parts["odds"] = base[1::2] / base[::2] if len(base) else 1.0
-    parts["odds"] *= np.exp(-np.bincount(owner[heavy][~odd], weight[~odd], minlength=len(rows)))
-    parts["more"] = np.exp(-np.bincount(owner[heavy][odd], weight[odd], minlength=len(rows)))
-    pairs = heavy_pairs(graph, heavy)
-    pairs["factor"] *= pairs["factor"]
+    parts["odds"] *= np.exp(np.bincount(owner[heavy][~odd], against[~odd], minlength=len(rows)))
+    parts["more"] = np.exp(np.bincount(owner[heavy][odd], against[odd], minlength=len(rows)))
+    pairs = np.empty(len(weight), dtype=HEAVY)
+    pairs["gain"], pairs["flip"] = np.expm1(2.0 * np.abs(weight)), weight < 0
+    pairs["target"] = model.target[heavy]
     return SpinData(parts, pairs, signed_tail(graph, parts, split))
 
 
@@ -87,9 +91,9 @@ def _place_in_row(owner: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray
 
 @kernel
 def _pair_odds(data, chain, k):
-    """What a heavy pair multiplies the odds by."""
+    """What a heavy pair multiplies the odds by: arithmetic, since nobody can predict a branch."""
     pair = data.heavy[np.uint64(k)]  # unsigned, so that nobody asks whether it is negative
-    return pair.factor if chain.x[pair.target] else 1.0
+    return 1.0 + (chain.x[pair.target] ^ pair.flip) * pair.gain
 
 
 @kernel
