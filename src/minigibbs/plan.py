@@ -107,7 +107,7 @@ class Plan:
         length = self.length if length is None else length
         space = self.sampler.workspace(self.graph, data)
         chain = Chain(
-            x=state,
+            x=state.copy(),  # lines of memory that no other chain writes to
             stream=stream.copy(),
             carried=np.zeros(space.carried),
             weights=np.zeros(2 * int(self.graph.sizes.max())),
