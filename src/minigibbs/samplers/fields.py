@@ -7,6 +7,7 @@ changes. That pays where changes are rare. It is for graphs of pairs and unary f
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +52,19 @@ def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
 
 
 def change_rate(graph: FactorGraph, data: FieldData) -> float:
-    """The share of updates that change the value, by a short pilot run.
+    """The share of updates that change the value, by a short pilot run, once for each graph.
 
     The pilot is the same for the same graph, so that a seed fixes the chain.
     """
+    if graph not in _RATES:
+        _RATES[graph] = _measure_rate(graph, data)
+    return _RATES[graph]
+
+
+_RATES: WeakKeyDictionary[FactorGraph, float] = WeakKeyDictionary()
+
+
+def _measure_rate(graph: FactorGraph, data: FieldData) -> float:
     free = np.flatnonzero(graph.evidence < 0).astype(np.int32)
     degree = len(graph.packed.weight) / max(len(free), 1)
     updates = int(min(_PILOT_SWEEPS * len(free), _PILOT / max(degree, 1.0)))
