@@ -14,10 +14,10 @@ class Timed:
 
     def __init__(self, graph, sampler, start=None, warm=20_000, seconds=0.2):
         from minigibbs.packed import free_variables
-        from minigibbs.run import _Plan
+        from minigibbs.plan import Plan
 
         order = free_variables(graph.evidence)
-        plan = _Plan(graph, sampler, order, 2**62, 0, "random", frozenset(), 2**62, None)
+        plan = Plan(graph, sampler, order, 2**62, 0, "random", frozenset(), 2**62, None)
         state = np.zeros(len(graph), graph.state_type) if start is None else start.copy()
         stream = np.array([1, 2, 3, 4], dtype=np.uint64)
         self.job = plan.job(sampler.prepare(graph), state.astype(graph.state_type), stream)

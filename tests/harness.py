@@ -5,7 +5,7 @@ from scipy import stats
 
 from minigibbs.backends.cpu import advance
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.run import _Plan
+from minigibbs.plan import Plan
 from minigibbs.samplers.base import carries
 
 # One test in 10,000 fails on correct code for an unlucky seed; seeds are fixed, so a test that
@@ -33,7 +33,7 @@ def _advance_each(data, model, chain, scan, recorder, states, carried, updates):
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):
     """Run `updates` updates from each of many states; returns final states, carried, tally."""
     order = np.flatnonzero(graph.evidence < 0).astype(np.int32)
-    plan = _Plan(graph, sampler, order, 1, 0, scan, frozenset(), 1, None)
+    plan = Plan(graph, sampler, order, 1, 0, scan, frozenset(), 1, None)
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph)
     states = np.array(states, dtype=graph.state_type)

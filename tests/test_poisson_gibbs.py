@@ -128,11 +128,11 @@ def test_fields_are_remembered_where_changes_are_rare():
 
 def test_remembered_fields_do_not_drift():
     from minigibbs.backends.cpu import advance, start_chain
-    from minigibbs.run import _Plan
+    from minigibbs.plan import Plan
 
     graph, sampler = ZOO["potts"], mg.Gibbs(fields=True)
     order = np.arange(len(graph), dtype=np.int32)
-    plan = _Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
+    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
     state = np.zeros(len(graph), graph.state_type)
     job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
     start_chain(job.data, job.model, job.chain)

@@ -204,12 +204,12 @@ def test_energies_of_thousands_do_not_overflow(name):
 def test_carried_energy_does_not_drift():
     """After ten million updates the remembered energy is still that of the state."""
     from minigibbs.backends.cpu import advance, start_chain
-    from minigibbs.run import _Plan
+    from minigibbs.plan import Plan
 
     graph = ZOO["mixed"]
     sampler = mg.MinGibbs(estimator=mg.ExactEstimator())
     order = np.arange(len(graph), dtype=np.int32)
-    plan = _Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
+    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
     state = np.zeros(len(graph), graph.state_type)
     job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
     start_chain(job.data, job.model, job.chain)

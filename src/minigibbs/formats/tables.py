@@ -114,3 +114,19 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
             energy[0] += constant
         groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
     return groups
+
+
+STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double precision
+
+
+def exponentials(energy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of energies, divided by the largest where they would not fit a double.
+
+    Raises `OverflowError`, with how far they span, where even that does not help.
+    """
+    if abs(energy).max() <= STEEPEST:
+        return np.exp(energy)
+    energy = energy - energy.max()
+    if energy.min() < -STEEPEST:
+        raise OverflowError(f"energies that span {-energy.min():.3g}, where {STEEPEST:g} would fit")
+    return np.exp(energy)

@@ -19,7 +19,7 @@ from minigibbs.factors import Factors, Table, Unary
 from minigibbs.factors.base import FREE, General, Pairs
 from minigibbs.factors.unstored import Unstored
 from minigibbs.formats.pruning import TableFactor
-from minigibbs.formats.tables import assemble, check_floor
+from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
@@ -29,7 +29,6 @@ from minigibbs.record import Run
 _MOST = 2**53  # of a count; floats hold integers up to here
 _MOST_ARITY = 32
 _MOST_ENTRIES = 2**20  # of a table that is written for a factor that is none
-_STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double precision
 
 
 def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGraph:
@@ -248,16 +247,10 @@ def _form(flat: Pairs | General, factor: int, shape: tuple[int, ...]) -> NDArray
 
 
 def _probabilities(energy: NDArray[np.float64], group: Factors, factor: int) -> NDArray[np.float64]:
-    """Exponentials, divided by the largest where they would not fit a double."""
-    if abs(energy).max() <= _STEEPEST:
-        return np.exp(energy)
-    energy = energy - energy.max()
-    if energy.min() < -_STEEPEST:
-        raise FormatError(
-            f"{group.where(factor)}: its energies span {-energy.min():.3g}; their exponentials fit "
-            f"a .uai file up to {_STEEPEST:g}"
-        )
-    return np.exp(energy)
+    try:
+        return exponentials(energy)
+    except OverflowError as error:
+        raise FormatError(f"{group.where(factor)}: a .uai file cannot hold {error}") from None
 
 
 def _full_sizes(domains: Domains) -> NDArray[np.int32]:

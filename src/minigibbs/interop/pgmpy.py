@@ -14,13 +14,12 @@ from minigibbs.domains import Domains, as_array
 from minigibbs.errors import GraphError
 from minigibbs.factors.base import FREE
 from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.formats.tables import group_tables
+from minigibbs.formats.tables import exponentials, group_tables
 from minigibbs.formats.uai import factor_energies
 from minigibbs.graph import FactorGraph
 from minigibbs.interop.common import optional, unique_names
 
 _MOST_ENTRIES = 2**20  # of a table that is written for a factor
-_STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double precision
 
 
 def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
@@ -260,16 +259,12 @@ def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
 
 
 def _probabilities(energy: NDArray[np.float64], scope: tuple[int, ...]) -> NDArray[np.float64]:
-    """Exponentials, divided by the largest where they would not fit a double."""
-    if abs(energy).max() <= _STEEPEST:
-        return np.exp(energy)
-    energy = energy - energy.max()
-    if energy.min() < -_STEEPEST:
+    try:
+        return exponentials(energy)
+    except OverflowError as error:
         raise GraphError(
-            f"factors of variables {list(scope)}: their energies span {-energy.min():.3g}; their "
-            f"exponentials fit a pgmpy factor up to {_STEEPEST:g}"
-        )
-    return np.exp(energy)
+            f"factors of variables {list(scope)}: a pgmpy factor cannot hold {error}"
+        ) from None
 
 
 def _full(
