@@ -74,10 +74,10 @@ def numbskull(graph: mg.FactorGraph, repeats: int = 15) -> float | None:
 
 
 def numbskull_arrays(graph: mg.FactorGraph) -> tuple:
-    """A Potts model as numbskull loads it, in the fastest of the forms that it has for one.
+    """A Potts model as numbskull loads it: a factor for each pair whose weight is not 0.
 
-    Its EQUAL is 1 where a pair agrees and -1 where not, hence half the weight. Its categorical
-    variables would need a factor for each pair and value, and take longer.
+    Its EQUAL is 1 where a pair agrees and -1 where not, hence half the weight. Other functions of
+    pairs take as long; its categorical variables, with a factor for each value, almost twice that.
     """
     from numbskull import numbskulltypes as types
     from numbskull.inference import FACTORS
