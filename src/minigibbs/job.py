@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from minigibbs.backends.cpu import advance, start_chain
 from minigibbs.kernels.energy import energies
-from minigibbs.kernels.layout import SHUFFLED, Chain, Recorder, Scan
-from minigibbs.kernels.record import settle_counts, settle_now
+from minigibbs.kernels.layout import SHARED, SHUFFLED, Chain, Recorder, Scan
+from minigibbs.kernels.record import mean_error, settle_counts
 from minigibbs.samplers.base import carries
 
 SEGMENT_SECONDS = 0.2  # between two looks at Ctrl-C and the progress bar
@@ -58,7 +58,7 @@ class Job:
 
     def compile(self) -> None:
         """Compile, or load compiled code, so that no segment has to."""
-        advance(self.data, self.model, self.chain, self.scan, self.recorder, 0, True)
+        self._advance(0, True)
 
     def begin(self) -> None:
         """Let the sampler set what it carries."""
@@ -73,7 +73,13 @@ class Job:
         energies(self.model, state[None], energy)
         self.recorder.draws[:] = state
         self.recorder.energy[:] = energy
-        self.recorder.error[:] = settle_now(self.recorder, self.model, 1, state)
+        if len(self.recorder.error):
+            visits = np.zeros_like(self.recorder.counts)
+            visits[self.model.first + state] = 1
+            self.recorder.error[:] = self._error(visits)
+
+    def _error(self, counts: NDArray[np.int64]) -> float:
+        return float(mean_error(counts, self.recorder.reference, self.model.first))
 
     def next_segment(self) -> tuple[int, bool]:
         """How many updates the next segment makes, and whether they are recorded."""
@@ -90,10 +96,26 @@ class Job:
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates."""
-        if self.scan.variables:
-            advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
-        else:  # everything is clamped: time passes, nothing changes
+        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
             self.recorder.clock[0] += updates if recording else 0
+        elif recording and len(self.recorder.error):
+            self._advance_with_errors(updates)
+        else:
+            self._advance(updates, recording)
+
+    def _advance(self, updates: int, recording: bool) -> None:
+        advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
+
+    def _advance_with_errors(self, updates: int) -> None:
+        """From record to record, since the error is taken here: compiling it would cost more."""
+        clock, thin = self.recorder.clock, self.recorder.thin
+        while updates:
+            step = min(updates, thin - int(clock[0]) % thin)
+            self._advance(step, True)
+            updates -= step
+            if clock[0] % thin == 0 and clock[0] // thin <= len(self.recorder.error):
+                settle_counts(self.recorder, self.model, clock[0], self.chain.x)
+                self.recorder.error[clock[0] // thin - 1] = self._error(self.recorder.counts)
 
     def made(self, updates: int, recording: bool, took: float, wanted: float) -> None:
         """Note that a segment took so many seconds; the next one should take `wanted`."""
@@ -139,7 +161,9 @@ class Job:
         chain.tally[:] = state.tally
         if len(state.order):
             self.scan.order[:] = state.order
-        self.scan.position[:], self.scan.stream[:] = state.position, state.path
+        self.scan.position[:] = state.position
+        if self.scan.kind == SHARED:
+            self.scan.stream[:] = state.path
         recorder.counts[:], recorder.clock[:] = state.counts, state.clock
         recorder.since[:] = state.clock
         self.warmed = int(state.warmed[0])

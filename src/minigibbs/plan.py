@@ -115,6 +115,8 @@ class Plan:
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
         scan, recorder, model = self.make_scan(entropy), self.recorder(length), self.graph.packed
+        if scan.kind != SHARED:
+            scan = scan._replace(stream=chain.stream)
         return Job(data, model, chain, scan, recorder, self.warmup, length, number)
 
     def make_scan(self, entropy: int) -> Scan:

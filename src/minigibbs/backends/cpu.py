@@ -20,7 +20,7 @@ def advance(data, model, chain, scan, recorder, updates, recording):
     while left > 0:
         stretch = min(left, recorder.thin - clock % recorder.thin) if recording else left
         for step in range(clock, clock + stretch):
-            i = next_variable(scan, chain.stream)
+            i = next_variable(scan, scan.stream)
             value, old = update(data, model, chain, i), x[i]
             x[i] = value  # even if it is the old one: nobody can predict that branch
             chain.tally[CHANGES] += value != old

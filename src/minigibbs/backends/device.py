@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
 from minigibbs.kernels.layout import CHANGES, RANDOM, Scan
+from minigibbs.kernels.record import mean_error
 from minigibbs.kernels.scan import walk
 from minigibbs.memory import readable
 from minigibbs.samplers.base import carries
@@ -161,8 +162,8 @@ class DeviceRun:
 
     def _place_records(self) -> None:
         to_device, sizes = self.cuda.to_device, self.model.rows["domain"]
-        self.first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
-        self.device_first = to_device(self.first)
+        first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
+        self.device_first = to_device(first)
         values = int(sizes.sum(dtype=np.int64)) if self.marginals else 0
         self.counts = to_device(np.zeros((self.kept, values), np.int64))
         self.kept_chains = to_device((np.arange(self.kept) * self.chains) // self.kept)
@@ -221,7 +222,8 @@ class DeviceRun:
 
     def _keep(self) -> None:
         if self.reference is not None:
-            self.errors.append(self._errors())
+            counts = self.counts.copy_to_host()
+            self.errors.append(mean_error(counts, self.reference, self.model.first))
         if self.filled == self.room or self.room == 0:
             return
         x = self.device_chains.x
@@ -230,14 +232,6 @@ class DeviceRun:
         self.filled += 1
         if self.filled == self.room:
             self._flush()
-
-    def _errors(self) -> NDArray[np.float64]:
-        """The mean l2 distance of each group's running marginals to the reference."""
-        counts = self.counts.copy_to_host()
-        total = np.maximum(counts[:, : self.first[1]].sum(axis=1), 1)[:, None]
-        squares = (counts / total - self.reference) ** 2
-        error: NDArray[np.float64] = np.sqrt(np.add.reduceat(squares, self.first[:-1], axis=1))
-        return error.mean(axis=1)  # type: ignore[no-any-return]
 
     def _flush(self) -> None:
         """Move what was kept to the host."""

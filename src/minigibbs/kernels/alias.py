@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.jit import entry, inlined
 from minigibbs.kernels.layout import ALIAS
 from minigibbs.kernels.random import below, uniform
 
 
-@entry
-def build_alias(table, scratch):
+@inlined
+def build_alias(table, start, end, scratch):
     """Turn slots whose `accept` holds a weight, and `place` what to draw, into an alias table.
 
-    `scratch` holds as many integers as there are slots.
+    The slots are [start, end); `scratch` holds as many integers.
     """
-    count, total = len(table), 0.0
-    for k in range(count):
+    count, total = end - start, 0.0
+    for k in range(start, end):
         total += table[k].accept
     small, large = 0, count  # two stacks that grow towards each other
-    for k in range(count):
-        table[k].accept *= count / total
-        table[k].other = table[k].place
-        if table[k].accept < 1.0:
+    for k in range(start, end):
+        slot = table[k]
+        slot.accept *= count / total
+        slot.other = slot.place
+        if slot.accept < 1.0:
             scratch[small] = k
             small += 1
         else:
@@ -31,17 +34,17 @@ def build_alias(table, scratch):
             scratch[large] = k
     while small > 0 and large < count:
         small -= 1
-        poor, rich = scratch[small], scratch[large]
-        table[poor].other = table[rich].place
-        table[rich].accept -= 1.0 - table[poor].accept
-        if table[rich].accept < 1.0:
+        poor, rich = table[scratch[small]], table[scratch[large]]
+        poor.other = rich.place
+        rich.accept -= 1.0 - poor.accept
+        if rich.accept < 1.0:
+            scratch[small] = scratch[large]
             large += 1
-            scratch[small] = rich
             small += 1
     # what is left on either stack has weight 1, but for rounding: place and other are the same
 
 
-@kernel
+@inlined
 def draw_alias(table, start, end, stream):
     """A place from the slots [start, end) of a table."""
     slot = table[start + below(stream, end - start)]
@@ -60,13 +63,21 @@ def alias_rows(
     """
     table = np.empty(len(places), dtype=ALIAS)
     table["place"], table["accept"] = places, weights[places]
-    largest = int((end - start).max(initial=0))
-    _build_rows(start.copy(), end.copy(), table, np.empty(largest, np.int32))
+    fill_alias(table, start, end)
     return table
+
+
+def fill_alias(table: NDArray[np.void], start: Any = 0, end: Any = None) -> None:
+    """Turn slots that hold weights and places into alias tables, each of slots [start, end)."""
+    first = np.atleast_1d(np.asarray(start, np.int64)).copy()
+    last = np.atleast_1d(np.asarray(len(table) if end is None else end, np.int64)).copy()
+    largest = int((last - first).max(initial=0))
+    if largest:
+        _build_rows(first, last, table, np.empty(largest, np.int32))
 
 
 @entry
 def _build_rows(start, end, table, scratch):
     for i in range(len(start)):
         if end[i] > start[i]:
-            build_alias(table[start[i] : end[i]], scratch)
+            build_alias(table, start[i], end[i], scratch)

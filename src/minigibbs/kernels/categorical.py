@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.random import uniform
 
 
-@kernel
+@inlined
 def _count_below(cumulative, first, size, mark):
     """How many of the cumulative weights, from `first` on, are at most `mark`; all but the last.
 
@@ -43,7 +43,7 @@ def draw_log(weights, size, stream):
     return _count_below(weights, size, size, u * total)
 
 
-@kernel
+@inlined
 def draw_linear(weights, size, u):
     """A value with probability proportional to weights[value], by a uniform number `u`.
 

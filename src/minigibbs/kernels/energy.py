@@ -109,7 +109,7 @@ def general_value(model, x, factor):
     return 0.0
 
 
-@kernel
+@inlined
 def total_energy(model, x):
     """The log-potential of state `x`, but for the graph's offset: the sum over all factors."""
     total = 0.0

@@ -117,7 +117,7 @@ class Scan(NamedTuple):
     variables: int  # how many to visit
     order: NDArray[np.int32]  # which ones; empty for all, at random
     position: NDArray[np.int64]  # [1] next place in `order`
-    stream: NDArray[np.uint64]  # [4] SHARED: the generator that all chains' orders come from
+    stream: NDArray[np.uint64]  # [4] the generator: the chain's own, or SHARED one like all others
 
 
 class Recorder(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.alias import build_alias
-from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.layout import ALIAS, POISSON_ROW, STRONG, PoissonVector
 from minigibbs.kernels.random import positive_uniform, uniform
 
@@ -29,32 +29,43 @@ def poisson(mean, none, stream):
     if mean >= _INVERSION:
         return _poisson_by_rejection(mean, stream)
     u = uniform(stream)
-    return 0 if u < none else poisson_beyond(u, mean, none, stream)
+    return _invert(u, mean, none)
 
 
-@kernel
+@inlined
 def poisson_beyond(u, mean, none, stream):
     """A Poisson variate by a uniform number `u` of at least `none`, the chance of 0.
 
-    Small means by inversion; large ones by transformed rejection with squeeze (Hormann 1993,
-    doi:10.1016/0167-6687(93)90997-4, algorithm PTRS), where 0 is redrawn: `u` has ruled it out.
+    Takes time of the order of the mean, which is what its callers spend on so many draws anyway.
+    A large mean is cut into small ones, and 0 is redrawn: `u` has ruled it out.
     """
     if mean < _INVERSION:
-        chance, count = none, 0
-        while u >= chance and count < 200:
-            u -= chance
-            count += 1
-            chance *= mean / count
-        return count
-    while True:
-        count = _poisson_by_rejection(mean, stream)
-        if count > 0:
-            return count
+        return _invert(u, mean, none)
+    pieces, count = int(mean / _INVERSION) + 1, 0
+    none = math.exp(-mean / pieces)
+    while count == 0:
+        for _ in range(pieces):
+            count += _invert(uniform(stream), mean / pieces, none)
+    return count
+
+
+@kernel
+def _invert(u, mean, none):
+    """A Poisson variate by inversion."""
+    chance, count = none, 0
+    while u >= chance and count < 200:
+        u -= chance
+        count += 1
+        chance *= mean / count
+    return count
 
 
 @kernel
 def _poisson_by_rejection(mean, stream):
-    """Algorithm PTRS, for means from 10 on."""
+    """Transformed rejection with squeeze, for means from 10 on.
+
+    Hormann 1993, doi:10.1016/0167-6687(93)90997-4, algorithm PTRS.
+    """
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
     while True:
@@ -109,7 +120,7 @@ def _split(start, end, rates, rows, strong, weak, scratch):
         row.strong_end, row.weak_end = strongs, weaks
         row.weak_total, row.none = total, math.exp(-total)
         if total > 0.0:
-            build_alias(weak[row.weak_start : weaks], scratch)
+            build_alias(weak, row.weak_start, weaks, scratch)
 
 
 def expected_draws(rows: NDArray[np.void]) -> NDArray[np.float64]:

@@ -102,7 +102,7 @@ def below(stream, count):
     return np.int64(product >> _SHIFT_32)
 
 
-@kernel
+@inlined
 def leftover(u, bound, inverse, stream):
     """A fresh uniform number from one that is known to lie below `bound`, drawn anew if too coarse.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from minigibbs.kernels.energy import total_energy
-from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.jit import inlined
 
 
 @inlined
@@ -15,35 +15,23 @@ def note_change(recorder, model, clock, i, old):
     recorder.since[i] = clock
 
 
-@kernel
-def settle(recorder, model, clock, x):
-    """Bring the counts up to the clock; returns the mean l2 distance to the reference, if any.
-
-    This is the error that the paper plots: how far the running marginals are off, averaged over
-    the variables.
-    """
-    total = 0.0
-    for i in range(len(recorder.since)):
-        note_change(recorder, model, clock, i, x[i])
-        if len(recorder.reference):
-            square = 0.0
-            for k in range(model.first[i], model.first[i] + model.rows[i].domain):
-                square += (recorder.counts[k] / clock - recorder.reference[k]) ** 2
-            total += math.sqrt(square)
-    return total / len(model.rows)
-
-
-@entry
-def settle_now(recorder, model, clock, x):
-    """`settle`, for Python."""
-    return settle(recorder, model, clock, x)
-
-
 def settle_counts(recorder, model, clock, x):
     """Bring the counts up to the clock, from Python and without compiling anything."""
     if len(recorder.since):
         recorder.counts[model.first + x] += clock - recorder.since
         recorder.since[:] = clock
+
+
+def mean_error(counts, reference, first):
+    """How far marginals are off: the mean l2 distance to the reference over the variables.
+
+    This is the error that the paper plots. `counts` [..., sum of sizes] count the visits to each
+    value; a variable's values begin at `first`.
+    """
+    end = first[1] if len(first) > 1 else counts.shape[-1]
+    visits = np.maximum(counts[..., :end].sum(axis=-1, keepdims=True), 1)
+    squares = (counts / visits - reference) ** 2
+    return np.sqrt(np.add.reduceat(squares, first, axis=-1)).mean(axis=-1)
 
 
 @inlined
@@ -55,5 +43,3 @@ def keep(recorder, model, clock, x):
             recorder.draws[record, i] = x[i]
     if record < len(recorder.energy):
         recorder.energy[record] = total_energy(model, x)
-    if record < len(recorder.error):
-        recorder.error[record] = settle(recorder, model, clock, x)

@@ -11,16 +11,10 @@ from minigibbs.kernels.random import below
 
 @inlined
 def next_variable(scan, stream):
-    """The next variable to update; the caller makes sure that there is one.
-
-    A SHARED scan is a random one whose choices are the same in every chain of a run.
-    """
+    """The next variable to update; the caller makes sure that there is one."""
     order = scan.order
     if scan.kind == RANDOM or scan.kind == SHARED:
-        if scan.kind == RANDOM:
-            place = below(stream, scan.variables)
-        else:
-            place = below(scan.stream, scan.variables)
+        place = below(stream, scan.variables)
         return place if len(order) == 0 else np.int64(order[place])
     place = scan.position[0]
     if place == 0 and scan.kind == SHUFFLED:

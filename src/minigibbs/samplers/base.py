@@ -153,22 +153,13 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(data).begin(data, model, chain)
 
 
-# Numba wants these signatures bare, letter for letter.
+# Numba wants these signatures bare, letter for letter, and takes the chosen function's source for
+# its own: one that calls it would be one more to compile.
 @chosen_by_type(update)
 def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
-    chosen = _COMPILED[data.instance_class].update
-
-    def call(data, model, chain, i):  # type: ignore[no-untyped-def]
-        return chosen(data, model, chain, i)
-
-    return call
+    return _COMPILED[data.instance_class].update.py_func
 
 
 @chosen_by_type(begin)
 def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
-    chosen = _COMPILED[data.instance_class].begin
-
-    def call(data, model, chain):  # type: ignore[no-untyped-def]
-        return chosen(data, model, chain)
-
-    return call
+    return _COMPILED[data.instance_class].begin.py_func

@@ -6,6 +6,7 @@ changes. That pays where changes are rare. It is for graphs of pairs and unary f
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -97,16 +98,17 @@ def _plain_pilot(
     rng: np.random.Generator,
 ) -> int:
     """`_pilot` in plain NumPy: for few updates, where compiling would take longer."""
+    starts, ends = model.rows["start"].tolist(), model.rows["pair_end"].tolist()
+    sizes, firsts, marks = model.rows["domain"].tolist(), model.first.tolist(), rng.random(updates)
     changed = 0
-    for step in range(updates):
-        i = int(order[step % len(order)])
-        row, first = model.rows[i], int(model.first[i])
-        pairs, size = slice(int(row["start"]), int(row["pair_end"])), int(row["domain"])
-        fields = data.unary[first : first + size] if len(data.unary) else np.zeros(size)
+    for step, i in zip(range(updates), itertools.cycle(order.tolist())):
+        pairs, size, first = slice(starts[i], ends[i]), sizes[i], firsts[i]
         others, weights = x[model.target[pairs]], model.weight[pairs]
-        fields = fields + np.bincount(others, weights, minlength=size)[:size]
+        fields: NDArray[Any] = np.bincount(others, weights, minlength=size)[:size]
+        if len(data.unary):
+            fields = fields + data.unary[first : first + size]
         cumulative = np.exp(fields - fields.max()).cumsum()
-        value = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        value = int(cumulative.searchsorted(marks[step] * cumulative[-1], side="right"))
         changed += int(value != x[i] and step >= updates - updates // 2)
         x[i] = min(value, size - 1)
     return changed

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import alias_rows, draw_alias
 from minigibbs.kernels.categorical import draw_linear
-from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
@@ -110,7 +110,7 @@ def signed_tail(graph: FactorGraph, parts: NDArray[np.void], split: Split) -> ND
     return tail
 
 
-@kernel
+@inlined
 def load_base(base, first, size, weights):
     """Set the weight of every value to that of the unary factors."""
     value = 0
@@ -119,7 +119,7 @@ def load_base(base, first, size, weights):
         value += 1
 
 
-@kernel
+@inlined
 def load_heavy(heavy, start, count, chain):
     """Multiply the values that the heavy pairs favour; beyond the domain is scratch.
 
@@ -144,7 +144,7 @@ def load_heavy(heavy, start, count, chain):
         k += 1
 
 
-@kernel
+@inlined
 def _draw_tail(data, part, chain, i, u):
     """Draw pairs of the tail, keep some, and multiply the values they favour."""
     draws, first = poisson_beyond(u, part.rate, part.none, chain.stream), part.tail_start

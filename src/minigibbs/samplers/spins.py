@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
-from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
@@ -96,7 +96,7 @@ def _pair_odds(data, chain, k):
     return 1.0 + (chain.x[pair.target] ^ pair.flip) * pair.gain
 
 
-@kernel
+@inlined
 def _heavy_odds(data, part, chain):
     """The odds of value 1 by the unary factors and the heavy pairs.
 
@@ -121,7 +121,7 @@ def _heavy_odds(data, part, chain):
     return odds * more
 
 
-@kernel
+@inlined
 def _tail_odds(data, part, chain, i, u):
     """What the tail multiplies the odds of value 1 by; there is at least one draw."""
     odds, gain = 1.0, (1.0 + part.theta) / part.theta

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
-from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.layout import Model
 from minigibbs.packed import energy_at, entry_spans
 
 UPDATE = 35.0  # an update with nothing to look at
@@ -34,7 +34,9 @@ FIELD_WRITE = 5.0  # bringing a neighbour's field up to date
 MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
 
-_BINS = 64  # powers of two of M
+_BINS = 64  # powers of two of M that are told apart, from 2**-52 on
+_LEAST_POWER = 12 - _BINS
+_PIECE = 1 << 20  # combinations of row, cut and theta tried in one go
 _LARGEST = 500.0  # products of exp(M) stay far from overflow
 
 
@@ -63,17 +65,11 @@ def stickiness(theta: Any) -> Any:
     return STICKINESS * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
 
 
-_stickiness = kernel(stickiness)
-
-
 def waits(rate: Any, lanes: int) -> Any:
     """The expected number of draws of the slowest of `lanes` chains, about."""
     if lanes == 1:
         return rate
     return np.minimum(lanes * rate, rate + 2.0 * np.sqrt(rate) + 1.0)
-
-
-_waits = kernel(waits)
 
 
 def choose_split(
@@ -100,12 +96,9 @@ def choose_split(
         tail = np.bincount(owner[~mask], spans[~mask], minlength=len(rows)).astype(np.float64)
     else:
         limit = np.zeros(len(rows))
-        log_slowdown = math.nan if slowdown is None else math.log(slowdown)
         if spans.sum() <= _LARGEST or energy_at(model).max() <= _LARGEST:
-            counts = np.empty((_BINS + 1, 3))
-            fixed = math.nan if theta is None else theta
-            far = _draw_cost(len(spans), lanes)
-            _choose(model, spans, log_slowdown, fixed, (far, lanes), counts, limit, chosen, tail)
+            thetas = THETAS if theta is None else np.array([float(theta)])
+            limit, chosen, tail = _choose(model, spans, thetas, slowdown, lanes)
         mask = unary | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown)
@@ -144,11 +137,8 @@ def worth_splitting(
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     place = np.arange(len(owner))
     stored = place < rows["unary_begin"][owner]
-    cost = np.full(len(owner), HEAVY_PAIR)
     general = place >= rows["pair_end"][owner]
-    factors = model.factors[model.target[general]]
-    slots = factors["scope_end"] - factors["scope_start"]
-    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * rows["domain"][owner[general]]
+    cost = entry_costs(model, rows["domain"][owner], place, general)
     far = _draw_cost(len(owner), lanes)
     draws = waits((1 + split.theta) * split.tail, lanes).sum()
     draws *= far + (2 * GENERAL if general.any() else 0)
@@ -237,44 +227,97 @@ def split_weights(
     return best[1:]
 
 
-@entry
-def _choose(model, spans, log_slowdown, fixed, draw_cost, counts, limit, chosen, tail):
-    """For each variable the threshold on M and the theta with the least time per sample."""
-    per_draw, lanes = draw_cost
-    for i in range(len(model.rows)):
-        row = model.rows[i]
-        for b in range(_BINS + 1):
-            counts[b, 0] = counts[b, 1] = counts[b, 2] = 0.0
-        for place in range(row.start, row.unary_begin):
-            b = min(max(math.frexp(spans[place])[1] + _BINS - 12, 0), _BINS - 1)
-            exact, draw = HEAVY_PAIR, per_draw
-            if place >= row.pair_end:
-                factor = model.factors[model.target[place]]
-                slots = factor.scope_end - factor.scope_start
-                exact = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * row.domain
-                draw = per_draw + 2.0 * exact
-            counts[b, 0] += exact
-            counts[b, 1] += spans[place]
-            counts[b, 2] += spans[place] * draw
-        best, energy, draws, exact = math.inf, 0.0, 0.0, 0.0
-        for b in range(_BINS):
-            exact += counts[b, 0]
-        for b in range(_BINS + 1):  # bins below b are the tail
-            if b == 0 or counts[b - 1, 0] > 0.0:
-                for k in range(len(THETAS)):
-                    theta = THETAS[k]
-                    if not math.isnan(fixed):
-                        theta = fixed
-                    elif not math.isnan(log_slowdown) and energy > 0.0:
-                        theta = 1.0 / (math.sqrt(1.0 + log_slowdown / energy) - 1.0)
-                    time = UPDATE + exact
-                    if b:
-                        rate = (1.0 + theta) * energy
-                        time += TAIL + _waits(rate, lanes) * draws / energy
-                    time *= math.exp(energy * _stickiness(theta))
-                    if time < best:
-                        best, chosen[i], tail[i] = time, theta, energy
-                        limit[i] = math.ldexp(1.0, b - _BINS + 11) if b else 0.0
-            exact -= counts[b, 0]
-            energy += counts[b, 1]
-            draws += counts[b, 2]
+def _choose(
+    model: Model,
+    spans: NDArray[np.float64],
+    thetas: NDArray[np.float64],
+    slowdown: float | None,
+    lanes: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """For each variable the least heavy M, theta and L_T with the least time per sample.
+
+    Rows are looked at in pieces, since each is tried with every cut and theta.
+    """
+    rows = model.rows
+    limit, tail = np.zeros(len(rows)), np.zeros(len(rows))
+    chosen = np.full(len(rows), thetas[0])
+    power = np.clip(np.frexp(spans)[1] - _LEAST_POWER, 0, _BINS - 1)
+    there = np.bincount(power, minlength=_BINS) > 0
+    used, level = np.flatnonzero(there) + _LEAST_POWER, (there.cumsum() - 1)[power]
+    step = max(1, _PIECE // (len(used) * len(thetas)))
+    for first in range(0, len(rows), step):
+        piece = slice(first, first + step)
+        entries = slice(int(rows["start"][first]), int(rows["end"][piece][-1]))
+        counts = _count_powers(model, piece, entries, spans, level, len(used), lanes)
+        gains = np.flatnonzero(counts[0].sum(axis=1) > TAIL)  # else a tail cannot pay for itself
+        cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, lanes)
+        gains += first
+        limit[gains] = np.where(cut > 0, np.ldexp(1.0, used[cut - 1]), 0.0)
+        chosen[gains], tail[gains] = theta, energy
+    return limit, chosen, tail
+
+
+def _count_powers(
+    model: Model,
+    piece: slice,
+    entries: slice,
+    spans: NDArray[np.float64],
+    level: NDArray[np.intp],
+    levels: int,
+    lanes: int,
+) -> NDArray[np.float64]:
+    """[3, row, level]: time to evaluate the entries of each level, their energy, and draw costs.
+
+    Unary entries count for nothing: they are always heavy.
+    """
+    rows, per_draw = model.rows[piece], _draw_cost(len(spans), lanes)
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    place = np.arange(entries.start, entries.stop)
+    stored = place < rows["unary_begin"][owner]
+    owner, place = owner[stored], place[stored]
+    exact = entry_costs(model, rows["domain"][owner], place, place >= rows["pair_end"][owner])
+    draw = np.where(place >= rows["pair_end"][owner], per_draw + 2.0 * exact, per_draw)
+    key, shape = owner * levels + level[place], (len(rows), levels)
+    columns = (exact, spans[place], spans[place] * draw)
+    return np.stack([_sums(key, column, shape) for column in columns])
+
+
+def _sums(
+    key: NDArray[np.intp], values: NDArray[np.float64], shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    sums: NDArray[Any] = np.bincount(key, values, minlength=shape[0] * shape[1])
+    return sums.reshape(shape)
+
+
+def entry_costs(
+    model: Model, sizes: NDArray[Any], place: NDArray[np.intp], general: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """What it takes to evaluate each entry for all values of its variable."""
+    cost = np.full(len(place), HEAVY_PAIR)
+    factors = model.factors[model.target[place[general]]]
+    slots = factors["scope_end"] - factors["scope_start"]
+    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * sizes[general]
+    return cost
+
+
+def _best_cuts(
+    counts: NDArray[np.float64], thetas: NDArray[np.float64], slowdown: float | None, lanes: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    """For each row how many of the lowest levels are its tail, theta, and the tail's energy."""
+    rows = counts.shape[1]
+    below = np.concatenate([np.zeros((3, rows, 1)), counts.cumsum(axis=2)], axis=2)
+    exact = counts[0].sum(axis=1)[:, None] - below[0]
+    energy, draws = below[1], below[2]
+    theta = np.broadcast_to(thetas, (rows, energy.shape[1], len(thetas)))
+    has = energy > 0
+    safe = np.where(has, energy, 1.0)
+    if slowdown is not None:
+        promised = 1.0 / (np.sqrt(1.0 + math.log(slowdown) / safe) - 1.0)
+        theta = np.where(has, promised, thetas[0])[..., None]
+    drawing = TAIL + waits((1.0 + theta) * safe[..., None], lanes) * (draws / safe)[..., None]
+    time = UPDATE + exact[..., None] + np.where(has[..., None], drawing, 0.0)
+    time *= np.exp(np.minimum(energy[..., None] * stickiness(theta), 700.0))
+    combinations = time.reshape(rows, time.shape[1] * time.shape[2])
+    cut, which = np.divmod(combinations.argmin(axis=1), time.shape[2])
+    row = np.arange(rows)
+    return cut, theta[row, cut, which], energy[row, cut]

@@ -16,7 +16,7 @@ from minigibbs.factors.complete import Complete
 from minigibbs.factors.kernel import Kernel
 from minigibbs.factors.low_rank import LowRank
 from minigibbs.graph import FactorGraph
-from minigibbs.kernels.alias import build_alias, draw_alias
+from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
@@ -89,7 +89,7 @@ def unstored_data(
         chosen = theta or float(best_theta(np.array([energy]), slowdown)[0])
         table = np.empty(len(bound), dtype=ALIAS)
         table["place"], table["accept"] = np.arange(len(bound)), bound
-        build_alias(table, np.empty(len(bound), np.int32))
+        fill_alias(table)
         scale = group.energy_per_weight
         return LowRankData(group.a, group.b, bound, scale * bound.sum(), scale, table, chosen)
     return NothingData(0)
@@ -150,8 +150,7 @@ def _displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) ->
         part["accept"] = np.abs(half[places])
         part["place"] = np.where(half[places] > 0, places + 1, -1 - places)
         filled += len(places)
-    if len(tail):
-        build_alias(tail, np.empty(len(tail), np.int32))
+    fill_alias(tail)
     return tail
 
 
