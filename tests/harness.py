@@ -40,7 +40,7 @@ def advance_each(graph, sampler, states, updates, seed, scan="random", carried=N
     job = plan.job(data, states[0].copy(), stream)
     if carried is None:
         assert not carries(data), "a sampler that carries something needs it given"
-        carried = np.zeros((len(states), 0))
+        carried = np.zeros((len(states), len(job.chain.carried)))
     carried = np.array(carried, dtype=np.float64)
     _advance_each(data, graph.packed, job.chain, job.scan, job.recorder, states, carried, updates)
     return states, carried, job.chain.tally

@@ -1,127 +1,166 @@
 """Draws that cost nothing per domain value: only the values that factors touch are looked at.
 
 A Potts factor changes the weight of one value. All others keep their base weight: 1, or that of
-the unary factors, from which an alias table draws in constant time. The multipliers of the touched
-values lie in `weights[value]`; which ones are touched is kept in integer scratch, as a stamp, a
-mark per value, and a list. A new stamp forgets them all.
+the unary factors, from which an alias table draws in constant time. What a value's weight has
+gained over its base, as a share of it, is in `carried[value]`, and 0 between updates. Which values
+are touched is listed in `scratch`, each as often as it was touched: to look whether it is listed
+already would cost more. How long the list is the caller knows.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from minigibbs.kernels.alias import draw_alias
-from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.random import below, uniform
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.random import uniform
 
 DENSE_DOMAIN = 16  # up to this size it is faster to look at all values
 _TRIES = 32
 
 
-def touched_scratch(max_domain: int) -> int:
-    """How many integers of scratch the marks and the list need."""
-    return 0 if max_domain <= DENSE_DOMAIN else 2 + 2 * max_domain
+def touched_space(max_domain: int) -> tuple[int, int]:
+    """How many numbers to carry for the gains, and how many integers of scratch for the list."""
+    return (0, 0) if max_domain <= DENSE_DOMAIN else (max_domain, 2 * max_domain)
 
 
 @kernel
-def begin_touching(scratch):
-    """Forget all touched values."""
-    scratch[0] += 1
-    scratch[1] = 0
+def _shorten(chain, touched):
+    """Leave each value on the list once."""
+    left = 0
+    for k in range(touched):
+        value = chain.scratch[k]
+        gain = chain.carried[value]
+        if gain != 0.0:
+            chain.scratch[left], chain.weights[left] = value, gain
+            chain.carried[value] = 0.0
+            left += 1
+    for k in range(left):
+        chain.carried[chain.scratch[k]] = chain.weights[k]
+    return left
 
 
 @kernel
-def first_touch(scratch, value):
-    """Whether `value` was not touched yet; it is from now on."""
-    if scratch[2 + value] == scratch[0]:
-        return False
-    scratch[2 + value] = scratch[0]
-    scratch[len(scratch) // 2 + 1 + scratch[1]] = value
-    scratch[1] += 1
-    return True
+def set_gain(chain, value, gain, touched):
+    """Set the gain of a value, and list it; returns how long the list is."""
+    chain.carried[value] = gain
+    if touched == len(chain.scratch):
+        touched = _shorten(chain, touched)
+    chain.scratch[np.uint64(touched)] = value
+    return touched + 1
 
 
 @kernel
-def multiply(scratch, weights, value, factor):
-    """Multiply the weight of a value."""
-    if first_touch(scratch, value):
-        weights[value] = factor
-    else:
-        weights[value] *= factor
+def multiply(chain, value, factor, touched):
+    """Multiply the weight of a value; returns how long the list is."""
+    return set_gain(chain, value, chain.carried[value] * factor + (factor - 1.0), touched)
 
 
 @kernel
-def touch(chain, dense, size, value, factor):
+def touch(chain, dense, size, value, factor, touched):
     """Multiply the weight of a value of the variable at hand, if it is one of its values."""
     if dense:
         chain.weights[value] *= factor  # beyond `size` is scratch
     elif value < size:
-        multiply(chain.scratch, chain.weights, value, factor)
+        touched = multiply(chain, value, factor, touched)
+    return touched
+
+
+@inlined
+def forget(chain, touched):
+    """Begin anew."""
+    for k in range(touched):
+        chain.carried[chain.scratch[k]] = 0.0
+
+
+@inlined
+def _collect(base, first, chain, touched, logs):
+    """Move the gains to `weights`, by place on the list, and begin anew.
+
+    Of a value that is listed several times, the first place has all. Returns what all values
+    together have gained, on the scale of the base, and the greatest loss.
+    """
+    gained, loss, k = 0.0, 0.0, 0
+    while k < touched:
+        value = np.uint64(chain.scratch[np.uint64(k)])
+        gain = chain.carried[value]
+        chain.carried[value] = 0.0
+        if logs and gain != 0.0:
+            gain = math.expm1(gain)
+        chain.weights[np.uint64(k)] = gain
+        own = base[first + np.int64(value)] if len(base) else 1.0
+        gained, loss = gained + own * max(gain, 0.0), min(loss, gain)
+        k += 1
+    return gained, loss
 
 
 @kernel
-def touched_value(scratch, k):
-    """The k-th touched value."""
-    return scratch[len(scratch) // 2 + 1 + k]
-
-
-@kernel
-def _draw_excess(base, first, weights, scratch, mark):
-    """The touched value in whose share of the excess `mark` falls."""
-    value = 0
-    for k in range(scratch[1]):
-        value = touched_value(scratch, k)
-        if weights[value] > 1.0:
-            own = base[first + value] if len(base) else 1.0
-            mark -= own * (weights[value] - 1.0)
+def _draw_gained(base, first, chain, touched, mark):
+    """The touched value in whose share of all that was gained `mark` falls."""
+    last = 0
+    for k in range(touched):
+        gain = chain.weights[k]
+        if gain > 0.0:
+            last = k
+            mark -= gain * base[first + chain.scratch[k]] if len(base) else gain
             if mark < 0.0:
-                return value
-    return value
+                break
+    return chain.scratch[last]
 
 
 @kernel
-def _draw_dense(base, first, size, weights, scratch, stream):
+def _draw_base(alias, first, size, mark):
+    """A value by the base weights; `mark` is uniform on [0, size)."""
+    place = min(int(mark), size - 1)
+    if len(alias) == 0:
+        return place
+    slot = alias[first + place]
+    return int(slot.place if mark - place < slot.accept else slot.other)
+
+
+@kernel
+def _gain_of(chain, touched, value):
+    """The gain of a value after `_collect`."""
+    for k in range(touched):
+        if chain.scratch[k] == value:
+            return chain.weights[k]
+    return 0.0
+
+
+@kernel
+def _draw_dense(base, first, size, chain, touched, u):
     """The same draw with every value looked at."""
-    total, mark, value = 0.0, 0.0, 0
-    for choosing in range(2):
-        if choosing:
-            mark = uniform(stream) * total
-        for v in range(size):
-            weight = weights[v] if scratch[2 + v] == scratch[0] else 1.0
-            weight *= base[first + v] if len(base) else 1.0
-            if choosing:
-                mark -= weight
-                value = v
-                if mark < 0.0:
-                    return value
-            total += weight
+    total, value = np.float64(size), 0
+    for k in range(touched):
+        total += chain.weights[k] * (base[first + chain.scratch[k]] if len(base) else 1.0)
+    mark = u * total
+    for value in range(size):
+        own = base[first + value] if len(base) else 1.0
+        mark -= own * (1.0 + _gain_of(chain, touched, value))
+        if mark < 0.0:
+            break
     return value
 
 
-@kernel
-def draw_touched(base, alias, first, size, weights, scratch, stream):
-    """A value with probability proportional to its base weight times its multiplier.
+@inlined
+def draw_touched(base, alias, first, size, chain, touched, u, logs):
+    """A value with probability proportional to its base weight times 1 + its gain.
 
     `base` and `alias`, from `first` on, hold weights that sum to `size` and their alias table; both
-    are empty for a uniform base. The envelope base * max(1, multiplier) is drawn from directly; a
-    value with a multiplier below 1 is then kept with that chance. If that fails time and again, all
-    values are looked at, which is as exact.
+    are empty for a uniform base. The envelope base * (1 + max(0, gain)) is drawn from directly, by
+    the uniform number `u`; a value that has lost is then kept with the chance 1 + gain. If that
+    fails time and again, or values are few, all are looked at, which is as exact. With `logs`, what
+    is carried is the logarithm of 1 + the gain.
     """
-    excess = 0.0
-    for k in range(scratch[1]):
-        value = touched_value(scratch, k)
-        if weights[value] > 1.0:
-            excess += (base[first + value] if len(base) else 1.0) * (weights[value] - 1.0)
-    for _ in range(_TRIES):
-        mark = uniform(stream) * (size + excess)
-        if mark < excess:
-            return _draw_excess(base, first, weights, scratch, mark)
-        if len(base):
-            value = np.int64(draw_alias(alias, first, first + size, stream))
-        else:
-            value = below(stream, size)
-        if scratch[2 + value] != scratch[0] or weights[value] >= 1.0:
+    gained, loss = _collect(base, first, chain, touched, logs)
+    tries = _TRIES if size > DENSE_DOMAIN or loss == 0.0 else 0
+    while tries > 0:
+        mark = u * (size + gained)
+        if mark < gained:
+            return _draw_gained(base, first, chain, touched, mark)
+        value = _draw_base(alias, first, size, mark - gained)
+        if loss == 0.0 or uniform(chain.stream) < 1.0 + _gain_of(chain, touched, value):
             return value
-        if uniform(stream) < weights[value]:
-            return value
-    return _draw_dense(base, first, size, weights, scratch, stream)
+        u, tries = uniform(chain.stream), tries - 1
+    return _draw_dense(base, first, size, chain, touched, u)

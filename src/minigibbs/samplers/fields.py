@@ -167,6 +167,6 @@ def field_update(data, model, chain, i):
 register(FieldData, field_update, field_begin)
 
 
-def carried_fields(graph: FactorGraph, data: Any) -> int:
-    """How many numbers a chain carries for this data."""
-    return int(graph.sizes.sum()) if isinstance(data, FieldData) else 0
+def carried_fields(graph: FactorGraph) -> int:
+    """How many fields a chain remembers."""
+    return int(graph.sizes.sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,13 +15,13 @@ from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.layout import ALIAS, EVALUATIONS, Model
+from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import (
     DENSE_DOMAIN,
-    begin_touching,
     draw_touched,
-    first_touch,
-    touched_scratch,
-    touched_value,
+    forget,
+    set_gain,
+    touched_space,
 )
 from minigibbs.samplers.base import Sampler, Workspace, mean_row, register
 from minigibbs.samplers.fields import (
@@ -32,6 +31,8 @@ from minigibbs.samplers.fields import (
     fields_fit,
     rare_changes,
 )
+
+_LARGEST = 600.0  # energies up to this do not overflow as exp(energy)
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ class Gibbs(Sampler):
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values, and for the fields."""
-        scratch = touched_scratch(int(graph.sizes.max()))
-        return Workspace(carried=carried_fields(graph, data), scratch=scratch)
+        if isinstance(data, FieldData):
+            return Workspace(carried=carried_fields(graph))
+        return Workspace(*touched_space(int(graph.sizes.max())))
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Every factor once; in the textbook form once per value."""
@@ -195,33 +197,29 @@ def load_unary(unary, first, size, weights):
 
 
 @kernel
-def _touched_update(data, model, chain, i):
-    """The same for pairs and large domains, with no work per value."""
-    row, weights, scratch = model.rows[i], chain.weights, chain.scratch
-    begin_touching(scratch)
+def _touch_all(model, chain, i):
+    """Sum the pairs of each value they touch; returns how many are touched, and the largest sum."""
+    row, sums, touched, top = model.rows[i], chain.carried, 0, 0.0
     for place in range(row.start, row.pair_end):
         value = chain.x[model.target[place]]
         if value < row.domain:
-            if first_touch(scratch, value):
-                weights[value] = model.weight[place]
-            else:
-                weights[value] += model.weight[place]
-    for k in range(scratch[1]):
-        value = touched_value(scratch, k)
-        weights[value] = math.exp(weights[value])
-    return draw_touched(
-        data.base, data.alias, model.first[i], row.domain, weights, scratch, chain.stream
-    )
+            touched = set_gain(chain, value, sums[value] + model.weight[place], touched)
+            top = max(top, sums[value])
+    return touched, top
 
 
 @kernel
 def gibbs_update(data, model, chain, i):
     """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
-    row = model.rows[i]
+    row, first = model.rows[i], model.first[i]
     chain.tally[EVALUATIONS] += row.end - row.start
-    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:
-        return _touched_update(data, model, chain, i)
-    load_unary(data.unary, model.first[i], row.domain, chain.weights)
+    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:  # no work per value
+        touched, top = _touch_all(model, chain, i)
+        if top < _LARGEST:
+            u = uniform(chain.stream)
+            return draw_touched(data.base, data.alias, first, row.domain, chain, touched, u, True)
+        forget(chain, touched)
+    load_unary(data.unary, first, row.domain, chain.weights)
     add_stored(model, chain.x, i, chain.weights)
     return draw_log(chain.weights, row.domain, chain.stream)
 

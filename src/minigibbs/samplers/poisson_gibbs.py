@@ -28,17 +28,12 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
-from minigibbs.kernels.touched import (
-    DENSE_DOMAIN,
-    begin_touching,
-    draw_touched,
-    touch,
-    touched_scratch,
-)
+from minigibbs.kernels.touched import DENSE_DOMAIN, draw_touched, touch, touched_space
 from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import FAR_BYTES, Sampler, Workspace, mean_row, register
 from minigibbs.samplers.fields import FieldData, carried_fields, rare_changes
 from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations, sum_unary
+from minigibbs.samplers.large import large_data
 from minigibbs.samplers.recipes import check_one, check_settings
 from minigibbs.samplers.small import (
     HEAVY,
@@ -46,10 +41,10 @@ from minigibbs.samplers.small import (
     heavy_pairs,
     load_base,
     load_heavy,
+    pairs_alone,
     place_parts,
     place_rates,
     small_data,
-    small_fits,
 )
 from minigibbs.samplers.spins import SpinData, spin_data, spins_fit
 from minigibbs.samplers.split import Split, all_heavy, choose_split, worth_splitting
@@ -122,16 +117,18 @@ class PoissonGibbs(Sampler):
             return gibbs_data(graph, None if lanes == 1 else False)
         if graph.unstored is None and spins_fit(graph):
             return spin_data(graph, split)
-        if small_fits(graph):
-            return small_data(graph, split)
+        if pairs_alone(graph):
+            small = graph.sizes.max() <= DENSE_DOMAIN
+            return small_data(graph, split) if small else large_data(graph, split)
         return poisson_gibbs_data(graph, split, unstored)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values; for the fields where it is plain Gibbs with them."""
         if isinstance(data, SmallData | SpinData):
             return Workspace(weights=1)
-        scratch = touched_scratch(int(graph.sizes.max()))
-        return Workspace(carried=carried_fields(graph, data), scratch=scratch)
+        if isinstance(data, FieldData):
+            return Workspace(carried=carried_fields(graph))
+        return Workspace(*touched_space(int(graph.sizes.max())))
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
@@ -328,8 +325,11 @@ def _draw_general(part, model, chain, i, place, size):
 
 
 @kernel
-def _draw_tail(data, part, model, chain, i, dense, u):
-    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour."""
+def _draw_tail(data, part, model, chain, i, dense, u, touched):
+    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour.
+
+    Returns how many values are touched.
+    """
     row, x = model.rows[i], chain.x
     draws = poisson_beyond(u, part.rate, part.none, chain.stream)
     for _ in range(draws):
@@ -341,8 +341,10 @@ def _draw_tail(data, part, model, chain, i, dense, u):
         other, attracts = x[model.target[place]], model.weight[place] > 0.0
         if (other == x[i]) == attracts or uniform(chain.stream) < part.keep:
             gain = (1.0 + part.theta) / part.theta
-            touch(chain, dense, row.domain, other, gain if attracts else 1.0 / gain)
+            gain = gain if attracts else 1.0 / gain
+            touched = touch(chain, dense, row.domain, other, gain, touched)
     chain.tally[DRAWS] += draws
+    return touched
 
 
 @kernel
@@ -368,34 +370,26 @@ def _load_dense(data, part, model, chain, i):
 def poisson_gibbs_update(data, model, chain, i):
     """Zhang and De Sa's Algorithm 2 with an exact heavy part; see the top of this file."""
     part, row, x = data.parts[i], model.rows[i], chain.x
-    dense = part.dense != 0
+    dense, touched = part.dense != 0, 0
     if dense:
         _load_dense(data, part, model, chain, i)
         load_heavy(data.heavy, part.heavy_start, part.heavy, chain)
     else:
-        begin_touching(chain.scratch)
         for k in range(part.heavy):
             pair = data.heavy[part.heavy_start + k]
-            touch(chain, False, row.domain, x[pair.target], pair.factor)
+            touched = touch(chain, False, row.domain, x[pair.target], pair.factor, touched)
     chain.tally[EVALUATIONS] += part.heavy + part.general
     u = uniform(chain.stream)
     if u >= part.none:
-        _draw_tail(data, part, model, chain, i, dense, u)
+        touched = _draw_tail(data, part, model, chain, i, dense, u, touched)
         u = uniform(chain.stream)
     else:
         u = leftover(u, part.none, part.some, chain.stream)
-    draw_unstored(data.unstored, chain, i, dense, row.domain)
+    touched = draw_unstored(data.unstored, chain, i, dense, row.domain, touched)
     if dense:
         return draw_linear(chain.weights, row.domain, u)
-    return draw_touched(
-        data.base,
-        data.alias,
-        model.first[i],
-        row.domain,
-        chain.weights,
-        chain.scratch,
-        chain.stream,
-    )
+    first = model.first[i]
+    return draw_touched(data.base, data.alias, first, row.domain, chain, touched, u, False)
 
 
 register(PoissonGibbsData, poisson_gibbs_update)

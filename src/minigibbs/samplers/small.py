@@ -19,7 +19,6 @@ from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
-from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
@@ -53,11 +52,10 @@ class SmallData(NamedTuple):
     base: NDArray[np.float64]  # [sum of sizes] unary weights, or empty
 
 
-def small_fits(graph: FactorGraph) -> bool:
-    """Whether every domain is small and every factor a stored pair or unary."""
+def pairs_alone(graph: FactorGraph) -> bool:
+    """Whether every factor is a stored pair or unary."""
     rows = graph.packed.rows
-    pairs = bool((rows["pair_end"] == rows["unary_begin"]).all())
-    return graph.unstored is None and pairs and int(rows["domain"].max()) <= DENSE_DOMAIN
+    return graph.unstored is None and bool((rows["pair_end"] == rows["unary_begin"]).all())
 
 
 def small_data(graph: FactorGraph, split: Split) -> SmallData:

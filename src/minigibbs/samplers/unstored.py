@@ -182,16 +182,17 @@ def _neighbour(data, a, b, c, step_a, step_b, step_c):
 
 
 @kernel
-def _keep_pair(chain, i, other, attracts, theta, dense, size):
+def _keep_pair(chain, i, other, attracts, theta, dense, size, touched):
     """Keep a drawn pair whose M is its bound, or not; if kept, multiply the value it favours."""
     value = chain.x[other]
     if (value == chain.x[i]) == attracts or uniform(chain.stream) * (1.0 + theta) < theta:
         gain = (1.0 + theta) / theta
-        touch(chain, dense, size, value, gain if attracts else 1.0 / gain)
+        touched = touch(chain, dense, size, value, gain if attracts else 1.0 / gain, touched)
+    return touched
 
 
 @kernel
-def kernel_draw(data, chain, i, dense, size):
+def kernel_draw(data, chain, i, dense, size, touched):
     """Heavy displacements one by one; of the rest, a Poisson number by alias table."""
     x, rest = chain.x, i // data.shape[2]
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
@@ -202,7 +203,7 @@ def kernel_draw(data, chain, i, dense, size):
             if size == 2 and x[other] < 2:
                 odds *= data.factor[k, x[other]]
             else:
-                touch(chain, dense, size, x[other], data.factor[k, 1])
+                touched = touch(chain, dense, size, x[other], data.factor[k, 1], touched)
     if size == 2:
         chain.weights[1] *= odds
     chain.tally[EVALUATIONS] += len(data.heavy)
@@ -219,23 +220,26 @@ def kernel_draw(data, chain, i, dense, size):
             step_a, step_b, step_c = -step_a, -step_b, -step_c
         other = _neighbour(data, a, b, c, step_a, step_b, step_c)
         if other >= 0:
-            _keep_pair(chain, i, other, place > 0, data.theta, dense, size)
+            attracts = place > 0
+            touched = _keep_pair(chain, i, other, attracts, data.theta, dense, size, touched)
     chain.tally[DRAWS] += draws
+    return touched
 
 
 @kernel
-def complete_draw(data, chain, i, dense, size):
+def complete_draw(data, chain, i, dense, size, touched):
     """A Poisson number of the other variables."""
     draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
     for _ in range(draws):
         other = below(chain.stream, data.variables - 1)
         other += other >= i
-        _keep_pair(chain, i, other, data.attracts, data.theta, dense, size)
+        touched = _keep_pair(chain, i, other, data.attracts, data.theta, dense, size, touched)
     chain.tally[DRAWS] += draws
+    return touched
 
 
 @kernel
-def low_rank_draw(data, chain, i, dense, size):
+def low_rank_draw(data, chain, i, dense, size, touched):
     """A Poisson number of variables by their bounds; each draw computes its own weight."""
     rate = (1.0 + data.theta) * data.total * data.bound[i]
     draws = poisson(rate, math.exp(-rate), chain.stream)
@@ -251,13 +255,16 @@ def low_rank_draw(data, chain, i, dense, size):
         on = (value == chain.x[i]) == (share > 0.0)
         if uniform(chain.stream) * (1.0 + data.theta) < data.theta + (abs(share) if on else 0.0):
             gain = 1.0 + abs(share) / data.theta
-            touch(chain, dense, size, value, gain if share > 0.0 else 1.0 / gain)
+            gain = gain if share > 0.0 else 1.0 / gain
+            touched = touch(chain, dense, size, value, gain, touched)
     chain.tally[DRAWS] += draws
+    return touched
 
 
 @kernel
-def nothing_draw(data, chain, i, dense, size):
+def nothing_draw(data, chain, i, dense, size, touched):
     """Every factor is stored."""
+    return touched
 
 
 _COMPILED = {
@@ -268,16 +275,15 @@ _COMPILED = {
 }
 
 
-def draw_unstored(data: Any, chain: Any, i: int, dense: bool, size: int) -> None:
-    """Let the unstored group multiply the values it favours; compiled code only."""
-    _COMPILED[type(data)](data, chain, i, dense, size)
+def draw_unstored(data: Any, chain: Any, i: int, dense: bool, size: int, touched: int) -> int:
+    """Let the unstored group multiply the values it favours; compiled code only.
+
+    Returns how many values are touched.
+    """
+    chosen = _COMPILED[type(data)]
+    return chosen(data, chain, i, dense, size, touched)  # type: ignore[no-any-return]
 
 
 @chosen_by_type(draw_unstored)
-def _draw_for_type(data, chain, i, dense, size):
-    chosen = _COMPILED[data.instance_class]
-
-    def call(data, chain, i, dense, size):
-        return chosen(data, chain, i, dense, size)
-
-    return call
+def _draw_for_type(data, chain, i, dense, size, touched):
+    return _COMPILED[data.instance_class].py_func

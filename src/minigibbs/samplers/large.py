@@ -1,0 +1,87 @@
+"""Poisson-Gibbs for pairs and unary factors over large domains: only touched values are looked at.
+
+The same algorithm and law as `poisson_gibbs`, without what general and unstored factors need there;
+`small` is its counterpart for small domains.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.layout import DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson_beyond
+from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.touched import draw_touched, multiply
+from minigibbs.samplers.base import register
+from minigibbs.samplers.gibbs import base_weights
+from minigibbs.samplers.small import small_data
+from minigibbs.samplers.split import Split
+
+
+class LargeData(NamedTuple):
+    """What `SmallData` holds, and the unary factors' alias tables."""
+
+    parts: NDArray[np.void]  # [n] of SMALL
+    heavy: NDArray[np.void]  # of HEAVY
+    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+    base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
+    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+
+
+def large_data(graph: FactorGraph, split: Split) -> LargeData:
+    """Lay out the split, variable by variable."""
+    _, alias = base_weights(graph.packed)
+    return LargeData(*small_data(graph, split), alias)
+
+
+@inlined
+def _touch_heavy(data, part, chain):
+    """Multiply the values that the heavy pairs favour; returns how many values are touched."""
+    touched, k = 0, part.heavy_start
+    while k < part.heavy_start + part.heavy:
+        pair = data.heavy[np.uint64(k)]
+        value = chain.x[pair.target]
+        if value < part.domain:
+            touched = multiply(chain, value, pair.factor, touched)
+        k += 1
+    return touched
+
+
+@inlined
+def _draw_tail(data, part, chain, i, u, touched):
+    """Draw pairs of the tail, keep some, and multiply the values they favour."""
+    draws, first = poisson_beyond(u, part.rate, part.none, chain.stream), part.tail_start
+    for _ in range(draws):
+        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
+        attracts, other = place > 0, chain.x[abs(place) - 1]
+        kept = (other == chain.x[i]) == attracts or uniform(chain.stream) < part.keep
+        if kept and other < part.domain:
+            factor = 1.0 / part.keep if attracts else part.keep
+            touched = multiply(chain, other, factor, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def large_update(data, model, chain, i):
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part; see `poisson_gibbs`."""
+    part = data.parts[i]
+    touched = _touch_heavy(data, part, chain)
+    chain.tally[EVALUATIONS] += part.heavy
+    u = uniform(chain.stream)
+    if u >= part.none:
+        touched = _draw_tail(data, part, chain, i, u, touched)
+        u = uniform(chain.stream)
+    else:
+        u = leftover(u, part.none, part.some, chain.stream)
+    first, size = part.first, part.domain
+    return draw_touched(data.base, data.alias, first, size, chain, touched, u, False)
+
+
+register(LargeData, large_update)
