@@ -108,7 +108,8 @@ def test_every_recording_kernel_compiles_for_a_gpu():
     states = types.Array(types.uint8, 3, "C")
     ptx(backend.count_values, x, first, matrix(types.int64))
     ptx(backend.count_wide, x, first, matrix(types.int64))
-    ptx(backend.keep_states, x, first, types.int64, states)
+    some = types.Array(types.int32, 1, "C")
+    ptx(backend.keep_states, x, first, some, types.int64, states)
     ptx(backend.state_energies, device_type(ZOO["mixed"].packed), states, matrix(types.float64))
 
 

@@ -51,8 +51,8 @@ def keep(recorder, model, clock, x):
     """Keep what was asked for at a record; records are `thin` updates apart."""
     record = clock // recorder.thin - 1
     if record < len(recorder.draws):
-        for i in range(len(x)):
-            recorder.draws[record, i] = x[i]
+        for k in range(len(recorder.drawn)):
+            recorder.draws[record, k] = x[recorder.drawn[k]]
     if record < len(recorder.energy):
         recorder.energy[record] = total_energy(model, x)
     if record < len(recorder.error):
