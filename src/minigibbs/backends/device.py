@@ -131,19 +131,18 @@ class DeviceRun:
         fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH
         records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
-        fit = int(max((free - fixed - records) // each, 0))
-        if fit >= self.chains:
+        need = fixed + records + each * self.chains
+        if need <= free:
             return
-        need = readable(fixed + records + each * self.chains)
-        way_out = f"{fit:,} chains would fit"
-        if fixed + each * self.chains <= free:
+        way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
+        if need - records <= free:
             way_out = (
                 f"{readable(records)} of it are for records: use a smaller record_chains, record "
                 "less, or draws of fewer variables (record_variables)"
             )
         raise TooLargeError(
-            f"{self.chains:,} chains need {need} on the GPU, but only {readable(free)} is free; "
-            f"{way_out}"
+            f"{self.chains:,} chains need {readable(need)} on the GPU, but only {readable(free)} "
+            f"is free; {way_out}"
         )
 
     def _plan_records(self) -> int:
