@@ -65,7 +65,7 @@ class Run:
     error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
     model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
-    drawn: NDArray[np.int32] = field(  # [place in draws] which variable it is; all if not told
+    drawn: NDArray[np.int32] = field(  # the variables in `draws`, by number and in order
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
