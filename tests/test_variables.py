@@ -1,10 +1,12 @@
 """Draws of chosen variables: those of a run that keeps all, wherever they go."""
 
+import numba
 import numpy as np
 import pytest
 
 import minigibbs as mg
 from minigibbs import memory, report
+from minigibbs.plan import Plan
 from minigibbs.report.beliefs import beliefs
 from tests.test_checkpoint import reseal
 from tests.test_cli import command, one_line  # noqa: F401
@@ -106,6 +108,17 @@ def test_choices_that_will_not_do_are_refused_before_any_sampling(case):
         mg.sample(described(), updates=10**15, thin=10**12, **options)
     with pytest.raises(kind, match=message):
         mg.sample_until(described(), **options)
+
+
+def test_a_choice_compiles_nothing_anew():
+    graph, kept, kinds = ZOO["mixed"], frozenset(["draws"]), set()
+    frozen = np.array(CHOSEN, np.int32)  # as it comes out of some messages
+    frozen.flags.writeable = False
+    for variables in (None, np.array(CHOSEN, np.int32), frozen):
+        order = np.arange(6, dtype=np.int32)
+        plan = Plan(graph, mg.Gibbs(), order, 60, 0, "random", kept, 6, None, variables)
+        kinds.add(numba.typeof(plan.recorder(60)))
+    assert len(kinds) == 1
 
 
 def test_a_choice_without_draws_is_refused():

@@ -157,9 +157,10 @@ class Plan:
             counts=np.zeros(values, dtype=np.int64),
             since=np.zeros(variables if values else 0, dtype=np.int64),
             draws=np.zeros(
-                (records if "draws" in self.kept else 0, len(self.drawn)), self.graph.state_type
+                (records if "draws" in self.kept else 0, len(self.drawn) or variables),
+                self.graph.state_type,
             ),
-            drawn=self.drawn,
+            drawn=np.array([] if self.variables is None else self.variables, dtype=np.int32),
             energy=np.zeros(records if "energy" in self.kept else 0),
             reference=none if self.flat_reference is None else self.flat_reference,
             error=none if self.flat_reference is None else np.zeros(records),

@@ -53,6 +53,8 @@ def keep(recorder, model, clock, x):
     if record < len(recorder.draws):
         for k in range(len(recorder.drawn)):
             recorder.draws[record, k] = x[recorder.drawn[k]]
+        for i in range(len(x) if len(recorder.drawn) == 0 else 0):
+            recorder.draws[record, i] = x[i]
     if record < len(recorder.energy):
         recorder.energy[record] = total_energy(model, x)
     if record < len(recorder.error):
