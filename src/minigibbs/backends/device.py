@@ -25,6 +25,7 @@ _PATH = 1 << 16  # steps of a scan that are written down at a time
 _COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
 _SHARED_BYTES = 48 * 1024  # what a block may take without asking
 _BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
+_SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
 _MOST_BLOCKS = 65535  # along the second axis of a grid
 
 
@@ -128,7 +129,7 @@ class DeviceRun:
         numbers = 4 + self.carried + self.scratch + CHANGES + 1
         numbers += self.rows if self.wide else 0
         each = len(self.model.rows) * self.kind.itemsize + 8 * numbers
-        fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH
+        fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH + _SPARE_BYTES
         records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
         need = fixed + records + each * self.chains
@@ -146,7 +147,7 @@ class DeviceRun:
         )
 
     def _plan_records(self) -> int:
-        """Choose what states of the kept chains hold; returns the bytes that all records take.
+        """Choose what is held of the kept chains; returns the bytes that all records take.
 
         Energies need whole states, draws only the variables chosen.
         """
