@@ -56,7 +56,8 @@ def main(folder: Path) -> None:
     from minigibbs.backends import device
 
     backend = device.load_backend()
-    backend.THREADS = 4
+    backend.THREADS = device.LANES = 4
+    device._MOST_BLOCKS = 2
     kernels = [kernel for kernel in vars(backend).values() if hasattr(kernel, "extensions")]
     for kernel in [*kernels, *(backend.advance(rows) for rows in range(1, backend.NARROW + 1))]:
         kernel.extensions.append(Nested())
@@ -65,6 +66,7 @@ def main(folder: Path) -> None:
         with np.load(path.with_suffix(".npz")) as arrays:
             parts = {name: restore(part, arrays) for name, part in case["parts"].items()}
         states, streams = parts.pop("states"), parts.pop("streams")
+        device._BUFFER_BYTES = case["buffer"]
         run = device.DeviceRun(chains=len(states), kind=states.dtype, **parts, **case["options"])
         run.place(states, streams)
         run.every = case["every"]

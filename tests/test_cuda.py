@@ -18,6 +18,7 @@ from numba.cuda import dispatcher  # noqa: E402
 from minigibbs.backends import cuda as backend  # noqa: E402
 from minigibbs.backends import device  # noqa: E402
 from minigibbs.kernels.layout import Scan  # noqa: E402
+from minigibbs.plan import Plan  # noqa: E402
 
 
 class Hopper:
@@ -108,8 +109,65 @@ def test_every_recording_kernel_compiles_for_a_gpu():
     states = types.Array(types.uint8, 3, "C")
     ptx(backend.count_values, x, first, matrix(types.int64))
     ptx(backend.count_wide, x, first, matrix(types.int64))
-    ptx(backend.keep_states, x, first, types.int64, states)
+    some = types.Array(types.int32, 1, "C")
+    ptx(backend.keep_states, x, first, some, types.int64, states)
     ptx(backend.state_energies, device_type(ZOO["mixed"].packed), states, matrix(types.float64))
+
+
+class Roomy:
+    """A device of which only the free memory is asked."""
+
+    def __init__(self, free):
+        self.free = free
+
+    def get_memory_info(self):
+        return self
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """A run's memory on a device with so much of it, planned but not taken."""
+
+    def plan_run(free, chains, kept, record, variables=None):
+        monkeypatch.setattr(device, "load_backend", lambda: backend)
+        monkeypatch.setattr(cuda, "current_context", lambda: Roomy(free))
+        graph, chosen = mg.models.ising_lattice(side=20, beta=0.2), mg.Gibbs(fields=False)
+        order, record = np.arange(400, dtype=np.int32), frozenset(record)
+        variables = None if variables is None else np.array(variables, np.int32)
+        plan = Plan(graph, chosen, order, 400_000, 0, "shared", record, 400, None, variables)
+        return plan.device_run(chosen.prepare(graph, device.LANES), chains, 0, kept)
+
+    return plan_run
+
+
+MILLION, STREAMS = 10**6, 8 * (4 + 5) * 10**6
+STATES = 400 * 10**6 + device._SPARE_BYTES
+
+
+def test_a_million_chains_of_two_variables_need_little(planned):
+    """Beside the chains, the buffer and the kept chains' numbers, the model and the path."""
+    free = STATES + STREAMS + (1 << 28) + 8 * MILLION + (1 << 20)
+    run = planned(free, MILLION, MILLION, ["draws"], [3, 7])
+    assert [held.tolist() for held in run.held] == [[3, 7]]
+    assert run.room == (1 << 28) // (2 * MILLION)
+    with pytest.raises(mg.TooLargeError, match=r"for records.*record_chains.*record_variables"):
+        planned(free, MILLION, MILLION, ["draws"])  # a whole state is more than the buffer
+    with pytest.raises(mg.TooLargeError, match="for records"):
+        planned(free, MILLION, MILLION, ["draws", "marginals"], [3, 7])
+    with pytest.raises(mg.TooLargeError, match=r"; [\d,]+ chains would fit"):
+        planned(STATES, MILLION, MILLION, ["draws"], [3, 7])
+
+
+def test_energies_need_whole_states_of_the_kept_chains(planned):
+    run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"], [3, 7])
+    assert [len(held) for held in run.held] == [400, 2]
+    assert run.room == 1000  # all records
+    run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"])
+    assert [len(held) for held in run.held] == [400]  # which has the draws as well
+    large = STATES + STREAMS + (1 << 20) + (400 + 2 + 8 + 8) * MILLION  # one record at a time
+    assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
+    with pytest.raises(mg.TooLargeError, match="for records"):
+        planned(large - 2 * MILLION, MILLION, MILLION, ["draws", "energy"], [3, 7])
 
 
 def test_without_a_device_the_error_says_what_is_missing():

@@ -35,6 +35,28 @@ CASES = {
     "local": (mg.LocalMinibatchGibbs(batch=2), ZOO["potts"], "shared"),
     "kernel": (mg.PoissonGibbs(), UNSTORED["kernel"], "shared"),
 }
+# Settings of a case, where they differ: chains, how many are kept, the variables whose draws are
+# kept (None for all), whether energies are, and the bytes of kept states before they are moved.
+COMMON = {"chains": CHAINS, "kept": CHAINS, "variables": None, "energy": True, "buffer": 1 << 20}
+SETTINGS = {
+    "chosen": {"variables": [3, 0], "kept": 3},
+    "chosen-no-energy": {"variables": [2], "kept": 4, "energy": False, "buffer": 2 * 4},
+    "chosen-one-by-one": {"variables": [1, 2], "buffer": 1},
+    "groups": {"chains": 13, "kept": 3},
+    "small-groups": {"chains": 7, "kept": 5},
+    "kernel": {"energy": False},
+}
+CASES |= {
+    "chosen": CASES["gibbs"],
+    "chosen-no-energy": CASES["gibbs"],
+    "chosen-one-by-one": CASES["gibbs"],
+    "groups": CASES["gibbs"],
+    "small-groups": CASES["gibbs"],
+}
+
+
+def settings_of(name):
+    return COMMON | SETTINGS.get(name, {})
 
 
 def plan_for(sampler, graph, scan):
@@ -44,16 +66,18 @@ def plan_for(sampler, graph, scan):
 
 def write_case(folder, name):
     """Everything that the simulator needs to know."""
-    sampler, graph, scan = CASES[name]
+    (sampler, graph, scan), settings = CASES[name], settings_of(name)
+    chains, variables = settings["chains"], settings["variables"]
     data = sampler.prepare(graph)
     space = sampler.workspace(graph, data)
     arrays: list[np.ndarray] = []
     parts = {
         "model": graph.packed,
         "data": data,
-        "states": start_states(graph, "random", CHAINS, SEED),
-        "streams": streams(SEED, CHAINS),
+        "states": start_states(graph, "random", chains, SEED),
+        "streams": streams(SEED, chains),
         "scan": plan_for(sampler, graph, scan).make_scan(SEED),
+        "variables": None if variables is None else np.array(variables, np.int32),
     }
     described = {key: flatten(part, arrays) for key, part in parts.items()}
     options = {
@@ -62,12 +86,12 @@ def write_case(folder, name):
         "weights": space.weights,
         "thin": THIN,
         "records": UPDATES // THIN,
-        "kept": CHAINS,
+        "kept": settings["kept"],
         "marginals": True,
         "draws": True,
-        "energy": graph.unstored is None,
+        "energy": settings["energy"],
     }
-    case = {"parts": described, "options": options, "every": EVERY}
+    case = {"parts": described, "options": options, "every": EVERY, "buffer": settings["buffer"]}
     case |= {"warmup": WARMUP, "updates": UPDATES}
     (folder / f"{name}.json").write_text(json.dumps(case))
     np.savez(folder / f"{name}.npz", *arrays)
@@ -88,22 +112,26 @@ def simulated(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
-    sampler, graph, scan = CASES[name]
-    record = ("draws",) if graph.unstored is not None else ("draws", "energy")
+    (sampler, graph, scan), settings = CASES[name], settings_of(name)
+    chains, kept = settings["chains"], settings["kept"]
+    record = ("draws", "energy") if settings["energy"] else ("draws",)
     expected = mg.sample(
         graph,
         sampler,
         updates=UPDATES,
         warmup=WARMUP,
-        chains=CHAINS,
+        chains=chains,
         seed=SEED,
         scan=scan,
         thin=1,
         record=record,
         progress=False,
     )
+    heads = [k * chains // kept for k in range(kept)]  # of the groups: the chains that are kept
+    variables = slice(None) if settings["variables"] is None else settings["variables"]
     with np.load(simulated / f"{name}.out.npz") as found:
-        np.testing.assert_array_equal(found["draws"], expected.draws[:, THIN - 1 :: THIN])
+        recorded = expected.draws[heads, THIN - 1 :: THIN]
+        np.testing.assert_array_equal(found["draws"], recorded[:, :, variables])
         np.testing.assert_array_equal(found["states"], expected.draws[:, -1])
         counted = expected.draws[:, EVERY - 1 :: EVERY]
         values = [
@@ -111,8 +139,9 @@ def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
             for i, size in enumerate(graph.sizes)
             for value in range(size)
         ]
-        np.testing.assert_array_equal(found["counts"], np.transpose(values))
+        by_group = np.add.reduceat(np.transpose(values), heads)
+        np.testing.assert_array_equal(found["counts"], by_group)
         if "energy" in record:
-            energy = expected.energy[:, THIN - 1 :: THIN] - graph.offset
+            energy = expected.energy[heads, THIN - 1 :: THIN] - graph.offset
             np.testing.assert_allclose(found["energy"], energy, rtol=1e-12, atol=1e-12)
         assert found["tally"][-1] > 0  # something changed: the comparison is not of still chains

@@ -25,6 +25,7 @@ from minigibbs.job import RECORDED, Job, State
 from minigibbs.locks import Lock
 from minigibbs.packed import free_variables
 from minigibbs.plan import Plan
+from minigibbs.record import check_drawn
 from minigibbs.settings import RECORDS, SCANS
 
 _MODEL, _RUN, _LOCK = "model.mg", "run.npz", "lock"
@@ -93,8 +94,9 @@ class Checkpoint:
                 "thin": plan.thin,
                 **request,
             }
-            reference = {} if plan.reference is None else {"reference": np.asarray(plan.reference)}
-            files.write_arrays(folder / _RUN, header, reference, sealed=True)
+            arrays = {"reference": plan.reference, "drawn": plan.variables}
+            given = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
+            files.write_arrays(folder / _RUN, header, given, sealed=True)
         except BaseException:
             new.close()
             raise
@@ -136,6 +138,7 @@ class Checkpoint:
                 frozenset(header["record"]),
                 thin,
                 arrays.get("reference"),
+                _variables(arrays.get("drawn"), header["record"], len(graph)),
             )
         return plan, header
 
@@ -228,6 +231,18 @@ def _make_folder(folder: Path) -> None:
             )
 
 
+def _variables(
+    drawn: NDArray[Any] | None, record: list[str], variables: int
+) -> NDArray[np.int32] | None:
+    """The variables whose draws are kept, checked; None for all."""
+    if drawn is None:
+        return None
+    if "draws" not in record:
+        raise ValueError("variables are chosen whose draws are not recorded")
+    check_drawn(drawn, variables)
+    return drawn.astype(np.int32)
+
+
 def take_up(plan: Plan, jobs: list[Job], found: Generation) -> None:
     """Put a generation's states and records into fresh jobs, once all of it is checked."""
     wanted = State(*(np.stack(several) for several in zip(*(j.state() for j in jobs), strict=True)))
@@ -285,5 +300,5 @@ def _check_rows(plan: Plan, job: Job, rows: dict[str, NDArray[Any]]) -> None:
         given = rows.get(name, mine[:0])
         if given.shape != expected or given.dtype != mine.dtype:
             raise ValueError(f"{name}: expected {expected} of {mine.dtype}, got {given.shape}")
-    if "draws" in rows and (rows["draws"] >= plan.graph.sizes).any():
+    if "draws" in rows and (rows["draws"] >= plan.graph.sizes[plan.drawn]).any():
         raise ValueError("draws: a value lies outside its variable's domain")

@@ -122,6 +122,9 @@ def sample(
     record: Annotated[
         str, typer.Option(help="What to keep: marginals, draws, energy.")
     ] = "marginals,energy",
+    variables: Annotated[
+        str | None, typer.Option(help="Whose draws to keep, by name or number: a,b,7 [all].")
+    ] = None,
     thin: Annotated[int | None, typer.Option(help="Updates between two records.")] = None,
     threads: Threads = None,
     until: Annotated[
@@ -158,6 +161,7 @@ def sample(
     graph = _model(model, floor, ignore_evidence, evidence, given)
     options: dict[str, Any] = {
         "sampler": chosen,
+        "record_variables": _variables(variables, kept, graph),
         "warmup": warmup,
         "chains": chains,
         "seed": seed,
@@ -344,6 +348,16 @@ def _check_out(out: Path, kept: list[str]) -> None:
     check_target(out)
     if out.suffix in (".MAR", ".csv") and "marginals" not in kept:
         raise SampleError(f"{out} holds marginals: add marginals to --record")
+
+
+def _variables(text: str | None, kept: list[str], graph: FactorGraph) -> list[Any] | None:
+    """The variables whose draws are kept; None for all."""
+    if text is None:
+        return None
+    if "draws" not in kept:
+        raise SampleError("--variables says whose draws to keep: add draws to --record")
+    known = graph.names or ()
+    return [_typed(name.strip(), known) for name in text.split(",") if name.strip()]
 
 
 def _save(run: Run, out: Path) -> None:

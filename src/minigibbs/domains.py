@@ -120,6 +120,14 @@ class Domains:
             expected += f" or one of the {size} grid points from {grid.low} to {grid.high}"
         raise GraphError(f"{self.describe(variable)}: expected {expected}, got {value!r}")
 
+    def pick(self, variables: Sequence[int]) -> Domains:
+        """Some of the variables alone, which keep their names."""
+        chosen = list(enumerate(variables))
+        labels = {k: self.labels[v] for k, v in chosen if v in self.labels}
+        picked = Domains(self.sizes[list(variables)], [self.name(v) for _, v in chosen], labels)
+        picked.grids = {k: self.grids[v] for k, v in chosen if v in self.grids}
+        return picked
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {self.name(number): number for number in range(len(self))}

@@ -112,8 +112,9 @@ class Remote:
 
     def __init__(self, executor: Executor, plan: Plan, data: Any) -> None:
         self._executor = executor
+        key, kind = secrets.token_hex(8), type(data).__name__
         self._outline = Outline(
-            secrets.token_hex(8), plan.sampler, plan.scan, plan.kept, plan.thin, type(data).__name__
+            key, plan.sampler, plan.scan, plan.kept, plan.thin, kind, plan.variables
         )
         self._with_counts = plan.reference is not None
         self._sent: dict[int, tuple[int, bool]] = {}  # the segment of each chain under way

@@ -71,7 +71,8 @@ class Job:
         """Everything is clamped: all records are the same, and known before time passes."""
         state, energy = self.chain.x, np.empty(1)
         energies(self.model, state[None], energy)
-        self.recorder.draws[:] = state
+        drawn = self.recorder.drawn
+        self.recorder.draws[:] = state[drawn] if len(drawn) else state
         self.recorder.energy[:] = energy
         if len(self.recorder.error):
             visits = np.zeros_like(self.recorder.counts)

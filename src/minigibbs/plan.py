@@ -53,11 +53,16 @@ class Plan:
     kept: frozenset[str]
     thin: int
     reference: ArrayLike | None
+    variables: NDArray[np.int32] | None = None  # chosen to have their draws kept; None for all
     flat_reference: NDArray[np.float64] | None = field(init=False)
+    drawn: NDArray[np.int32] = field(init=False)  # whose draws are kept; empty without draws
 
     def __post_init__(self) -> None:
         flat = None if self.reference is None else flat_reference(self.graph, self.reference)
         object.__setattr__(self, "flat_reference", flat)
+        every = len(self.graph) if "draws" in self.kept else 0
+        drawn = np.arange(every, dtype=np.int32) if self.variables is None else self.variables
+        object.__setattr__(self, "drawn", drawn)
 
     @property
     def values(self) -> int:
@@ -73,17 +78,33 @@ class Plan:
         """Refuse a run whose records would not fit, before anything is sampled."""
         need = len(self.graph) * self.graph.state_type.itemsize
         need += 16 * int(self.graph.sizes.max())  # the chain's weights
-        if "marginals" in self.kept:
-            need += 8 * (self.values + len(self.graph))
+        need += self._count_size
         if snapshots:  # a copy of every chain's state, to be written
             need *= 2
+        self._require(chains, need + self._record_size, "fewer chains")
+
+    def check_device_memory(self, kept: int) -> None:
+        """The same for a run on a GPU, where the chains themselves are not here."""
+        self._require(kept, self._count_size + self._record_size, "a smaller record_chains")
+
+    @property
+    def _count_size(self) -> int:
+        """Bytes of a chain's counts."""
+        return 8 * (self.values + len(self.graph)) if "marginals" in self.kept else 0
+
+    @property
+    def _record_size(self) -> int:
+        """Bytes of a chain's records."""
+        return self.records * (len(self.drawn) * self.graph.state_type.itemsize + 16)
+
+    def _require(self, chains: int, size: int, fewer: str) -> None:
+        less = "record less"
         if "draws" in self.kept:
-            need += self.records * len(self.graph) * self.graph.state_type.itemsize
-        need += 16 * self.records
+            less = "record less, such as the draws of some variables (record_variables)"
         memory.require(
-            chains * need,
+            chains * size,
             f"recording {', '.join(sorted(self.kept))} of {chains} chains, {self.records:,} times,",
-            "use a larger thin, fewer chains, or record less",
+            f"use a larger thin, {fewer}, or {less}",
         )
 
     def jobs(self, data: Any, states: NDArray[Any], entropy: int) -> list[Job]:
@@ -138,8 +159,10 @@ class Plan:
             counts=np.zeros(values, dtype=np.int64),
             since=np.zeros(variables if values else 0, dtype=np.int64),
             draws=np.zeros(
-                (records if "draws" in self.kept else 0, variables), self.graph.state_type
+                (records if "draws" in self.kept else 0, len(self.drawn) or variables),
+                self.graph.state_type,
             ),
+            drawn=np.array([] if self.variables is None else self.variables, dtype=np.int32),
             energy=np.zeros(records if "energy" in self.kept else 0),
             reference=none if self.flat_reference is None else self.flat_reference,
             error=none if self.flat_reference is None else np.zeros(records),
@@ -163,6 +186,7 @@ class Plan:
             error=_gather(jobs, "error", records, self.flat_reference is not None),
             reference=self.flat_reference,
             model=self.graph.describe(),
+            drawn=self.drawn,
         )
 
     def device_run(self, data: Any, chains: int, entropy: int, kept: int = 1) -> DeviceRun:
@@ -184,6 +208,7 @@ class Plan:
             draws="draws" in self.kept,
             energy="energy" in self.kept,
             reference=self.flat_reference,
+            variables=self.variables,
         )
 
     def device_result(self, records: Records, chains: int, entropy: int) -> Run:
@@ -202,6 +227,7 @@ class Plan:
             error=records.error,
             reference=self.flat_reference,
             model=self.graph.describe(),
+            drawn=self.drawn,
         )
 
     def info(

@@ -60,18 +60,28 @@ class Run:
     info: Info
     clock: NDArray[np.int64]  # [chain] recorded updates
     counts: NDArray[np.int64] | None  # [chain, sum of sizes] updates spent in each value
-    draws: NDArray[np.unsignedinteger] | None  # [chain, draw, variable]
+    draws: NDArray[np.unsignedinteger] | None  # [chain, draw, variable], those in `drawn`
     energy: NDArray[np.float64] | None  # [chain, draw] log-potential of the state
     error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
     model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
+    drawn: NDArray[np.int32] = field(  # the variables in `draws`, by number and in order
+        default=None,  # type: ignore[arg-type]
+        repr=False,
+    )
+
+    def __post_init__(self) -> None:
+        if self.drawn is None:
+            every = 0 if self.draws is None else len(self.domains)
+            object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
 
     def __repr__(self) -> str:
+        some = f" of {len(self.drawn):,}" if len(self.drawn) < len(self.domains) else ""
         kept = [
             name
             for name, value in (
                 ("marginals", self.counts),
-                ("draws", self.draws),
+                ("draws" + some, self.draws),
                 ("energy", self.energy),
                 ("error", self.error),
             )
@@ -86,6 +96,17 @@ class Run:
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the run before its time."""
         return self.info.interrupted
+
+    def draws_of(self, variable: int | str) -> NDArray[np.unsignedinteger]:
+        """One variable's draws, by its number or name: [chain, draw]."""
+        number = self.domains.index(variable)
+        draws, places = self._need(self.draws, "draws"), np.flatnonzero(self.drawn == number)
+        if not len(places):
+            raise SampleError(
+                f"this run kept no draws of {self.domains.describe(number)}; "
+                "sample with it in record_variables"
+            )
+        return draws[:, :, places[0]]  # type: ignore[no-any-return]
 
     @property
     def record_updates(self) -> NDArray[np.int64]:
@@ -180,6 +201,9 @@ class Run:
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
         header = {"format": FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
         header["model"] = self.model
+        every = np.arange(len(self.domains))
+        if self.draws is not None and not np.array_equal(self.drawn, every):
+            arrays["drawn"] = self.drawn
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
     def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -223,21 +247,34 @@ def _check(run: Run) -> None:
         if type(value).__name__ != entry.type:
             raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
     _check_model(run.model)
+    if run.draws is not None:
+        check_drawn(run.drawn, len(run.domains))
+    elif len(run.drawn):
+        raise ValueError("drawn: there are no draws")
     chains = run.info.chains if run.info.backend == "cpu" else min(run.info.chains, len(run.clock))
-    variables, values = len(run.domains), int(run.domains.sizes.sum())
+    values = int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
     records = int(run.clock.min()) // run.info.thin
     for name, kind, shape in (
         ("counts", np.signedinteger, (chains, values)),
-        ("draws", np.unsignedinteger, (chains, records, variables)),
+        ("draws", np.unsignedinteger, (chains, records, len(run.drawn))),
         ("energy", np.floating, (chains, records)),
         ("error", np.floating, (chains, records)),
         ("reference", np.floating, (values,)),
     ):
         if getattr(run, name) is not None:
             _check_array(name, getattr(run, name), kind, shape)
-    if run.draws is not None and (run.draws >= run.domains.sizes).any():
+    if run.draws is not None and (run.draws >= run.domains.sizes[run.drawn]).any():
         raise ValueError("draws: a value lies outside its variable's domain")
+
+
+def check_drawn(drawn: NDArray[Any], variables: int) -> None:
+    """Raise `ValueError` unless these are numbers of variables, each at most once."""
+    _check_array("drawn", drawn, np.signedinteger, (drawn.size,))
+    if not drawn.size or drawn.min() < 0 or drawn.max() >= variables:
+        raise ValueError(f"drawn: expected numbers of variables, 0 to {variables - 1}")
+    if len(np.unique(drawn)) != len(drawn):
+        raise ValueError("drawn: a variable is there twice")
 
 
 def _check_model(model: dict[str, Any] | None) -> None:
@@ -269,13 +306,13 @@ def worst(run: Run, most: int = 200) -> tuple[int, float, float] | None:
     free = np.flatnonzero((run.draws != run.draws[:1, :1]).any(axis=(0, 1)))
     chosen = free[np.unique(np.linspace(0, len(free) - 1, min(most, len(free))).astype(int))]
     rhat, ess = np.full(len(chosen), np.nan), np.full(len(chosen), np.nan)
-    for k, variable in enumerate(chosen):
-        values = np.unique(run.draws[:, :, variable])
+    for k, place in enumerate(chosen):
+        values = np.unique(run.draws[:, :, place])
         values = values[:1] if len(values) == 2 else values[:10]
-        indicator = run.draws[:, :, variable, None] == values
+        indicator = run.draws[:, :, place, None] == values
         rhat[k] = np.fmax.reduce(diagnostics.rhat(indicator))  # which passes over NaN
         ess[k] = np.fmin.reduce(diagnostics.ess(indicator))
     if np.isnan(rhat).all():
         return None
     top = int(np.nanargmax(rhat))
-    return int(chosen[top]), float(rhat[top]), float(np.fmin.reduce(ess))
+    return int(run.drawn[chosen[top]]), float(rhat[top]), float(np.fmin.reduce(ess))

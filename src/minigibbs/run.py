@@ -37,6 +37,7 @@ from minigibbs.settings import (
     entropy_of,
     run_length,
     start_states,
+    variables_to_keep,
     what_to_keep,
 )
 from minigibbs.until import Goal
@@ -63,6 +64,7 @@ def sample(
     every: str | float | None = None,
     backend: str = "cpu",
     record_chains: int | None = None,
+    record_variables: Sequence[int | str] | None = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -117,6 +119,10 @@ def sample(
         Of how many chains a GPU keeps draws and energies, 64 if left out. They are spread evenly:
         row k of the run's arrays is chain k * chains // record_chains, and its counts are those
         of all chains from there to the next.
+    record_variables
+        The variables whose draws are kept, by number or name; left out, all. Draws then have shape
+        [chain, draw, chosen variable], in the order given, which `run.drawn` repeats in numbers;
+        `run.draws_of(variable)` is one variable's.
 
     Examples
     --------
@@ -132,7 +138,9 @@ def sample(
     order = free_variables(graph.evidence)
     length = run_length(updates, sweeps, len(order))
     spacing = max(len(order), -(-length // DEFAULT_RECORDS), 1)
-    plan = _plan(graph, chosen, length, warmup, scan, record, thin or spacing, reference)
+    plan = _plan(
+        graph, chosen, length, warmup, scan, record, thin or spacing, reference, record_variables
+    )
     check_counts(chains=chains, threads=threads, thin=thin, record_chains=record_chains)
     if on_device and len(order):
         refuse_on_device(threads=threads, executor=executor, checkpoint=checkpoint, every=every)
@@ -160,6 +168,7 @@ def sample_until(
     executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
+    record_variables: Sequence[int | str] | None = None,
 ) -> Run:
     """Sample a graph until the chains agree and are long enough, or until time is up.
 
@@ -178,7 +187,7 @@ def sample_until(
         As in `mg.sample`.
     thin
         Updates between two records; left out, a sweep.
-    threads, executor, checkpoint, every
+    threads, executor, checkpoint, every, record_variables
         As in `mg.sample`.
 
     Examples
@@ -195,7 +204,7 @@ def sample_until(
     check_counts(chains=chains, threads=threads, thin=thin)
     spacing = int(thin or max(free, 1))
     length = goal.first_length(chains, spacing)
-    plan = _plan(graph, chosen, length, warmup, scan, record, spacing, None)
+    plan = _plan(graph, chosen, length, warmup, scan, record, spacing, None, record_variables)
     goal.check_kept(plan.kept)
     sampling = _first_sampling(plan, start, chains, seed, checkpoint is not None)
     sampling.goal = goal
@@ -211,6 +220,7 @@ def _plan(
     record: str | Sequence[str],
     thin: int,
     reference: ArrayLike | None,
+    variables: Sequence[int | str] | None,
 ) -> Plan:
     """What all chains share, checked."""
     check_counts(warmup=warmup, thin=thin)
@@ -218,7 +228,10 @@ def _plan(
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
     check_stored(sampler, graph)
     kept, order = what_to_keep(record, reference, graph), free_variables(graph.evidence)
-    return Plan(graph, sampler, order, length, int(warmup), scan, kept, int(thin), reference)
+    chosen = variables_to_keep(variables, kept, graph)
+    return Plan(
+        graph, sampler, order, length, int(warmup), scan, kept, int(thin), reference, chosen
+    )
 
 
 def _first_sampling(
@@ -239,7 +252,7 @@ def _run_on_device(
 ) -> Run:
     """Run all chains on a GPU."""
     kept, entropy = min(kept, chains), entropy_of(seed)
-    plan.check_memory(kept)
+    plan.check_device_memory(kept)
     run = plan.device_run(plan.sampler.prepare(plan.graph, LANES), chains, entropy, kept)
     size = chains * len(plan.graph) * plan.graph.state_type.itemsize
     memory.require(2 * size, f"the first states of {chains:,} chains", "use fewer chains")

@@ -90,6 +90,35 @@ def what_to_keep(
     return frozenset(asked)
 
 
+def variables_to_keep(
+    variables: Sequence[int | str] | None, kept: frozenset[str], graph: FactorGraph
+) -> NDArray[np.int32] | None:
+    """The numbers of the variables whose draws are kept, in the order given; None for all."""
+    if variables is None:
+        return None
+    if "draws" not in kept:
+        raise SampleError(
+            'record_variables says whose draws are kept, and none are: add "draws" to record, '
+            "or leave record_variables out"
+        )
+    if isinstance(variables, str) or not isinstance(variables, Iterable):
+        raise SampleError(
+            f"record_variables must be a sequence of variables, such as [{variables!r}]; "
+            f"got {variables!r}"
+        )
+    numbers = [graph.domains.index(variable) for variable in variables]
+    if not numbers:
+        raise SampleError(
+            "record_variables must hold at least one variable; leave it out to keep all"
+        )
+    seen: set[int] = set()
+    for number in numbers:
+        if number in seen:
+            raise SampleError(f"record_variables holds {graph.domains.describe(number)} twice")
+        seen.add(number)
+    return np.array(numbers, dtype=np.int32)
+
+
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
     """The reference without the places beyond a variable's domain."""
     shape = (len(graph), int(graph.sizes.max()))

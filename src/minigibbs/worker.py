@@ -37,6 +37,7 @@ class Outline(NamedTuple):
     kept: frozenset[str]
     thin: int
     data: str  # the type of what the sampler prepared where the run was started
+    variables: NDArray[np.int32] | None  # whose draws are kept; None for all
     version: str = __version__
 
 
@@ -130,7 +131,7 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
     if isinstance(reference, str):
         reference = np.load(reference, allow_pickle=False)
     order, (_, sampler, scan, kept, thin, *_) = free_variables(graph.evidence), outline
-    plan = Plan(graph, sampler, order, 0, 0, scan, kept, thin, reference)
+    plan = Plan(graph, sampler, order, 0, 0, scan, kept, thin, reference, outline.variables)
     data = outline.sampler.prepare(graph)
     if type(data).__name__ != outline.data:
         raise SampleError(

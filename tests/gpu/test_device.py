@@ -134,6 +134,52 @@ def test_marginals_and_diagnostics_of_a_run():
     assert run.info.backend == "cuda"
 
 
+@pytest.mark.parametrize("record", [("draws",), ("marginals", "draws", "energy")])
+def test_draws_of_chosen_variables_are_those_of_all(record):
+    graph, chosen = integers("potts"), [5, 0]
+    options = {"sweeps": 50, "chains": 1000, "record_chains": 300, "seed": 3, "record": record}
+    whole = mg.sample(graph, backend="cuda", progress=False, **options)
+    some = mg.sample(graph, backend="cuda", progress=False, record_variables=chosen, **options)
+    np.testing.assert_array_equal(some.draws, whole.draws[:, :, chosen])
+    assert some.drawn.tolist() == chosen
+    assert (some.draws != some.draws[:, :1]).any()
+    if "energy" in record:
+        np.testing.assert_array_equal(some.energy, whole.energy)
+        np.testing.assert_array_equal(some.energy, [graph.energy(x) for x in whole.draws])
+        np.testing.assert_array_equal(some.counts, whole.counts)
+
+
+@pytest.mark.parametrize(
+    ("states", "chains", "kept"),
+    [(5, 1000, 7), (5, 1000, 300), (5, 2_200_000, 68_000), (20_000, 1000, 7)],
+)
+def test_counts_are_those_of_the_chains_from_a_kept_one_to_the_next(states, chains, kept):
+    """In groups larger than a warp and smaller, more than a grid is high, of large domains."""
+    graph = mg.FactorGraph([states] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)])
+    options = {"backend": "cuda", "updates": 3, "thin": 3, "seed": 3, "progress": False}
+    counts = mg.sample(
+        graph, chains=chains, record_chains=kept, record="marginals", **options
+    ).counts
+    draws = mg.sample(graph, chains=chains, record_chains=chains, record="draws", **options).draws
+    heads = np.arange(kept) * chains // kept
+    group = np.searchsorted(heads, np.arange(chains), side="right") - 1
+    expected = np.zeros((kept, 3 * states), np.int64)  # the state at the end is counted
+    for variable in range(3):
+        np.add.at(expected, (group, variable * states + draws[:, 0, variable].astype(int)), 1)
+    np.testing.assert_array_equal(counts, expected)
+
+
+def test_two_variables_of_a_million_chains():
+    graph, chains = mg.models.ising_lattice(side=20, beta=0.2), 10**6
+    options = {"backend": "cuda", "chains": chains, "sweeps": 20, "seed": 1, "progress": False}
+    run = mg.sample(
+        graph, record="draws", record_chains=chains, record_variables=["x7", 3], **options
+    )
+    assert run.draws.shape == (chains, 20, 2)
+    last = run.draws[:, -1].mean(axis=0)  # of independent chains
+    assert np.abs(last - 0.5).max() < 4.5 * 0.5 / chains**0.5  # false alarms: 1 in 70,000
+
+
 def test_too_many_chains_are_refused_before_anything_is_placed():
     graph = mg.models.ising_lattice(side=300, beta=0.2)
     with pytest.raises(mg.TooLargeError, match="chains would fit"):

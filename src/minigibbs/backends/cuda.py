@@ -135,39 +135,47 @@ def start_chains(data, model, chains):
 def count_values(x, first, counts):
     """Add each variable's values, over groups of chains, to counts[group, first + value].
 
-    A block counts one variable in one group, in shared memory of a place per value.
+    Of C chains in K groups, group k holds those from k * C // K up to (k + 1) * C // K. A block
+    counts one variable, group after group, in shared memory of a place per value.
     """
-    i, group, threads = cuda.blockIdx.x, cuda.blockIdx.y, cuda.blockDim.x
+    i, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
     bins = cuda.shared.array(0, int32)
-    for value in range(cuda.threadIdx.x, len(bins), threads):
-        bins[value] = 0
-    cuda.syncthreads()
-    for c in range(group + cuda.threadIdx.x * len(counts), x.shape[1], threads * len(counts)):
-        cuda.atomic.add(bins, x[i, c], 1)
-    cuda.syncthreads()
-    for value in range(cuda.threadIdx.x, first[i + 1] - first[i], threads):
-        counts[group, first[i] + value] += bins[value]
+    for group in range(cuda.blockIdx.y, len(counts), cuda.gridDim.y):
+        for value in range(thread, len(bins), threads):
+            bins[value] = 0
+        cuda.syncthreads()
+        begin, end = group * x.shape[1] // len(counts), (group + 1) * x.shape[1] // len(counts)
+        for c in range(begin + thread, end, threads):
+            cuda.atomic.add(bins, x[i, c], 1)
+        cuda.syncthreads()
+        for value in range(thread, first[i + 1] - first[i], threads):
+            counts[group, first[i] + value] += bins[value]
+        cuda.syncthreads()
 
 
 @cuda.jit
 def count_wide(x, first, counts):
-    """The same, for domains too large for shared memory."""
-    c, i = cuda.grid(2)
-    if c < x.shape[1] and i < x.shape[0]:
-        cuda.atomic.add(counts, (c % len(counts), first[i] + x[i, c]), 1)
+    """The same, for domains too large for shared memory, or groups too small for a block."""
+    c, variable = cuda.grid(2)
+    if c < x.shape[1]:
+        group = ((c + 1) * len(counts) - 1) // x.shape[1]
+        for i in range(variable, x.shape[0], cuda.gridsize(2)[1]):
+            cuda.atomic.add(counts, (group, first[i] + x[i, c]), 1)
 
 
 @cuda.jit
-def keep_states(x, kept, place, states):
-    """Copy the states of the kept chains to states[place]: [record, n, kept chain]."""
-    k, i = cuda.grid(2)
-    if k < len(kept) and i < x.shape[0]:
-        states[place, i, k] = x[i, kept[k]]
+def keep_states(x, kept, variables, place, states):
+    """Copy some variables of the kept chains to states[place]: [record, variable, kept chain]."""
+    k, first = cuda.grid(2)
+    if k < len(kept):
+        for i in range(first, len(variables), cuda.gridsize(2)[1]):
+            states[place, i, k] = x[variables[i], kept[k]]
 
 
 @cuda.jit
 def state_energies(model, states, energy):
     """The log-potential of kept states, but for the graph's offset: energy[record, kept chain]."""
-    k, record = cuda.grid(2)
-    if record < energy.shape[0] and k < energy.shape[1]:
-        energy[record, k] = total_energy(model, states[record, :, k])
+    k, first = cuda.grid(2)
+    if k < energy.shape[1]:
+        for record in range(first, energy.shape[0], cuda.gridsize(2)[1]):
+            energy[record, k] = total_energy(model, states[record, :, k])

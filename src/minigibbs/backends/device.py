@@ -25,7 +25,9 @@ _FIRST_UPDATES = 64
 _PATH = 1 << 16  # steps of a scan that are written down at a time
 _COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
 _SHARED_BYTES = 48 * 1024  # what a block may take without asking
-_BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host
+_BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
+_SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
+_MOST_BLOCKS = 65535  # along the second axis of a grid
 
 
 def load_backend() -> Any:
@@ -69,7 +71,7 @@ class Records(NamedTuple):
 
     clock: NDArray[np.int64]  # [kept] recorded updates of every chain
     counts: NDArray[np.int64] | None  # [kept, sum of sizes] over the chains of a group
-    draws: NDArray[Any] | None  # [kept, record, variable]
+    draws: NDArray[Any] | None  # [kept, record, variable], those chosen
     energy: NDArray[np.float64] | None  # [kept, record]
     error: NDArray[np.float64] | None  # [kept, record]
     tally: NDArray[np.int64]  # [5] over all chains
@@ -101,13 +103,14 @@ class DeviceRun:
     draws: bool
     energy: bool
     reference: NDArray[np.float64] | None = None
+    variables: NDArray[np.int32] | None = None  # whose draws are kept; None for all
     clock: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.backend = load_backend()
         from numba import cuda
 
-        self.cuda, self.variables = cuda, len(self.model.rows)
+        self.cuda = cuda
         _check_data(self.data)
         self._plan_memory()
 
@@ -126,16 +129,40 @@ class DeviceRun:
         self.wide = self.rows > self.backend.NARROW or apart or carries(self.data)
         numbers = 4 + self.carried + self.scratch + CHANGES + 1
         numbers += self.rows if self.wide else 0
-        each = self.variables * self.kind.itemsize + 8 * numbers
-        fixed = _bytes(self.model) + _bytes(self.data) + _BUFFER_BYTES
-        fixed += 8 * self.kept * int(self.model.rows["domain"].sum(dtype=np.int64))
+        each = len(self.model.rows) * self.kind.itemsize + 8 * numbers
+        fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH + _SPARE_BYTES
+        records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
-        if fixed + each * self.chains > free:
-            fit = int(max((free - fixed) // each, 0))
-            raise TooLargeError(
-                f"{self.chains:,} chains need {readable(fixed + each * self.chains)} on the GPU, "
-                f"but only {readable(free)} is free; {fit:,} chains would fit"
+        need = fixed + records + each * self.chains
+        if need <= free:
+            return
+        way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
+        if need - records <= free:
+            way_out = (
+                f"{readable(records)} of it are for records: use a smaller record_chains, record "
+                "less, or draws of fewer variables (record_variables)"
             )
+        raise TooLargeError(
+            f"{self.chains:,} chains need {readable(need)} on the GPU, but only {readable(free)} "
+            f"is free; {way_out}"
+        )
+
+    def _plan_records(self) -> int:
+        """Choose what is held of the kept chains; returns the bytes that all records take.
+
+        Energies need whole states, draws only the variables chosen.
+        """
+        every = np.arange(len(self.model.rows), dtype=np.int32)
+        self.held: list[NDArray[np.int32]] = []  # by buffer: the first has energies, the last draws
+        if self.energy or (self.draws and self.variables is None):
+            self.held.append(every)
+        if self.draws and self.variables is not None:
+            self.held.append(self.variables)
+        record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
+        self.room = min(max(_BUFFER_BYTES // max(record, 1), 1), self.records) if self.held else 0
+        size = self.room * (record + (8 * self.kept if self.energy else 0))
+        values = int(self.model.rows["domain"].sum(dtype=np.int64)) if self.marginals else 0
+        return size + 8 * self.kept * (values + 1)
 
     def _place_chains(self, states: NDArray[Any], streams: NDArray[np.uint64]) -> None:
         to_device, across = self.cuda.to_device, (self.chains,)
@@ -167,14 +194,15 @@ class DeviceRun:
         values = int(sizes.sum(dtype=np.int64)) if self.marginals else 0
         self.counts = to_device(np.zeros((self.kept, values), np.int64))
         self.kept_chains = to_device((np.arange(self.kept) * self.chains) // self.kept)
-        variables, kind = self.variables, self.kind
-        keeping = self.draws or self.energy
-        room = _BUFFER_BYTES // max(variables * self.kept * kind.itemsize, 1)
-        self.room = max(min(self.records, room), 1) if keeping else 0
-        self.buffer = to_device(np.empty((self.room, variables, self.kept), kind))
-        self.filled = 0
-        self.kept_draws: list[NDArray[Any]] = []
-        self.kept_energy: list[NDArray[np.float64]] = []
+        self.device_held = [to_device(held) for held in self.held]
+        self.buffers = [
+            self.cuda.device_array((self.room, len(held), self.kept), self.kind)
+            for held in self.held
+        ]
+        self.filled = self.flushed = 0
+        drawn = len(self.held[-1]) if self.draws else 0
+        self.kept_draws = np.zeros((self.kept, self.records if drawn else 0, drawn), self.kind)
+        self.kept_energy = np.zeros((self.kept, self.records if self.energy else 0))
         self.errors: list[NDArray[np.float64]] = []
         self.every = self.scan.variables * -(-_COUNT_EVERY // self.scan.variables)
 
@@ -213,11 +241,11 @@ class DeviceRun:
 
     def _count(self) -> None:
         x, threads = self.device_chains.x, self.backend.THREADS
-        if 4 * self.domain <= _SHARED_BYTES:
-            grid, shared = (x.shape[0], self.kept), 4 * self.domain
+        if 4 * self.domain <= _SHARED_BYTES and self.chains >= LANES * self.kept:
+            grid, shared = (x.shape[0], _blocks(self.kept, 1)), 4 * self.domain
             count = self.backend.count_values[grid, threads, 0, shared]
         else:
-            count = self.backend.count_wide[(self.grid, x.shape[0]), (threads, 1)]
+            count = self.backend.count_wide[(self.grid, _blocks(x.shape[0], 1)), (threads, 1)]
         count(x, self.device_first, self.counts)
 
     def _keep(self) -> None:
@@ -226,24 +254,26 @@ class DeviceRun:
             self.errors.append(mean_error(counts, self.reference, self.model.first))
         if self.filled == self.room or self.room == 0:
             return
-        x = self.device_chains.x
-        grid = (-(-self.kept // 32), -(-x.shape[0] // 4))
-        self.backend.keep_states[grid, (32, 4)](x, self.kept_chains, self.filled, self.buffer)
+        x, across = self.device_chains.x, -(-self.kept // 32)
+        for held, buffer in zip(self.device_held, self.buffers, strict=True):
+            keep = self.backend.keep_states[(across, _blocks(len(held), 4)), (32, 4)]
+            keep(x, self.kept_chains, held, self.filled, buffer)
         self.filled += 1
         if self.filled == self.room:
             self._flush()
 
     def _flush(self) -> None:
         """Move what was kept to the host."""
+        rows = slice(self.flushed, self.flushed + self.filled)
         if self.filled and self.energy:
-            energy = self.cuda.to_device(np.empty((self.filled, self.kept)))
-            grid = (-(-self.kept // 32), -(-self.filled // 4))
-            self.backend.state_energies[grid, (32, 4)](self.device_model, self.buffer, energy)
-            self.kept_energy.append(energy.copy_to_host().T)
+            energy = self.cuda.device_array((self.filled, self.kept), np.float64)
+            grid = (-(-self.kept // 32), _blocks(self.filled, 4))
+            self.backend.state_energies[grid, (32, 4)](self.device_model, self.buffers[0], energy)
+            self.kept_energy[:, rows] = energy.copy_to_host().T
         if self.filled and self.draws:
-            states = self.buffer[: self.filled].copy_to_host()
-            self.kept_draws.append(states.transpose(2, 0, 1))
-        self.filled = 0
+            states = self.buffers[-1][: self.filled].copy_to_host()
+            self.kept_draws[:, rows] = states.transpose(2, 0, 1)
+        self.flushed, self.filled = rows.stop, 0
 
     def finish(self, warmup: int, seconds: float, interrupted: bool) -> Records:
         """Gather everything on the host."""
@@ -253,10 +283,8 @@ class DeviceRun:
         return Records(
             clock=np.full(self.kept, self.clock),
             counts=self.counts.copy_to_host() if self.marginals else None,
-            draws=_joined(self.kept_draws, (self.kept, 0, self.variables), self.kind)
-            if self.draws
-            else None,
-            energy=_joined(self.kept_energy, (self.kept, 0), float) if self.energy else None,
+            draws=self.kept_draws[:, : self.flushed] if self.draws else None,
+            energy=self.kept_energy[:, : self.flushed] if self.energy else None,
             error=np.array(self.errors).T if self.reference is not None else None,
             tally=self.device_chains.tally.copy_to_host().sum(axis=1),
             warmup=warmup,
@@ -312,8 +340,9 @@ def _next(clock: int, spacing: int) -> int:
     return (clock // spacing + 1) * spacing
 
 
-def _joined(parts: list[NDArray[Any]], empty: tuple[int, ...], kind: Any) -> NDArray[Any]:
-    return np.concatenate(parts, axis=1) if parts else np.empty(empty, kind)
+def _blocks(count: int, each: int) -> int:
+    """Blocks along a grid's second axis; kernels go on from the last one with the first."""
+    return min(-(-count // each), _MOST_BLOCKS)
 
 
 def _to_device(cuda: Any, value: Any) -> Any:

@@ -22,7 +22,7 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
     if run.draws is not None:
         # Signed, since ArviZ takes differences; the draws' own type wraps around below 0.
         posterior["x"] = run.draws.astype(np.promote_types(run.draws.dtype, np.int8))
-        coords["node"] = [run.domains.name(v) for v in range(len(run.domains))]
+        coords["node"] = [run.domains.name(v) for v in run.drawn.tolist()]
         dims["x"] = ["node"]  # "variable" is a name that xarray keeps for itself
     if indicators:
         posterior["indicator"], coords["event"] = _indicators(run)
@@ -42,7 +42,7 @@ def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
     """
     if run.draws is None:
         raise SampleError('to_arviz(indicators=True) needs record=("draws",)')
-    sizes = run.domains.sizes
+    sizes = run.domains.sizes[run.drawn]
     count = int(sizes.sum(dtype=np.int64))
     memory.require(
         run.draws.shape[0] * run.draws.shape[1] * count,
@@ -51,8 +51,8 @@ def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
     )
     whole = np.empty((*run.draws.shape[:2], count), dtype=np.int8)
     names, at = [], 0
-    for variable, size in enumerate(sizes.tolist()):
-        whole[:, :, at : at + size] = run.draws[:, :, variable, None] == np.arange(size)
+    for place, (variable, size) in enumerate(zip(run.drawn.tolist(), sizes.tolist(), strict=True)):
+        whole[:, :, at : at + size] = run.draws[:, :, place, None] == np.arange(size)
         name = run.domains.name(variable)
         names += [f"{name}={value}" for value in run.domains.values(variable)]
         at += size

@@ -127,7 +127,8 @@ class Recorder(NamedTuple):
     thin: int  # updates between two records
     counts: NDArray[np.int64]  # [sum of sizes] updates spent in each value, up to `since`
     since: NDArray[np.int64]  # [n] the clock up to which a variable is counted
-    draws: NDArray[np.unsignedinteger]  # [records, n]
+    draws: NDArray[np.unsignedinteger]  # [records, variables whose draws are kept]
+    drawn: NDArray[np.int32]  # which ones; empty for all
     energy: NDArray[np.float64]  # [records]
     reference: NDArray[np.float64]  # [sum of sizes] marginals to measure the error against
     error: NDArray[np.float64]  # [records] mean l2 distance of the running marginals

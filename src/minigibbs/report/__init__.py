@@ -47,8 +47,8 @@ def write(
 
 def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None = None) -> str:
     """The report of a run as HTML; see `write`."""
-    found = beliefs(run)
-    lattice = _lattice(run, shape)
+    found, lattice = beliefs(run), _lattice(run, shape)
+    known = run if found is None else found.run  # the variables of which anything is known
     variables = f"{len(run.domains):,} variables"
     head = element(
         "header",
@@ -59,12 +59,12 @@ def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None
     )
     body = element(
         "main",
-        sections.top(run, found),
+        sections.top(known, found),
         sections.facts(run),
         sections.model(run),
         sections.traces(run),
-        sections.least_converged(run, found),
-        marginals.section(run, found, lattice),
+        sections.least_converged(known, found),
+        marginals.section(known, found, lattice if known is run else None),
         sections.missing(run),
         sections.again(run),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,8 +28,9 @@ class Judged:
 class Beliefs:
     """Marginals by chain as flat arrays, a stretch per variable."""
 
-    def __init__(self, run: Run, counts: NDArray[np.int64]) -> None:
+    def __init__(self, run: Run, counts: NDArray[np.int64], variables: int | None = None) -> None:
         self.run = run
+        self.variables = variables or len(run.domains)  # of the model, those left out as well
         self.sizes = run.domains.sizes.astype(np.int64)
         self.starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
         totals = counts[:, : self.sizes[0]].sum(axis=1)
@@ -83,17 +84,17 @@ class Beliefs:
     @cached_property
     def judged(self) -> list[Judged]:
         """R-hat and ESS of the variables on which the chains differ most, the worst first."""
-        draws = self.run.draws
+        draws, drawn = self.run.draws, self.run.drawn
         if draws is None or draws.shape[1] == 0:
             return []
-        candidates = _largest(self.spread, MOST_JUDGED)
-        found = [self._judge(variable, draws) for variable in candidates if self.top[variable] < 1]
+        places = _largest(self.spread[drawn], MOST_JUDGED)
+        found = [self._judge(drawn[k], draws[:, :, k]) for k in places if self.top[drawn[k]] < 1]
         return sorted(found, key=lambda one: -np.nan_to_num(one.rhat, nan=0.0, posinf=1e300))
 
     def _judge(self, variable: int, draws: NDArray[np.unsignedinteger]) -> Judged:
         values = np.argsort(-self.marginal(variable))[:_MOST_VALUES]
         values = values[:1] if self.sizes[variable] == 2 else values
-        indicators = draws[:, :, variable, None] == values
+        indicators = draws[:, :, None] == values
         return Judged(
             int(variable),
             float(np.fmax.reduce(np.atleast_1d(diagnostics.rhat(indicators)))),
@@ -101,9 +102,9 @@ class Beliefs:
         )
 
     def least_agreed(self, most: int) -> list[int]:
-        """Variables by R-hat where there are draws, else by how far the chains are apart."""
+        """Variables by R-hat where all have draws, else by how far the chains are apart."""
         judged = [one.variable for one in self.judged if not np.isnan(one.rhat)]
-        if judged:
+        if judged and len(self.run.drawn) == len(self.sizes):
             return judged[:most]
         return [v for v in _largest(self.spread, most) if self.spread[v] > 0]
 
@@ -121,14 +122,29 @@ def beliefs(run: Run) -> Beliefs | None:
     if run.counts is not None and run.clock.sum() > 0:
         return Beliefs(run, run.counts)
     if run.draws is not None and run.draws.shape[1] > 0:
-        return Beliefs(run, _count(run.draws, run.domains.sizes))
+        shown = _drawn_alone(run) if len(run.drawn) < len(run.domains) else run
+        counts = _count(run.draws, shown.domains.sizes, shown.drawn)
+        return Beliefs(shown, counts, len(run.domains))
     return None
 
 
-def _count(draws: NDArray[np.unsignedinteger], sizes: NDArray[np.int32]) -> NDArray[np.int64]:
+def _drawn_alone(run: Run) -> Run:
+    """A run of the variables whose draws were kept, where nothing is known of the others."""
+    return replace(
+        run,
+        domains=run.domains.pick(run.drawn.tolist()),
+        drawn=np.arange(len(run.drawn), dtype=np.int32),
+        counts=None,
+        reference=None,
+    )
+
+
+def _count(
+    draws: NDArray[np.unsignedinteger], sizes: NDArray[np.int32], drawn: NDArray[np.int32]
+) -> NDArray[np.int64]:
     """How often each value was drawn: [chain, sum of sizes]."""
     ends = np.cumsum(sizes, dtype=np.int64)
-    starts = ends - sizes
+    starts = (ends - sizes)[drawn]
     counts = np.zeros((len(draws), int(ends[-1])), dtype=np.int64)
     step = max(1, _AT_ONCE // len(sizes))
     for chain, rows in enumerate(draws):

@@ -35,7 +35,10 @@ def section(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> H
             title, element("p", "Neither marginals nor draws were recorded; use ", how, ".")
         )
     source = "every update" if run.counts is not None else "the recorded draws"
-    intro = f"The probability of each value of each variable, from {source} of all chains."
+    whose = "each variable"
+    if len(found.sizes) < found.variables:
+        whose = f"the {len(found.sizes):,} of {found.variables:,} variables whose draws were kept"
+    intro = f"The probability of each value of {whose}, from {source} of all chains."
     return join(
         title,
         element("p", intro),

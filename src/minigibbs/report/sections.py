@@ -8,7 +8,7 @@ import numpy as np
 
 from minigibbs.record import Run
 from minigibbs.report import pictures, verdict
-from minigibbs.report.beliefs import MOST_JUDGED, Beliefs
+from minigibbs.report.beliefs import MOST_JUDGED, Beliefs, Judged
 from minigibbs.report.markup import Html, element, join, table
 from minigibbs.report.markup import name as named
 from minigibbs.report.verdict import number
@@ -130,7 +130,7 @@ def least_converged(run: Run, found: Beliefs | None) -> Html:
     for variable in shown:
         row: list[object] = [named(run.domains.name(variable)), f"{found.spread[variable]:.1%}"]
         if judged:
-            one = judged[variable]
+            one = judged.get(variable, Judged(variable, math.nan, math.nan))
             row += [number(one.rhat, ".3f"), number(one.ess, ",.0f")]
         rows.append(row)
     return join(
@@ -145,9 +145,12 @@ def _worst_note(run: Run, judged: bool) -> Html:
     if not judged:
         return join(words, " For R-hat and ESS: ", _missing("draws", "draws"))
     words += " R-hat: 1 where chains agree, at most 1.01 is wanted. ESS: independent draws."
-    if len(run.domains) > MOST_JUDGED:
+    drawn, variables = len(run.drawn), len(run.domains)
+    if drawn < variables:
+        words += f" Both need draws, which were kept of {drawn:,} of {variables:,} variables."
+    if drawn > MOST_JUDGED:
         words += (
-            f" R-hat was worked out for the {MOST_JUDGED} of {len(run.domains):,} variables on "
+            f" R-hat was worked out for the {MOST_JUDGED} of {drawn:,} variables on "
             "which the chains are furthest apart."
         )
     return Html(words)

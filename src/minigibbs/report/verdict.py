@@ -166,11 +166,11 @@ def _all_well(run: Run, found: Beliefs | None) -> Finding:
     rhat = max(energy_rhat(run) or 0.0, value[1] if value else 0.0)
     least = _least_ess(run, found)
     worth = "" if least is None else f", and have drawn at least {least:,.0f} independent samples"
-    looked = (
-        ""
-        if value
-        else (" Only the energy was checked; record draws as well to check the variables.")
-    )
+    looked = ""
+    if found is None or value is None:
+        looked = " Only the energy was checked; record draws as well to check the variables."
+    elif (drawn := len(found.run.drawn)) < found.variables:
+        looked = f" R-hat looks at the {drawn:,} of {found.variables:,} variables that were drawn."
     return Finding(
         "good",
         "No sign of trouble",
