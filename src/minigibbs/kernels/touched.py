@@ -18,6 +18,7 @@ from minigibbs.kernels.random import uniform
 
 DENSE_DOMAIN = 16  # up to this size it is faster to look at all values
 _TRIES = 32
+_ROUNDING = 1e-14  # losses up to this come from gains that cancel, but for rounding
 
 
 def touched_space(max_domain: int) -> tuple[int, int]:
@@ -154,13 +155,14 @@ def draw_touched(base, alias, first, size, chain, touched, u, logs):
     is carried is the logarithm of 1 + the gain.
     """
     gained, loss = _collect(base, first, chain, touched, logs)
-    tries = _TRIES if size > DENSE_DOMAIN or loss == 0.0 else 0
+    lost = loss < -_ROUNDING
+    tries = 0 if lost and size <= DENSE_DOMAIN else _TRIES
     while tries > 0:
         mark = u * (size + gained)
         if mark < gained:
             return _draw_gained(base, first, chain, touched, mark)
         value = _draw_base(alias, first, size, mark - gained)
-        if loss == 0.0 or uniform(chain.stream) < 1.0 + _gain_of(chain, touched, value):
+        if not lost or uniform(chain.stream) < 1.0 + _gain_of(chain, touched, value):
             return value
         u, tries = uniform(chain.stream), tries - 1
     return _draw_dense(base, first, size, chain, touched, u)
