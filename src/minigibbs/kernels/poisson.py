@@ -52,7 +52,9 @@ def poisson_beyond(u, mean, none, stream):
 @kernel
 def _invert(u, mean, none):
     """A Poisson variate by inversion."""
-    chance, count = none, 0
+    if u < none:
+        return 0
+    u, chance, count = u - none, none * mean, 1  # the first step needs no division
     while u >= chance and count < 200:
         u -= chance
         count += 1

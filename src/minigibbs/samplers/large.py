@@ -62,7 +62,7 @@ def _draw_tail(data, part, chain, i, u, touched):
         attracts, other = place > 0, chain.x[abs(place) - 1]
         kept = (other == chain.x[i]) == attracts or uniform(chain.stream) < part.keep
         if kept and other < part.domain:
-            factor = 1.0 / part.keep if attracts else part.keep
+            factor = part.gain if attracts else part.keep
             touched = multiply(chain, other, factor, touched)
     chain.tally[DRAWS] += draws
     return touched

@@ -243,6 +243,7 @@ PART = np.dtype(
         ("some", np.float64),  # exp(rate)
         ("theta", np.float64),
         ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
+        ("gain", np.float64),  # 1 / keep: what a pair that is kept multiplies a weight by
     ],
     align=True,
 )
@@ -274,7 +275,6 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     place_parts(parts, owner, heavy=heavy_pair, general=heavy_general, tail=~split.heavy)
     place_rates(parts, split)
     parts["theta"] = split.theta
-    parts["keep"] = split.theta / (1 + split.theta)
     has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
     parts["dense"] = has_general | (rows["domain"] <= DENSE_DOMAIN)
     base, alias = base_weights(model)
@@ -297,7 +297,7 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
 def _nothing_stored(variables: int, size: int, unstored: Any) -> PoissonGibbsData:
     """Without stored factors one part serves all variables."""
     part = np.zeros(1, dtype=PART)
-    part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0
+    part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0  # no draws
     part["dense"] = size <= DENSE_DOMAIN
     return PoissonGibbsData(
         parts=np.broadcast_to(part, variables),
@@ -340,9 +340,8 @@ def _draw_tail(data, part, model, chain, i, dense, u, touched):
             continue
         other, attracts = x[model.target[place]], model.weight[place] > 0.0
         if (other == x[i]) == attracts or uniform(chain.stream) < part.keep:
-            gain = (1.0 + part.theta) / part.theta
-            gain = gain if attracts else 1.0 / gain
-            touched = touch(chain, dense, row.domain, other, gain, touched)
+            factor = part.gain if attracts else part.keep
+            touched = touch(chain, dense, row.domain, other, factor, touched)
     chain.tally[DRAWS] += draws
     return touched
 

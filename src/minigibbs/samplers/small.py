@@ -36,6 +36,7 @@ SMALL = np.dtype(
         ("none", np.float64),  # exp(-rate)
         ("some", np.float64),  # exp(rate)
         ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
+        ("gain", np.float64),  # 1 / keep: what a draw that is kept multiplies a weight by
     ],
     align=True,
 )
@@ -67,7 +68,6 @@ def small_data(graph: FactorGraph, split: Split) -> SmallData:
     place_parts(parts, owner, heavy=heavy, tail=~split.heavy)
     place_rates(parts, split)
     parts["domain"], parts["first"] = rows["domain"], model.first
-    parts["keep"] = split.theta / (1 + split.theta)
     base, _ = base_weights(model)
     return SmallData(parts, heavy_pairs(graph, heavy), signed_tail(graph, parts, split), base)
 
@@ -82,10 +82,11 @@ def place_parts(
 
 
 def place_rates(parts: NDArray[np.void], split: Split) -> None:
-    """Set how many draws to expect."""
+    """Set how many draws to expect, and what they do."""
     parts["rate"] = (1 + split.theta) * split.tail
     parts["none"] = np.exp(-parts["rate"])
     parts["some"] = np.exp(np.minimum(parts["rate"], 700.0))  # unused where `none` is that small
+    parts["keep"], parts["gain"] = split.theta / (1 + split.theta), 1 + 1 / split.theta
 
 
 def heavy_pairs(graph: FactorGraph, heavy: NDArray[np.bool_]) -> NDArray[np.void]:
@@ -150,7 +151,7 @@ def _draw_tail(data, part, chain, i, u):
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         attracts, other = place > 0, chain.x[abs(place) - 1]
         if (other == chain.x[i]) == attracts or uniform(chain.stream) < part.keep:
-            chain.weights[other] *= 1.0 / part.keep if attracts else part.keep
+            chain.weights[other] *= part.gain if attracts else part.keep
     chain.tally[DRAWS] += draws
 
 

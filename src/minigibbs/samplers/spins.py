@@ -34,7 +34,8 @@ SPIN = np.dtype(
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
         ("some", np.float64),  # exp(rate)
-        ("theta", np.float64),
+        ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
+        ("gain", np.float64),  # 1 / keep: what a draw that is kept multiplies the odds by
     ],
     align=True,
 )
@@ -72,7 +73,6 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
     parts = np.zeros(len(rows), dtype=SPIN)
     place_parts(parts, owner, heavy=heavy, tail=~split.heavy)
     place_rates(parts, split)
-    parts["theta"] = split.theta
     base, _ = base_weights(model)
     weight, odd = model.weight[heavy], _place_in_row(owner[heavy], parts["heavy_start"]) % 2 == 1
     against = -np.abs(weight)
@@ -124,14 +124,13 @@ def _heavy_odds(data, part, chain):
 @inlined
 def _tail_odds(data, part, chain, i, u):
     """What the tail multiplies the odds of value 1 by; there is at least one draw."""
-    odds, gain = 1.0, (1.0 + part.theta) / part.theta
-    draws = poisson_beyond(u, part.rate, part.none, chain.stream)
+    odds, draws = 1.0, poisson_beyond(u, part.rate, part.none, chain.stream)
     for _ in range(draws):
         first = part.tail_start
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         attracts, value = place > 0, chain.x[abs(place) - 1]
-        if (value == chain.x[i]) == attracts or uniform(chain.stream) * gain < 1.0:
-            odds *= gain if (value == 1) == attracts else 1.0 / gain
+        if (value == chain.x[i]) == attracts or uniform(chain.stream) < part.keep:
+            odds *= part.gain if (value == 1) == attracts else part.keep
     chain.tally[DRAWS] += draws
     return odds
 
