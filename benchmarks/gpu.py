@@ -99,8 +99,8 @@ def neighbours(graph, sampler) -> float:
     from minigibbs.backends.device import LANES
 
     data = sampler.prepare(graph, LANES)
-    if hasattr(data, "heavy"):
-        return len(data.heavy) / len(graph) + float(data.parts["rate"].mean())
+    if hasattr(data, "parts"):
+        return float(data.parts["heavy"].mean() + data.parts["rate"].mean())
     return len(graph.packed.target) / len(graph)
 
 

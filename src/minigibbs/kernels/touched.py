@@ -80,9 +80,9 @@ def _collect(base, first, chain, touched, logs):
     """Move the gains to `weights`, by place on the list, and begin anew.
 
     Of a value that is listed several times, the first place has all. Returns what all values
-    together have gained, on the scale of the base, and the greatest loss.
+    together have gained, on the scale of the base.
     """
-    gained, loss, k = 0.0, 0.0, 0
+    gained, k = 0.0, 0
     while k < touched:
         value = np.uint64(chain.scratch[np.uint64(k)])
         gain = chain.carried[value]
@@ -91,9 +91,18 @@ def _collect(base, first, chain, touched, logs):
             gain = math.expm1(gain)
         chain.weights[np.uint64(k)] = gain
         own = base[first + np.int64(value)] if len(base) else 1.0
-        gained, loss = gained + own * max(gain, 0.0), min(loss, gain)
+        gained += own * max(gain, 0.0)
         k += 1
-    return gained, loss
+    return gained
+
+
+@kernel
+def _any_lost(chain, touched):
+    """Whether a value has lost, after `_collect`."""
+    loss = 0.0
+    for k in range(touched):
+        loss = min(loss, chain.weights[k])
+    return loss < -_ROUNDING
 
 
 @kernel
@@ -145,17 +154,18 @@ def _draw_dense(base, first, size, chain, touched, u):
 
 
 @inlined
-def draw_touched(base, alias, first, size, chain, touched, u, logs):
+def draw_touched(base, alias, first, size, chain, touched, u, repels, logs):
     """A value with probability proportional to its base weight times 1 + its gain.
 
     `base` and `alias`, from `first` on, hold weights that sum to `size` and their alias table; both
     are empty for a uniform base. The envelope base * (1 + max(0, gain)) is drawn from directly, by
     the uniform number `u`; a value that has lost is then kept with the chance 1 + gain. If that
-    fails time and again, or values are few, all are looked at, which is as exact. With `logs`, what
-    is carried is the logarithm of 1 + the gain.
+    fails time and again, or values are few, all are looked at, which is as exact. `repels` says
+    whether a value can have lost at all. With `logs`, what is carried is the logarithm of 1 + the
+    gain.
     """
-    gained, loss = _collect(base, first, chain, touched, logs)
-    lost = loss < -_ROUNDING
+    gained = _collect(base, first, chain, touched, logs)
+    lost = repels and _any_lost(chain, touched)
     tries = 0 if lost and size <= DENSE_DOMAIN else _TRIES
     while tries > 0:
         mark = u * (size + gained)

@@ -217,7 +217,8 @@ def gibbs_update(data, model, chain, i):
         touched, top = _touch_all(model, chain, i)
         if top < _LARGEST:
             u = uniform(chain.stream)
-            return draw_touched(data.base, data.alias, first, row.domain, chain, touched, u, True)
+            base, alias, size = data.base, data.alias, row.domain
+            return draw_touched(base, alias, first, size, chain, touched, u, True, True)
         forget(chain, touched)
     load_unary(data.unary, first, row.domain, chain.weights)
     add_stored(model, chain.x, i, chain.weights)

@@ -20,7 +20,7 @@ from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import draw_touched, multiply
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
-from minigibbs.samplers.small import small_data
+from minigibbs.samplers.small import BLOCK, small_data
 from minigibbs.samplers.split import Split
 
 
@@ -42,14 +42,26 @@ def large_data(graph: FactorGraph, split: Split) -> LargeData:
 
 @inlined
 def _touch_heavy(data, part, chain):
-    """Multiply the values that the heavy pairs favour; returns how many values are touched."""
-    touched, k = 0, part.heavy_start
-    while k < part.heavy_start + part.heavy:
-        pair = data.heavy[np.uint64(k)]
-        value = chain.x[pair.target]
-        if value < part.domain:
-            touched = multiply(chain, value, pair.factor, touched)
-        k += 1
+    """Multiply the values that the heavy pairs favour; returns how long the list is.
+
+    A block at a time, all read before any is written, so that no read waits for a write.
+    """
+    x, size, touched, k = chain.x, part.domain, 0, part.heavy_start
+    end = k + part.heavy
+    while k < end:
+        a, b = data.heavy[np.uint64(k)], data.heavy[np.uint64(k + 1)]
+        c, d = data.heavy[np.uint64(k + 2)], data.heavy[np.uint64(k + 3)]
+        at_a, at_b, at_c, at_d = x[a.target], x[b.target], x[c.target], x[d.target]
+        by_a, by_b, by_c, by_d = a.factor, b.factor, c.factor, d.factor
+        if at_a < size:
+            touched = multiply(chain, at_a, by_a, touched)
+        if at_b < size:
+            touched = multiply(chain, at_b, by_b, touched)
+        if at_c < size:
+            touched = multiply(chain, at_c, by_c, touched)
+        if at_d < size:
+            touched = multiply(chain, at_d, by_d, touched)
+        k += BLOCK
     return touched
 
 
@@ -80,8 +92,8 @@ def large_update(data, model, chain, i):
         u = uniform(chain.stream)
     else:
         u = leftover(u, part.none, part.some, chain.stream)
-    first, size = part.first, part.domain
-    return draw_touched(data.base, data.alias, first, size, chain, touched, u, False)
+    first, size, repels = part.first, part.domain, part.repels != 0
+    return draw_touched(data.base, data.alias, first, size, chain, touched, u, repels, False)
 
 
 register(LargeData, large_update)

@@ -42,6 +42,7 @@ from minigibbs.samplers.small import (
     load_base,
     load_heavy,
     pairs_alone,
+    place_heavy,
     place_parts,
     place_rates,
     small_data,
@@ -272,7 +273,8 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
     heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
     parts = np.zeros(len(rows), dtype=PART)
-    place_parts(parts, owner, heavy=heavy_pair, general=heavy_general, tail=~split.heavy)
+    place_parts(parts, owner, general=heavy_general, tail=~split.heavy)
+    places = place_heavy(parts, owner[heavy_pair])
     place_rates(parts, split)
     parts["theta"] = split.theta
     has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
@@ -280,7 +282,7 @@ def poisson_gibbs_data(graph: FactorGraph, split: Split, unstored: Any) -> Poiss
     base, alias = base_weights(model)
     return PoissonGibbsData(
         parts=parts,
-        heavy=heavy_pairs(graph, heavy_pair),
+        heavy=heavy_pairs(graph, heavy_pair, places),
         general=np.flatnonzero(heavy_general),
         tail=alias_rows(
             parts["tail_start"],
@@ -387,8 +389,8 @@ def poisson_gibbs_update(data, model, chain, i):
     touched = draw_unstored(data.unstored, chain, i, dense, row.domain, touched)
     if dense:
         return draw_linear(chain.weights, row.domain, u)
-    first = model.first[i]
-    return draw_touched(data.base, data.alias, first, row.domain, chain, touched, u, False)
+    first, size = model.first[i], row.domain
+    return draw_touched(data.base, data.alias, first, size, chain, touched, u, True, False)
 
 
 register(PoissonGibbsData, poisson_gibbs_update)

@@ -7,7 +7,7 @@ of its variable, its heavy pairs, and nothing of the model.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ SMALL = np.dtype(
         ("heavy", np.int32),  # how many
         ("tail", np.int32),
         ("domain", np.int32),  # how many values it has
+        ("repels", np.int32),  # whether a pair at it does
         ("rate", np.float64),  # (1 + theta) * L_T
         ("none", np.float64),  # exp(-rate)
         ("some", np.float64),  # exp(rate)
@@ -42,6 +43,7 @@ SMALL = np.dtype(
 )
 # A heavy pair: what the weight of the other variable's value is multiplied by, exp(weight).
 HEAVY = np.dtype([("factor", np.float64), ("target", np.uint32)], align=True)
+BLOCK = 4  # a variable's heavy pairs are filled up to a multiple of this with pairs of no effect
 
 
 class SmallData(NamedTuple):
@@ -65,11 +67,14 @@ def small_data(graph: FactorGraph, split: Split) -> SmallData:
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     heavy = split.heavy & (np.arange(len(owner)) < rows["unary_begin"][owner])
     parts = np.zeros(len(rows), dtype=SMALL)
-    place_parts(parts, owner, heavy=heavy, tail=~split.heavy)
+    place_parts(parts, owner, tail=~split.heavy)
+    places = place_heavy(parts, owner[heavy])
     place_rates(parts, split)
     parts["domain"], parts["first"] = rows["domain"], model.first
+    parts["repels"] = np.bincount(owner, model.weight < 0, minlength=len(rows)) > 0
     base, _ = base_weights(model)
-    return SmallData(parts, heavy_pairs(graph, heavy), signed_tail(graph, parts, split), base)
+    pairs = heavy_pairs(graph, heavy, places)
+    return SmallData(parts, pairs, signed_tail(graph, parts, split), base)
 
 
 def place_parts(
@@ -81,6 +86,27 @@ def place_parts(
         parts[name], parts[f"{name}_start"] = count, np.cumsum(count) - count
 
 
+def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Set how many heavy pairs a variable has, and where its first one is; returns their places.
+
+    `owner` is each pair's variable, in ascending order. The last place is followed by room.
+    """
+    count = np.bincount(owner, minlength=len(parts))
+    room = -(-count // BLOCK) * BLOCK
+    parts["heavy"], parts["heavy_start"] = count, np.cumsum(room) - room
+    shift: NDArray[np.int64] = parts["heavy_start"] - (np.cumsum(count) - count)
+    return np.arange(len(owner)) + shift[owner]
+
+
+def fill_blocks(kind: np.dtype[np.void], places: NDArray[np.int64], **values: Any) -> Any:
+    """Records at these places, and zeros between them, up to the end of a block."""
+    size = int(places[-1]) // BLOCK * BLOCK + BLOCK if len(places) else 0
+    records = np.zeros(size, dtype=kind)
+    for name, value in values.items():
+        records[name][places] = value
+    return records
+
+
 def place_rates(parts: NDArray[np.void], split: Split) -> None:
     """Set how many draws to expect, and what they do."""
     parts["rate"] = (1 + split.theta) * split.tail
@@ -89,12 +115,16 @@ def place_rates(parts: NDArray[np.void], split: Split) -> None:
     parts["keep"], parts["gain"] = split.theta / (1 + split.theta), 1 + 1 / split.theta
 
 
-def heavy_pairs(graph: FactorGraph, heavy: NDArray[np.bool_]) -> NDArray[np.void]:
-    """The heavy pairs, end to end."""
-    pairs = np.empty(int(np.count_nonzero(heavy)), dtype=HEAVY)
-    pairs["factor"] = np.exp(graph.packed.weight[heavy])
-    pairs["target"] = graph.packed.target[heavy]
-    return pairs
+def heavy_pairs(
+    graph: FactorGraph, heavy: NDArray[np.bool_], places: NDArray[np.int64]
+) -> NDArray[np.void]:
+    """The heavy pairs at their places; those of no effect multiply by 1."""
+    factor, target = np.exp(graph.packed.weight[heavy]), graph.packed.target[heavy]
+    pairs = fill_blocks(HEAVY, places, factor=factor, target=target)
+    empty = np.ones(len(pairs), dtype=bool)
+    empty[places] = False
+    pairs["factor"][empty] = 1.0
+    return pairs  # type: ignore[no-any-return]
 
 
 def signed_tail(graph: FactorGraph, parts: NDArray[np.void], split: Split) -> NDArray[np.void]:
@@ -122,12 +152,12 @@ def load_base(base, first, size, weights):
 def load_heavy(heavy, start, count, chain):
     """Multiply the values that the heavy pairs favour; beyond the domain is scratch.
 
-    Four pairs at a time, all read before any is written, so that no read waits for a write.
-    Indices are unsigned, so that nobody asks whether they are negative.
+    A block at a time, all read before any is written, so that no read waits for a write. Indices
+    are unsigned, so that nobody asks whether they are negative.
     """
     x, weights = chain.x, chain.weights
     k, end = start, start + count
-    while k + 3 < end:
+    while k < end:
         a, b = heavy[np.uint64(k)], heavy[np.uint64(k + 1)]
         c, d = heavy[np.uint64(k + 2)], heavy[np.uint64(k + 3)]
         at_a, at_b, at_c, at_d = x[a.target], x[b.target], x[c.target], x[d.target]
@@ -136,11 +166,7 @@ def load_heavy(heavy, start, count, chain):
         weights[at_b] *= by_b
         weights[at_c] *= by_c
         weights[at_d] *= by_d
-        k += 4
-    while k < end:
-        pair = heavy[np.uint64(k)]
-        weights[x[pair.target]] *= pair.factor
-        k += 1
+        k += BLOCK
 
 
 @inlined

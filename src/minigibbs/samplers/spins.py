@@ -20,7 +20,14 @@ from minigibbs.kernels.random import leftover, uniform
 from minigibbs.packed import energy_at
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
-from minigibbs.samplers.small import place_parts, place_rates, signed_tail
+from minigibbs.samplers.small import (
+    BLOCK,
+    fill_blocks,
+    place_heavy,
+    place_parts,
+    place_rates,
+    signed_tail,
+)
 from minigibbs.samplers.split import Split
 
 SPIN = np.dtype(
@@ -71,22 +78,18 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
     unary = np.arange(len(owner)) >= rows["unary_begin"][owner]
     heavy = split.heavy & ~unary
     parts = np.zeros(len(rows), dtype=SPIN)
-    place_parts(parts, owner, heavy=heavy, tail=~split.heavy)
+    place_parts(parts, owner, tail=~split.heavy)
+    places = place_heavy(parts, owner[heavy])
     place_rates(parts, split)
     base, _ = base_weights(model)
-    weight, odd = model.weight[heavy], _place_in_row(owner[heavy], parts["heavy_start"]) % 2 == 1
+    weight, odd = model.weight[heavy], places % 2 == 1  # blocks begin at even places
     against = -np.abs(weight)
     parts["odds"] = base[1::2] / base[::2] if len(base) else 1.0
     parts["odds"] *= np.exp(np.bincount(owner[heavy][~odd], against[~odd], minlength=len(rows)))
     parts["more"] = np.exp(np.bincount(owner[heavy][odd], against[odd], minlength=len(rows)))
-    pairs = np.empty(len(weight), dtype=HEAVY)
-    pairs["gain"], pairs["flip"] = np.expm1(2.0 * np.abs(weight)), weight < 0
-    pairs["target"] = model.target[heavy]
+    gain, target = np.expm1(2.0 * np.abs(weight)), model.target[heavy]
+    pairs = fill_blocks(HEAVY, places, gain=gain, flip=weight < 0, target=target)
     return SpinData(parts, pairs, signed_tail(graph, parts, split))
-
-
-def _place_in_row(owner: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.arange(len(owner)) - start[owner]
 
 
 @kernel
@@ -100,24 +103,22 @@ def _pair_odds(data, chain, k):
 def _heavy_odds(data, part, chain):
     """The odds of value 1 by the unary factors and the heavy pairs.
 
-    Eight pairs at a time, and two products: so that no read and no product waits for the last.
+    Up to eight pairs at a time, and two products: so that no read and no product waits for the
+    last. Pairs of no effect fill up the last block.
     """
     odds, more, k = part.odds, part.more, part.heavy_start
     end = k + part.heavy
-    while k + 7 < end:
+    while k + BLOCK < end:
         a, b = _pair_odds(data, chain, k), _pair_odds(data, chain, k + 1)
         c, d = _pair_odds(data, chain, k + 2), _pair_odds(data, chain, k + 3)
         e, f = _pair_odds(data, chain, k + 4), _pair_odds(data, chain, k + 5)
         g, h = _pair_odds(data, chain, k + 6), _pair_odds(data, chain, k + 7)
         odds *= (a * c) * (e * g)
         more *= (b * d) * (f * h)
-        k += 8
-    while k + 1 < end:
-        odds *= _pair_odds(data, chain, k)
-        more *= _pair_odds(data, chain, k + 1)
-        k += 2
+        k += 2 * BLOCK
     if k < end:
-        odds *= _pair_odds(data, chain, k)
+        odds *= _pair_odds(data, chain, k) * _pair_odds(data, chain, k + 2)
+        more *= _pair_odds(data, chain, k + 1) * _pair_odds(data, chain, k + 3)
     return odds * more
 
 
