@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minigibbs import memory
 from minigibbs.factors.base import FREE, Factors, General, Pairs
 from minigibbs.factors.unstored import Unstored
-from minigibbs.kernels.jit import entry, inlined
+from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import FACTOR, ROW, SLOT, Model
 
 _ENTRY_BYTES = 12  # target and weight
@@ -51,12 +51,12 @@ def _rows(
     slots: NDArray[np.void],
 ) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
     """The CSR rows: one pass over the factors to count, one to fill."""
-    size = sizes.astype(np.int64)
     if not len(pair) and not len(general) and (sizes == sizes[0]).all():
         row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # one for all: they are the same
         return np.broadcast_to(row, len(sizes)), np.empty(0, np.int32), np.empty(0)
     target, weight = np.empty(0, np.int32), np.empty(0)
     place = np.zeros((3, len(sizes)), dtype=np.int64)
+    varies = _pairs_vary(pair, pair_weight, sizes, evidence)
     for filling in (False, True):
         if filling:
             end = np.cumsum(place.sum(axis=0))
@@ -66,12 +66,12 @@ def _rows(
             target = np.empty(end[-1], dtype=np.int32)
             weight = np.empty(end[-1], dtype=np.float64)
         if len(pair):
-            _place_pairs(pair, pair_weight, size, evidence, place, target, weight)
+            _place_pairs(pair, pair_weight, varies, evidence, place, target, weight)
         if len(general):
             _place_general(general, slots, evidence, place, target, weight)
     rows = np.empty(len(sizes), dtype=ROW)
     rows["start"], rows["pair_end"], rows["unary_begin"] = start, ends[_PAIR], ends[_GENERAL]
-    rows["end"], rows["domain"] = end, size
+    rows["end"], rows["domain"] = end, sizes
     return rows, target, weight
 
 
@@ -115,12 +115,25 @@ def energy_at(model: Model) -> NDArray[np.float64]:
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
     """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
-    (i, j), size = model.pair.T, model.rows["domain"]
-    varies = (size[i] > 1) | (size[j] > 1)
-    for clamped, other in ((i, j), (j, i)):
-        value = evidence[clamped]
-        varies &= (value < 0) | ((evidence[other] < 0) & (value < size[other]) & (size[other] > 1))
+    varies = _pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)
     return np.concatenate([np.where(varies, np.abs(model.pair_weight), 0.0), model.factors["span"]])
+
+
+def _pairs_vary(
+    pair: NDArray[np.int32],
+    weight: NDArray[np.float64],
+    size: NDArray[np.int32],
+    evidence: NDArray[np.int32],
+) -> NDArray[np.bool_]:
+    """Whether pair factors still depend on something: not if their M is 0 under the evidence."""
+    (i, j), wide = pair.T, size > 1
+    varies: NDArray[np.bool_] = (weight != 0) & (wide[i] | wide[j])
+    if (evidence != FREE).any():
+        for clamped, other in ((i, j), (j, i)):
+            value = evidence[clamped]
+            fits = (evidence[other] == FREE) & (value < size[other]) & wide[other]
+            varies &= (value == FREE) | fits
+    return varies
 
 
 def entry_spans(model: Model) -> NDArray[np.float64]:
@@ -138,31 +151,18 @@ def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.flatnonzero(evidence == FREE).astype(np.int32)
 
 
-@inlined
-def pair_varies(i, j, weight, size, evidence):
-    """Whether a pair factor still depends on something: not if its M is 0 under the evidence."""
-    if weight == 0.0 or (evidence[i] >= 0 and evidence[j] >= 0):
-        return False
-    if evidence[i] >= 0:
-        return evidence[i] < size[j] and size[j] > 1
-    if evidence[j] >= 0:
-        return evidence[j] < size[i] and size[i] > 1
-    return size[i] > 1 or size[j] > 1
-
-
 @entry
-def _place_pairs(pair, pair_weight, size, evidence, place, target, weight):
+def _place_pairs(pair, pair_weight, varies, evidence, place, target, weight):
     """Count the pairs of each row, or write them where `place` says if there is room."""
     filling = len(target) > 0
     for k in range(len(pair)):
-        if pair_varies(pair[k, 0], pair[k, 1], pair_weight[k], size, evidence):
-            for side in range(2):
-                variable = pair[k, side]
-                if evidence[variable] < 0:
-                    if filling:
-                        target[place[_PAIR, variable]] = pair[k, 1 - side]
-                        weight[place[_PAIR, variable]] = pair_weight[k]
-                    place[_PAIR, variable] += 1
+        for side in range(2 if varies[k] else 0):
+            variable = pair[k, side]
+            if evidence[variable] < 0:
+                if filling:
+                    target[place[_PAIR, variable]] = pair[k, 1 - side]
+                    weight[place[_PAIR, variable]] = pair_weight[k]
+                place[_PAIR, variable] += 1
 
 
 @entry

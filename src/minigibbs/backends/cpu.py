@@ -18,7 +18,9 @@ def advance(data, model, chain, scan, recorder, updates, recording):
     x, counting = chain.x, recording and len(recorder.counts) > 0
     clock, left = recorder.clock[0], updates
     while left > 0:
-        stretch = min(left, recorder.thin - clock % recorder.thin) if recording else left
+        stretch = left
+        if recording and recorder.thin - clock % recorder.thin < left:
+            stretch = recorder.thin - clock % recorder.thin
         for step in range(clock, clock + stretch):
             i = next_variable(scan, scan.stream)
             value, old = update(data, model, chain, i), x[i]

@@ -39,17 +39,21 @@ def poisson_beyond(u, mean, none, stream):
     Takes time of the order of the mean, which is what its callers spend on so many draws anyway.
     A large mean is cut into small ones, and 0 is redrawn: `u` has ruled it out.
     """
-    if mean < _INVERSION:
-        return _invert(u, mean, none)
-    pieces, count = int(mean / _INVERSION) + 1, 0
-    none = math.exp(-mean / pieces)
-    while count == 0:
-        for _ in range(pieces):
-            count += _invert(uniform(stream), mean / pieces, none)
+    pieces, left, count = 1, 1, 0
+    if mean >= _INVERSION:
+        pieces = left = np.int64(mean / _INVERSION) + 1
+        none, u = math.exp(-mean / pieces), uniform(stream)
+    while left > 0:
+        count += _invert(u, mean / pieces, none)
+        left -= 1
+        if left == 0 and count == 0:
+            left = pieces
+        if left > 0:
+            u = uniform(stream)
     return count
 
 
-@kernel
+@inlined
 def _invert(u, mean, none):
     """A Poisson variate by inversion."""
     if u < none:

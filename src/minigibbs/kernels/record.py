@@ -39,9 +39,8 @@ def keep(recorder, model, clock, x):
     """Keep what was asked for at a record; records are `thin` updates apart."""
     record = clock // recorder.thin - 1
     if record < len(recorder.draws):
-        for k in range(len(recorder.drawn)):
-            recorder.draws[record, k] = x[recorder.drawn[k]]
-        for i in range(len(x) if len(recorder.drawn) == 0 else 0):
-            recorder.draws[record, i] = x[i]
+        every = len(recorder.drawn) == 0
+        for k in range(recorder.draws.shape[1]):
+            recorder.draws[record, k] = x[k if every else recorder.drawn[k]]
     if record < len(recorder.energy):
         recorder.energy[record] = total_energy(model, x)
