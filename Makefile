@@ -25,7 +25,7 @@ test: $(SETUP) lint  ## lint, check types and run the whole test suite
 	$(BIN)/python -m pytest -n 2 --durations=10
 
 test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
-	$(BIN)/python -m pytest tests/gpu -v
+	$(BIN)/python -m pytest tests/gpu -v -W default
 
 lint: $(SETUP)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

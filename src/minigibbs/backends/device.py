@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -298,7 +299,16 @@ class DeviceRun:
 
 
 def run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records:
-    """Warm up, record, show progress; Ctrl-C keeps what was made until then."""
+    """Warm up, record, show progress; Ctrl-C keeps what was made until then.
+
+    Numba's warning that few chains leave most of the GPU idle is kept from the user, who knows.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Grid size")
+        return _run_on_device(run, warmup, length, bar)
+
+
+def _run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records:
     run.launch(0)  # compiles
     run.cuda.synchronize()
     interrupted, done, updates = False, 0, _FIRST_UPDATES

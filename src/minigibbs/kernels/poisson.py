@@ -20,6 +20,7 @@ from minigibbs.kernels.layout import ALIAS, POISSON_ROW, STRONG, PoissonVector
 from minigibbs.kernels.random import positive_uniform, uniform
 
 _INVERSION = 10.0  # means from here on are drawn by rejection
+FEW_DRAWS = 6.9  # means up to this have exp(-mean) above 1/1000
 STRONG_RATE = 1.0
 
 
@@ -29,7 +30,7 @@ def poisson(mean, none, stream):
     if mean >= _INVERSION:
         return _poisson_by_rejection(mean, stream)
     u = uniform(stream)
-    return _invert(u, mean, none)
+    return poisson_by_inversion(u, mean, none)
 
 
 @inlined
@@ -44,7 +45,7 @@ def poisson_beyond(u, mean, none, stream):
         pieces = left = np.int64(mean / _INVERSION) + 1
         none, u = math.exp(-mean / pieces), uniform(stream)
     while left > 0:
-        count += _invert(u, mean / pieces, none)
+        count += poisson_by_inversion(u, mean / pieces, none)
         left -= 1
         if left == 0 and count == 0:
             left = pieces
@@ -54,8 +55,8 @@ def poisson_beyond(u, mean, none, stream):
 
 
 @inlined
-def _invert(u, mean, none):
-    """A Poisson variate by inversion."""
+def poisson_by_inversion(u, mean, none):
+    """A Poisson variate of a small mean, by a uniform number; `none` is exp(-mean)."""
     if u < none:
         return 0
     u, chance, count = u - none, none * mean, 1  # the first step needs no division

@@ -15,8 +15,8 @@ from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson_beyond
-from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.poisson import poisson_by_inversion
+from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import draw_touched, multiply
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
@@ -68,7 +68,7 @@ def _touch_heavy(data, part, chain):
 @inlined
 def _draw_tail(data, part, chain, i, u, touched):
     """Draw pairs of the tail, keep some, and multiply the values they favour."""
-    draws, first = poisson_beyond(u, part.rate, part.none, chain.stream), part.tail_start
+    draws, first = poisson_by_inversion(u, part.rate, part.none), part.tail_start
     for _ in range(draws):
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         attracts, other = place > 0, chain.x[abs(place) - 1]
@@ -91,7 +91,7 @@ def large_update(data, model, chain, i):
         touched = _draw_tail(data, part, chain, i, u, touched)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, part.some, chain.stream)
+        u *= part.some  # uniform again
     first, size, repels = part.first, part.domain, part.repels != 0
     return draw_touched(data.base, data.alias, first, size, chain, touched, u, repels, False)
 

@@ -39,9 +39,9 @@ from minigibbs.samplers.small import (
     HEAVY,
     SmallData,
     heavy_pairs,
+    lean_fits,
     load_base,
     load_heavy,
-    pairs_alone,
     place_heavy,
     place_parts,
     place_rates,
@@ -116,12 +116,12 @@ class PoissonGibbs(Sampler):
         unstored = unstored_data(graph, self.slowdown, self.theta, self.heavy)
         if graph.unstored is None and not split.tail.any():
             return gibbs_data(graph, None if lanes == 1 else False)
-        if graph.unstored is None and spins_fit(graph):
+        if not lean_fits(graph, split):
+            return poisson_gibbs_data(graph, split, unstored)
+        if spins_fit(graph):
             return spin_data(graph, split)
-        if pairs_alone(graph):
-            small = graph.sizes.max() <= DENSE_DOMAIN
-            return small_data(graph, split) if small else large_data(graph, split)
-        return poisson_gibbs_data(graph, split, unstored)
+        small = graph.sizes.max() <= DENSE_DOMAIN
+        return small_data(graph, split) if small else large_data(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values; for the fields where it is plain Gibbs with them."""

@@ -17,8 +17,8 @@ from minigibbs.kernels.alias import alias_rows, draw_alias
 from minigibbs.kernels.categorical import draw_linear
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson_beyond
-from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.poisson import FEW_DRAWS, poisson_by_inversion
+from minigibbs.kernels.random import uniform
 from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
@@ -55,10 +55,11 @@ class SmallData(NamedTuple):
     base: NDArray[np.float64]  # [sum of sizes] unary weights, or empty
 
 
-def pairs_alone(graph: FactorGraph) -> bool:
-    """Whether every factor is a stored pair or unary."""
-    rows = graph.packed.rows
-    return graph.unstored is None and bool((rows["pair_end"] == rows["unary_begin"]).all())
+def lean_fits(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is a stored pair or unary, and no variable has many draws."""
+    rows, rate = graph.packed.rows, (1 + split.theta) * split.tail
+    pairs = graph.unstored is None and bool((rows["pair_end"] == rows["unary_begin"]).all())
+    return pairs and bool((rate <= FEW_DRAWS).all())
 
 
 def small_data(graph: FactorGraph, split: Split) -> SmallData:
@@ -172,7 +173,7 @@ def load_heavy(heavy, start, count, chain):
 @inlined
 def _draw_tail(data, part, chain, i, u):
     """Draw pairs of the tail, keep some, and multiply the values they favour."""
-    draws, first = poisson_beyond(u, part.rate, part.none, chain.stream), part.tail_start
+    draws, first = poisson_by_inversion(u, part.rate, part.none), part.tail_start
     for _ in range(draws):
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         attracts, other = place > 0, chain.x[abs(place) - 1]
@@ -193,7 +194,7 @@ def small_update(data, model, chain, i):
         _draw_tail(data, part, chain, i, u)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, part.some, chain.stream)
+        u *= part.some  # uniform again
     return draw_linear(chain.weights, part.domain, u)
 
 

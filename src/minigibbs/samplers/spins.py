@@ -15,8 +15,8 @@ from minigibbs.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson_beyond
-from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.poisson import poisson_by_inversion
+from minigibbs.kernels.random import uniform
 from minigibbs.packed import energy_at
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs import base_weights
@@ -96,7 +96,7 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
 def _pair_odds(data, chain, k):
     """What a heavy pair multiplies the odds by: arithmetic, since nobody can predict a branch."""
     pair = data.heavy[np.uint64(k)]  # unsigned, so that nobody asks whether it is negative
-    return 1.0 + (chain.x[pair.target] ^ pair.flip) * pair.gain
+    return 1.0 + np.uint32(chain.x[pair.target] ^ pair.flip) * pair.gain
 
 
 @inlined
@@ -125,7 +125,7 @@ def _heavy_odds(data, part, chain):
 @inlined
 def _tail_odds(data, part, chain, i, u):
     """What the tail multiplies the odds of value 1 by; there is at least one draw."""
-    odds, draws = 1.0, poisson_beyond(u, part.rate, part.none, chain.stream)
+    odds, draws = 1.0, poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
         first = part.tail_start
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
@@ -147,7 +147,7 @@ def spin_update(data, model, chain, i):
         odds *= _tail_odds(data, part, chain, i, u)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, part.some, chain.stream)
+        u *= part.some  # uniform again
     return 1 if u * (1.0 + odds) < odds else 0
 
 
