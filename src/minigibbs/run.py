@@ -15,7 +15,13 @@ from minigibbs import durations, memory
 from minigibbs.backends.cpu import advance
 from minigibbs.backends.device import DEFAULT_CHAINS as DEVICE_CHAINS
 from minigibbs.backends.device import DEFAULT_KEPT as DEVICE_KEPT
-from minigibbs.backends.device import LANES, refuse_on_device, run_on_device, uses_device
+from minigibbs.backends.device import (
+    LANES,
+    refuse_on_device,
+    run_on_device,
+    uses_device,
+    without_size_warnings,
+)
 from minigibbs.checkpoint import Checkpoint, Generation, take_up
 from minigibbs.errors import SampleError
 from minigibbs.executors import runner_for
@@ -256,8 +262,9 @@ def _run_on_device(
     run = plan.device_run(plan.sampler.prepare(plan.graph, LANES), chains, entropy, kept)
     size = chains * len(plan.graph) * plan.graph.state_type.itemsize
     memory.require(2 * size, f"the first states of {chains:,} chains", "use fewer chains")
-    run.place(start_states(plan.graph, start, chains, entropy), streams(entropy, chains))
-    with Bar((plan.warmup + plan.length) * chains, progress) as bar:
+    states = start_states(plan.graph, start, chains, entropy)
+    with without_size_warnings(), Bar((plan.warmup + plan.length) * chains, progress) as bar:
+        run.place(states, streams(entropy, chains))
         records = run_on_device(run, plan.warmup, plan.length, bar)
     return plan.device_result(records, chains, entropy)
 

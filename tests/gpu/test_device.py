@@ -129,9 +129,10 @@ def test_marginals_and_diagnostics_of_a_run():
     assert np.abs(run.marginals - exact).max() < 0.01  # seven standard errors
     assert run.counts.shape == (64, 32)
     assert run.energy.shape == (64, 1000)
-    assert 0.99 < run.summary().energy_rhat < 1.02
     assert run.info.updates == 4096 * 2000 * 16
     assert run.info.backend == "cuda"
+    pytest.importorskip("arviz_stats")
+    assert 0.99 < run.summary().energy_rhat < 1.02
 
 
 @pytest.mark.parametrize("record", [("draws",), ("marginals", "draws", "energy")])

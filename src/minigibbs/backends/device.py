@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -299,16 +301,7 @@ class DeviceRun:
 
 
 def run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records:
-    """Warm up, record, show progress; Ctrl-C keeps what was made until then.
-
-    Numba's warning that few chains leave most of the GPU idle is kept from the user, who knows.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Grid size")
-        return _run_on_device(run, warmup, length, bar)
-
-
-def _run_on_device(run: DeviceRun, warmup: int, length: int, bar: Any) -> Records:
+    """Warm up, record, show progress; Ctrl-C keeps what was made until then."""
     run.launch(0)  # compiles
     run.cuda.synchronize()
     interrupted, done, updates = False, 0, _FIRST_UPDATES
@@ -344,6 +337,14 @@ def _check_data(value: Any) -> None:
             "estimators of your own (mg.CustomEstimator) run on the CPU only; leave "
             f'backend="cuda" out (it cannot take {type(value).__name__})'
         )
+
+
+@contextmanager
+def without_size_warnings() -> Iterator[None]:
+    """Keep Numba from warning that few chains leave most of the GPU idle: the user knows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Grid size")
+        yield
 
 
 def _next(clock: int, spacing: int) -> int:
