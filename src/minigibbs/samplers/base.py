@@ -69,11 +69,13 @@ class Sampler(ABC):
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Expected operations of an update, by kind, averaged over the variables.
 
-        Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), slot
-        and cell (of tables and formulas), exp, value (weights of all values), odds (a spin's heavy
-        pair), touch (a value's weight changed), draw (a factor drawn by alias table), strong (a
-        Poisson variate of its own), member (of a subset), write (a field brought up to date), far
-        (a cache line that must come from main memory).
+        Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), swap
+        (a pair looked at for two), slot and cell (of tables and formulas), exp and exps (the first
+        few exponentials, and the rest), value (weights of all values), odds and heavy (a heavy
+        pair of a spin, of a small domain), touch (the same where domains are large), draw (a
+        factor drawn by alias table), strong (a Poisson variate of its own), accept (a proposal
+        decided upon), member (of a subset), write (a field brought up to date), far (a cache line
+        that must come from main memory).
         """
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
@@ -101,6 +103,12 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
     }
 
 
+def exponentials(count: float) -> dict[str, float]:
+    """So many exponentials in a row; many are cheaper by the piece."""
+    return {"exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
+
+
+FEW = 16.0
 FAR_BYTES = 4e6  # arrays larger than this are not all in the processor's cache
 ROW_BYTES = 40
 

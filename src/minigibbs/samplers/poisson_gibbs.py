@@ -142,13 +142,14 @@ class PoissonGibbs(Sampler):
         heavy, draws = self._counts(graph, split)
         light = max(row["pairs"] + row["general"], 1e-300)
         spins, share = spins_fit(graph), row["general"] / light
+        pair = "odds" if spins else "heavy" if row["values"] <= DENSE_DOMAIN else "touch"
         slots = row["slots"] / max(row["general"], 1e-300)
         visits = heavy * share + 2.0 * draws * share
         large = 16 * len(split.heavy) + 56 * len(graph.packed.factors) > FAR_BYTES
         far = (2.0 + 4.0 * share) * draws if large else 0.0
         return {
             "update": 1.0,
-            "odds" if spins else "touch": heavy * (1.0 - share),
+            pair: heavy * (1.0 - share),
             "value": 0.0 if spins or row["values"] > DENSE_DOMAIN else row["values"],
             "draw": draws,
             "slot": visits * slots,
