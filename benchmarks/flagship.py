@@ -215,7 +215,7 @@ def threads(report: Report) -> None:
             begun = time.perf_counter()
             mg.sample(
                 graph,
-                updates=4_000_000,
+                updates=20_000_000,
                 chains=2,
                 threads=count,
                 seed=1,
