@@ -39,10 +39,11 @@ TYPICAL: Costs = {
     "read": 1.8,
     "textbook": 2.2,
     "swap": 2.5,
-    "slot": 8.0,
+    "slot": 6.0,
     "cell": 2.5,
-    "exp": 14.0,
-    "exps": 8.0,
+    "choice": 20.0,
+    "exp": 8.0,
+    "exps": 7.0,
     "value": 1.0,
     "odds": 1.1,
     "heavy": 1.5,
@@ -63,10 +64,11 @@ def calibration() -> list[tuple[FactorGraph, Sampler]]:
     spins, dense = models.ising_rbf(side=20), models.curie_weiss(700, 0.8)
     tables = models.random_tables(variables=200, factors=1500, states=4, scale=0.1)
     triples = models.random_tables(variables=200, factors=600, arity=3, states=3, scale=0.3)
+    strong = models.random_tables(variables=60, factors=1700, states=3, scale=6.0)
     lattice = models.ising_lattice(side=1000, beta=0.3)  # too large for any cache
     colours = models.potts_lattice(side=30, states=5, beta=0.8)
     return [
-        *((graph, Gibbs(fields=False)) for graph in (potts, spins, tables, triples, large)),
+        *((graph, Gibbs(fields=False)) for graph in (potts, spins, tables, triples, strong, large)),
         *((graph, Gibbs()) for graph in (lattice, colours)),
         (spins, Gibbs(fields=True)),
         (colours, Gibbs(textbook=True)),

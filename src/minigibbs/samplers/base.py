@@ -70,12 +70,12 @@ class Sampler(ABC):
         """Expected operations of an update, by kind, averaged over the variables.
 
         Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), swap
-        (a pair looked at for two), slot and cell (of tables and formulas), exp and exps (the first
-        few exponentials, and the rest), value (weights of all values), odds and heavy (a heavy
-        pair of a spin, of a small domain), touch (the same where domains are large), draw (a
-        factor drawn by alias table), strong (a Poisson variate of its own), accept (a proposal
-        decided upon), member (of a subset), write (a field brought up to date), far (a cache line
-        that must come from main memory).
+        (a pair looked at for two), slot and cell (of tables and formulas), choice, exp and exps (a
+        value chosen by exponentials: the first few, and the rest), value (weights of all values),
+        odds and heavy (a heavy pair of a spin, of a small domain), touch (the same where domains
+        are large), draw (a factor drawn by alias table), strong (a Poisson variate of its own),
+        accept (a proposal decided upon), member (of a subset), write (a field brought up to date),
+        far (a cache line that must come from main memory).
         """
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
@@ -99,17 +99,24 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
         "slots": float((factors["scope_end"] - factors["scope_start"]).sum()) / count,
         "cells": float(rows["domain"][owner[general]].sum()) / count,
         "values": float(rows["domain"][free].sum()) / count,
-        "far": 3.0 + min(pairs, 8.0) if touched > FAR_BYTES else 0.0,
+        "far": (3.0 + min(pairs, 8.0)) * far_share(touched),
     }
 
 
 def exponentials(count: float) -> dict[str, float]:
-    """So many exponentials in a row; many are cheaper by the piece."""
-    return {"exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
+    """A choice by so many exponentials; many are cheaper by the piece."""
+    return {"choice": 1.0, "exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
+
+
+def far_share(size: float) -> float:
+    """The share of a trip to main memory that a look into arrays of so many bytes costs.
+
+    Arrays of a few megabytes leave the processor's own caches, but not the one that cores share.
+    """
+    return 0.0 if size < 4e6 else 0.4 if size < 32e6 else 1.0
 
 
 FEW = 16.0
-FAR_BYTES = 4e6  # arrays larger than this are not all in the processor's cache
 ROW_BYTES = 40
 
 

@@ -23,7 +23,7 @@ from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import STRONG_RATE, poisson, poisson_vector
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.packed import factor_spans
-from minigibbs.samplers.base import FAR_BYTES
+from minigibbs.samplers.base import far_share
 from minigibbs.samplers.recipes import check_settings
 
 _BLOCK = 128  # weak draws made before their factors are looked at
@@ -98,7 +98,7 @@ class PoissonEstimator(Estimator):
         rates = self._rates(graph)
         strong = rates >= STRONG_RATE
         draws = float(rates[~strong].sum())
-        far = 2.0 * draws if 16 * len(rates) > FAR_BYTES else 0.0
+        far = 2.0 * draws * far_share(16 * len(rates))
         return {"strong": float(np.count_nonzero(strong)), "draw": draws, "far": far}
 
     def _rates(self, graph: FactorGraph) -> NDArray[np.float64]:

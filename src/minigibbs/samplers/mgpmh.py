@@ -18,7 +18,7 @@ from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws, poisson_vector
 from minigibbs.kernels.random import positive_uniform
 from minigibbs.packed import entry_spans
-from minigibbs.samplers.base import FAR_BYTES, Sampler, exponentials, mean_row, register
+from minigibbs.samplers.base import Sampler, exponentials, far_share, mean_row, register
 from minigibbs.samplers.recipes import (
     SLOWDOWN,
     check_one,
@@ -129,7 +129,7 @@ def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str
         "draw": weak,
         "slot": visits * per_general["slots"],
         "cell": visits * per_general["general"] * per_general["values"],
-        "far": 2.0 * weak if 16 * len(graph.packed.weight) > FAR_BYTES else 0.0,
+        "far": 2.0 * weak * far_share(16 * len(graph.packed.weight)),
     }
 
 

@@ -30,7 +30,7 @@ from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import DENSE_DOMAIN, draw_touched, touch, touched_space
 from minigibbs.packed import entry_spans
-from minigibbs.samplers.base import FAR_BYTES, Sampler, Workspace, mean_row, register
+from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row, register
 from minigibbs.samplers.fields import FieldData, carried_fields, rare_changes
 from minigibbs.samplers.gibbs import base_weights, gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.large import large_data
@@ -145,8 +145,8 @@ class PoissonGibbs(Sampler):
         pair = "odds" if spins else "heavy" if row["values"] <= DENSE_DOMAIN else "touch"
         slots = row["slots"] / max(row["general"], 1e-300)
         visits = heavy * share + 2.0 * draws * share
-        large = 16 * len(split.heavy) + 56 * len(graph.packed.factors) > FAR_BYTES
-        far = (2.0 + 4.0 * share) * draws if large else 0.0
+        size = 16 * len(split.heavy) + 56 * len(graph.packed.factors)
+        far = (2.0 + 4.0 * share) * draws * far_share(size)
         return {
             "update": 1.0,
             pair: heavy * (1.0 - share),
@@ -154,7 +154,7 @@ class PoissonGibbs(Sampler):
             "draw": draws,
             "slot": visits * slots,
             "cell": visits * row["values"],
-            "far": far + (4.0 if 100 * free > FAR_BYTES else 0.0),
+            "far": far + 4.0 * far_share(100 * free),
         }
 
     def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
@@ -173,7 +173,7 @@ class PoissonGibbs(Sampler):
             "touch": 2.0 * heavy,
             "value": 0.0 if values > DENSE_DOMAIN else values,
             "draw": 2.0 * draws,
-            "far": 3.0 if len(graph) > FAR_BYTES else 0.0,
+            "far": 3.0 * far_share(len(graph)),
         }
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
