@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from minigibbs import plots
@@ -34,9 +35,11 @@ def draw(table: Path) -> None:
         axes.scatter([bar], [place], marker="|", s=160, color="0.3", zorder=2)
         axes.scatter([ratio], [place], color="tab:blue" if good else "tab:red", zorder=3)
         axes.annotate(f" {ratio:g}x", (ratio, place), xytext=(6, 4), textcoords="offset points")
-    labels = [f"{what[:70]} ({side} {bar:g}x)" for what, _, side, bar in reversed(found)]
+    labels = [
+        f"{textwrap.shorten(what, 100)} ({side} {bar:g}x)" for what, _, side, bar in reversed(found)
+    ]
     axes.set_yticks(range(len(found)), labels)
     axes.set(xscale="log", xlabel="ratio: measured (dot) against the bar (stroke)")
-    axes.margins(x=0.12, y=0.12)
+    axes.margins(x=0.2, y=0.12)
     axes.grid(alpha=0.25, axis="x", which="both")
     plots.save(whole, table.with_suffix(".png"))
