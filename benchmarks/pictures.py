@@ -28,13 +28,13 @@ def draw(table: Path) -> None:
             found.append((cells[0].strip(), float(ratio[1]), bar[1], float(bar[2])))
     if not found:
         return
-    whole, (axes,) = plots.figure(1, width=11, height=1.2 + 0.38 * len(found))
+    whole, (axes,) = plots.figure(1, width=14, height=1.2 + 0.38 * len(found))
     for place, (_, ratio, side, bar) in enumerate(reversed(found)):
         good = ratio >= bar if side == "at least" else ratio <= bar
         axes.plot([bar, ratio], [place, place], color="0.8", linewidth=2, zorder=1)
         axes.scatter([bar], [place], marker="|", s=160, color="0.3", zorder=2)
         axes.scatter([ratio], [place], color="tab:blue" if good else "tab:red", zorder=3)
-        axes.annotate(f" {ratio:g}x", (ratio, place), xytext=(6, 4), textcoords="offset points")
+        axes.annotate(f" {ratio:.3g}x", (ratio, place), xytext=(6, 4), textcoords="offset points")
     labels = [
         f"{textwrap.shorten(what, 100)} ({side} {bar:g}x)" for what, _, side, bar in reversed(found)
     ]
