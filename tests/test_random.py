@@ -1,9 +1,12 @@
 """The random stream: the published generator, exact ranges, and streams that a seed fixes."""
 
+import gc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numba.core import event
 from numba.core.caching import NullCache
 from scipy import stats
 
@@ -148,3 +151,27 @@ def test_stamp_follows_an_edit(tmp_path, monkeypatch):
     after = jit._sources()
     assert before[0] == after[0]  # kernels/jit.py, untouched
     assert before[1] != after[1]
+
+
+def test_garbage_is_collected_again_after_compiling():
+    """Also after a function of ours failed to compile, and within one that is compiling."""
+    was, ours = gc.isenabled(), SimpleNamespace(py_func=jit.kernel)
+    theirs = SimpleNamespace(py_func=SimpleNamespace)
+    gc.enable()
+    with event.trigger_event("numba:compile", {"dispatcher": theirs}):
+        assert gc.isenabled()
+    with (
+        pytest.raises(ValueError, match="no such type"),
+        event.trigger_event("numba:compile", {"dispatcher": ours}),
+    ):
+        with event.trigger_event("numba:compile", {"dispatcher": ours}):
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+        raise ValueError("no such type")
+    assert gc.isenabled()
+    gc.disable()
+    with event.trigger_event("numba:compile", {"dispatcher": ours}):
+        assert not gc.isenabled()
+    assert not gc.isenabled()  # as the user had it
+    if was:
+        gc.enable()
