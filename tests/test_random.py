@@ -153,25 +153,28 @@ def test_stamp_follows_an_edit(tmp_path, monkeypatch):
     assert before[1] != after[1]
 
 
-def test_garbage_is_collected_again_after_compiling():
-    """Also after a function of ours failed to compile, and within one that is compiling."""
-    was, ours = gc.isenabled(), SimpleNamespace(py_func=jit.kernel)
-    theirs = SimpleNamespace(py_func=SimpleNamespace)
-    gc.enable()
-    with event.trigger_event("numba:compile", {"dispatcher": theirs}):
-        assert gc.isenabled()
-    with (
-        pytest.raises(ValueError, match="no such type"),
-        event.trigger_event("numba:compile", {"dispatcher": ours}),
-    ):
+def compile_badly(ours):
+    with event.trigger_event("numba:compile", {"dispatcher": ours}):
         with event.trigger_event("numba:compile", {"dispatcher": ours}):
             assert not gc.isenabled()
         assert not gc.isenabled()
         raise ValueError("no such type")
+
+
+def test_garbage_is_collected_again_after_compiling():
+    """Also where a function of ours failed to compile; and not where the user had it off."""
+    was, ours = gc.isenabled(), SimpleNamespace(py_func=jit.kernel)
+    gc.enable()
+    with event.trigger_event(
+        "numba:compile", {"dispatcher": SimpleNamespace(py_func=SimpleNamespace)}
+    ):
+        assert gc.isenabled()  # not ours
+    with pytest.raises(ValueError, match="no such type"):
+        compile_badly(ours)
     assert gc.isenabled()
     gc.disable()
-    with event.trigger_event("numba:compile", {"dispatcher": ours}):
-        assert not gc.isenabled()
-    assert not gc.isenabled()  # as the user had it
+    with pytest.raises(ValueError, match="no such type"):
+        compile_badly(ours)
+    assert not gc.isenabled()
     if was:
         gc.enable()
