@@ -30,8 +30,10 @@ def mean_error(counts, reference, first):
     """
     end = first[1] if len(first) > 1 else counts.shape[-1]
     visits = np.maximum(counts[..., :end].sum(axis=-1, keepdims=True), 1)
-    squares = (counts / visits - reference) ** 2
-    return np.sqrt(np.add.reduceat(squares, first, axis=-1)).mean(axis=-1)
+    off = counts * (1.0 / visits)  # in place from here on: this may run at every sweep
+    off -= reference
+    off *= off
+    return np.sqrt(np.add.reduceat(off, first, axis=-1)).mean(axis=-1)
 
 
 @inlined
