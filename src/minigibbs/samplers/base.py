@@ -103,7 +103,7 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
     }
 
 
-def exponentials(count: float) -> dict[str, float]:
+def choice_operations(count: float) -> dict[str, float]:
     """A choice by so many exponentials; many are cheaper by the piece."""
     return {"choice": 1.0, "exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
 

@@ -16,7 +16,7 @@ from minigibbs.kernels.layout import ACCEPTED, PROPOSED
 from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws
 from minigibbs.kernels.random import positive_uniform
-from minigibbs.samplers.base import Sampler, Workspace, exponentials, mean_row, register
+from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
 from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
 from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
@@ -97,7 +97,7 @@ class DoubleMinGibbs(Sampler):
         total = minibatch_operations(graph, rows)
         for kind, count in chosen.operations(graph).items():
             total[kind] = total.get(kind, 0.0) + count
-        return {**total, **exponentials(mean_row(graph)["values"]), "accept": 1.0}
+        return {**total, **choice_operations(mean_row(graph)["values"]), "accept": 1.0}
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Theorems 4 and 6, with high probability, where both batches are the recipes'."""

@@ -23,7 +23,7 @@ from minigibbs.kernels.touched import (
     set_gain,
     touched_space,
 )
-from minigibbs.samplers.base import Sampler, Workspace, exponentials, mean_row, register
+from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.fields import (
     FieldData,
     carried_fields,
@@ -87,7 +87,7 @@ class Gibbs(Sampler):
             return {
                 "update": 1.0,
                 "textbook": pairs,
-                **exponentials(row["values"]),
+                **choice_operations(row["values"]),
                 "slot": row["slots"],
                 "cell": row["cells"],
                 "far": row["far"],
@@ -119,12 +119,12 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
     if isinstance(data, FieldData):
         rate = change_rate(graph, data)  # factors are only looked at when something changes
         writes, far = rate * row["pairs"], rate * row["far"]
-        return {"update": 1.0, **exponentials(row["values"]), "write": writes, "far": far}
+        return {"update": 1.0, **choice_operations(row["values"]), "write": writes, "far": far}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {
         "update": 1.0,
         "touch" if large else "read": row["pairs"],
-        **exponentials(min(row["pairs"], row["values"]) if large else row["values"]),
+        **choice_operations(min(row["pairs"], row["values"]) if large else row["values"]),
         "slot": row["slots"],
         "cell": row["cells"],
         "far": row["far"],

@@ -18,7 +18,7 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
-from minigibbs.samplers.base import Sampler, Workspace, exponentials, mean_row, register
+from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
 from minigibbs.samplers.recipes import check_settings
 
@@ -84,8 +84,8 @@ class LocalMinibatchGibbs(Sampler):
         values = mean_row(graph)["values"]
         if self.adjusted:
             rows = self.prepare(graph).rows
-            return {**minibatch_operations(graph, rows), **exponentials(values)}
-        return {"update": 1.0, **exponentials(values), "member": self.batch_for(graph)}
+            return {**minibatch_operations(graph, rows), **choice_operations(values)}
+        return {"update": 1.0, **choice_operations(values), "member": self.batch_for(graph)}
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the batch, and that nothing is guaranteed."""

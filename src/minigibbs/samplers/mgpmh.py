@@ -18,7 +18,7 @@ from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws, poisson_vector
 from minigibbs.kernels.random import positive_uniform
 from minigibbs.packed import entry_spans
-from minigibbs.samplers.base import Sampler, exponentials, far_share, mean_row, register
+from minigibbs.samplers.base import Sampler, choice_operations, far_share, mean_row, register
 from minigibbs.samplers.recipes import (
     SLOWDOWN,
     check_one,
@@ -70,7 +70,7 @@ class MGPMH(Sampler):
         total["slot"] += moves * row["slots"]
         return {
             **total,
-            **exponentials(row["values"]),
+            **choice_operations(row["values"]),
             "swap": moves * row["pairs"],
             "accept": 1.0,
             "far": total["far"] + row["far"],

@@ -10,7 +10,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
-from minigibbs.samplers.base import Sampler, Workspace, exponentials, mean_row, register
+from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
 from minigibbs.samplers.recipes import (
     FAILURE,
@@ -76,7 +76,7 @@ class MinGibbs(Sampler):
         chosen, values = self.estimator_for(graph), mean_row(graph)["values"]
         check_work("MinGibbs", graph, self._work(graph, chosen))
         estimates = {k: (values - 1) * count for k, count in chosen.operations(graph).items()}
-        return {"update": 1.0, **exponentials(values), **estimates}
+        return {"update": 1.0, **choice_operations(values), **estimates}
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Theorem 2, with high probability, where the batch is Lemma 2's."""
