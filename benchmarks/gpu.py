@@ -64,10 +64,10 @@ def median_seconds(work) -> float:
 
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
-    from minigibbs.backends.device import LANES
+    from minigibbs.graph.packing import free_variables
     from minigibbs.kernels.random import streams
-    from minigibbs.packed import free_variables
-    from minigibbs.plan import Plan
+    from minigibbs.running.backends.device import LANES
+    from minigibbs.running.plan import Plan
 
     order = free_variables(graph.evidence)
     plan = Plan(graph, sampler, order, 0, 0, scan, frozenset(), 2**62, None)
@@ -96,7 +96,7 @@ def rate(graph, sampler, chains, scan="shared") -> float:
 
 def neighbours(graph, sampler) -> float:
     """Mean neighbours that an update looks at."""
-    from minigibbs.backends.device import LANES
+    from minigibbs.running.backends.device import LANES
 
     data = sampler.prepare(graph, LANES)
     if hasattr(data, "parts"):

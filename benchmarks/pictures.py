@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from minigibbs import plots
+from minigibbs.results import plots
 
 RATIO = re.compile(r"^(-?[\d.]+)x")
 BAR = re.compile(r"(at least|at most|under) ([\d.]+)x")

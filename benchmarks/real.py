@@ -9,7 +9,7 @@ from benchmarks.data import data_models
 from benchmarks.report import Report
 from benchmarks.split import per_sample
 from benchmarks.timing import Timed, race
-from minigibbs import costs
+from minigibbs.explanation import costs
 
 
 def main() -> None:

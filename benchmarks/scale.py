@@ -14,12 +14,13 @@ import numpy as np
 
 import minigibbs as mg
 from benchmarks.report import Report
-from minigibbs import executors, worker
+from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
-from minigibbs.packed import free_variables
-from minigibbs.plan import Plan
-from minigibbs.run import time_updates
-from minigibbs.worker import Outline, Parcel, work
+from minigibbs.running.api import time_updates
+from minigibbs.running.executors import runners as executors
+from minigibbs.running.executors import worker
+from minigibbs.running.executors.worker import Outline, Parcel, work
+from minigibbs.running.plan import Plan
 
 NETWORK = 125e6  # bytes per second: a gigabit
 
@@ -43,7 +44,7 @@ def main() -> None:
 
 def checkpoints(report: Report, name: str, graph: mg.FactorGraph) -> None:
     """The time of a write, which is all that a checkpoint adds, against the default interval."""
-    from minigibbs import saver
+    from minigibbs.running.checkpoint import saver
 
     writes: list[float] = []
     original = saver.Saver._write

@@ -8,7 +8,7 @@ import minigibbs as mg
 from benchmarks.data import data_models
 from benchmarks.report import Report
 from benchmarks.timing import Timed
-from minigibbs import diagnostics
+from minigibbs.results import diagnostics
 
 SWEEPS = 2000
 

@@ -13,8 +13,8 @@ class Timed:
     """A sampler ready to be timed again and again, so that rivals can take turns."""
 
     def __init__(self, graph, sampler, start=None, warm=20_000, seconds=0.2):
-        from minigibbs.packed import free_variables
-        from minigibbs.plan import Plan
+        from minigibbs.graph.packing import free_variables
+        from minigibbs.running.plan import Plan
 
         order = free_variables(graph.evidence)
         plan = Plan(graph, sampler, order, 2**62, 0, "random", frozenset(), 2**62, None)
@@ -36,7 +36,7 @@ class Timed:
         return per_update
 
     def _time(self, updates: int) -> float:
-        from minigibbs.backends.cpu import advance
+        from minigibbs.running.backends.cpu import advance
 
         job = self.job
         begun = time.perf_counter()

@@ -10,8 +10,9 @@ import numpy as np
 import minigibbs as mg
 from benchmarks.data import DATA, _uai
 from benchmarks.report import Report
-from minigibbs import diagnostics, marginals
 from minigibbs.formats import uai
+from minigibbs.results import diagnostics
+from minigibbs.results import tables as marginals
 
 SECONDS = 8.0  # of sampling, for each model
 STUCK = ("grid4x4", "chimera128", "DBN_", "Grids_")  # plain Gibbs does not mix on them

@@ -20,7 +20,9 @@ from types import ModuleType
 from typing import Any
 
 import minigibbs as mg
-from minigibbs import diagnostics, domains, graph, record, report, summary
+from minigibbs.graph import domains, graph
+from minigibbs.results import diagnostics, report, summary
+from minigibbs.results import run as record
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "tutorial"

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from minigibbs import costs
-from tests.test_explain import COSTS
+from minigibbs.explanation import costs
+from tests.explanation.test_explain import COSTS
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import stats
 
-from minigibbs.backends.cpu import advance
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.plan import Plan
+from minigibbs.running.backends.cpu import advance
+from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import carries
 
 # One test in 10,000 fails on correct code for an unlucky seed; seeds are fixed, so a test that

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +11,13 @@ from scipy.special import gammaln, logsumexp
 import minigibbs as mg
 from minigibbs import models
 from minigibbs.models import GENERATORS
+from tests.paths import DATA
 
 
 @pytest.fixture(scope="module")
 def analytic():
     """A folder of exact values, where it was downloaded."""
-    folder = Path(__file__).parents[2] / "shared" / "data" / "analytic"
+    folder = DATA / "analytic"
     if not folder.is_dir():
         pytest.skip("the folder of exact values is not here")
     return folder

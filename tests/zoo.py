@@ -114,7 +114,7 @@ def _low_rank():
 
 
 # Factors that are never stored; for samplers that draw from them.
-UNSTORED = {
+IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
     "kernel-periodic": _kernel(periodic=True),
     "kernel-ising": mg.FactorGraph([2] * 7, [mg.Kernel((7,), lambda d: 0.8 / d**2, kind="ising")]),

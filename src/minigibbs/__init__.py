@@ -9,7 +9,6 @@ from minigibbs._version import __version__
 
 if TYPE_CHECKING:
     from minigibbs import interop, models, theory
-    from minigibbs.domains import Grid
     from minigibbs.errors import (
         FormatError,
         GraphError,
@@ -19,16 +18,26 @@ if TYPE_CHECKING:
         StoppedError,
         TooLargeError,
     )
-    from minigibbs.explanation import Explanation, explain
-    from minigibbs.factors import Complete, Ising, Kernel, Logical, LowRank, Potts, Table, Unary
+    from minigibbs.explanation.explain import Explanation, explain
     from minigibbs.formats import load, read, write
-    from minigibbs.graph import FactorGraph
+    from minigibbs.graph.domains import Grid
+    from minigibbs.graph.factors import (
+        Complete,
+        Ising,
+        Kernel,
+        Logical,
+        LowRank,
+        Potts,
+        Table,
+        Unary,
+    )
+    from minigibbs.graph.graph import FactorGraph
     from minigibbs.interop.matrices import ising, potts
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
-    from minigibbs.record import Run
-    from minigibbs.run import resume, sample, sample_until
+    from minigibbs.results.run import Run
+    from minigibbs.running.api import resume, sample, sample_until
     from minigibbs.samplers import (
         MGPMH,
         CustomEstimator,
@@ -49,7 +58,7 @@ _HOMES = {
     "interop": "",
     "models": "",
     "theory": "",
-    **dict.fromkeys(["Grid"], "domains"),
+    **dict.fromkeys(["Grid"], "graph.domains"),
     **dict.fromkeys(
         [
             "FormatError",
@@ -63,17 +72,18 @@ _HOMES = {
         "errors",
     ),
     **dict.fromkeys(
-        ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"], "factors"
+        ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"],
+        "graph.factors",
     ),
     **dict.fromkeys(["load", "read", "write"], "formats"),
-    **dict.fromkeys(["Explanation", "explain"], "explanation"),
-    **dict.fromkeys(["FactorGraph"], "graph"),
+    **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
+    **dict.fromkeys(["FactorGraph"], "graph.graph"),
     **dict.fromkeys(["ising", "potts"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
-    **dict.fromkeys(["Run"], "record"),
-    **dict.fromkeys(["resume", "sample", "sample_until"], "run"),
+    **dict.fromkeys(["Run"], "results.run"),
+    **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
             "CustomEstimator",

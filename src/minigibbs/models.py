@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import memory
 from minigibbs.errors import GraphError
-from minigibbs.factors import Ising, Potts, Table, Unary
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.factors import Ising, Potts, Table, Unary
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
 _VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored

@@ -5,12 +5,12 @@ import pytest
 from scipy.stats import chi2
 
 import minigibbs as mg
-from tests.zoo import UNSTORED, ZOO
+from tests.zoo import IMPLICIT, ZOO
 
 
 def device_is_there():
     try:
-        from minigibbs.backends.device import load_backend
+        from minigibbs.running.backends.device import load_backend
 
         load_backend()
     except mg.MinigibbsError:
@@ -87,7 +87,7 @@ def test_every_factor_kind(model):
 
 @pytest.mark.parametrize("model", ["kernel", "kernel-3d", "complete", "low-rank"])
 def test_models_that_are_never_stored(model):
-    cpu, gpu = both(UNSTORED[model], mg.PoissonGibbs())
+    cpu, gpu = both(IMPLICIT[model], mg.PoissonGibbs())
     assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minigibbs import files, record
 from minigibbs.errors import FormatError
 from minigibbs.formats import bif, dimmwitted, native, uai
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results import run as record
+from minigibbs.system import files
 
 # Each format is a module with read(path, ...) -> FactorGraph and write(graph, path).
 FORMATS: dict[str, ModuleType] = {

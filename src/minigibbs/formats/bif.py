@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import memory
-from minigibbs.domains import MAX_DOMAIN
 from minigibbs.errors import FormatError
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
 from minigibbs.formats.text import read_text
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import MAX_DOMAIN
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
 _MOST_ARITY = 32
 _SUM_TOLERANCE = 0.01  # of a row; published networks are rounded to a few digits

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs import memory
-from minigibbs.domains import MAX_DOMAIN, Domains
 from minigibbs.errors import FormatError
-from minigibbs.factors.base import FREE, LARGEST
 from minigibbs.formats.literals import FUNCTIONS, Literals, groups
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import MAX_DOMAIN, Domains
+from minigibbs.graph.factors.base import FREE, LARGEST
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
 _WEIGHT = np.dtype([("id", ">u8"), ("fixed", "u1"), ("value", ">f8")])
 _VARIABLE = np.dtype(

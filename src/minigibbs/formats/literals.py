@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import memory
 from minigibbs.errors import FormatError, TooLargeError
-from minigibbs.factors import Factors, Logical, Table, Unary
-from minigibbs.factors.base import FREE
+from minigibbs.graph.factors import Factors, Logical, Table, Unary
+from minigibbs.graph.factors.base import FREE
+from minigibbs.system import memory
 
 IMPLY, OR, AND, EQUAL, IS_TRUE = 0, 1, 2, 3, 4
 LINEAR, RATIO, LOGICAL, AND_CATEGORICAL, IMPLY_MLN = 7, 8, 9, 12, 13

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from minigibbs import files
-from minigibbs.domains import domains_from_header, domains_header
-from minigibbs.factors import KINDS
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import domains_from_header, domains_header
+from minigibbs.graph.factors import KINDS
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import files
 
 _FORMAT = "minigibbs-model-1"
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.domains import States
 from minigibbs.errors import FormatError, GraphError
-from minigibbs.factors import Factors, Table, Unary
 from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import States
+from minigibbs.graph.factors import Factors, Table, Unary
+from minigibbs.graph.graph import FactorGraph
 
 
 def check_floor(floor: float | None) -> None:

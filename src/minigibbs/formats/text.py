@@ -16,9 +16,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import memory
 from minigibbs.errors import FormatError, TooLargeError
-from minigibbs.files import write_whole
+from minigibbs.system import memory
+from minigibbs.system.files import write_whole
 
 _BLOCK = 2**20  # bytes read in one go
 _TAKEN = 64  # bytes of memory that reading takes, at the most, for each byte of text

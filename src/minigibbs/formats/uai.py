@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.domains import MAX_DOMAIN, Domains, States
 from minigibbs.errors import FormatError
-from minigibbs.factors import Factors, Table, Unary
-from minigibbs.factors.base import FREE, General, Pairs
-from minigibbs.factors.unstored import Unstored
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import MAX_DOMAIN, Domains, States
+from minigibbs.graph.factors import Factors, Table, Unary
+from minigibbs.graph.factors.base import FREE, General, Pairs
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
-from minigibbs.marginals import rows as run_rows
-from minigibbs.record import Run
+from minigibbs.results.run import Run
+from minigibbs.results.tables import rows as run_rows
 
 _MOST = 2**53  # of a count; floats hold integers up to here
 _MOST_ARITY = 32
@@ -173,7 +173,7 @@ def _read_table(
 
 
 def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> None:
-    if isinstance(group, Unstored):
+    if isinstance(group, Implicit):
         raise FormatError(
             f"{group.kind} group {number}: a .uai file lists every factor, but this group is never "
             "stored; write graph.stored() if it is small"

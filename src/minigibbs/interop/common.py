@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, MissingDependencyError
-from minigibbs.factors import Factors, Unary
+from minigibbs.graph.factors import Factors, Unary
 
 
 def optional(module: str, extra: str) -> Any:

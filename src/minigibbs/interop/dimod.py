@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.quadratic import from_bqm, from_dqm
-from minigibbs.run import sample
+from minigibbs.running.api import sample
+from minigibbs.running.request import SCANS
 from minigibbs.samplers import SAMPLERS, Sampler
-from minigibbs.settings import SCANS
 
 try:
     import dimod

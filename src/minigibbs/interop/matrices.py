@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs import memory
-from minigibbs.domains import as_array
 from minigibbs.errors import GraphError
-from minigibbs.factors import Factors, Ising, Potts
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import as_array
+from minigibbs.graph.factors import Factors, Ising, Potts
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups
+from minigibbs.system import memory
 
 _ENTRY_BYTES = 64  # while an entry is sorted, compared and stored
 _ROUNDING = 1e-12  # of the largest entry: what two halves of a symmetric matrix may differ by

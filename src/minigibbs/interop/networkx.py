@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.domains import as_array
 from minigibbs.errors import GraphError
-from minigibbs.factors import Ising, Potts, Unary
-from minigibbs.factors.base import FREE, LARGEST
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import as_array
+from minigibbs.graph.factors import Ising, Potts, Unary
+from minigibbs.graph.factors.base import FREE, LARGEST
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import optional, read_beta, unary_groups, unique_names
 
 KINDS = ("ising", "potts")
@@ -106,9 +106,9 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     """
     networkx = optional("networkx", "networkx")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
-    if graph.unstored is not None:
+    if graph.implicit is not None:
         raise GraphError(
-            f"{graph.unstored.kind}: a networkx graph lists every factor, but this group is never "
+            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is never "
             "stored; convert graph.stored() if it is small"
         )
     if bipartite:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.domains import Domains, as_array
 from minigibbs.errors import GraphError
-from minigibbs.factors.base import FREE
 from minigibbs.formats.pruning import TableFactor, cut, prune
 from minigibbs.formats.tables import exponentials, group_tables
 from minigibbs.formats.uai import factor_energies
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.domains import Domains, as_array
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import optional, unique_names
 
 _MOST_ENTRIES = 2**20  # of a table that is written for a factor
@@ -235,9 +235,9 @@ def _tables(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], NDArray[np.fl
 
 def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
     """The sum of all factors with the same variables; zeros for a variable that has none."""
-    if graph.unstored is not None:
+    if graph.implicit is not None:
         raise GraphError(
-            f"{graph.unstored.kind}: a pgmpy model lists every factor, but this group is never "
+            f"{graph.implicit.kind}: a pgmpy model lists every factor, but this group is never "
             "stored; convert graph.stored() if it is small"
         )
     total: dict[tuple[int, ...], NDArray[np.float64]] = {}

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import memory
 from minigibbs.errors import GraphError
-from minigibbs.factors import Factors, Ising, Potts, Table, Unary
-from minigibbs.factors.base import LARGEST
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.factors import Factors, Ising, Potts, Table, Unary
+from minigibbs.graph.factors.base import LARGEST
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups, unique_names
+from minigibbs.system import memory
 
 _TABLE_BYTES = 32  # while a table's value is filled in and stored
 

@@ -20,7 +20,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 # No "nnan" or "ninf": weights may overflow to infinity and must then behave as IEEE says.
 FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
-_COMPILED = ("kernels", "samplers", "backends")  # folders whose functions compiled code calls
+_COMPILED = (
+    "kernels",
+    "samplers",
+    "running/backends",
+)  # folders whose functions compiled code calls
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import files, models
+from minigibbs import models
 from minigibbs.errors import FormatError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.paper.estimator import pair_estimator
-from minigibbs.run import sample, time_updates
+from minigibbs.running.api import sample, time_updates
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -26,6 +26,7 @@ from minigibbs.samplers import (
     PoissonGibbs,
     Sampler,
 )
+from minigibbs.system import files
 
 UPDATES = 1_000_000
 QUICK_UPDATES = 20_000

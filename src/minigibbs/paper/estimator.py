@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import factor_spans
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import FAST_MATH
 from minigibbs.kernels.poisson import poisson, poisson_vector
-from minigibbs.packed import factor_spans
 from minigibbs.samplers import CustomEstimator
 
 _STRONG = 0.05  # expected draws from which looking at a pair is cheaper than drawing it

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import files, plots
 from minigibbs.paper.curves import FIGURES, Curve, Result
+from minigibbs.results import plots
+from minigibbs.system import files
 
 TITLES = {
     "fig1": "Figure 1: MIN-Gibbs on the Ising model",

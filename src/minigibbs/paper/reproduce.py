@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minigibbs import files, plots
 from minigibbs.errors import SampleError
 from minigibbs.paper import curves, figures, table, theorems
 from minigibbs.paper.curves import FIGURES, QUICK_UPDATES, UPDATES, Result, Settings
+from minigibbs.results import plots
+from minigibbs.system import files
 
 TARGETS = (*FIGURES, "table1", "theorems", "all")
 QUICK_SEEDS = 2

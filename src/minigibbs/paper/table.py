@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minigibbs import files
-from minigibbs.factors import Potts
-from minigibbs.graph import FactorGraph
-from minigibbs.run import sample, time_updates
+from minigibbs.graph.factors import Potts
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.running.api import sample, time_updates
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -29,6 +28,7 @@ from minigibbs.samplers import (
     PoissonGibbs,
     Sampler,
 )
+from minigibbs.system import files
 
 QUANTITIES = {"Delta": "Δ", "D": "D", "L": "L", "Psi": "Ψ"}
 SEED = 2018

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs import files, plots, theory
-from minigibbs.factors import Potts, Table, Unary
-from minigibbs.graph import FactorGraph
+from minigibbs import theory
+from minigibbs.graph.factors import Potts, Table, Unary
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results import plots
 from minigibbs.samplers import Estimator, PoissonEstimator, SubsetEstimator
+from minigibbs.system import files
 from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, Comparison
 
 GRAPHS = 300

@@ -9,11 +9,11 @@ from minigibbs.samplers.estimators import (
     PoissonEstimator,
     SubsetEstimator,
 )
-from minigibbs.samplers.gibbs import Gibbs
+from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
-from minigibbs.samplers.poisson_gibbs import PoissonGibbs
+from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.name: sampler

@@ -20,9 +20,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from minigibbs.errors import SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import chosen_by_type
-from minigibbs.memory import readable
+from minigibbs.system.memory import readable
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sampler(ABC):
 
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
-    draws_unstored: ClassVar[bool] = False  # whether it can do without stored factors
+    draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
 
     def __str__(self) -> str:
         """The sampler as one would write it: settings left at their defaults are left out."""
@@ -122,7 +122,7 @@ ROW_BYTES = 40
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     """Refuse a sampler that reads stored factors for a graph whose factors are never stored."""
-    if graph.unstored is None or sampler.draws_unstored:
+    if graph.implicit is None or sampler.draws_implicit:
         return
     stats = graph.stats
     raise SampleError(

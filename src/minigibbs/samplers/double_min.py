@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import ACCEPTED, PROPOSED
@@ -17,16 +17,16 @@ from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws
 from minigibbs.kernels.random import positive_uniform
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
-from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
-from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
-from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
-from minigibbs.samplers.recipes import (
+from minigibbs.samplers.bounds import (
     FAILURE,
     SLOWDOWN,
     check_one,
     check_settings,
     check_work,
 )
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
+from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
+from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import factor_spans
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.energy import general_value, total_energy
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import STRONG_RATE, poisson, poisson_vector
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
-from minigibbs.packed import factor_spans
 from minigibbs.samplers.base import far_share
-from minigibbs.samplers.recipes import check_settings
+from minigibbs.samplers.bounds import check_settings
 
 _BLOCK = 128  # weak draws made before their factors are looked at
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.energy import add_entry, add_general
@@ -19,8 +19,8 @@ from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
-from minigibbs.samplers.recipes import check_settings
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.energy import energy_change
 from minigibbs.kernels.jit import kernel
@@ -17,9 +18,8 @@ from minigibbs.kernels.layout import ACCEPTED, EVALUATIONS, PROPOSED
 from minigibbs.kernels.minibatch import load_minibatch
 from minigibbs.kernels.poisson import expected_draws, poisson_vector
 from minigibbs.kernels.random import positive_uniform
-from minigibbs.packed import entry_spans
 from minigibbs.samplers.base import Sampler, choice_operations, far_share, mean_row, register
-from minigibbs.samplers.recipes import (
+from minigibbs.samplers.bounds import (
     SLOWDOWN,
     check_one,
     check_settings,

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from minigibbs.errors import SampleError
-from minigibbs.graph import FactorGraph
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
-from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
-from minigibbs.samplers.recipes import (
+from minigibbs.samplers.bounds import (
     FAILURE,
     SLOWDOWN,
     check_one,
@@ -20,6 +19,7 @@ from minigibbs.samplers.recipes import (
     check_work,
     estimator_batch,
 )
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@
 40.543
 """
 
+from minigibbs.exact.elimination import exact_marginals, log_partition, treewidth_bound
+from minigibbs.exact.enumeration import MOST_STATES, Enumeration, exact_distribution
+from minigibbs.exact.ordering import MOST_ENTRIES
 from minigibbs.theory.bounds import (
     Comparison,
     largest_deviation,
@@ -20,10 +23,7 @@ from minigibbs.theory.bounds import (
     theorem_5,
     theorem_6,
 )
-from minigibbs.theory.elimination import exact_marginals, log_partition, treewidth_bound
-from minigibbs.theory.enumeration import MOST_STATES, Enumeration, exact_distribution
 from minigibbs.theory.laws import Law, TruncatedEstimator, estimate_law
-from minigibbs.theory.ordering import MOST_ENTRIES
 from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
 
 __all__ = [

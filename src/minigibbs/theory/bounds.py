@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph import FactorGraph
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -23,8 +24,7 @@ from minigibbs.samplers import (
     PoissonGibbs,
     Sampler,
 )
-from minigibbs.samplers.recipes import estimator_batch
-from minigibbs.theory.enumeration import Enumeration
+from minigibbs.samplers.bounds import estimator_batch
 from minigibbs.theory.laws import estimate_law
 from minigibbs.theory.transitions import Transition, transition
 

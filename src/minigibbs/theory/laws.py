@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import poisson as poisson_law
 
 from minigibbs.errors import SampleError, TooLargeError
-from minigibbs.graph import FactorGraph
+from minigibbs.exact.enumeration import MOST_STATES, Enumeration
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Estimator, ExactEstimator, PoissonEstimator, SubsetEstimator
-from minigibbs.theory.enumeration import MOST_STATES, Enumeration
 
 _TAIL = 1e-12
 _SAME = 1e-9  # energies closer than this are one point of an estimator's law

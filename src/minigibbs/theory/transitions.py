@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from minigibbs.errors import TooLargeError
-from minigibbs.graph import FactorGraph
-from minigibbs.packed import entry_spans
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import entry_spans
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -28,8 +29,7 @@ from minigibbs.samplers import (
     PoissonGibbs,
     Sampler,
 )
-from minigibbs.samplers.recipes import SLOWDOWN, local_batches
-from minigibbs.theory.enumeration import Enumeration
+from minigibbs.samplers.bounds import SLOWDOWN, local_batches
 from minigibbs.theory.laws import Law, estimate_law, poisson_grid
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix

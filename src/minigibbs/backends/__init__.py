@@ -1,1 +1,0 @@
-"""Where chains run: one loop for the CPU."""

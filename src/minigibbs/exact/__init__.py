@@ -1,0 +1,1 @@
+"""Exact answers for small graphs: every state enumerated, or variables eliminated."""

@@ -1,0 +1,128 @@
+"""Every state of a small graph, its energy and its probability."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from minigibbs.errors import TooLargeError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.kernels.energy import factor_values
+
+MOST_STATES = 2**22
+
+
+def readable_count(count: int) -> str:
+    """Write a number that may be beyond any float.
+
+    >>> readable_count(2**22), readable_count(2**5000)
+    ('4,194,304', '1.41e+1505')
+    """
+    if count < 1e9:
+        return f"{count:,}"
+    exponent = math.log10(count)
+    return f"{10 ** (exponent % 1):.3g}e+{int(exponent)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Enumeration:
+    """All states of a graph that agree with its evidence, in lexicographic order."""
+
+    graph: FactorGraph
+
+    def __post_init__(self) -> None:
+        count = math.prod(int(size) for size in self.graph.sizes[self.free])
+        if count > MOST_STATES:
+            raise TooLargeError(
+                f"this graph has {readable_count(count)} states; enumeration stops at "
+                f"{MOST_STATES:,}. Marginals and log Z of larger graphs: "
+                "mg.theory.exact_marginals, if the treewidth is small, or mg.sample"
+            )
+
+    @cached_property
+    def free(self) -> NDArray[np.int32]:
+        """The variables that the evidence leaves."""
+        return free_variables(self.graph.evidence)
+
+    @cached_property
+    def states(self) -> NDArray[Any]:
+        """[state, variable]."""
+        ranges = [
+            np.arange(size) if fixed < 0 else np.array([fixed])
+            for size, fixed in zip(self.graph.sizes, self.graph.evidence, strict=True)
+        ]
+        grid = np.meshgrid(*ranges, indexing="ij")
+        return np.stack([axis.ravel() for axis in grid], axis=1).astype(self.graph.state_type)
+
+    @cached_property
+    def strides(self) -> NDArray[np.int64]:
+        """How far a state's number moves when a variable's value goes up by one."""
+        sizes = np.where(self.graph.evidence < 0, self.graph.sizes, 1).astype(np.int64)
+        return np.append(np.cumprod(sizes[::-1])[-2::-1], 1)
+
+    @cached_property
+    def energy(self) -> NDArray[np.float64]:
+        """The log-potential of each state."""
+        energy: NDArray[np.float64] = self.graph.energy(self.states)
+        return energy
+
+    @cached_property
+    def law(self) -> NDArray[np.float64]:
+        """The probability of each state."""
+        law: NDArray[np.float64] = softmax(self.energy)
+        return law
+
+    @cached_property
+    def phi(self) -> NDArray[np.float64]:
+        """[factor, state]: the factors that vary, each shifted to min 0."""
+        model = self.graph.packed
+        values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
+        factor_values(model, self.states, values)
+        values -= values.min(axis=1, keepdims=True)
+        varying: NDArray[np.float64] = values[values.max(axis=1) > 0]
+        return varying
+
+    @cached_property
+    def spans(self) -> NDArray[np.float64]:
+        """The paper's M of each factor."""
+        spans: NDArray[np.float64] = self.phi.max(axis=1)
+        return spans
+
+    @cached_property
+    def adjacent(self) -> list[NDArray[np.int64]]:
+        """For each variable the paper's A[i]: the factors that depend on it."""
+        found = []
+        for i in range(len(self.graph)):
+            varies = np.zeros(len(self.phi), dtype=bool)
+            if self.graph.evidence[i] < 0:
+                lines = self.lines(i)
+                varies = (np.ptp(self.phi[:, lines], axis=2) > 0).any(axis=1)
+            found.append(np.flatnonzero(varies))
+        return found
+
+    def lines(self, i: int) -> NDArray[np.int64]:
+        """[line, value]: state numbers that differ in variable `i` only."""
+        first = np.flatnonzero(self.states[:, i] == 0)
+        numbers: NDArray[np.int64] = (
+            first[:, None] + np.arange(self.graph.sizes[i]) * self.strides[i]
+        )
+        return numbers
+
+
+def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """All states and their probabilities.
+
+    >>> import minigibbs as mg
+    >>> states, law = exact_distribution(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
+    >>> law.round(3)
+    array([0.366, 0.134, 0.134, 0.366])
+    """
+    everything = Enumeration(graph)
+    return everything.states, everything.law

@@ -1,0 +1,136 @@
+"""What each sampler would do on a graph, what it would cost, and which one to use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from minigibbs.errors import SampleError
+from minigibbs.explanation.costs import Costs, machine_costs, predict
+from minigibbs.graph.graph import FactorGraph, Stats
+from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
+from minigibbs.samplers.base import check_stored
+
+_SYMBOLS = {
+    "max_degree": "Delta",
+    "local_energy": "L",
+    "total_energy": "Psi",
+    "max_domain": "D",
+}
+
+
+_FOOTNOTE = (
+    "slowdown: how much slower than plain Gibbs it can converge at worst, by theorem; chains mix\n"
+    "far better than that. per update: predicted for this machine."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sampler on the graph."""
+
+    sampler: str
+    batch: float | None  # expected draws an update
+    slowdown: float | None  # guaranteed, against plain Gibbs; None where nothing is
+    nanoseconds: float | None  # predicted, per update; None where it cannot run
+    exact: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A table that says which sampler to use; prints as text.
+
+    >>> import minigibbs as mg
+    >>> explanation = mg.explain(mg.models.potts_rbf(), costs={"read": 1.0, "draw": 10.0})
+    >>> explanation.recommended, explanation.stats.max_degree
+    ('poisson-gibbs', 399)
+    >>> [row.sampler for row in explanation.rows if not row.exact]
+    ['local']
+    """
+
+    stats: Stats
+    rows: tuple[Row, ...]
+    recommended: str
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = []
+        for name, value in vars(self.stats).items():
+            label = name.replace("_", " ")
+            label += f" ({_SYMBOLS[name]})" if name in _SYMBOLS else ""
+            lines.append(
+                f"{label:<22}{value:,}" if isinstance(value, int) else f"{label:<22}{value:,.4g}"
+            )
+        lines += ["", f"{'sampler':<15}{'batch':>10}{'slowdown':>10}{'per update':>12}  law"]
+        for row in self.rows:
+            law = "exact" if row.exact else "BIASED"
+            lines.append(
+                f"{row.sampler:<15}{_number(row.batch):>10}{_number(row.slowdown):>10}"
+                f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
+            )
+        lines += ["", _FOOTNOTE]
+        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}"])
+
+
+def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
+    """Compare the samplers on a graph, with batches from the paper's recipes.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    costs
+        Nanoseconds by kind of operation; left out, measured on this machine once and remembered.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.explain(mg.models.ising_rbf(), costs={"read": 1.0, "draw": 10.0}))
+    variables             400
+    factors               79,348
+    max degree (Delta)    399
+    local energy (L)      2.212
+    ...
+    """
+    costs = machine_costs() if costs is None else costs
+    rows = tuple(_row(graph, kind(), costs) for kind in SAMPLERS.values())
+    default = PoissonGibbs()
+    return Explanation(graph.stats, rows, default.name, default.reason(graph))
+
+
+def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
+    try:
+        check_stored(sampler, graph)
+        operations = sampler.operations(graph)
+        slowdown = sampler.guaranteed_slowdown(graph)
+    except SampleError as error:
+        note = str(error).split(";")[0]
+        return Row(sampler.name, None, None, None, sampler.exact, note)
+    batch = sum(operations.get(kind, 0.0) for kind in ("draw", "strong", "member"))
+    return Row(
+        sampler=sampler.name,
+        batch=batch or None,
+        slowdown=slowdown if slowdown is not None and math.isfinite(slowdown) else None,
+        nanoseconds=predict(costs, operations),
+        exact=sampler.exact,
+        note="" if slowdown is not None or not sampler.exact else "no guarantee",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}"
+
+
+def _time(nanoseconds: float | None) -> str:
+    if nanoseconds is None:
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"

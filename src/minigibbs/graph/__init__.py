@@ -1,0 +1,5 @@
+"""What a user describes: variables, factors, evidence; and its packing into flat arrays."""
+
+from minigibbs.graph.graph import FactorGraph
+
+__all__ = ["FactorGraph"]

@@ -1,0 +1,222 @@
+"""What every kind of factor provides, and the flat forms that kinds lower to.
+
+A kind is a group of factors given as whole arrays. It validates itself, and lowers itself to
+`Pairs` or `General`, the two shapes that packing and the kernels know.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.domains import Domains, Frozen, as_array, frozen
+
+FREE = -1  # in an evidence array: the variable is not clamped
+LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Factors weight * [x_i == x_j], plus a constant `offset` for the whole group."""
+
+    scope: NDArray[np.int32]  # [factors, 2]
+    weight: NDArray[np.float64]  # [factors]
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class General:
+    """Factors of any arity k: tables or formulas (see `kernels.layout`)."""
+
+    form: int
+    scope: NDArray[np.int32]  # [factors, k]
+    key: NDArray[np.int32]  # [factors, k], may be broadcast
+    weight: NDArray[np.float64]  # [factors]
+    low: NDArray[np.float64]  # [factors] least value, given the evidence
+    span: NDArray[np.float64]  # [factors] greatest minus least value, given the evidence
+    table: NDArray[np.float64]  # flat
+    table_start: NDArray[np.int64]  # [factors]
+    offset: float = 0.0  # a constant for the whole group
+
+
+class Factors(Frozen, ABC):
+    """A group of factors of one kind."""
+
+    kind: ClassVar[str]  # the name in files and on the command line
+    _scope: NDArray[np.int32]  # [factors, k]
+
+    def __len__(self) -> int:
+        return len(self._scope)
+
+    @property
+    def scope(self) -> NDArray[np.int32]:
+        """The variables of each factor, one row per factor."""
+        return self._scope
+
+    @abstractmethod
+    def check_domains(self, domains: Domains, group: int) -> None:
+        """Raise `GraphError` if a factor does not fit the domains of its variables."""
+
+    @abstractmethod
+    def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Pairs | General:
+        """The group in flat form; `evidence` holds each variable's clamped value or `FREE`."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Any]:
+        """The constructor's arguments as arrays and strings, for files."""
+
+    def check_scope(self, domains: Domains, group: int) -> None:
+        """Raise `GraphError` if a factor names a variable that does not exist."""
+        scope = self._scope
+        if len(scope) and (scope.max() >= len(domains)):
+            factor = int(np.flatnonzero((scope >= len(domains)).any(axis=1))[0])
+            raise GraphError(
+                f"{self.where(factor, group)}: variables must be 0 to {len(domains) - 1}, "
+                f"got {self._scope[factor].max()}"
+            )
+
+    def where(self, factor: int, group: int | None = None) -> str:
+        """A factor as errors call it."""
+        place = "" if group is None else f" of group {group}"
+        shown = self._scope[factor][:6].tolist()
+        dots = ", ..." if self._scope.shape[1] > 6 else ""
+        return f"{self.kind} factor {factor}{place} (variables {', '.join(map(str, shown))}{dots})"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self):,} factors of arity {self._scope.shape[1]}>"
+
+
+def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
+    """Variables as a read-only int32 array [factors, arity], checked as far as it can be alone."""
+    rule = f"{kind}: variables must be integers"
+    if isinstance(columns, list) and arity is not None:
+        arrays = [np.atleast_1d(as_array(column, "iu", rule)) for column in columns]
+        lengths = {len(a) for a in arrays}
+        if any(a.ndim != 1 for a in arrays) or len(lengths) != 1:
+            shapes = ", ".join(str(a.shape) for a in arrays)
+            raise GraphError(f"{kind}: variables must be 1-D arrays of one length, got {shapes}")
+    else:
+        rule += "; scope must have one row per factor and one column per variable"
+        whole = as_array(columns, "iu", rule)
+        if whole.ndim == 1:
+            whole = whole[None, :]
+        if whole.ndim != 2 or whole.shape[1] == 0:
+            raise GraphError(f"{rule}; got shape {whole.shape}")
+        arrays = [whole[:, k] for k in range(whole.shape[1])]
+    scope = np.empty((len(arrays[0]), len(arrays)), dtype=np.int32)
+    for k, column in enumerate(arrays):
+        if len(column) and (column.min() < 0 or column.max() > np.iinfo(np.int32).max):
+            factor = int(np.flatnonzero((column < 0) | (column > np.iinfo(np.int32).max))[0])
+            raise GraphError(
+                f"{kind} factor {factor}: a variable must be a non-negative number, "
+                f"got {column[factor]}"
+            )
+        scope[:, k] = column
+    _refuse_repeats(kind, scope)
+    scope.flags.writeable = False
+    return scope
+
+
+def _refuse_repeats(kind: str, scope: NDArray[np.int32]) -> None:
+    if scope.shape[1] == 2:
+        repeated = scope[:, 0] == scope[:, 1]
+    elif scope.shape[1] > 2:
+        ordered = np.sort(scope, axis=1)
+        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    else:
+        return
+    if repeated.any():
+        factor = int(np.flatnonzero(repeated)[0])
+        raise GraphError(
+            f"{kind} factor {factor}: the variables of a factor must differ, "
+            f"got {scope[factor].tolist()}"
+        )
+
+
+def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]:
+    """One finite weight per factor as a read-only float64 array; a single number is repeated."""
+    array = as_array(weight, "iufb", f"{kind}: weights must be real numbers, one per factor")
+    if array.ndim == 0:
+        array = np.full(count, array, dtype=np.float64)
+    if array.shape != (count,):
+        raise GraphError(f"{kind}: expected {count} weights, one per factor, got {array.shape}")
+    bad = _unusable(array)
+    if bad.any():
+        factor = int(np.flatnonzero(bad)[0])
+        hint = ". Hard constraints are outside the theory; use a large finite weight instead"
+        raise GraphError(
+            f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
+            f"got {array[factor]}{'' if np.isnan(array[factor]) else hint}"
+        )
+    return frozen(array, np.float64)
+
+
+def read_energy(
+    kind: str, energy: ArrayLike, floor: float | None, arity: int
+) -> NDArray[np.float64]:
+    """Finite log-potentials as a read-only float64 array, raised to `floor` where one is given."""
+    array = _copy_numbers(energy, f"{kind}: energies must be real numbers")
+    if floor is not None:
+        if not np.isfinite(floor):
+            raise GraphError(f"{kind}: floor must be finite, got {floor}")
+        np.maximum(array, floor, out=array)  # keeps NaN
+    rule = f"an energy must be finite, at most {LARGEST} in size"
+    _refuse(kind, arity, array, _unusable(array), rule, hard=-np.inf, floor="-20.0")
+    array.flags.writeable = False
+    return array
+
+
+def log_probabilities(
+    kind: str, probability: ArrayLike, floor: float | None, arity: int
+) -> NDArray[np.float64]:
+    """Logarithms of positive numbers; zeros are refused unless `floor` lifts them."""
+    array = _copy_numbers(probability, f"{kind}: probabilities must be real numbers")
+    if floor is not None:
+        if not floor > 0:
+            raise GraphError(f"{kind}: floor must be a positive probability, got {floor}")
+        np.maximum(array, floor, out=array, where=array >= 0)
+    bad = ~((array > 0) & np.isfinite(array))
+    rule = "a probability must be positive and finite"
+    _refuse(kind, arity, array, bad, rule, hard=0.0, floor="1e-9")
+    return np.log(array)
+
+
+def _copy_numbers(given: ArrayLike, rule: str) -> NDArray[np.float64]:
+    return np.array(as_array(given, "iufb", rule), dtype=np.float64, order="C")
+
+
+def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where an array holds NaN, or numbers beyond `LARGEST`."""
+    return ~((array >= -LARGEST) & (array <= LARGEST))
+
+
+def _refuse(
+    kind: str,
+    arity: int,
+    array: NDArray[Any],
+    bad: NDArray[np.bool_],
+    rule: str,
+    hard: float,
+    floor: str,
+) -> None:
+    """Raise for the first bad entry, if any; `hard` is the value that forbids a state.
+
+    An array of more than `arity` dimensions has a row for each factor, which is then named.
+    """
+    if not bad.any():
+        return
+    place = np.argwhere(bad)[0].tolist()
+    value = array[tuple(place)]
+    factor = f" factor {place.pop(0)}" if array.ndim > arity else ""
+    message = f"{kind}{factor}: {rule}; got {value} at {place}"
+    if value == hard:
+        message += (
+            ", a zero probability. Hard constraints are outside the theory; "
+            f"floor={floor}, say, makes such states very unlikely instead"
+        )
+    raise GraphError(message)

@@ -1,0 +1,64 @@
+"""Every pair alike: the Curie-Weiss model and its Potts form, never stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+
+
+class Complete(Implicit):
+    """The same weight on every pair of n variables.
+
+    Parameters
+    ----------
+    n
+        How many variables the graph has.
+    weight
+        The log-potential of each pair.
+    kind
+        "ising" (phi = weight * s_i * s_j) or "potts" (phi = weight * [x_i == x_j]).
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2] * 1000, [mg.Complete(1000, 0.8 / 1000)])
+    >>> graph.stats.max_degree
+    999
+    """
+
+    kind = "complete"
+
+    def __init__(self, n: int, weight: float, kind: str = "ising") -> None:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2:
+            raise GraphError(f"complete: n must be an integer of at least 2, got {n!r}")
+        if not isinstance(weight, int | float | np.number) or not abs(weight) <= 1e100:
+            raise GraphError(f"complete: the weight must be a finite number, got {weight!r}")
+        vars(self).update(variables=int(n), weight=float(weight), form=read_form("complete", kind))
+
+    weight: float
+
+    def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
+        """All the same."""
+        return np.full(len(i), self.weight)
+
+    def local_weights(self) -> NDArray[np.float64]:
+        """All the same."""
+        return np.full(self.variables, abs(self.weight) * (self.variables - 1))
+
+    def degrees(self) -> NDArray[np.int64]:
+        """All others."""
+        return np.full(self.variables, (self.variables - 1) if self.weight else 0)
+
+    def energy(self, x: NDArray[Any]) -> float:
+        """Pairs counted through the number of variables in each value."""
+        total = sum(v.sum() ** 2 - (v**2).sum() for v in agreement(x, self.form))
+        return float(0.5 * self.weight * total)
+
+    def arrays(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"n": self.variables, "weight": self.weight, "kind": self.form}

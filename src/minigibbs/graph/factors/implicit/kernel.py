@@ -1,0 +1,266 @@
+"""Couplings that depend on displacement: a kernel over a grid, never stored."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+from minigibbs.system import memory
+
+_LIMIT = 1e100
+
+
+class Kernel(Implicit):
+    """Variables on a 1-, 2- or 3-D grid, every pair weighted by a function of displacement.
+
+    Parameters
+    ----------
+    shape
+        The grid; variables are numbered along its last axis first.
+    weight
+        A function of the displacement, one array per axis, that gives weights: `lambda r, c:
+        4.6 * np.exp(-1.5 * (r**2 + c**2))`. It must be even: the same for d and -d. Or a table:
+        centred and of odd sides, or, if periodic, of the grid's shape.
+    kind
+        "potts" (phi = weight * [x_i == x_j]) or "ising" (phi = weight * s_i * s_j).
+    periodic
+        Whether displacements wrap around; the function then sees the shortest one.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, numpy as np
+    >>> near = mg.Kernel((20, 20), lambda r, c: 4.6 * np.exp(-1.5 * (r**2 + c**2)))
+    >>> stats = mg.FactorGraph(np.full(400, 10), [near]).stats
+    >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
+    (5.09, 957.1)
+    """
+
+    kind = "kernel"
+    shape: tuple[int, ...]
+    half: NDArray[np.float64]  # weights of the places after the table's centre, see `sides`
+    sides: tuple[
+        int, ...
+    ]  # of the table of displacements; 2 * reach + 1, or the grid's if periodic
+    periodic: bool
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        weight: Callable[..., ArrayLike] | ArrayLike,
+        kind: str = "potts",
+        periodic: bool = False,
+    ) -> None:
+        grid = _read_shape(shape)
+        sides = grid if periodic else tuple(2 * side - 1 for side in grid)
+        rows = _evaluated(weight, sides, periodic) if callable(weight) else None
+        if rows is None:
+            table = np.asarray(weight, dtype=np.float64)
+            sides = _check_table(table, grid, periodic)
+            rows = table.reshape(sides[0], -1).__getitem__
+        half = _read_half(rows, sides, periodic)
+        if not periodic:
+            half, sides = _crop(half, sides)
+        half.flags.writeable = False
+        vars(self).update(
+            shape=grid,
+            half=half,
+            sides=sides,
+            periodic=bool(periodic),
+            form=read_form("kernel", kind),
+            variables=math.prod(grid),
+        )
+
+    @property
+    def centre(self) -> int:
+        """The place of displacement 0 in the flat table."""
+        return 0 if self.periodic else math.prod(self.sides) // 2
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The coordinates of the centre."""
+        return tuple(0 if self.periodic else side // 2 for side in self.sides)
+
+    def table(self) -> NDArray[np.float64]:
+        """Weights by displacement: centred, or from 0 on if periodic."""
+        if self.periodic:
+            flat = np.concatenate([[0.0], self.half])
+        else:
+            flat = np.concatenate([self.half[::-1], [0.0], self.half])
+        return flat.reshape(self.sides)
+
+    def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
+        """Looked up by displacement."""
+        table, inside, index = self.table(), np.ones(len(i), dtype=bool), []
+        here, there = np.unravel_index(i, self.shape), np.unravel_index(j, self.shape)
+        for a, b, side, reach in zip(here, there, self.sides, self.reach, strict=True):
+            step = (b - a) % side if self.periodic else b - a + reach
+            inside &= (step >= 0) & (step < side)
+            index.append(np.clip(step, 0, side - 1))
+        return np.where(inside, table[tuple(index)], 0.0)
+
+    def local_weights(self) -> NDArray[np.float64]:
+        """Window sums of the table of |weight|."""
+        return self._windows(np.abs(self.table()))
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Window sums of where the weight is not 0."""
+        return np.rint(self._windows((self.table() != 0).astype(np.float64))).astype(np.int64)
+
+    def _windows(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """For each variable the sum of the table over displacements that stay on the grid."""
+        if self.periodic:
+            return np.full(self.variables, table.sum())
+        total = np.pad(table, [(1, 0)] * table.ndim)
+        for axis in range(table.ndim):
+            np.cumsum(total, axis=axis, out=total)
+        result = np.zeros(self.shape)
+        edges = []
+        for side, reach in zip(self.shape, self.reach, strict=True):
+            at = np.arange(side)
+            low, high = np.maximum(reach - at, 0), np.minimum(side - at + reach, 2 * reach + 1)
+            edges.append((low, high))
+        for corner in itertools.product((0, 1), repeat=table.ndim):
+            index = np.ix_(*(edge[c] for edge, c in zip(edges, corner, strict=True)))
+            result += (-1.0) ** (table.ndim - sum(corner)) * total[index]
+        return result.ravel()
+
+    def energy(self, x: NDArray[Any]) -> float:
+        """By fast Fourier transform: O(n log n) for each value."""
+        from scipy.fft import irfftn, rfftn
+
+        sides = (
+            self.sides
+            if self.periodic
+            else tuple(n + 2 * r for n, r in zip(self.shape, self.reach, strict=True))
+        )
+        kernel = rfftn(self.table(), sides)
+        window = tuple(slice(r, r + n) for n, r in zip(self.shape, self.reach, strict=True))
+        total = 0.0
+        for vector in agreement(x.reshape(self.shape), self.form):
+            field = irfftn(rfftn(vector, sides) * kernel, sides)[window]
+            total += float((vector * field).sum())
+        return 0.5 * total
+
+    def arrays(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "shape": np.array(self.shape),
+            "weight": self.table(),
+            "kind": self.form,
+            "periodic": self.periodic,
+        }
+
+
+def _read_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    grid = tuple(int(side) for side in np.atleast_1d(np.asarray(shape)))
+    if not 1 <= len(grid) <= 3 or min(grid) < 1 or math.prod(grid) < 2:
+        raise GraphError(
+            f"kernel: shape must be 1, 2 or 3 positive sides with 2 variables or more, got {shape}"
+        )
+    if math.prod(grid) * 2 ** len(grid) >= 2**31:
+        raise GraphError(f"kernel: a grid of shape {grid} has too many displacements to count")
+    return grid
+
+
+def _check_table(
+    table: NDArray[np.float64], grid: tuple[int, ...], periodic: bool
+) -> tuple[int, ...]:
+    fits = table.shape == grid
+    if not periodic:
+        fits = len(table.shape) == len(grid) and all(
+            side % 2 == 1 and side <= 2 * n - 1 for side, n in zip(table.shape, grid, strict=True)
+        )
+    if not fits:
+        expected = f"shape {grid}" if periodic else "odd sides of at most twice the grid's, less 1"
+        raise GraphError(f"kernel: a table of weights must have {expected}; got {table.shape}")
+    return table.shape
+
+
+def _evaluated(
+    weight: Callable[..., ArrayLike], sides: tuple[int, ...], periodic: bool
+) -> Callable[[int], NDArray[np.float64]]:
+    """The function's values for one displacement along the first axis and all along the others."""
+    axes = [np.arange(side) if periodic else np.arange(side) - side // 2 for side in sides]
+    if periodic:  # the shortest way round
+        axes = [np.where(2 * axis > len(axis), axis - len(axis), axis) for axis in axes]
+    others = np.meshgrid(*axes[1:], indexing="ij")
+
+    def row(first: int) -> NDArray[np.float64]:
+        steps = [np.full(others[0].shape if others else (), axes[0][first]), *others]
+        with np.errstate(all="ignore"):
+            values = np.asarray(weight(*(step.astype(np.float64) for step in steps)))
+        return np.array(np.broadcast_to(values, steps[0].shape), dtype=np.float64).ravel()
+
+    return row
+
+
+def _read_half(
+    rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
+) -> NDArray[np.float64]:
+    """The weights after the centre of the flat table, checked row by row to be finite and even."""
+    width, total = math.prod(sides[1:]), math.prod(sides)
+    centre = 0 if periodic else total // 2
+    memory.require(3.0 * 8 * (total - centre), "a kernel's displacements", "use a smaller grid")
+    half = np.empty(total - centre - 1)
+    for first in range(centre // width, sides[0]):
+        values = rows(first)
+        begin = first * width
+        own = values[max(centre + 1 - begin, 0) :]
+        if not (np.abs(own) <= _LIMIT).all():
+            raise GraphError(
+                f"kernel: weights must be finite; got {own[~(np.abs(own) <= _LIMIT)][0]} at a "
+                f"displacement of {first - sides[0] // 2 * (not periodic)} along the first axis"
+            )
+        half[begin + len(values) - len(own) - centre - 1 :][: len(own)] = own
+        _check_even(values, rows, sides, first, periodic)
+    return half
+
+
+def _check_even(
+    values: NDArray[np.float64],
+    rows: Callable[[int], NDArray[np.float64]],
+    sides: tuple[int, ...],
+    first: int,
+    periodic: bool,
+) -> None:
+    """A pair has one weight, so the weight of d must be that of -d."""
+    mirror = (sides[0] - first) % sides[0] if periodic else sides[0] - 1 - first
+    other = rows(mirror).reshape(sides[1:])[(slice(None, None, -1),) * (len(sides) - 1)]
+    if periodic:
+        other = np.roll(other, 1, axis=tuple(range(other.ndim)))
+    same = np.isclose(values, other.ravel(), rtol=1e-9, atol=1e-300)
+    same |= ~np.isfinite(values)  # at displacement 0, which is never used
+    if not same.all():
+        place = int(np.flatnonzero(~same)[0])
+        raise GraphError(
+            "kernel: the weight must be the same for a displacement and its opposite, got "
+            f"{values[place]} and {other.ravel()[place]}"
+        )
+
+
+def _crop(
+    half: NDArray[np.float64], sides: tuple[int, ...]
+) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+    """Leave out the rim of the table where all weights are 0."""
+    if len(half) and half[-1] != 0:  # the far corner is in use
+        return half, sides
+    used = np.flatnonzero(half) + math.prod(sides) // 2 + 1
+    if not len(used):
+        return np.empty(0), (1,) * len(sides)
+    middle = [side // 2 for side in sides]
+    steps = np.unravel_index(used, sides)
+    reach = [int(np.abs(s - m).max()) for s, m in zip(steps, middle, strict=True)]
+    if all(r == m for r, m in zip(reach, middle, strict=True)):
+        return half, sides
+    small = tuple(2 * r + 1 for r in reach)
+    table = np.zeros(small)
+    index = tuple(s - m + r for s, m, r in zip(steps, middle, reach, strict=True))
+    table[index] = half[used - math.prod(sides) // 2 - 1]
+    return table.ravel()[table.size // 2 + 1 :].copy(), small

@@ -1,0 +1,125 @@
+"""Logical factors: a weight where a formula over two-valued variables holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.domains import Domains, as_array, frozen
+from minigibbs.graph.factors.base import FREE, Factors, General, read_scope, read_weight
+from minigibbs.graph.factors.binary import require_two_valued
+from minigibbs.kernels.layout import AND, EQUAL
+
+OPS = ("imply", "and", "or", "equal", "istrue")
+
+
+class Logical(Factors):
+    """Factors phi = weight where a formula holds, else 0, over two-valued variables.
+
+    Value 1 is true. An update costs O(arity); no table is ever built.
+
+    Parameters
+    ----------
+    op
+        "and": all literals hold; "or": at least one; "equal": all or none; "imply": the last
+        one holds or some other one does not; "istrue": the one literal holds.
+    scope
+        One row per factor, one column per literal.
+    weight
+        One log-potential per factor, or one for all.
+    negated
+        Which literals are negated: booleans of the scope's shape, or one row for all.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> rule = mg.Logical("imply", [[0, 1, 2]], 1.5)
+    >>> mg.FactorGraph([2, 2, 2], [rule]).energy([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    array([0. , 1.5, 1.5])
+    """
+
+    kind = "logical"
+    op: str
+    weight: NDArray[np.float64]
+    negated: NDArray[np.bool_]
+
+    def __init__(
+        self, op: str, scope: ArrayLike, weight: ArrayLike, negated: ArrayLike | None = None
+    ) -> None:
+        if op not in OPS:
+            raise GraphError(f"logical: op must be one of {', '.join(OPS)}; got {op!r}")
+        literals = read_scope(self.kind, scope)
+        if op == "istrue" and literals.shape[1] != 1:
+            raise GraphError(
+                f"logical: istrue takes one literal per factor, got {literals.shape[1]}"
+            )
+        weights = read_weight(self.kind, weight, len(literals))
+        flags = _read_flags(False if negated is None else negated, literals.shape)
+        vars(self).update(op=op, _scope=literals, weight=weights, negated=flags)
+
+    def check_domains(self, domains: Domains, group: int) -> None:
+        """Literals have two values."""
+        require_two_valued(self, domains, group)
+
+    def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
+        """Lower to conjunctions: a or b is not (not a and not b); a implies b, not (a and not b).
+
+        A weight on the negation of a formula is a negative weight on the formula itself, and a
+        constant.
+        """
+        key, weight, offset = 1 - self.negated.astype(np.int32), self.weight, 0.0
+        if self.op == "or":
+            key = 1 - key
+        if self.op == "imply":
+            key[:, -1] = 1 - key[:, -1]
+        if self.op in ("or", "imply"):
+            weight, offset = -weight, float(weight.sum())
+        can_hold, can_fail = self._outcomes(evidence, key)
+        least = np.where(can_fail, np.minimum(weight, 0.0), weight)
+        return General(
+            form=EQUAL if self.op == "equal" else AND,
+            scope=self._scope,
+            key=key,
+            weight=weight,
+            low=np.where(can_hold, least, 0.0),
+            span=np.where(can_hold & can_fail, np.abs(weight), 0.0),
+            table=np.empty(0),
+            table_start=np.zeros(len(self), dtype=np.int64),
+            offset=offset,
+        )
+
+    def _outcomes(
+        self, evidence: NDArray[np.int32], key: NDArray[np.int32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether each lowered formula can still hold, and still fail, under the evidence."""
+        fixed = evidence[self._scope]
+        can_be_true = (fixed == FREE) | (fixed == key)
+        can_be_false = (fixed == FREE) | (fixed != key)
+        all_true, all_false = can_be_true.all(axis=1), can_be_false.all(axis=1)
+        if self.op != "equal":
+            return all_true, can_be_false.any(axis=1)
+        surely = all_true & ~can_be_false.any(axis=1) | all_false & ~can_be_true.any(axis=1)
+        return all_true | all_false, ~surely & (self._scope.shape[1] > 1)
+
+    def arrays(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "op": self.op,
+            "scope": self._scope,
+            "weight": self.weight,
+            "negated": self.negated,
+        }
+
+
+def _read_flags(negated: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    rule = "logical: negated must hold booleans"
+    flags = as_array(negated, "biuf", rule)
+    if flags.dtype != np.bool_ and not np.isin(flags, (0, 1)).all():
+        raise GraphError(f"{rule}; got {flags[~np.isin(flags, (0, 1))][0]}")
+    try:
+        return frozen(np.broadcast_to(flags, shape), np.bool_)
+    except ValueError:
+        raise GraphError(f"{rule} in the scope's shape {shape}; got shape {flags.shape}") from None

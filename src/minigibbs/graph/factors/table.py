@@ -1,0 +1,180 @@
+"""Table factors: any function of a few variables, written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.domains import Domains, Grid, as_array
+from minigibbs.graph.factors.base import (
+    FREE,
+    Factors,
+    General,
+    log_probabilities,
+    read_energy,
+    read_scope,
+    read_weight,
+)
+from minigibbs.kernels.layout import TABLE
+
+_CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
+
+
+class Table(Factors):
+    """Factors phi = weight * energy[x_a, x_b, ...] over any number of variables.
+
+    Parameters
+    ----------
+    scope
+        One row per factor, one column per variable; a single row for a single factor.
+    energy
+        Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
+        array of shape (D_a, D_b, ...) that all factors share.
+    weight
+        A multiplier per factor; left out, 1.
+    floor
+        Energies below it, -inf included, are raised to it.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> rule = mg.Table([[0, 1], [1, 2]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], weight=[0.5, 2.0])
+    >>> mg.FactorGraph([3, 3, 3], [rule]).energy([0, 1, 2])
+    2.5
+    """
+
+    kind = "table"
+    energy: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    shared: bool  # whether there is one table for all factors
+
+    def __init__(
+        self,
+        scope: ArrayLike,
+        energy: ArrayLike,
+        weight: ArrayLike | None = None,
+        floor: float | None = None,
+    ) -> None:
+        rows = read_scope(self.kind, scope)
+        count, arity = rows.shape
+        table = read_energy(self.kind, energy, floor, arity)
+        shared = table.ndim == arity
+        if not shared and (table.ndim != arity + 1 or len(table) != count):
+            raise GraphError(
+                f"table: for {count} factors over {arity} variables each, expected energies of "
+                f"{arity} dimensions (shared) or of {arity + 1} dimensions, the first of length "
+                f"{count}; got shape {table.shape}"
+            )
+        weights = read_weight(self.kind, 1.0 if weight is None else weight, count)
+        vars(self).update(_scope=rows, energy=table, weight=weights, shared=shared)
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        scope: ArrayLike,
+        probability: ArrayLike,
+        weight: ArrayLike | None = None,
+        floor: float | None = None,
+    ) -> Table:
+        """Give weights exp(phi) in place of energies; they need not sum to 1."""
+        arity = read_scope(cls.kind, scope).shape[1]
+        return cls(scope, log_probabilities(cls.kind, probability, floor, arity), weight)
+
+    @classmethod
+    def from_function(
+        cls,
+        scope: ArrayLike,
+        f: Callable[..., ArrayLike],
+        grids: Sequence[Grid],
+        weight: ArrayLike | None = None,
+        floor: float | None = None,
+    ) -> Table:
+        """Tabulate f(a, b, ...) over the points of one `Grid` per column of the scope.
+
+        `f` is called once, with arrays that broadcast against each other.
+
+        >>> import minigibbs as mg
+        >>> line = mg.Grid(-1.0, 1.0, 3)
+        >>> mg.Table.from_function([0, 1], lambda a, b: -(a - b)**2, [line, line]).energy
+        array([[-0., -1., -4.],
+               [-1., -0., -1.],
+               [-4., -1., -0.]])
+        """
+        points = np.meshgrid(*(grid.values for grid in grids), indexing="ij", sparse=True)
+        shape = tuple(int(grid.points) for grid in grids)
+        rule = "table: the function must give one energy per grid point"
+        energy = as_array(f(*points), "iufb", rule)
+        try:
+            energy = np.broadcast_to(energy, shape)
+        except ValueError:
+            raise GraphError(f"{rule}, shape {shape}; got shape {energy.shape}") from None
+        return cls(scope, energy, weight, floor)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The domain sizes that the tables are written for."""
+        return self.energy.shape if self.shared else self.energy.shape[1:]
+
+    def check_domains(self, domains: Domains, group: int) -> None:
+        """Each variable has as many values as its axis of the table."""
+        wrong = domains.sizes[self._scope] != np.array(self.shape)
+        if wrong.any():
+            factor = int(np.argwhere(wrong)[0][0])
+            expected = tuple(int(s) for s in domains.sizes[self._scope[factor]])
+            raise GraphError(
+                f"{self.where(factor, group)}: its variables have domains {expected}, "
+                f"but the table has shape {self.shape}"
+            )
+
+    def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
+        """Lower to row-major tables with one stride per variable."""
+        count = len(self)
+        values = int(np.prod(self.shape))
+        strides = np.array([int(np.prod(self.shape[k + 1 :])) for k in range(len(self.shape))])
+        low, high = self._range(evidence)
+        ends = np.stack([self.weight * low, self.weight * high])
+        starts = np.zeros(count) if self.shared else np.arange(count) * values
+        return General(
+            form=TABLE,
+            scope=self._scope,
+            key=np.broadcast_to(strides.astype(np.int32), self._scope.shape),
+            weight=self.weight,
+            low=ends.min(axis=0),
+            span=np.abs(ends[1] - ends[0]),
+            table=self.energy.ravel(),
+            table_start=starts.astype(np.int64),
+        )
+
+    def _range(self, evidence: NDArray[np.int32]) -> tuple[Any, Any]:
+        """The least and greatest table value of each factor that the evidence leaves."""
+        axes = tuple(range(-len(self.shape), 0))
+        low = np.broadcast_to(self.energy.min(axis=axes), len(self)).copy()
+        high = np.broadcast_to(self.energy.max(axis=axes), len(self)).copy()
+        clamped = evidence[self._scope] != FREE
+        for pattern in np.unique(clamped[clamped.any(axis=1)], axis=0):
+            members = np.flatnonzero((clamped == pattern).all(axis=1))
+            chunk = max(1, _CHUNK // int(np.prod(self.shape)))
+            for some in np.split(members, range(chunk, len(members), chunk)):
+                cut = self._cut(some, pattern, evidence).reshape(len(some), -1)
+                low[some], high[some] = cut.min(axis=1), cut.max(axis=1)
+        return low, high
+
+    def _cut(
+        self, factors: NDArray[Any], pattern: NDArray[np.bool_], evidence: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        """The tables of some factors with the clamped axes fixed at the evidence."""
+        tables = self.energy[None] if self.shared else self.energy[factors]
+        tables = np.broadcast_to(tables, (len(factors), *self.shape))
+        for axis in np.flatnonzero(pattern):
+            fixed = evidence[self._scope[factors, axis]]
+            index = fixed.reshape(-1, *(1,) * len(self.shape))
+            tables = np.take_along_axis(tables, index, axis=int(axis) + 1)
+        return tables
+
+    def arrays(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"scope": self._scope, "energy": self.energy, "weight": self.weight}

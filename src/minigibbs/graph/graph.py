@@ -1,0 +1,275 @@
+"""The model: a frozen, validated factor graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.domains import Domains, Frozen, Grid, as_array, as_list, frozen
+from minigibbs.graph.factors.base import FREE, Factors
+from minigibbs.graph.factors.implicit.base import Implicit
+
+if TYPE_CHECKING:
+    from minigibbs.kernels.layout import Model
+
+
+_QUICK = 20_000_000  # steps of counting that a description may take
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A graph's size in the paper's terms (Definition 1), after its evidence."""
+
+    variables: int  # that are not clamped
+    factors: int  # that still depend on such a variable
+    max_degree: int  # Delta: the most factors at one variable
+    local_energy: float  # L: the largest sum of M over the factors at one variable
+    total_energy: float  # Psi: the sum of M over all factors
+    max_domain: int  # D: the largest domain
+
+
+class FactorGraph(Frozen):
+    """A distribution pi(x) proportional to exp(sum of factors), over finite domains.
+
+    Parameters
+    ----------
+    sizes
+        The domain size of each variable, or a `Grid` for a discretised continuous one.
+    factors
+        Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
+        `Complete`, `LowRank`.
+    names
+        One name per variable.
+    labels
+        Names of values: one list for all variables, a list per variable, or a mapping from
+        variable to list.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 3], [mg.Potts([0], [1], 1.5)], names=["a", "b"])
+    >>> graph.energy([1, 1])
+    1.5
+    >>> graph.stats.local_energy
+    1.5
+    """
+
+    domains: Domains
+    factors: tuple[Factors, ...]
+    evidence: NDArray[np.int32]
+
+    def __init__(
+        self,
+        sizes: ArrayLike | Sequence[int | Grid] | Domains,
+        factors: Sequence[Factors],
+        names: Sequence[str] | None = None,
+        labels: Any = None,
+        *,
+        evidence: ArrayLike | None = None,
+    ) -> None:
+        domains = sizes if isinstance(sizes, Domains) else Domains(sizes, names, labels)
+        if isinstance(factors, Factors):
+            factors = [factors]
+        groups = as_list(factors, "factors must be a list of groups such as mg.Potts(...)")
+        for number, group in enumerate(groups):
+            if not isinstance(group, Factors):
+                raise GraphError(
+                    f"factors: expected groups such as mg.Potts(...), got "
+                    f"{type(group).__name__} at position {number}"
+                )
+            group.check_scope(domains, number)
+            group.check_domains(domains, number)
+        if sum(isinstance(group, Implicit) for group in groups) > 1:
+            raise GraphError("factors: at most one group that is never stored, got several")
+        clamped = np.full(len(domains), FREE) if evidence is None else evidence
+        vars(self).update(
+            domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
+        )
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    @property
+    def sizes(self) -> NDArray[np.int32]:
+        """The domain size of each variable."""
+        return self.domains.sizes
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The variables' names, if they have any."""
+        return self.domains.names
+
+    def condition(self, evidence: Mapping[int | str, Any]) -> FactorGraph:
+        """Return the graph with variables clamped: by number or name, to a value or label.
+
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.0)], names=["rain", "wet"],
+        ...                        labels=["no", "yes"])
+        >>> graph.condition({"rain": "yes"}).stats.variables
+        1
+        """
+        clamped = self.evidence.copy()
+        for variable, value in evidence.items():
+            number = self.domains.index(variable)
+            fixed = self.domains.value(number, value)
+            if clamped[number] not in (FREE, fixed):
+                raise GraphError(
+                    f"{self.domains.describe(number)} is clamped to {clamped[number]} already; "
+                    f"got {fixed}"
+                )
+            clamped[number] = fixed
+        return FactorGraph(self.domains, self.factors, evidence=clamped)
+
+    @overload
+    def energy(self, x: Sequence[int]) -> float: ...
+    @overload
+    def energy(self, x: ArrayLike) -> Any: ...
+    def energy(self, x: ArrayLike) -> Any:
+        """The log-potential of one state, or of each row of many: log pi(x) up to a constant.
+
+        Factors count as they were given; the shift to min 0 that the theory asks for happens
+        inside the samplers and changes no distribution.
+        """
+        from minigibbs.kernels.energy import energies
+
+        states = self.check_states(x)
+        values = np.empty(len(np.atleast_2d(states)))
+        energies(self.packed, np.atleast_2d(states), values)
+        values += self.offset
+        if self.implicit is not None:
+            values += [self.implicit.energy(row) for row in np.atleast_2d(states)]
+        return float(values[0]) if states.ndim == 1 else values
+
+    def check_states(self, x: ArrayLike) -> NDArray[Any]:
+        """States in the smallest type that fits, or a `GraphError` that names the variable."""
+        rule = f"a state must hold integers, one for each of {len(self)} variables"
+        states = as_array(x, "iub", rule)
+        if states.ndim not in (1, 2) or states.shape[-1] != len(self):
+            raise GraphError(f"{rule}; got shape {states.shape}")
+        rows = np.atleast_2d(states)
+        if ((rows < 0) | (rows >= self.sizes)).any():
+            row, variable = np.argwhere((rows < 0) | (rows >= self.sizes))[0]
+            raise GraphError(
+                f"{self.domains.describe(int(variable))}: a state must hold values from 0 to "
+                f"{self.sizes[variable] - 1}, got {rows[row, variable]}"
+            )
+        return np.ascontiguousarray(states, dtype=self.state_type)
+
+    @property
+    def state_type(self) -> np.dtype[Any]:
+        """The smallest unsigned integer type that holds every value."""
+        return np.min_scalar_type(int(self.sizes.max()) - 1)
+
+    @property
+    def implicit(self) -> Implicit | None:
+        """The group that is never stored, if there is one."""
+        return next((group for group in self.factors if isinstance(group, Implicit)), None)
+
+    def stored(self) -> FactorGraph:
+        """The same graph with every factor written out, for small graphs and other samplers."""
+        groups = [g.stored() if isinstance(g, Implicit) else g for g in self.factors]
+        return FactorGraph(self.domains, groups, evidence=self.evidence)
+
+    @property
+    def packed(self) -> Model:
+        """The flat arrays that kernels read; built on first use."""
+        return self._packed[0]
+
+    @property
+    def offset(self) -> float:
+        """What `energy` adds to the sum of the packed factors."""
+        return self._packed[1]
+
+    @cached_property
+    def _packed(self) -> tuple[Model, float]:
+        from minigibbs.graph.packing import pack
+
+        return pack(self.sizes, self.factors, self.evidence)
+
+    @cached_property
+    def local_energies(self) -> NDArray[np.float64]:
+        """For each free variable the sum of M over its factors; the maximum is L."""
+        from minigibbs.graph.packing import energy_at
+
+        local = energy_at(self.packed)
+        if self.implicit is not None:
+            local += self.implicit.energy_per_weight * self.implicit.local_weights()
+            local[self.evidence != FREE] = 0.0
+        return local
+
+    @cached_property
+    def stats(self) -> Stats:
+        """The paper's Delta, L, Psi and D."""
+        from minigibbs.graph.packing import factor_spans
+
+        spans = factor_spans(self.packed, self.evidence)
+        factors, total = int(np.count_nonzero(spans)), float(spans.sum())
+        rows, free = self.packed.rows, self.evidence == FREE
+        degrees = rows["end"] - rows["start"]
+        if self.implicit is not None:  # pairs of clamped variables counted in
+            own = self.implicit.degrees()
+            degrees = np.where(free, degrees + own, 0)
+            factors += int(own.sum()) // 2
+            total += 0.5 * self.implicit.energy_per_weight * self.implicit.local_weights().sum()
+        return Stats(
+            variables=int(np.count_nonzero(free)),
+            factors=factors,
+            max_degree=int(degrees.max()),
+            local_energy=float(self.local_energies.max()),
+            total_energy=float(total),
+            max_domain=int(self.sizes.max()),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
+
+        Stats that would take long to count, as of a large `LowRank` group, are None.
+
+        >>> import minigibbs as mg
+        >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
+        {'ising': 1}
+        """
+        kinds: dict[str, int] = {}
+        for group in self.factors:
+            kinds[group.kind] = kinds.get(group.kind, 0) + len(group)
+        slow = self.implicit is not None and self.implicit.counting > _QUICK
+        if slow and "stats" not in vars(self):  # nor counted before
+            stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
+        else:
+            stats = asdict(self.stats)
+        clamped = int(np.count_nonzero(self.evidence != FREE))
+        shape = getattr(self.implicit, "shape", None)  # a Kernel lies on a lattice
+        return {
+            **stats,
+            "clamped": clamped,
+            "kinds": kinds,
+            "shape": None if shape is None else list(shape),
+        }
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"
+        clamped = int(np.count_nonzero(self.evidence != FREE))
+        given = f", {clamped:,} clamped" if clamped else ""
+        return f"<FactorGraph: {len(self):,} variables{given}; factors: {groups}>"
+
+
+def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:
+    """Each variable's clamped value or `FREE`, checked, as a read-only array."""
+    rule = f"evidence must hold integers, one for each of {len(domains)} variables"
+    array = as_array(evidence, "iu", rule)
+    if array.shape != (len(domains),):
+        raise GraphError(f"{rule}; got shape {array.shape}")
+    wrong = np.flatnonzero((array < FREE) | (array >= domains.sizes))
+    if len(wrong):
+        variable = int(wrong[0])
+        raise GraphError(
+            f"{domains.describe(variable)}: evidence must be a value from 0 to "
+            f"{domains.sizes[variable] - 1}, or {FREE} for none, got {array[variable]}"
+        )
+    return frozen(array, np.int32)

@@ -1,0 +1,60 @@
+"""Draws and energies as ArviZ's `DataTree`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.interop.common import optional
+from minigibbs.results.run import Run
+from minigibbs.system import memory
+
+
+def to_arviz(run: Run, indicators: bool = False) -> Any:
+    """A run's draws and energies; see `Run.to_arviz`."""
+    arviz_base = optional("arviz_base", "arviz")
+    posterior: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
+    dims: dict[str, list[str]] = {}
+    if run.draws is not None:
+        # Signed, since ArviZ takes differences; the draws' own type wraps around below 0.
+        posterior["x"] = run.draws.astype(np.promote_types(run.draws.dtype, np.int8))
+        coords["node"] = [run.domains.name(v) for v in run.drawn.tolist()]
+        dims["x"] = ["node"]  # "variable" is a name that xarray keeps for itself
+    if indicators:
+        posterior["indicator"], coords["event"] = _indicators(run)
+        dims["indicator"] = ["event"]
+    groups = {"posterior": posterior} if posterior else {}
+    if run.energy is not None:
+        groups["sample_stats"] = {"lp": run.energy}
+    if not groups:
+        raise SampleError('to_arviz() needs record=("draws",) or record=("energy",)')
+    return arviz_base.from_dict(groups, coords=coords, dims=dims)
+
+
+def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
+    """[chain, draw, event] 1 where the event, "variable=value", holds; and the events' names.
+
+    Events that always or never hold are left out: ArviZ has no answer for constants.
+    """
+    if run.draws is None:
+        raise SampleError('to_arviz(indicators=True) needs record=("draws",)')
+    sizes = run.domains.sizes[run.drawn]
+    count = int(sizes.sum(dtype=np.int64))
+    memory.require(
+        run.draws.shape[0] * run.draws.shape[1] * count,
+        f"indicators of {count:,} values",
+        "record fewer draws, or use indicators=False",
+    )
+    whole = np.empty((*run.draws.shape[:2], count), dtype=np.int8)
+    names, at = [], 0
+    for place, (variable, size) in enumerate(zip(run.drawn.tolist(), sizes.tolist(), strict=True)):
+        whole[:, :, at : at + size] = run.draws[:, :, place, None] == np.arange(size)
+        name = run.domains.name(variable)
+        names += [f"{name}={value}" for value in run.domains.values(variable)]
+        at += size
+    varies = (whole != whole[:1, :1]).any(axis=(0, 1))
+    return whole[:, :, varies], [name for name, kept in zip(names, varies, strict=True) if kept]

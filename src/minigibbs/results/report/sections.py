@@ -1,0 +1,240 @@
+"""The parts of the page, each from a run to HTML."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minigibbs.results.report import pictures, verdict
+from minigibbs.results.report.beliefs import MOST_JUDGED, Beliefs, Judged
+from minigibbs.results.report.markup import Html, element, join, table
+from minigibbs.results.report.markup import name as named
+from minigibbs.results.report.verdict import number
+from minigibbs.results.run import Run
+
+_MOST_LINES = 8  # chains drawn
+_MOST_WORST = 12  # rows of the least-converged variables
+_STATS = (  # key, what it is, symbol, what it means
+    ("max_degree", "factors at the busiest variable", "Δ", "what a plain Gibbs update looks at"),
+    ("local_energy", "largest local energy", "L", "how strongly one variable is tied to others"),
+    ("total_energy", "total energy", "Ψ", "the same, summed over all factors"),
+    ("max_domain", "largest domain", "D", "values that a variable can take"),
+)
+
+
+def top(run: Run, found: Beliefs | None) -> Html:
+    """Findings, in a box each."""
+    return join(
+        *(
+            element(
+                "section",
+                element("span", verdict.MARKS[finding.level], class_="mark", aria_hidden="true"),
+                element("div", element("h2", finding.headline), element("p", finding.words)),
+                class_=f"finding {finding.level}",
+            )
+            for finding in verdict.findings(run, found)
+        )
+    )
+
+
+def facts(run: Run) -> Html:
+    """The numbers of a run, a tile each."""
+    info = run.info
+    shown: list[tuple[str, object, str]] = [
+        ("chains", info.chains, f"{info.updates // info.chains:,} updates each"),
+        ("speed", f"{_short(info.updates_per_second)}/s", f"{_seconds(info.seconds)} of sampling"),
+        ("values changed", f"{info.changed:.0%}", "share of updates"),
+    ]
+    if info.acceptance < 1:
+        shown.append(("proposals accepted", f"{info.acceptance:.0%}", "the rest kept the value"))
+    if run.energy is not None and run.energy.size:
+        rhat, ess = verdict.energy_rhat(run), verdict.energy_ess(run)
+        shown.append(("mean energy", f"{run.energy.mean():,.5g}", "log-probability + constant"))
+        shown.append(("energy R-hat", number(rhat, ".3f"), "1 where chains agree"))
+        shown.append(("energy ESS", number(ess, ",.0f"), "worth in independent draws"))
+    if run.reference is not None and run.counts is not None:
+        shown.append(("error of the marginals", f"{run.marginal_error:.4f}", "to the reference"))
+    tiles = [
+        element("div", element("dt", label), element("dd", value, element("small", note)))
+        for label, value, note in shown
+    ]
+    sampler = element("p", "Sampled by ", element("code", info.sampler), ".")
+    return join(element("h2", "The run"), sampler, element("dl", *tiles, class_="facts"))
+
+
+def model(run: Run) -> Html:
+    """The model's size."""
+    known = run.model
+    rows: list[list[object]] = [["variables", f"{len(run.domains):,}", ""]]
+    if known is None:
+        note = "Its factors are not known: the run was saved by an earlier version of minigibbs."
+        return join(element("h2", "The model"), element("p", f"{rows[0][1]} variables. {note}"))
+    if known["clamped"]:
+        rows.append(["of these clamped by evidence", f"{known['clamped']:,}", ""])
+    for kind, count in known["kinds"].items():
+        rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
+    for key, label, symbol, meaning in _STATS:
+        value = known[key]
+        text = f"{value:,}" if isinstance(value, int) else number(value, ",.4g")
+        rows.append([f"{label} ({symbol})", text, element("span", meaning, class_="soft")])
+    whole = table(["what", "how much", "meaning"], rows, class_="words")
+    return join(element("h2", "The model"), element("div", whole, class_="wide"))
+
+
+def traces(run: Run) -> Html:
+    """Energy, and error where there was a reference, against updates."""
+    parts: list[Html] = [element("h2", "Traces")]
+    updates = run.record_updates.astype(np.float64)
+    if run.energy is None:
+        parts.append(element("p", _no_energies(run)))
+    elif len(updates) < 2 or not np.isfinite(run.energy).all():
+        parts.append(element("p", "There are too few records for a trace; run longer."))
+    else:
+        drawn = run.energy[:_MOST_LINES]
+        ends = ("0", "updates of each chain", _short(updates[-1]))
+        label = (
+            f"Energy of {len(drawn)} chains at {len(updates):,} records, from {drawn.min():.5g} "
+            f"to {drawn.max():.5g}"
+        )
+        picture = pictures.lines(updates, drawn, label, ends, lambda t: f"{t + 0.0:,.6g}")
+        words = (
+            "Energy (the log-probability up to a constant) of each chain. Chains that have settled "
+            "lie on top of each other and show no trend."
+        )
+        parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
+    if run.error is not None and len(updates) > 1 and (run.error > 0).all():
+        drawn = np.log10(run.error[:_MOST_LINES])
+        ends = (_short(updates[0]), "updates of each chain, log scale", _short(updates[-1]))
+        label = f"Error of the marginals of {len(drawn)} chains, now {run.error[:, -1].mean():.3g}"
+        picture = pictures.lines(np.log10(updates), drawn, label, ends, lambda t: f"{10**t:.2g}")
+        words = (
+            "Distance of each chain's running marginals to the reference; it should keep falling."
+        )
+        parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
+    return join(*parts)
+
+
+def least_converged(run: Run, found: Beliefs | None) -> Html:
+    """The variables that chains agree on least."""
+    title = element("h2", "Least-converged variables")
+    if found is None or len(found.chains) < 2:
+        why = "This needs two chains or more." if found else "Nothing is known of the variables."
+        return join(title, element("p", why))
+    shown = found.least_agreed(_MOST_WORST)
+    if not shown:
+        return join(title, element("p", "All chains agree on every variable."))
+    judged = {one.variable: one for one in found.judged}
+    head = ["variable", "chains apart"] + (["R-hat", "ESS"] if judged else [])
+    rows: list[list[object]] = []
+    for variable in shown:
+        row: list[object] = [named(run.domains.name(variable)), f"{found.spread[variable]:.1%}"]
+        if judged:
+            one = judged.get(variable, Judged(variable, math.nan, math.nan))
+            row += [number(one.rhat, ".3f"), number(one.ess, ",.0f")]
+        rows.append(row)
+    return join(
+        title,
+        element("div", table(head, rows, class_="narrow"), class_="wide"),
+        element("p", _worst_note(run, bool(judged)), class_="small soft"),
+    )
+
+
+def _worst_note(run: Run, judged: bool) -> Html:
+    words = "Chains apart: the largest difference between two chains' probabilities of a value."
+    if not judged:
+        return join(words, " For R-hat and ESS: ", _missing("draws", "draws"))
+    words += " R-hat: 1 where chains agree, at most 1.01 is wanted. ESS: independent draws."
+    drawn, variables = len(run.drawn), len(run.domains)
+    if drawn < variables:
+        words += f" Both need draws, which were kept of {drawn:,} of {variables:,} variables."
+    if drawn > MOST_JUDGED:
+        words += (
+            f" R-hat was worked out for the {MOST_JUDGED} of {drawn:,} variables on "
+            "which the chains are furthest apart."
+        )
+    return Html(words)
+
+
+def missing(run: Run) -> Html:
+    """What the run did not keep, and how to keep it."""
+    arrays = {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
+    use = {
+        "marginals": "probabilities from every update",
+        "draws": "R-hat and ESS of the variables, and ArviZ",
+        "energy": "traces, and R-hat and ESS of the whole",
+    }
+    possible = verdict.recordable(run)
+    lost = [what for what in possible if arrays[what] is None]
+    if not lost:
+        return Html("")
+    items = [element("li", element("b", what), f": {use[what]}.") for what in lost]
+    return join(
+        element("h2", "Not recorded"),
+        element("ul", *items),
+        element(
+            "p",
+            "To have them, sample with ",
+            element("code", verdict.record_all(run)),
+            ", or on the command line ",
+            element("code", f"--record {','.join(possible)}"),
+            ".",
+        ),
+    )
+
+
+def again(run: Run) -> Html:
+    """How to make the same run."""
+    info = run.info
+    each = info.updates // info.chains
+    call = (
+        f"mg.sample(graph, sampler=mg.{info.sampler}, updates={each}, "
+        f"warmup={info.warmup // info.chains},\n          chains={info.chains}, "
+        f'scan="{info.scan}", thin={info.thin}, seed={info.seed})'
+    )
+    note = f"With minigibbs {info.version}, and the same start."
+    return join(
+        element("h2", "Make it again"),
+        element("pre", element("code", call)),
+        element("p", note, class_="small soft"),
+    )
+
+
+def _figure(picture: Html, legend: Html, words: str) -> Html:
+    return element("figure", picture, legend, element("figcaption", words))
+
+
+def _legend(run: Run) -> Html:
+    items = [
+        element("li", element("i", class_=f"c{chain % pictures.COLOURS}"), f"chain {chain + 1}")
+        for chain in range(min(run.info.chains, _MOST_LINES))
+    ]
+    return element("ul", *items, class_="legend")
+
+
+def _undrawn(run: Run) -> str:
+    left = run.info.chains - _MOST_LINES
+    return f" The first {_MOST_LINES} chains are drawn, {left:,} are not." if left > 0 else ""
+
+
+def _missing(what: str, record: str) -> Html:
+    how = element("code", f'record=("{record}",)')
+    return join(f"{what} were not recorded; sample with ", how, ".")
+
+
+def _no_energies(run: Run) -> Html:
+    if "energy" not in verdict.recordable(run):
+        return Html("A model that is never stored has no recorded energies.")
+    return _missing("Energies", "energy")
+
+
+def _seconds(seconds: float) -> str:
+    return "under 0.01 s" if seconds < 0.01 else f"{seconds:,.3g} s"
+
+
+def _short(value: float) -> str:
+    """A large number in few characters."""
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.0f}" if math.isfinite(value) else "-"

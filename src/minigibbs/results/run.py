@@ -1,0 +1,319 @@
+"""What a run leaves behind: marginals, draws, energies, counters; saved, loaded, summarised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.domains import Domains, domains_from_header, domains_header
+from minigibbs.results import diagnostics
+from minigibbs.system import files
+
+if TYPE_CHECKING:
+    from minigibbs.results.summary import Summary
+
+FORMAT = "minigibbs-run-1"
+_ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
+
+
+@dataclass(frozen=True)
+class Info:
+    """How a run went; counts are over all chains, warm-up included where it says so."""
+
+    sampler: str
+    chains: int
+    updates: int  # recorded
+    warmup: int  # updates before the recording began
+    scan: str
+    thin: int  # updates between two records
+    seed: int
+    seconds: float  # of sampling, compilation left out
+    updates_per_second: float  # warm-up included
+    factor_evaluations: int  # warm-up included
+    minibatch_draws: int  # warm-up included
+    acceptance: float  # share of proposals taken; 1 for samplers that never reject
+    changed: float  # share of updates that changed the value; warm-up included
+    interrupted: bool
+    version: str
+    backend: str = "cpu"
+    ended: str = "length"  # or "interrupted", "stopped"; of sample_until "converged" or "time"
+
+
+class Marginal(NamedTuple):
+    """One variable's distribution."""
+
+    values: tuple[Any, ...]  # labels, grid points or numbers
+    probability: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The result of `mg.sample`."""
+
+    domains: Domains
+    info: Info
+    clock: NDArray[np.int64]  # [chain] recorded updates
+    counts: NDArray[np.int64] | None  # [chain, sum of sizes] updates spent in each value
+    draws: NDArray[np.unsignedinteger] | None  # [chain, draw, variable], those in `drawn`
+    energy: NDArray[np.float64] | None  # [chain, draw] log-potential of the state
+    error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
+    reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
+    model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
+    drawn: NDArray[np.int32] = field(  # the variables in `draws`, by number and in order
+        default=None,  # type: ignore[arg-type]
+        repr=False,
+    )
+
+    def __post_init__(self) -> None:
+        if self.drawn is None:
+            every = 0 if self.draws is None else len(self.domains)
+            object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
+
+    def __repr__(self) -> str:
+        some = f" of {len(self.drawn):,}" if len(self.drawn) < len(self.domains) else ""
+        kept = [
+            name
+            for name, value in (
+                ("marginals", self.counts),
+                ("draws" + some, self.draws),
+                ("energy", self.energy),
+                ("error", self.error),
+            )
+            if value is not None
+        ]
+        return (
+            f"<Run: {self.info.chains} chains, {self.info.updates:,} updates of "
+            f"{len(self.domains):,} variables by {self.info.sampler}; kept: {', '.join(kept)}>"
+        )
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run before its time."""
+        return self.info.interrupted
+
+    def draws_of(self, variable: int | str) -> NDArray[np.unsignedinteger]:
+        """One variable's draws, by its number or name: [chain, draw]."""
+        number = self.domains.index(variable)
+        draws, places = self._need(self.draws, "draws"), np.flatnonzero(self.drawn == number)
+        if not len(places):
+            raise SampleError(
+                f"this run kept no draws of {self.domains.describe(number)}; "
+                "sample with it in record_variables"
+            )
+        return draws[:, :, places[0]]  # type: ignore[no-any-return]
+
+    @property
+    def record_updates(self) -> NDArray[np.int64]:
+        """The update, counted from the end of the warm-up, at which each record was made."""
+        kept = next((a for a in (self.draws, self.energy, self.error) if a is not None), None)
+        records = 0 if kept is None else kept.shape[1]
+        return np.arange(1, records + 1, dtype=np.int64) * self.info.thin
+
+    @cached_property
+    def chain_marginals(self) -> NDArray[np.float64]:
+        """Marginals of each chain: [chain, variable, value], 0 beyond a variable's domain."""
+        counts = self._need(self.counts, "marginals")
+        time = np.maximum(self._visits(counts), 1)[:, None]
+        return np.stack([self._square(row) for row in counts / time])
+
+    @cached_property
+    def marginals(self) -> NDArray[np.float64]:
+        """Marginals pooled over chains: [variable, value], 0 beyond a variable's domain."""
+        counts = self._need(self.counts, "marginals")
+        return self._square(counts.sum(axis=0) / max(int(self._visits(counts).sum()), 1))
+
+    def marginal(self, variable: int | str) -> Marginal:
+        """One variable's marginal, with its labels or grid points."""
+        number = self.domains.index(variable)
+        row = self.marginals[number, : self.domains.sizes[number]]
+        return Marginal(self.domains.values(number), row)
+
+    @property
+    def marginal_error(self) -> float:
+        """The mean l2 distance of the pooled marginals to the reference that was given."""
+        reference = self._need(self.reference, "error", "reference=...")
+        difference = self.marginals - self._square(reference)
+        return float(np.sqrt((difference**2).sum(axis=1)).mean())
+
+    def summary(self) -> Summary:
+        """Speed, effective sample sizes and R-hat; prints as a table."""
+        from minigibbs.results.summary import summarise
+
+        return summarise(self)
+
+    def to_arviz(self, indicators: bool = False) -> Any:
+        """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
+
+        `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
+        `sample_stats["lp"]` the energy.
+
+        Parameters
+        ----------
+        indicators
+            Whether to add `posterior["indicator"]`: 1 where the `event` "variable=label" holds,
+            else 0, for every event that happens in some draws and not in others. ESS and R-hat of
+            value numbers mean little for values without an order; those of events always do.
+        """
+        from minigibbs.results.arviz import to_arviz
+
+        return to_arviz(self, indicators)
+
+    def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
+        """The marginals as a pandas frame, a row per variable and value.
+
+        Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
+        and `standard_error`, from how far chains lie apart (NaN for a single chain).
+
+        Parameters
+        ----------
+        wide
+            A row per variable and a column per value instead, probabilities alone.
+        shape
+            Of a lattice that the variables lie on, row by row: in place of their names come
+            `row` and `column` (`axis0`, `axis1`, ... where there are not two).
+        """
+        from minigibbs.results.frames import to_pandas
+
+        return to_pandas(self, wide, shape)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str = "A minigibbs run",
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Write one HTML page that tells whether to trust the run, and what it says.
+
+        `shape` gives rows and columns where the variables lie on a lattice, to draw them as a map.
+        """
+        from minigibbs.results.report import write
+
+        write(self, path, title, shape)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to a file, whole or not at all; `mg.load` reads it."""
+        arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
+        header = {"format": FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
+        header["model"] = self.model
+        every = np.arange(len(self.domains))
+        if self.draws is not None and not np.array_equal(self.drawn, every):
+            arrays["drawn"] = self.drawn
+        files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
+
+    def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often each chain was counted: the same for all variables, so the first one tells."""
+        visits: NDArray[np.int64] = counts[:, : self.domains.sizes[0]].sum(axis=1)
+        return visits
+
+    def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
+        sizes = self.domains.sizes
+        square = np.zeros((len(sizes), int(sizes.max())))
+        square[np.arange(square.shape[1]) < sizes[:, None]] = ragged
+        return square
+
+    @staticmethod
+    def _need(value: NDArray[Any] | None, name: str, how: str = "") -> NDArray[Any]:
+        if value is None:
+            how = how or f'record=("{name}",)'
+            raise SampleError(f"this run kept no {name}; sample with {how}")
+        return value
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Read a run that `Run.save` wrote."""
+    header, arrays = files.read_arrays(path, FORMAT)
+    with files.refusing_damage(path):
+        domains = domains_from_header(header, arrays.pop("sizes"))
+        run = Run(
+            domains,
+            Info(**header["info"]),
+            model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
+        )
+        _check(run)
+    return run
+
+
+def _check(run: Run) -> None:
+    """Raise `ValueError` if the parts of a run do not fit each other."""
+    for entry in fields(Info):
+        value = getattr(run.info, entry.name)
+        if type(value).__name__ != entry.type:
+            raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
+    _check_model(run.model)
+    if run.draws is not None:
+        check_drawn(run.drawn, len(run.domains))
+    elif len(run.drawn):
+        raise ValueError("drawn: there are no draws")
+    chains = run.info.chains if run.info.backend == "cpu" else min(run.info.chains, len(run.clock))
+    values = int(run.domains.sizes.sum())
+    _check_array("clock", run.clock, np.signedinteger, (chains,))
+    records = int(run.clock.min()) // run.info.thin
+    for name, kind, shape in (
+        ("counts", np.signedinteger, (chains, values)),
+        ("draws", np.unsignedinteger, (chains, records, len(run.drawn))),
+        ("energy", np.floating, (chains, records)),
+        ("error", np.floating, (chains, records)),
+        ("reference", np.floating, (values,)),
+    ):
+        if getattr(run, name) is not None:
+            _check_array(name, getattr(run, name), kind, shape)
+    if run.draws is not None and (run.draws >= run.domains.sizes[run.drawn]).any():
+        raise ValueError("draws: a value lies outside its variable's domain")
+
+
+def check_drawn(drawn: NDArray[Any], variables: int) -> None:
+    """Raise `ValueError` unless these are numbers of variables, each at most once."""
+    _check_array("drawn", drawn, np.signedinteger, (drawn.size,))
+    if not drawn.size or drawn.min() < 0 or drawn.max() >= variables:
+        raise ValueError(f"drawn: expected numbers of variables, 0 to {variables - 1}")
+    if len(np.unique(drawn)) != len(drawn):
+        raise ValueError("drawn: a variable is there twice")
+
+
+def _check_model(model: dict[str, Any] | None) -> None:
+    """Raise `ValueError` unless this is what `FactorGraph.describe` gives, or nothing."""
+    if model is None:
+        return
+    sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
+    counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
+    counts += [model[key] for key in sums if model[key] is not None]
+    if not all(type(count) in (int, float) and count >= 0 for count in counts):
+        raise ValueError(f"model: expected counts and sums, got {model!r}")
+
+
+def _check_array(
+    name: str, array: NDArray[Any] | None, kind: type[np.generic], shape: tuple[int, ...]
+) -> None:
+    if array is None or not np.issubdtype(array.dtype, kind) or array.shape != shape:
+        got = "none" if array is None else f"shape {array.shape} of {array.dtype}"
+        raise ValueError(f"{name}: expected shape {shape} of {kind.__name__}, got {got}")
+
+
+def worst(run: Run, most: int = 200) -> tuple[int, float, float] | None:
+    """The variable with the largest R-hat, its R-hat, and the least ESS over value indicators.
+
+    Looks at `most` evenly spaced variables at the most; None if there are too few draws to tell.
+    """
+    if run.draws is None or run.draws.shape[1] == 0:
+        return None
+    free = np.flatnonzero((run.draws != run.draws[:1, :1]).any(axis=(0, 1)))
+    chosen = free[np.unique(np.linspace(0, len(free) - 1, min(most, len(free))).astype(int))]
+    rhat, ess = np.full(len(chosen), np.nan), np.full(len(chosen), np.nan)
+    for k, place in enumerate(chosen):
+        values = np.unique(run.draws[:, :, place])
+        values = values[:1] if len(values) == 2 else values[:10]
+        indicator = run.draws[:, :, place, None] == values
+        rhat[k] = np.fmax.reduce(diagnostics.rhat(indicator))  # which passes over NaN
+        ess[k] = np.fmin.reduce(diagnostics.ess(indicator))
+    if np.isnan(rhat).all():
+        return None
+    top = int(np.nanargmax(rhat))
+    return int(run.drawn[chosen[top]]), float(rhat[top]), float(np.fmin.reduce(ess))

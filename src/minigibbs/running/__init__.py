@@ -1,0 +1,1 @@
+"""From a request to a result: plan, groups of chains, the one run loop."""

@@ -1,0 +1,1 @@
+"""What chains run on: one file a backend, all behind one protocol."""

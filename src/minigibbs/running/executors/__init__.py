@@ -1,0 +1,1 @@
+"""Where segments of a run are carried out."""

@@ -1,0 +1,159 @@
+"""What a worker of an executor does: it takes up a chain, runs a segment, and hands it back.
+
+The model comes once and is kept under the run's key; a task brings only the chain. Nothing here
+listens or connects: how tasks travel is the executor's business.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs._version import __version__
+from minigibbs.errors import SampleError
+from minigibbs.formats import native
+from minigibbs.graph.packing import free_variables
+from minigibbs.running.group import Job, State
+from minigibbs.running.plan import Plan
+from minigibbs.samplers import Sampler
+
+_MOST = 4  # runs whose models a worker keeps
+
+
+class Outline(NamedTuple):
+    """The small part of a plan, which every task brings along."""
+
+    key: str  # of the run
+    sampler: Sampler
+    scan: str
+    kept: frozenset[str]
+    thin: int
+    data: str  # the type of what the sampler prepared where the run was started
+    variables: NDArray[np.int32] | None  # whose draws are kept; None for all
+    version: str = __version__
+
+
+class Parcel(NamedTuple):
+    """The large part, which travels once to each worker: a path on this machine, or the content."""
+
+    model: str | bytes  # a model file
+    reference: str | NDArray[np.float64] | None
+
+
+class Missing(NamedTuple):
+    """What comes back from a worker that has not seen the model."""
+
+    worker: str
+
+
+class Segment(NamedTuple):
+    """What comes back."""
+
+    state: State  # its counts are those of the segment alone
+    rows: dict[str, NDArray[Any]]  # the records made
+    seconds: float
+
+
+_plans: dict[str, tuple[Plan, Any]] = {}
+_name = secrets.token_hex(8)
+_kept: dict[str, Parcel] = {}  # sent ahead of the tasks that need them
+_lock = threading.Lock()  # a worker may have several threads
+
+
+def keep(key: str, parcel: Parcel) -> None:
+    """Keep a run's model for the tasks to come."""
+    _kept[key] = parcel
+
+
+def forget(key: str) -> None:
+    """Drop all that is kept for a run."""
+    _kept.pop(key, None)
+    _plans.pop(key, None)
+
+
+def work(
+    outline: Outline, parcel: Parcel | None, state: State, updates: int, recording: bool
+) -> Segment | Missing:
+    """Run a segment, or ask for the model if it is not here yet."""
+    known = _plan(outline, parcel)
+    if known is None:
+        return Missing(f"{_name} {os.getpid()}")
+    plan, data = known
+    clock = int(state.clock[0])
+    # Without a reference only time differences matter, so that past records need no room.
+    shift = 0 if plan.reference is not None else clock - clock % plan.thin
+    length = clock - shift + (updates if recording else 0)
+    job = plan.job(data, np.array(state.x), state.stream, length)
+    job.restore(state._replace(clock=state.clock - shift))
+    first = job.records
+    before = np.array(job.recorder.counts)
+    begun = time.perf_counter()
+    job.advance(updates, recording)
+    seconds = time.perf_counter() - begun
+    after = job.state()
+    added = _small(after.counts - before, updates)
+    own = after._replace(counts=added, clock=after.clock + shift)
+    return Segment(own, job.rows(first), seconds)
+
+
+def _small(counts: NDArray[np.int64], updates: int) -> NDArray[Any]:
+    """Counts in as few bytes as hold them: a value is counted at most once an update."""
+    return counts.astype(np.min_scalar_type(updates))
+
+
+def _plan(outline: Outline, parcel: Parcel | None) -> tuple[Plan, Any] | None:
+    with _lock:
+        if outline.key not in _plans:
+            parcel = parcel or _kept.get(outline.key)
+            if parcel is None:
+                return None
+            while len(_plans) >= _MOST:
+                _plans.pop(next(iter(_plans)))
+            _plans[outline.key] = _unpack(outline, parcel)
+        return _plans[outline.key]
+
+
+def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
+    if outline.version != __version__:
+        raise SampleError(
+            f"a worker has minigibbs {__version__}, the run was started with {outline.version}; "
+            "install the same version everywhere"
+        )
+    graph, reference = _read(parcel.model), parcel.reference
+    if isinstance(reference, str):
+        reference = np.load(reference, allow_pickle=False)
+    order, (_, sampler, scan, kept, thin, *_) = free_variables(graph.evidence), outline
+    plan = Plan(graph, sampler, order, 0, 0, scan, kept, thin, reference, outline.variables)
+    data = outline.sampler.prepare(graph)
+    if type(data).__name__ != outline.data:
+        raise SampleError(
+            f"a worker prepares {type(data).__name__} for this model, where the run was started it "
+            f"was {outline.data}: their processors differ; see docs/long_runs.md"
+        )
+    return plan, data
+
+
+def _read(model: str | bytes) -> Any:
+    if isinstance(model, str):
+        return native.read_mapped(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mg"
+        path.write_bytes(model)
+        return native.read(path)
+
+
+def absorb(job: Job, segment: Segment, updates: int, recording: bool, wanted: float) -> None:
+    """Put what came back from `work` into the chain's own arrays."""
+    first = job.records
+    counts = job.recorder.counts + segment.state.counts
+    job.restore(segment.state._replace(counts=counts))
+    job.put_rows(first, segment.rows)
+    job.made(updates, recording, segment.seconds, wanted)

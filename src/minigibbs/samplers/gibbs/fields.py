@@ -1,0 +1,172 @@
+"""Plain Gibbs with remembered local fields: O(1) to propose, O(degree) to change.
+
+Each value's sum of factors is kept for every variable, and brought up to date when a neighbour
+changes. That pays where changes are rare. It is for graphs of pairs and unary factors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
+from minigibbs.kernels.touched import DENSE_DOMAIN
+from minigibbs.samplers.base import register
+
+LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap anyway
+RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
+_PILOT = 2e7  # factor evaluations spent on finding out how rare changes are
+_PILOT_SWEEPS = 20
+_UNCOMPILED = 20_000  # updates of a pilot that are not worth compiling for
+
+
+class FieldData(NamedTuple):
+    """The unary factors, summed; the fields themselves are what the chain carries."""
+
+    unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
+
+
+def fields_fit(graph: FactorGraph) -> bool:
+    """Whether fields can be kept at all: pairs and unary factors, small domains."""
+    rows = graph.packed.rows
+    general = (rows["pair_end"] < rows["unary_begin"]).any()
+    return not general and graph.stats.max_domain <= DENSE_DOMAIN
+
+
+def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
+    """The share of updates that change something, if remembering pays; else None.
+
+    It pays with many factors a variable and few changes.
+    """
+    free = int(np.count_nonzero(graph.evidence < 0))
+    if not fields_fit(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
+        return None
+    rate = change_rate(graph, data)
+    return rate if rate < RARE else None
+
+
+def change_rate(graph: FactorGraph, data: FieldData) -> float:
+    """The share of updates that change the value, by a short pilot run, once for each graph.
+
+    The pilot is the same for the same graph, so that a seed fixes the chain.
+    """
+    if graph not in _RATES:
+        _RATES[graph] = _measure_rate(graph, data)
+    return _RATES[graph]
+
+
+_RATES: WeakKeyDictionary[FactorGraph, float] = WeakKeyDictionary()
+
+
+def _measure_rate(graph: FactorGraph, data: FieldData) -> float:
+    free = np.flatnonzero(graph.evidence < 0).astype(np.int32)
+    degree = len(graph.packed.weight) / max(len(free), 1)
+    updates = int(min(_PILOT_SWEEPS * len(free), _PILOT / max(degree, 1.0)))
+    rng = np.random.default_rng(0)
+    state = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
+    state[graph.evidence >= 0] = graph.evidence[graph.evidence >= 0]
+    chain = Chain(
+        x=state,
+        stream=np.arange(1, 5, dtype=np.uint64),
+        carried=np.zeros(int(graph.sizes.sum())),
+        weights=np.zeros(2 * graph.stats.max_domain),
+        scratch=np.zeros(0, dtype=np.int64),
+        tally=np.zeros(CHANGES + 1, dtype=np.int64),
+    )
+    if not len(free):
+        return 0.0
+    if updates <= _UNCOMPILED:
+        changed = _plain_pilot(data, graph.packed, state, free, updates, rng)
+    else:
+        changed = _pilot(data, graph.packed, chain, free, updates)
+    return float(changed) / max(updates // 2, 1)
+
+
+def _plain_pilot(
+    data: FieldData,
+    model: Model,
+    x: NDArray[Any],
+    order: NDArray[np.int32],
+    updates: int,
+    rng: np.random.Generator,
+) -> int:
+    """`_pilot` in plain NumPy: for few updates, where compiling would take longer."""
+    starts, ends = model.rows["start"].tolist(), model.rows["pair_end"].tolist()
+    sizes, firsts, marks = model.rows["domain"].tolist(), model.first.tolist(), rng.random(updates)
+    changed = 0
+    for step, i in zip(range(updates), itertools.cycle(order.tolist())):
+        pairs, size, first = slice(starts[i], ends[i]), sizes[i], firsts[i]
+        others, weights = x[model.target[pairs]], model.weight[pairs]
+        fields: NDArray[Any] = np.bincount(others, weights, minlength=size)[:size]
+        if len(data.unary):
+            fields = fields + data.unary[first : first + size]
+        cumulative = np.exp(fields - fields.max()).cumsum()
+        value = int(cumulative.searchsorted(marks[step] * cumulative[-1], side="right"))
+        changed += int(value != x[i] and step >= updates - updates // 2)
+        x[i] = min(value, size - 1)
+    return changed
+
+
+@entry
+def _pilot(data, model, chain, order, updates):
+    """How many of the second half of so many updates, in order, change the value."""
+    changed = 0
+    field_begin(data, model, chain)
+    for step in range(updates):
+        i = order[step % len(order)]
+        value = field_update(data, model, chain, i)
+        changed += value != chain.x[i] and step >= updates - updates // 2
+        chain.x[i] = value
+    return changed
+
+
+@kernel
+def _add_to_fields(model, fields, i, value, sign):
+    """Tell the neighbours of `i` that it takes (or leaves) a value."""
+    row = model.rows[i]
+    for place in range(row.start, row.pair_end):
+        other = model.target[place]
+        if value < model.rows[other].domain:
+            fields[model.first[other] + value] += sign * model.weight[place]
+
+
+@kernel
+def field_begin(data, model, chain):
+    """Sum all factors for every variable and value."""
+    for k in range(len(chain.carried)):
+        chain.carried[k] = data.unary[k] if len(data.unary) else 0.0
+    for i in range(len(model.rows)):
+        row = model.rows[i]
+        for place in range(row.start, row.pair_end):
+            value = chain.x[model.target[place]]
+            if value < row.domain:
+                chain.carried[model.first[i] + value] += model.weight[place]
+
+
+@kernel
+def field_update(data, model, chain, i):
+    """Algorithm 1, with the sums remembered; a change is told to the neighbours."""
+    size, old = model.rows[i].domain, chain.x[i]
+    for value in range(size):
+        chain.weights[value] = chain.carried[model.first[i] + value]
+    new = draw_log(chain.weights, size, chain.stream)
+    if new != old:
+        _add_to_fields(model, chain.carried, i, old, -1.0)
+        _add_to_fields(model, chain.carried, i, new, 1.0)
+        chain.tally[EVALUATIONS] += model.rows[i].pair_end - model.rows[i].start
+    return new
+
+
+register(FieldData, field_update, field_begin)
+
+
+def carried_fields(graph: FactorGraph) -> int:
+    """How many fields a chain remembers."""
+    return int(graph.sizes.sum())

@@ -1,0 +1,244 @@
+"""Plain Gibbs sampling, Algorithm 1 of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.alias import alias_rows
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.energy import add_general, add_stored
+from minigibbs.kernels.jit import entry, inlined, kernel
+from minigibbs.kernels.layout import ALIAS, EVALUATIONS, Model
+from minigibbs.kernels.random import uniform
+from minigibbs.kernels.touched import (
+    DENSE_DOMAIN,
+    draw_touched,
+    forget,
+    set_gain,
+    touched_space,
+)
+from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
+from minigibbs.samplers.gibbs.fields import (
+    FieldData,
+    carried_fields,
+    change_rate,
+    fields_fit,
+    rare_changes,
+)
+
+_LARGEST = 600.0  # energies up to this do not overflow as exp(energy)
+
+
+@dataclass(frozen=True)
+class Gibbs(Sampler):
+    """Redraw a variable from its conditional distribution, with every factor at it evaluated.
+
+    An update costs O(Delta + D) where factors are Potts, Ising or unary, since each of those
+    touches a single value; a table factor adds its D values.
+
+    Parameters
+    ----------
+    textbook
+        Evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is written.
+        The law and the draws are the same; this is the baseline that the paper compares with.
+    fields
+        Remember every variable's local fields, so that only a change looks at the factors. Left
+        out, a short pilot run decides. For pairs and unary factors over small domains.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.Gibbs().describe(mg.models.potts_rbf()))
+    Gibbs: exact; an update evaluates up to 399 factors once for all values.
+    """
+
+    textbook: bool = False
+    fields: bool | None = None
+    name = "gibbs"
+
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
+        """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
+        if self.textbook:
+            return TextbookData(int(graph.sizes.max()))
+        if self.fields and not fields_fit(graph):
+            raise SampleError(
+                "Gibbs: fields can be remembered for pairs and unary factors over domains of at "
+                f"most {DENSE_DOMAIN} values only; leave fields out"
+            )
+        return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
+
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """Room for the touched values, and for the fields."""
+        if isinstance(data, FieldData):
+            return Workspace(carried=carried_fields(graph))
+        return Workspace(*touched_space(int(graph.sizes.max())))
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Every factor once; in the textbook form once per value."""
+        if self.textbook:
+            row = mean_row(graph)
+            pairs = row["pairs"] * row["values"]
+            return {
+                "update": 1.0,
+                "textbook": pairs,
+                **choice_operations(row["values"]),
+                "slot": row["slots"],
+                "cell": row["cells"],
+                "far": row["far"],
+            }
+        return gibbs_operations(graph, self.prepare(graph))
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """It is what the others are measured against."""
+        return 1.0
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say what an update costs."""
+        stats = graph.stats
+        if graph.implicit is None and isinstance(self.prepare(graph), FieldData):
+            return (
+                f"Gibbs: exact; changes are rare, so sums are remembered: up to "
+                f"{stats.max_degree:,} factors at a change, none otherwise."
+            )
+        if self.textbook:
+            count = f"{stats.max_degree:,} factors for each of up to {stats.max_domain:,} values"
+        else:
+            count = f"{stats.max_degree:,} factors once for all values"
+        return f"Gibbs: exact; an update evaluates up to {count}."
+
+
+def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
+    """The operations of plain Gibbs, with or without remembered fields."""
+    row = mean_row(graph)
+    if isinstance(data, FieldData):
+        rate = change_rate(graph, data)  # factors are only looked at when something changes
+        writes, far = rate * row["pairs"], rate * row["far"]
+        return {"update": 1.0, **choice_operations(row["values"]), "write": writes, "far": far}
+    large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
+    return {
+        "update": 1.0,
+        "touch" if large else "read": row["pairs"],
+        **choice_operations(min(row["pairs"], row["values"]) if large else row["values"]),
+        "slot": row["slots"],
+        "cell": row["cells"],
+        "far": row["far"],
+    }
+
+
+class GibbsData(NamedTuple):
+    """The unary factors, summed."""
+
+    unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
+    base: NDArray[np.float64]  # the same for large domains: weights that sum to the size
+    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+
+
+class TextbookData(NamedTuple):
+    """Nothing but the size of the largest domain."""
+
+    max_domain: int
+
+
+def gibbs_data(graph: FactorGraph, fields: bool | None = None) -> GibbsData | FieldData:
+    """The unary factors, summed; alias tables of them where a domain is large."""
+    model = graph.packed
+    remembering = FieldData(sum_unary(model))
+    if fields or (fields is None and rare_changes(graph, remembering) is not None):
+        return remembering
+    large = graph.stats.max_domain > DENSE_DOMAIN
+    base, alias = base_weights(model) if large else (np.empty(0), np.empty(0, ALIAS))
+    return GibbsData(sum_unary(model), base, alias)
+
+
+def base_weights(model: Model) -> tuple[NDArray[np.float64], NDArray[np.void]]:
+    """Each variable's unary factors as weights that sum to its size, and their alias tables."""
+    weights = sum_unary(model)
+    if not len(weights):
+        return weights, np.empty(0, ALIAS)
+    size, first = model.rows["domain"], model.first
+    owner = np.repeat(np.arange(len(size)), size)
+    weights = np.exp(weights - np.maximum.reduceat(weights, first)[owner])
+    weights *= (size / np.add.reduceat(weights, first))[owner]
+    alias = alias_rows(first, first + size, np.arange(len(weights)), weights)
+    for name in ("place", "other"):
+        alias[name] -= first[owner]
+    return weights, alias
+
+
+def sum_unary(model: Model) -> NDArray[np.float64]:
+    """For each variable and value the sum of the unary factors; empty if there are none."""
+    if not (model.rows["unary_begin"] < model.rows["end"]).any():
+        return np.empty(0)
+    unary = np.zeros(int(model.rows["domain"].sum()))
+    _add_unary(model, unary)
+    return unary
+
+
+@entry
+def _add_unary(model, unary):
+    for i in range(len(model.rows)):
+        row = model.rows[i]
+        for place in range(row.unary_begin, row.end):
+            # the state is never read: a unary factor has no other variable
+            add_general(model, model.target, i, place, 1.0, unary[model.first[i] :])
+
+
+@inlined
+def load_unary(unary, first, size, weights):
+    """Set the weights of a variable's values to its unary factors, or to 0."""
+    for value in range(size):
+        weights[value] = unary[first + value] if len(unary) else 0.0
+
+
+@kernel
+def _touch_all(model, chain, i):
+    """Sum the pairs of each value they touch; returns how many are touched, and the largest sum."""
+    row, sums, touched, top = model.rows[i], chain.carried, 0, 0.0
+    for place in range(row.start, row.pair_end):
+        value = chain.x[model.target[place]]
+        if value < row.domain:
+            touched = set_gain(chain, value, sums[value] + model.weight[place], touched)
+            top = max(top, sums[value])
+    return touched, top
+
+
+@kernel
+def gibbs_update(data, model, chain, i):
+    """Algorithm 1: rho(v) proportional to exp(sum of the factors at i with x(i) = v)."""
+    row, first = model.rows[i], model.first[i]
+    chain.tally[EVALUATIONS] += row.end - row.start
+    if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:  # no work per value
+        touched, top = _touch_all(model, chain, i)
+        if top < _LARGEST:
+            u = uniform(chain.stream)
+            base, alias, size = data.base, data.alias, row.domain
+            return draw_touched(base, alias, first, size, chain, touched, u, True, True)
+        forget(chain, touched)
+    load_unary(data.unary, first, row.domain, chain.weights)
+    add_stored(model, chain.x, i, chain.weights)
+    return draw_log(chain.weights, row.domain, chain.stream)
+
+
+@kernel
+def textbook_update(data, model, chain, i):
+    """Algorithm 1 as written: the sum over all factors at i, anew for each value."""
+    row = model.rows[i]
+    for value in range(row.domain):
+        chain.weights[value] = 0.0
+        for place in range(row.start, row.pair_end):
+            if chain.x[model.target[place]] == value:
+                chain.weights[value] += model.weight[place]
+    for place in range(row.pair_end, row.end):
+        add_general(model, chain.x, i, place, 1.0, chain.weights)
+    chain.tally[EVALUATIONS] += row.domain * (row.end - row.start)
+    return draw_log(chain.weights, row.domain, chain.stream)
+
+
+register(GibbsData, gibbs_update)
+register(TextbookData, textbook_update)

@@ -1,0 +1,289 @@
+"""How Poisson-Gibbs draws from groups that are never stored.
+
+Upper bounds on M are enough: a draw that turns out to be weaker than its bound, or no factor at all
+(a neighbour off the grid, the variable itself), is thinned away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.implicit.complete import Complete
+from minigibbs.graph.factors.implicit.kernel import Kernel
+from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias, fill_alias
+from minigibbs.kernels.jit import chosen_by_type, kernel
+from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson
+from minigibbs.kernels.random import below, next_word, uniform
+from minigibbs.kernels.touched import touch
+from minigibbs.samplers.poisson_gibbs.split import CHUNK, best_theta, split_weights
+
+
+class NothingData(NamedTuple):
+    """Every factor is stored."""
+
+    unused: int
+
+
+class KernelData(NamedTuple):
+    """Displacements: heavy ones in a list, the rest in an alias table over the half table.
+
+    A place counts from the centre of the flat table; its sign is that of the weight.
+    """
+
+    shape: NDArray[np.int64]  # [3] the grid, with sides of 1 in front
+    sides: NDArray[np.int64]  # [3] of the table of displacements
+    reach: NDArray[np.int64]  # [3] its centre's coordinates
+    periodic: bool
+    heavy: NDArray[np.int64]  # [heavy, 3] displacements
+    factor: NDArray[np.float64]  # [heavy, 2]: exp(-weight), exp(weight), in pair weights
+    tail: NDArray[np.void]  # of ALIAS
+    rate: float  # (1 + theta) * L_T
+    none: float  # exp(-rate)
+    theta: float
+
+
+class CompleteData(NamedTuple):
+    """Every other variable alike."""
+
+    variables: int
+    attracts: bool
+    rate: float
+    none: float
+    theta: float
+
+
+class LowRankData(NamedTuple):
+    """Thin matrices, bounds c_i, and one alias table over c_j for all variables."""
+
+    a: NDArray[np.float64]
+    b: NDArray[np.float64]
+    bound: NDArray[np.float64]  # [n] c
+    total: float  # energy per weight times the sum of c
+    scale: float  # energy per weight
+    alias: NDArray[np.void]  # of ALIAS
+    theta: float
+
+
+def implicit_data(
+    graph: FactorGraph, slowdown: float | None, theta: float | None, heavy: int | None
+) -> Any:
+    """Prepare the graph's implicit group, if it has one."""
+    group = graph.implicit
+    if isinstance(group, Kernel):
+        return _kernel_data(group, slowdown, theta, heavy)
+    if isinstance(group, Complete):
+        energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
+        chosen = theta or float(best_theta(np.array([energy]), slowdown)[0])
+        rate = (1 + chosen) * energy
+        return CompleteData(group.variables, group.weight > 0, rate, math.exp(-rate), chosen)
+    if isinstance(group, LowRank):
+        bound = group.bounds()
+        energy = group.energy_per_weight * bound.sum() * bound.max()
+        chosen = theta or float(best_theta(np.array([energy]), slowdown)[0])
+        table = np.empty(len(bound), dtype=ALIAS)
+        table["place"], table["accept"] = np.arange(len(bound)), bound
+        fill_alias(table)
+        scale = group.energy_per_weight
+        return LowRankData(group.a, group.b, bound, scale * bound.sum(), scale, table, chosen)
+    return NothingData(0)
+
+
+def implicit_counts(data: Any) -> tuple[float, float]:
+    """Mean heavy pairs and draws of an update."""
+    if isinstance(data, LowRankData):
+        return 0.0, (1 + data.theta) * data.total * float(data.bound.mean())
+    return float(len(data.heavy)) if isinstance(data, KernelData) else 0.0, data.rate
+
+
+def implicit_log_slowdown(data: Any) -> float:
+    """The bound on log(slowdown): L_T * (2 / theta + 1 / theta^2) at the worst variable."""
+    if isinstance(data, LowRankData):
+        energy = data.total * float(data.bound.max())
+    else:
+        energy = data.rate / (1 + data.theta)
+    return float(energy * (2 / data.theta + 1 / data.theta**2))
+
+
+def _kernel_data(
+    group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
+) -> KernelData:
+    """Split the displacements like a variable's factors, once for all variables."""
+    copies = 1 if group.periodic else 2  # the half table stands for d and -d
+    scale = group.energy_per_weight
+    limit, chosen, energy = split_weights(group.half, scale, copies, slowdown, theta, heavy)
+    strong = (group.half >= limit) | (group.half <= -limit)
+    places = np.flatnonzero(strong)
+    weights, steps = scale * group.half[places], _steps(group, places)
+    if not group.periodic:
+        steps, weights = np.concatenate([steps, -steps]), np.concatenate([weights, weights])
+    tail = _displacement_alias(group.half, strong)
+    rate = (1 + chosen) * energy
+    pad = 3 - len(group.shape)
+    return KernelData(
+        shape=np.array((1,) * pad + group.shape, dtype=np.int64),
+        sides=np.array((1,) * pad + group.sides, dtype=np.int64),
+        reach=np.array((0,) * pad + group.reach, dtype=np.int64),
+        periodic=group.periodic,
+        heavy=np.ascontiguousarray(steps),
+        factor=np.exp(np.stack([-weights, weights], axis=1)),
+        tail=tail,
+        rate=rate,
+        none=math.exp(-rate),
+        theta=chosen,
+    )
+
+
+def _displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> NDArray[np.void]:
+    """The alias table over what is not strong; filled piece by piece, since it may be huge."""
+    light = ~strong & (half != 0)
+    tail, filled = np.empty(int(np.count_nonzero(light)), dtype=ALIAS), 0
+    for first in range(0, len(half), CHUNK):
+        places = np.flatnonzero(light[first : first + CHUNK]) + first
+        part = tail[filled : filled + len(places)]
+        part["accept"] = np.abs(half[places])
+        part["place"] = np.where(half[places] > 0, places + 1, -1 - places)
+        filled += len(places)
+    fill_alias(tail)
+    return tail
+
+
+def _steps(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Displacements [place, 3] of places of the half table."""
+    index = np.unravel_index(places + group.centre + 1, group.sides)
+    steps = np.stack([axis - reach for axis, reach in zip(index, group.reach, strict=True)], axis=1)
+    return np.pad(steps, [(0, 0), (3 - len(group.shape), 0)]).astype(np.int64)
+
+
+@kernel
+def _move(at, step, side, periodic):
+    """A coordinate after a step, or -1 if that leaves the grid."""
+    to = at + step
+    if periodic:
+        return to - side if to >= side else to
+    return to if 0 <= to < side else -1
+
+
+@kernel
+def _neighbour(data, a, b, c, step_a, step_b, step_c):
+    """The variable a step away from coordinates (a, b, c), or -1."""
+    to_a = _move(a, step_a, data.shape[0], data.periodic)
+    to_b = _move(b, step_b, data.shape[1], data.periodic)
+    to_c = _move(c, step_c, data.shape[2], data.periodic)
+    if to_a < 0 or to_b < 0 or to_c < 0:
+        return -1
+    return (to_a * data.shape[1] + to_b) * data.shape[2] + to_c
+
+
+@kernel
+def _keep_pair(chain, i, other, attracts, theta, dense, size, touched):
+    """Keep a drawn pair whose M is its bound, or not; if kept, multiply the value it favours."""
+    value = chain.x[other]
+    if (value == chain.x[i]) == attracts or uniform(chain.stream) * (1.0 + theta) < theta:
+        gain = (1.0 + theta) / theta
+        touched = touch(chain, dense, size, value, gain if attracts else 1.0 / gain, touched)
+    return touched
+
+
+@kernel
+def kernel_draw(data, chain, i, dense, size, touched):
+    """Heavy displacements one by one; of the rest, a Poisson number by alias table."""
+    x, rest = chain.x, i // data.shape[2]
+    a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
+    odds = 1.0
+    for k in range(len(data.heavy)):
+        other = _neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
+        if other >= 0:
+            if size == 2 and x[other] < 2:
+                odds *= data.factor[k, x[other]]
+            else:
+                touched = touch(chain, dense, size, x[other], data.factor[k, 1], touched)
+    if size == 2:
+        chain.weights[1] *= odds
+    chain.tally[EVALUATIONS] += len(data.heavy)
+    draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
+    centre = (data.reach[0] * data.sides[1] + data.reach[1]) * data.sides[2] + data.reach[2]
+    for _ in range(draws):
+        place = draw_alias(data.tail, 0, len(data.tail), chain.stream)
+        flat = centre + abs(place)
+        rest = flat // data.sides[2]
+        step_c = flat % data.sides[2] - data.reach[2]
+        step_b = rest % data.sides[1] - data.reach[1]
+        step_a = rest // data.sides[1] - data.reach[0]
+        if not data.periodic and next_word(chain.stream) & np.uint64(1):
+            step_a, step_b, step_c = -step_a, -step_b, -step_c
+        other = _neighbour(data, a, b, c, step_a, step_b, step_c)
+        if other >= 0:
+            attracts = place > 0
+            touched = _keep_pair(chain, i, other, attracts, data.theta, dense, size, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def complete_draw(data, chain, i, dense, size, touched):
+    """A Poisson number of the other variables."""
+    draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
+    for _ in range(draws):
+        other = below(chain.stream, data.variables - 1)
+        other += other >= i
+        touched = _keep_pair(chain, i, other, data.attracts, data.theta, dense, size, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def low_rank_draw(data, chain, i, dense, size, touched):
+    """A Poisson number of variables by their bounds; each draw computes its own weight."""
+    rate = (1.0 + data.theta) * data.total * data.bound[i]
+    draws = poisson(rate, math.exp(-rate), chain.stream)
+    for _ in range(draws):
+        other = draw_alias(data.alias, 0, len(data.alias), chain.stream)
+        if other == i:
+            continue
+        weight = 0.0
+        for k in range(data.a.shape[1]):
+            weight += data.a[i, k] * data.b[other, k] + data.a[other, k] * data.b[i, k]
+        share = 0.5 * weight / (data.bound[i] * data.bound[other])  # of the bound, signed
+        value = chain.x[other]
+        on = (value == chain.x[i]) == (share > 0.0)
+        if uniform(chain.stream) * (1.0 + data.theta) < data.theta + (abs(share) if on else 0.0):
+            gain = 1.0 + abs(share) / data.theta
+            gain = gain if share > 0.0 else 1.0 / gain
+            touched = touch(chain, dense, size, value, gain, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def nothing_draw(data, chain, i, dense, size, touched):
+    """Every factor is stored."""
+    return touched
+
+
+_COMPILED = {
+    NothingData: nothing_draw,
+    KernelData: kernel_draw,
+    CompleteData: complete_draw,
+    LowRankData: low_rank_draw,
+}
+
+
+def draw_implicit(data: Any, chain: Any, i: int, dense: bool, size: int, touched: int) -> int:
+    """Let the implicit group multiply the values it favours; compiled code only.
+
+    Returns how many values are touched.
+    """
+    chosen = _COMPILED[type(data)]
+    return chosen(data, chain, i, dense, size, touched)  # type: ignore[no-any-return]
+
+
+@chosen_by_type(draw_implicit)
+def _draw_for_type(data, chain, i, dense, size, touched):
+    return _COMPILED[data.instance_class].py_func

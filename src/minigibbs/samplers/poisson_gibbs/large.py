@@ -1,0 +1,99 @@
+"""Poisson-Gibbs for pairs and unary factors over large domains: only touched values are looked at.
+
+The same algorithm and law as `poisson_gibbs`, without what general and implicit factors need there;
+`small` is its counterpart for small domains.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.layout import DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson_by_inversion
+from minigibbs.kernels.random import uniform
+from minigibbs.kernels.touched import draw_touched, multiply
+from minigibbs.samplers.base import register
+from minigibbs.samplers.gibbs.sampler import base_weights
+from minigibbs.samplers.poisson_gibbs.small import BLOCK, small_data
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+
+class LargeData(NamedTuple):
+    """What `SmallData` holds, and the unary factors' alias tables."""
+
+    parts: NDArray[np.void]  # [n] of SMALL
+    heavy: NDArray[np.void]  # of HEAVY
+    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+    base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
+    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+
+
+def large_data(graph: FactorGraph, split: Split) -> LargeData:
+    """Lay out the split, variable by variable."""
+    _, alias = base_weights(graph.packed)
+    return LargeData(*small_data(graph, split), alias)
+
+
+@inlined
+def _touch_heavy(data, part, chain):
+    """Multiply the values that the heavy pairs favour; returns how long the list is.
+
+    A block at a time, all read before any is written, so that no read waits for a write.
+    """
+    x, size, touched, k = chain.x, part.domain, 0, part.heavy_start
+    end = k + part.heavy
+    while k < end:
+        a, b = data.heavy[np.uint64(k)], data.heavy[np.uint64(k + 1)]
+        c, d = data.heavy[np.uint64(k + 2)], data.heavy[np.uint64(k + 3)]
+        at_a, at_b, at_c, at_d = x[a.target], x[b.target], x[c.target], x[d.target]
+        by_a, by_b, by_c, by_d = a.factor, b.factor, c.factor, d.factor
+        if at_a < size:
+            touched = multiply(chain, at_a, by_a, touched)
+        if at_b < size:
+            touched = multiply(chain, at_b, by_b, touched)
+        if at_c < size:
+            touched = multiply(chain, at_c, by_c, touched)
+        if at_d < size:
+            touched = multiply(chain, at_d, by_d, touched)
+        k += BLOCK
+    return touched
+
+
+@inlined
+def _draw_tail(data, part, chain, i, u, touched):
+    """Draw pairs of the tail, keep some, and multiply the values they favour."""
+    draws, first = poisson_by_inversion(u, part.rate, part.none), part.tail_start
+    for _ in range(draws):
+        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
+        attracts, other = place > 0, chain.x[abs(place) - 1]
+        kept = (other == chain.x[i]) == attracts or uniform(chain.stream) < part.keep
+        if kept and other < part.domain:
+            factor = part.gain if attracts else part.keep
+            touched = multiply(chain, other, factor, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def large_update(data, model, chain, i):
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part; see `poisson_gibbs`."""
+    part = data.parts[i]
+    touched = _touch_heavy(data, part, chain)
+    chain.tally[EVALUATIONS] += part.heavy
+    u = uniform(chain.stream)
+    if u >= part.none:
+        touched = _draw_tail(data, part, chain, i, u, touched)
+        u = uniform(chain.stream)
+    else:
+        u *= part.some  # uniform again
+    first, size, repels = part.first, part.domain, part.repels != 0
+    return draw_touched(data.base, data.alias, first, size, chain, touched, u, repels, False)
+
+
+register(LargeData, large_update)

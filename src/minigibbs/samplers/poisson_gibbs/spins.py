@@ -1,0 +1,154 @@
+"""Poisson-Gibbs for graphs of spins: two values, pairs and unary factors, everything in odds.
+
+The same algorithm and the same law as `poisson_gibbs`, laid out so that an update of an Ising model
+reads two or three cache lines and multiplies a few numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import energy_at
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.layout import DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson_by_inversion
+from minigibbs.kernels.random import uniform
+from minigibbs.samplers.base import register
+from minigibbs.samplers.gibbs.sampler import base_weights
+from minigibbs.samplers.poisson_gibbs.small import (
+    BLOCK,
+    fill_blocks,
+    place_heavy,
+    place_parts,
+    place_rates,
+    signed_tail,
+)
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+SPIN = np.dtype(
+    [
+        ("heavy_start", np.int64),  # its heavy pairs
+        ("tail_start", np.int64),  # its slots of the alias table
+        ("heavy", np.int32),  # how many
+        ("tail", np.int32),
+        ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs against it:
+        ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
+        ("rate", np.float64),  # (1 + theta) * L_T
+        ("none", np.float64),  # exp(-rate)
+        ("some", np.float64),  # exp(rate)
+        ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
+        ("gain", np.float64),  # 1 / keep: what a draw that is kept multiplies the odds by
+    ],
+    align=True,
+)
+
+
+# A heavy pair multiplies the odds by 1 + gain where the other's value, flipped or not, is 1.
+HEAVY = np.dtype([("gain", np.float64), ("target", np.uint32), ("flip", np.uint32)], align=True)
+_LARGEST = 300.0
+
+
+class SpinData(NamedTuple):
+    """Heavy pairs and alias tables, a part per variable."""
+
+    parts: NDArray[np.void]  # [n] of SPIN
+    heavy: NDArray[np.void]  # of HEAVY
+    tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
+
+
+def spins_fit(graph: FactorGraph) -> bool:
+    """Whether every variable has two values, every factor is a pair or unary, and none too strong.
+
+    Odds are products of exp(2 * weight), which must not overflow.
+    """
+    model, rows = graph.packed, graph.packed.rows
+    pairs = bool((rows["domain"] == 2).all() and (rows["pair_end"] == rows["unary_begin"]).all())
+    return pairs and float(energy_at(model).max(initial=0.0)) <= _LARGEST
+
+
+def spin_data(graph: FactorGraph, split: Split) -> SpinData:
+    """Lay out the split, variable by variable."""
+    model, rows = graph.packed, graph.packed.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    unary = np.arange(len(owner)) >= rows["unary_begin"][owner]
+    heavy = split.heavy & ~unary
+    parts = np.zeros(len(rows), dtype=SPIN)
+    place_parts(parts, owner, tail=~split.heavy)
+    places = place_heavy(parts, owner[heavy])
+    place_rates(parts, split)
+    base, _ = base_weights(model)
+    weight, odd = model.weight[heavy], places % 2 == 1  # blocks begin at even places
+    against = -np.abs(weight)
+    parts["odds"] = base[1::2] / base[::2] if len(base) else 1.0
+    parts["odds"] *= np.exp(np.bincount(owner[heavy][~odd], against[~odd], minlength=len(rows)))
+    parts["more"] = np.exp(np.bincount(owner[heavy][odd], against[odd], minlength=len(rows)))
+    gain, target = np.expm1(2.0 * np.abs(weight)), model.target[heavy]
+    pairs = fill_blocks(HEAVY, places, gain=gain, flip=weight < 0, target=target)
+    return SpinData(parts, pairs, signed_tail(graph, parts, split))
+
+
+@kernel
+def _pair_odds(data, chain, k):
+    """What a heavy pair multiplies the odds by: arithmetic, since nobody can predict a branch."""
+    pair = data.heavy[np.uint64(k)]  # unsigned, so that nobody asks whether it is negative
+    return 1.0 + np.uint32(chain.x[pair.target] ^ pair.flip) * pair.gain
+
+
+@inlined
+def _heavy_odds(data, part, chain):
+    """The odds of value 1 by the unary factors and the heavy pairs.
+
+    Up to eight pairs at a time, and two products: so that no read and no product waits for the
+    last. Pairs of no effect fill up the last block.
+    """
+    odds, more, k = part.odds, part.more, part.heavy_start
+    end = k + part.heavy
+    while k + BLOCK < end:
+        a, b = _pair_odds(data, chain, k), _pair_odds(data, chain, k + 1)
+        c, d = _pair_odds(data, chain, k + 2), _pair_odds(data, chain, k + 3)
+        e, f = _pair_odds(data, chain, k + 4), _pair_odds(data, chain, k + 5)
+        g, h = _pair_odds(data, chain, k + 6), _pair_odds(data, chain, k + 7)
+        odds *= (a * c) * (e * g)
+        more *= (b * d) * (f * h)
+        k += 2 * BLOCK
+    if k < end:
+        odds *= _pair_odds(data, chain, k) * _pair_odds(data, chain, k + 2)
+        more *= _pair_odds(data, chain, k + 1) * _pair_odds(data, chain, k + 3)
+    return odds * more
+
+
+@inlined
+def _tail_odds(data, part, chain, i, u):
+    """What the tail multiplies the odds of value 1 by; there is at least one draw."""
+    odds, draws = 1.0, poisson_by_inversion(u, part.rate, part.none)
+    for _ in range(draws):
+        first = part.tail_start
+        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
+        attracts, value = place > 0, chain.x[abs(place) - 1]
+        if (value == chain.x[i]) == attracts or uniform(chain.stream) < part.keep:
+            odds *= part.gain if (value == 1) == attracts else part.keep
+    chain.tally[DRAWS] += draws
+    return odds
+
+
+@kernel
+def spin_update(data, model, chain, i):
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part, in odds."""
+    part = data.parts[i]
+    odds = _heavy_odds(data, part, chain)
+    chain.tally[EVALUATIONS] += part.heavy
+    u = uniform(chain.stream)
+    if u >= part.none:
+        odds *= _tail_odds(data, part, chain, i, u)
+        u = uniform(chain.stream)
+    else:
+        u *= part.some  # uniform again
+    return 1 if u * (1.0 + odds) < odds else 0
+
+
+register(SpinData, spin_update)

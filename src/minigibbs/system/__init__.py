@@ -1,0 +1,1 @@
+"""What the library asks of the machine: memory, files, optional packages."""

@@ -1,0 +1,221 @@
+"""Reading and writing files safely: whole or not at all, and data only, never code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import struct
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import FormatError, SampleError
+from minigibbs.system import memory
+
+_HEADER = "header.json"
+_SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal, on a line
+_LOCAL_HEADER = 30  # bytes of a zip member before its name
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Raise if no file can be written there; asked before the work that is to be kept."""
+    target = Path(path)
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
+    if target.exists() and not target.is_file():
+        raise SampleError(f"cannot write {path}: it is no plain file; give another name")
+    if not os.access(folder, os.W_OK):
+        raise SampleError(f"cannot write {path}: {folder} is read-only; choose another folder")
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file through a temporary one beside it, so that no half-written file remains."""
+    check_target(path)
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
+    try:
+        with os.fdopen(handle, "w+b") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name reach the disk too, where folders can be synced."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # as on Windows
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+def write_arrays(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    sealed: bool = False,
+) -> None:
+    """Write arrays and a JSON header as an uncompressed .npz archive that NumPy reads too.
+
+    A sealed file ends with a digest of all that stands before it; see `check_seal`.
+    """
+
+    def write(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            # Members bear no date of their own: zip knows none before 1980, some clocks do.
+            archive.writestr(zipfile.ZipInfo(_HEADER), json.dumps(header, indent=1))
+            for name, array in arrays.items():
+                member_info = zipfile.ZipInfo(f"{name}.npy")
+                with archive.open(member_info, "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        if sealed:
+            length = stream.seek(0, os.SEEK_END)
+            stream.write(f"\n{_digest(stream, length)}\n".encode())
+
+    write_whole(path, write)
+
+
+def digest(path: str | os.PathLike[str]) -> str:
+    """BLAKE2b of a file's content, in hexadecimal."""
+    with open(path, "rb") as stream:
+        return _digest(stream, os.path.getsize(path))
+
+
+def _digest(stream: IO[bytes], length: int) -> str:
+    """BLAKE2b of the first `length` bytes; leaves the stream behind them."""
+    found = hashlib.blake2b(digest_size=32)
+    stream.seek(0)
+    while length > 0:
+        block = stream.read(min(length, 2**20))
+        if not block:
+            break
+        found.update(block)
+        length -= len(block)
+    return found.hexdigest()
+
+
+def check_seal(path: str | os.PathLike[str]) -> None:
+    """Raise `FormatError` if a sealed file is not byte for byte as it was written."""
+    with open(path, "rb") as stream:
+        body = os.path.getsize(path) - _SEAL
+        found = _digest(stream, body)
+        if body < 0 or stream.read() != f"\n{found}\n".encode():
+            raise FormatError(f"{path}: torn or changed since it was written (wrong checksum)")
+
+
+@contextmanager
+def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `FormatError` for whatever goes wrong with data that is not what it should be."""
+    try:
+        yield
+    except (FormatError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, json and NumPy raise a dozen kinds
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
+        raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
+
+
+def stated_format(path: str | os.PathLike[str]) -> Any:
+    """Which format a file of `write_arrays` says it has; None if it is no such file."""
+    try:
+        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+            member = archive.getinfo(_HEADER)
+            if member.file_size > os.path.getsize(path):
+                return None
+            return json.loads(archive.read(member))["format"]
+    except OSError:
+        raise
+    except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
+        return None
+
+
+def read_arrays(
+    path: str | os.PathLike[str], expected: str, mapped: bool = False
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken.
+
+    Mapped arrays stay in the file, which processes of one machine then share; it must not change.
+    """
+    with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        length = os.path.getsize(path)
+        if sum(member.file_size for member in members) > length or any(
+            member.compress_type != zipfile.ZIP_STORED for member in members
+        ):
+            raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
+        memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
+        header = json.loads(archive.read(_HEADER))
+        if not isinstance(header, dict) or header.get("format") != expected:
+            found = header.get("format") if isinstance(header, dict) else None
+            raise FormatError(f"{path}: expected a {expected} file, got {found!r}")
+        arrays = {
+            member.filename.removesuffix(".npy"): _read_array(archive, member, path, mapped)
+            for member in members
+            if member.filename != _HEADER
+        }
+    return header, arrays
+
+
+def _read_array(
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    path: str | os.PathLike[str],
+    mapped: bool,
+) -> NDArray[Any]:
+    name = f"{path}, {member.filename}"
+    if not member.filename.endswith(".npy"):
+        raise FormatError(f"{name}: a minigibbs file holds {_HEADER} and .npy arrays only")
+    with refusing_damage(name), archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(stream)
+        promised, held = math.prod(shape, start=dtype.itemsize), member.file_size - stream.tell()
+        if dtype.hasobject or promised != held:
+            raise FormatError(f"{name}: it promises {promised} bytes of {dtype}, but holds {held}")
+        if mapped and promised:
+            place = _data_offset(path, member) + stream.tell()
+            return np.memmap(path, dtype, "r", place, shape, "F" if fortran else "C")
+        array = np.frombuffer(stream.read(), dtype=dtype)
+        return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _data_offset(path: str | os.PathLike[str], member: zipfile.ZipInfo) -> int:
+    """Where a member's content begins in the archive."""
+    with open(path, "rb") as stream:
+        stream.seek(member.header_offset)
+        name, extra = struct.unpack("<26x2H", stream.read(_LOCAL_HEADER))
+    return member.header_offset + _LOCAL_HEADER + int(name) + int(extra)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,41 @@
+"""The README's example runs as printed, and what it names exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_python_example_runs_as_printed():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "Marginal(values=(0, 1, 2)" in result.stdout
+    assert "R-hat" in result.stdout
+
+
+@pytest.mark.parametrize("line", re.findall(r"^minigibbs .*$", README, re.MULTILINE))
+def test_command_lines_run(line):
+    program = Path(sys.executable).parent / "minigibbs"
+    words = line.split("#")[0].split()[1:]
+    result = subprocess.run(
+        [program, *words], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert result.stdout
+
+
+@pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
+def test_make_targets_exist(target):
+    assert re.search(rf"^{target}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\((?!https?:)([^)]+)\)", README))
+def test_links_lead_somewhere(link):
+    assert (ROOT / link).exists()

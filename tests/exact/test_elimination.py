@@ -1,0 +1,179 @@
+"""Variable elimination: the same answers as enumeration, and refusals before memory is taken."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.special import logsumexp
+
+import minigibbs as mg
+from minigibbs.exact import ordering
+from minigibbs.formats import uai
+from tests.formats.test_uai import graphs
+from tests.paths import DATA
+from tests.zoo import IMPLICIT, ZOO
+
+EVERY = ZOO | IMPLICIT
+
+
+def enumerated(graph):
+    """Marginals and log Z by summing over every state."""
+    everything = mg.theory.Enumeration(graph)
+    marginals = np.zeros((len(graph), int(graph.sizes.max())))
+    for variable in range(len(graph)):
+        np.add.at(marginals[variable], everything.states[:, variable], everything.law)
+    return marginals, logsumexp(everything.energy)
+
+
+def agree(graph):
+    marginals, log_z = enumerated(graph)
+    np.testing.assert_allclose(mg.theory.exact_marginals(graph), marginals, atol=1e-11)
+    assert mg.theory.log_partition(graph) == pytest.approx(log_z, rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize("model", EVERY)
+def test_every_kind_of_factor(model):
+    agree(EVERY[model])
+
+
+@settings(deadline=None, database=None, max_examples=60)
+@given(graph=graphs())
+def test_random_graphs(graph):
+    agree(graph)
+    evidence = {v: int(size) - 1 for v, size in enumerate(graph.sizes) if v % 2}
+    agree(graph.condition(evidence))
+
+
+def test_disconnected_parts_and_variables_without_factors():
+    pairs = mg.Ising([0, 3], [1, 4], [0.4, -0.9])
+    agree(mg.FactorGraph([2] * 7, [pairs, mg.Unary([6], [[0.0, 1.0]])]))
+    agree(mg.FactorGraph([3, 1, 2], []))
+
+
+def test_everything_clamped():
+    graph = ZOO["potts"].condition(dict.fromkeys(range(4), 2))
+    np.testing.assert_array_equal(mg.theory.exact_marginals(graph)[:, 2], 1.0)
+    assert mg.theory.log_partition(graph) == pytest.approx(graph.energy([2] * 4))
+
+
+@pytest.mark.parametrize("weight", [-800.0, 800.0])
+def test_energies_beyond_exp(weight):
+    agree(mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2, 3], [1, 2, 3, 0], weight)]))
+
+
+def test_a_long_chain_has_its_closed_form():
+    """Z of an open chain of spins is 2^n cosh(J)^(n-1); correlations are tanh(J)^distance."""
+    n, coupling = 1000, 0.8
+    chain = mg.FactorGraph([2] * n, [mg.Ising(range(n - 1), range(1, n), coupling)])
+    log_z = n * np.log(2) + (n - 1) * np.log(np.cosh(coupling))
+    assert mg.theory.log_partition(chain) == pytest.approx(log_z, rel=1e-12)
+    spins = mg.theory.exact_marginals(chain.condition({0: 1})) @ [-1, 1]
+    np.testing.assert_allclose(spins, np.tanh(coupling) ** np.arange(n), atol=1e-12)
+    assert mg.theory.treewidth_bound(chain) == 1
+
+
+def narrow_grid(length, width):
+    site = np.arange(length * width).reshape(length, width)
+    i = np.concatenate([site[:, :-1].ravel(), site[:-1].ravel()])
+    j = np.concatenate([site[:, 1:].ravel(), site[1:].ravel()])
+    weights = np.random.default_rng(2).normal(size=len(i))
+    return mg.FactorGraph([2] * site.size, [mg.Ising(i, j, weights)])
+
+
+def transfer_log_z(graph, length, width):
+    """Log Z of a grid, row by row: a second way to the same number."""
+    states = np.array(list(np.ndindex(*[2] * width))) * 2 - 1
+    weight = np.zeros((length * width, length * width))
+    (pairs,) = graph.factors
+    weight[pairs.scope[:, 0], pairs.scope[:, 1]] = pairs.coupling
+    log_z = None
+    for row in range(length):
+        sites = row * width + np.arange(width)
+        inside = (weight[sites[:-1], sites[1:]] * states[:, :-1] * states[:, 1:]).sum(axis=1)
+        if row:
+            between = (states * weight[sites - width, sites]) @ states.T
+            inside = inside + logsumexp(log_z[:, None] + between, axis=0)
+        log_z = inside
+    return logsumexp(log_z)
+
+
+def test_a_long_grid_of_width_ten_takes_seconds():
+    """Measured at 1.5 s on a busy machine; the limit leaves room for slower ones."""
+    graph = narrow_grid(100, 10)
+    begun = time.perf_counter()
+    marginals = mg.theory.exact_marginals(graph)
+    assert time.perf_counter() - begun < 30
+    assert mg.theory.treewidth_bound(graph) == 10
+    np.testing.assert_allclose(marginals, 0.5, atol=1e-9)  # no field: spins are symmetric
+    assert mg.theory.log_partition(graph) == pytest.approx(
+        transfer_log_z(graph, 100, 10), rel=1e-12
+    )
+
+
+def test_a_hub_with_many_leaves():
+    """A hub has too many neighbours to count its fill-in; its leaves go first."""
+    star = mg.FactorGraph([2] * 3001, [mg.Ising([0] * 3000, range(1, 3001), 0.3)])
+    assert mg.theory.treewidth_bound(star) == 1
+    assert mg.theory.log_partition(star) == pytest.approx(
+        3001 * np.log(2) + 3000 * np.log(np.cosh(0.3))
+    )
+
+
+TOO_LARGE = {
+    "dense": (mg.models.potts_rbf(), r"1e\+201 entries or more, over 201 variables"),
+    "formula": (
+        mg.FactorGraph([2] * 999, [mg.Logical("and", [range(999)], 1.0)]),
+        r"5\.36e\+300 entries",
+    ),
+    "domains": (mg.FactorGraph([5000] * 2, [mg.Potts([0], [1], 1.0)]), "25,000,000 entries"),
+    "lattice": (mg.models.ising_lattice(side=40, beta=0.3), "over .* variables at once"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+@pytest.mark.parametrize("question", ["exact_marginals", "log_partition"])
+def test_what_is_too_large_is_refused_in_a_moment(case, question):
+    graph, message = TOO_LARGE[case]
+    begun = time.perf_counter()
+    with pytest.raises(mg.TooLargeError, match=message) as caught:
+        getattr(mg.theory, question)(graph)
+    assert "limit is 16,777,216" in str(caught.value)
+    assert "mg.sample" in str(caught.value)
+    assert time.perf_counter() - begun < 20
+
+
+def test_the_limit_is_on_the_largest_table(monkeypatch):
+    graph = narrow_grid(12, 4)  # tables over five spins
+    monkeypatch.setattr(ordering, "MOST_ENTRIES", 2**5)
+    mg.theory.exact_marginals(graph)
+    monkeypatch.setattr(ordering, "MOST_ENTRIES", 2**5 - 1)
+    with pytest.raises(mg.TooLargeError, match="table of 32 entries or more, over 5 variables"):
+        mg.theory.exact_marginals(graph)
+
+
+@pytest.mark.parametrize("states", [10, 10**6])
+def test_enumeration_says_how_many_states_there_are(states):
+    graph = mg.FactorGraph([states] * 1000, [])
+    count = r"1e\+1000" if states == 10 else r"1e\+6000"
+    with pytest.raises(mg.TooLargeError, match=f"{count} states.*4,194,304"):
+        mg.theory.exact_distribution(graph)
+
+
+REAL = """bnlearn/hepar2 uai2006/BN_0 uai2006/BN_4 uai2008_protein/pdb1etl
+uai2014/Segmentation_11 uai2014/relational_3
+spin/bqp50_01_beta0.01 merlin/bn""".split()
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in ../shared/data")
+@pytest.mark.parametrize("model", REAL)
+def test_public_models_have_their_published_answers(model):
+    graph = mg.read(DATA / f"{model}.uai")
+    evidence = DATA / f"{model}.uai.evid"
+    if evidence.exists():
+        graph = graph.condition(uai.read_evidence(evidence))
+    truth = uai.read_marginals(DATA / f"{model}.uai.MAR")
+    for row, want in zip(mg.theory.exact_marginals(graph), truth, strict=True):
+        np.testing.assert_allclose(row[: len(want)], want, atol=1e-8)
+    log_z = float((DATA / f"{model}.uai.lnZ").read_text())
+    assert mg.theory.log_partition(graph) == pytest.approx(log_z, rel=1e-9, abs=1e-8)

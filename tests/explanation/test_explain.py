@@ -1,0 +1,113 @@
+"""What explain says, and what it predicts."""
+
+import json
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.explanation import costs
+from minigibbs.samplers import SAMPLERS
+from tests.zoo import IMPLICIT, ZOO
+
+KINDS = list(costs.TYPICAL)
+COSTS = dict.fromkeys(KINDS, 10.0)
+
+
+def test_solve_finds_costs_that_explain_the_times():
+    true = {"read": 2.0, "draw": 30.0, "update": 25.0}
+    counts = [{"update": 1.0, "read": r, "draw": d} for r in (0, 5, 400) for d in (0.1, 3.0)]
+    rows = [(c, costs.predict(true, c)) for c in counts]
+    assert costs.solve(rows) == pytest.approx(true)
+
+
+def test_solve_never_gives_negative_costs():
+    rows = [({"update": 1.0, "read": 10.0}, 50.0), ({"update": 1.0, "read": 20.0}, 40.0)]
+    assert min(costs.solve(rows).values()) >= 0
+
+
+def test_solve_leans_on_typical_costs_where_kinds_cannot_be_told_apart():
+    """Two kinds that always come together, on a machine half as fast as the typical one."""
+    rows = [({"update": 1.0, "read": r, "slot": r}, 20.0 + 12.0 * r) for r in (1.0, 10.0, 100.0)]
+    found = costs.solve(rows, {"update": 10.0, "read": 2.0, "slot": 4.0})
+    assert found == pytest.approx({"update": 20.0, "read": 4.0, "slot": 8.0}, rel=0.01)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("model", ZOO)
+def test_operations_are_of_known_kinds_and_finite(name, model):
+    sampler = SAMPLERS[name](batch=2) if name == "local" else SAMPLERS[name]()
+    operations = sampler.operations(ZOO[model])
+    assert operations["update"] == 1.0
+    assert set(operations) <= set(KINDS)
+    assert all(np.isfinite(v) and v >= 0 for v in operations.values())
+
+
+@pytest.mark.parametrize(
+    ("sampler", "kinds", "field"),
+    [
+        (mg.Gibbs(fields=False), ["read"], "factor_evaluations"),
+        (mg.PoissonGibbs(), ["touch", "odds", "heavy"], "factor_evaluations"),
+        (mg.PoissonGibbs(), ["draw"], "minibatch_draws"),
+        (mg.MGPMH(batch=8.0), ["strong", "draw"], "minibatch_draws"),
+        (mg.MinGibbs(batch=40.0), ["strong", "draw"], "minibatch_draws"),
+        (mg.LocalMinibatchGibbs(7), ["member"], "minibatch_draws"),
+    ],
+)
+def test_operations_agree_with_the_counters(sampler, kinds, field):
+    graph, updates = mg.models.potts_rbf(side=8), 40_000
+    run = mg.sample(graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False)
+    counted = getattr(run.info, field) / updates
+    expected = sum(sampler.operations(graph).get(kind, 0.0) for kind in kinds)
+    # means of 40,000 counts with variance below 50: standard error 0.035 at most
+    assert counted == pytest.approx(expected, rel=0.02, abs=0.15)
+
+
+def test_recommendation_and_reason():
+    dense = mg.explain(mg.models.potts_rbf(side=10), COSTS)
+    assert dense.recommended == "poisson-gibbs"
+    assert "evaluates" in dense.why
+    assert "plain Gibbs" in mg.explain(mg.models.ising_lattice(8, 0.3), COSTS).why
+    strong = mg.models.curie_weiss(60, 60.0)
+    assert "strong for their number" in mg.explain(strong, COSTS).why
+    assert "never stored" in mg.explain(IMPLICIT["complete"], COSTS).why
+
+
+def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
+    text = str(mg.explain(IMPLICIT["kernel"], COSTS))
+    for name in SAMPLERS:
+        assert name in text
+    assert "reads stored factors" in text
+    rows = {row.sampler: row for row in mg.explain(mg.models.potts_rbf(side=6), COSTS).rows}
+    assert rows["mgpmh"].slowdown == pytest.approx(1.5)
+    assert not rows["local"].exact
+    assert rows["gibbs"].nanoseconds > rows["poisson-gibbs"].nanoseconds
+
+
+def test_explanation_is_json():
+    again = json.loads(json.dumps(mg.explain(ZOO["mixed"], COSTS).to_dict()))
+    assert again["recommended"] == "poisson-gibbs"
+
+
+def test_costs_are_measured_once_and_remembered(monkeypatch, tmp_path, capsys):
+    calls = []
+
+    def measured(tell):
+        calls.append(tell("measuring"))
+        return COSTS
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(costs, "measure", measured)
+    assert costs.machine_costs() == costs.machine_costs() == COSTS
+    assert len(calls) == 1
+    assert "measuring" in capsys.readouterr().err
+    (tmp_path / "minigibbs" / "costs.json").write_text("torn {")
+    assert costs.machine_costs() == COSTS
+    assert len(calls) == 2
+
+
+def test_calibration_uses_every_kind_of_operation():
+    used = set()
+    for graph, sampler in costs.calibration():
+        used |= {kind for kind, count in sampler.operations(graph).items() if count}
+    assert used == set(KINDS)

@@ -1,0 +1,8 @@
+"""Where things are, for tests."""
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+DATA = ROOT.parent / "shared" / "data"  # real models with known answers, where they are at hand
+LAWN = TESTS / "models" / "sprinkler.bif"

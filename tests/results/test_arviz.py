@@ -1,0 +1,95 @@
+"""ArviZ: its own functions on our runs, unchanged."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.results.test_run_files import described, sample
+from tests.zoo import ZOO
+
+arviz_base = pytest.importorskip("arviz_base")
+pytest.importorskip("xarray")
+arviz_stats = pytest.importorskip("arviz_stats")
+
+
+def test_indicators_are_named_after_variables_and_labels():
+    run = sample(described(), updates=900)
+    tree = run.to_arviz(indicators=True)
+    indicator = tree["posterior"]["indicator"]
+    assert indicator.dims == ("chain", "draw", "event")
+    events = indicator.coords["event"].values.tolist()
+    assert {"sky=blue", "sky=grey", "sky=black", "wet=10", "wet=20", "height=-1.0"} <= set(events)
+    np.testing.assert_array_equal(indicator.sel(event="sky=grey"), run.draws[:, :, 1] == 1)
+    np.testing.assert_array_equal(tree["posterior"]["x"].sel(node="sky"), run.draws[:, :, 1])
+
+
+def test_events_that_tell_nothing_are_left_out():
+    run = sample(described().condition({"sky": "grey"}), updates=900)
+    events = run.to_arviz(indicators=True)["posterior"].coords["event"].values
+    assert not any(event.startswith("sky=") for event in events)
+    assert {"wet=10", "wet=20"} <= set(events)
+
+
+def test_draws_are_signed():
+    """ArviZ subtracts; 0 - 1 in an unsigned type would be 255."""
+    run = sample(ZOO["potts"], updates=400)
+    assert run.draws.dtype == np.uint8
+    x = run.to_arviz()["posterior"]["x"]
+    assert np.issubdtype(x.dtype, np.signedinteger)
+    np.testing.assert_array_equal(x, run.draws)
+
+
+def test_summary_ess_and_rhat():
+    from arviz_stats.base import array_stats
+
+    run = sample(ZOO["potts"], sweeps=300)
+    tree = run.to_arviz(indicators=True)
+    frame = arviz_stats.summary(tree, var_names=["indicator"], round_to="none")
+    ess, rhat = arviz_stats.ess(tree), arviz_stats.rhat(tree)
+    for variable in range(4):
+        for value in range(3):
+            series = (run.draws[:, :, variable] == value).astype(float)
+            event = f"x{variable}={value}"
+            expected = array_stats.ess(series, chain_axis=0, draw_axis=1)
+            assert float(ess["indicator"].sel(event=event)) == pytest.approx(expected)
+            assert float(frame.loc[f"indicator[{event}]", "mean"]) == pytest.approx(series.mean())
+            expected = array_stats.rhat(series, chain_axis=0, draw_axis=1)
+            assert float(rhat["indicator"].sel(event=event)) == pytest.approx(expected)
+    energy = arviz_stats.summary(tree, group="sample_stats", round_to="none")
+    assert float(energy.loc["lp", "mean"]) == pytest.approx(run.energy.mean())
+    assert len(arviz_stats.summary(run.to_arviz())) == 4  # without indicators: the draws
+
+
+@pytest.fixture(scope="module")
+def arviz_plots():
+    """arviz-plots, where it gets along with the Matplotlib and the xarray that are installed."""
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    draws = np.random.default_rng(0).normal(size=(4, 50))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = pytest.importorskip("arviz_plots")
+            module.plot_trace(arviz_base.from_dict({"posterior": {"mu": draws}}))
+    except Exception as error:  # on a tree that is none of ours
+        pytest.skip(f"arviz-plots does not work here: {error}")
+    yield module
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.filterwarnings("ignore")  # of arviz-plots about its own dependencies
+@pytest.mark.parametrize("name", ["plot_trace", "plot_rank", "plot_dist", "plot_autocorr"])
+def test_plots(arviz_plots, name):
+    tree = sample(described(), updates=150).to_arviz(indicators=True)
+    drawn = getattr(arviz_plots, name)(tree, var_names=["indicator"], coords={"event": "sky=grey"})
+    assert "indicator" in drawn.viz["plot"]
+    getattr(arviz_plots, name)(tree, group="sample_stats")
+
+
+def test_indicators_need_draws():
+    run = sample(ZOO["potts"], updates=40, record="energy")
+    assert "lp" in run.to_arviz()["sample_stats"]
+    with pytest.raises(mg.SampleError, match="draws"):
+        run.to_arviz(indicators=True)

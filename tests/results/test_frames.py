@@ -1,0 +1,91 @@
+"""Marginals as frames."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.results.test_run_files import described, sample
+from tests.zoo import ZOO
+
+pd = pytest.importorskip("pandas")
+
+
+def test_one_row_per_variable_and_value():
+    run = sample(described(), updates=600)
+    frame = run.to_pandas()
+    assert list(frame.columns) == ["variable", "value", "probability", "standard_error"]
+    assert len(frame) == 4 + 3 + 2
+    for variable in ("height", "sky", "wet"):
+        rows = frame[frame["variable"] == variable]
+        expected = run.marginal(variable)
+        assert tuple(rows["value"]) == expected.values
+        np.testing.assert_allclose(rows["probability"], expected.probability)
+    by_variable = frame.groupby("variable", observed=True)["probability"].sum()
+    np.testing.assert_allclose(by_variable, 1.0)
+    assert list(by_variable.index) == ["height", "sky", "wet"]  # the graph's order
+
+
+def test_standard_errors_come_from_the_chains():
+    run = sample(ZOO["potts"], updates=600, chains=5)
+    frame = run.to_pandas()
+    chains = run.chain_marginals.reshape(5, -1)
+    np.testing.assert_allclose(frame["standard_error"], chains.std(axis=0, ddof=1) / np.sqrt(5))
+    alone = sample(ZOO["potts"], updates=600, chains=1).to_pandas()
+    assert alone["standard_error"].isna().all()
+
+
+def test_standard_errors_are_of_the_right_size():
+    """Of 200 runs' pooled marginals, the spread is what a run says: within a fifth or so."""
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.3), mg.Unary([0], [0.0, 0.5])])
+    exact = mg.theory.exact_marginals(graph).ravel()
+    frames = [
+        mg.sample(graph, updates=400, seed=seed, chains=8, progress=False).to_pandas()
+        for seed in range(200)
+    ]
+    scores = [(frame["probability"] - exact) / frame["standard_error"] for frame in frames]
+    # Student's t with 7 degrees of freedom: variance 7/5; its estimate from 200 runs spreads by
+    # some 15%, so that these bounds are 4 spreads away
+    assert 0.5 < np.var(scores, axis=0).mean() / 1.4 < 1.7
+
+
+def test_wide():
+    run = sample(ZOO["potts"], updates=600)
+    frame = run.to_pandas(wide=True)
+    np.testing.assert_allclose(frame.to_numpy(), run.marginals)
+    assert list(frame.index) == ["x0", "x1", "x2", "x3"]
+    assert list(frame.columns) == [0, 1, 2]
+    assert frame.loc["x2", 1] == run.marginals[2, 1]
+    mixed = sample(described(), updates=600).to_pandas(wide=True)
+    assert mixed.loc["sky"].dropna().index.tolist() == ["blue", "grey", "black"]
+
+
+def test_labels_may_be_tuples():
+    graph = mg.FactorGraph([2, 2], [], labels={0: [(0, 1), (1, 0)], 1: [(0, 1), "other"]})
+    frame = mg.sample(graph, updates=50, seed=1, progress=False).to_pandas(wide=True)
+    assert list(frame.columns) == [(0, 1), (1, 0), "other"]
+
+
+def test_lattices():
+    graph = mg.models.potts_lattice(side=3, states=2, beta=0.3)
+    run = mg.sample(graph, updates=500, seed=1, progress=False)
+    frame = run.to_pandas(shape=(3, 3))
+    assert list(frame.columns) == ["row", "column", "value", "probability", "standard_error"]
+    rows = frame[(frame["row"] == 1) & (frame["column"] == 2)]
+    np.testing.assert_allclose(rows["probability"], run.marginals[1 * 3 + 2])
+    wide = run.to_pandas(wide=True, shape=(3, 3))
+    assert wide.index.names == ["row", "column"]
+    np.testing.assert_allclose(wide.loc[(1, 2)], run.marginals[5])
+    np.testing.assert_allclose(wide[1].unstack("column"), run.marginals[:, 1].reshape(3, 3))
+    assert list(run.to_pandas(shape=(9,)).columns[:2]) == ["axis0", "value"]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (-3, -3), (4.5, 2), ()])
+def test_a_shape_that_does_not_fit(shape):
+    run = sample(mg.models.ising_lattice(3, 0.1), updates=20)
+    with pytest.raises(mg.SampleError, match="shape must be that of 9 variables"):
+        run.to_pandas(shape=shape)
+
+
+def test_a_run_without_marginals():
+    with pytest.raises(mg.SampleError, match="marginals"):
+        sample(ZOO["potts"], updates=40, record="energy").to_pandas()

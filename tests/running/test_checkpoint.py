@@ -1,0 +1,467 @@
+"""Runs that are killed, torn, tampered with, out of disk space, or pointed at one folder."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.running import durations
+from minigibbs.running import group as running
+from minigibbs.running.checkpoint import saver
+from minigibbs.samplers.encoding import describe_sampler, sampler_from
+from minigibbs.system import files
+from tests.paths import ROOT
+from tests.settings import SETTINGS
+from tests.zoo import IMPLICIT, ZOO
+
+EVERYTHING = ("marginals", "draws", "energy")
+OPTIONS = {"updates": 3000, "thin": 10, "seed": 7, "record": EVERYTHING, "progress": False}
+ARRAYS = ("clock", "counts", "draws", "energy", "error")
+
+
+def same_runs(a, b):
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    for name in ("factor_evaluations", "minibatch_draws", "acceptance", "changed", "warmup"):
+        assert getattr(a.info, name) == getattr(b.info, name)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run.zarr"
+
+
+@pytest.fixture
+def at_segment(monkeypatch):
+    """Do something at the end of a segment; segments are cut short."""
+
+    def hook(number, action, length=100):
+        original, count = running.Job.run_segment, [0]
+
+        def run_segment(job):
+            job.segment = length
+            made = original(job)
+            count[0] += 1
+            if count[0] == number:
+                action()
+            return made
+
+        monkeypatch.setattr(running.Job, "run_segment", run_segment)
+
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("model", "sampler", "options"),
+    [
+        (
+            "potts",
+            "default",
+            {"updates": 4_000_000, "thin": 20_000, "warmup": 100_000, "scan": "shuffled"},
+        ),
+        ("potts", "min-gibbs", {"updates": 150_000, "thin": 2000, "reference": True}),
+        ("evidence", "default", {"updates": 3_000_000, "thin": 200_000, "scan": "systematic"}),
+    ],
+)
+def test_killed_at_any_moment_it_ends_as_if_undisturbed(model, sampler, options, folder):
+    kills = 17  # of each of three runs: 51
+    options = {**options, "seed": 3, "record": EVERYTHING}
+    work = json.dumps([model, sampler, options, kills, str(folder)])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.running.killed", work],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert (report["killed"], report["same"]) == (kills, True)
+    assert report["generations"] > 5  # guards the line above: kills struck in the middle
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_sampler_goes_on_where_it_stopped(name, folder):
+    setting = SETTINGS[name]
+    graph = ZOO["potts" if setting.pairs_only else "mixed"]
+    options = {**OPTIONS, "sampler": setting.sampler, "warmup": 7, "chains": 2}
+    whole = mg.sample(graph, **options)
+    mg.sample(graph, **{**options, "updates": 1003, "checkpoint": folder})
+    mg.resume(folder, updates=994, progress=False)
+    same_runs(whole, mg.resume(folder, updates=1003, progress=False))
+
+
+@pytest.mark.parametrize("name", [*IMPLICIT, *ZOO])
+def test_every_model_goes_on_where_it_stopped(name, folder):
+    graph = {**IMPLICIT, **ZOO}[name]
+    record = ("marginals", "draws") if name in IMPLICIT else EVERYTHING
+    reference = np.full((len(graph), graph.sizes.max()), 0.5)
+    options = {**OPTIONS, "record": record, "reference": reference, "scan": "shuffled", "chains": 2}
+    whole = mg.sample(graph, **options)
+    mg.sample(graph, **{**options, "updates": 1234, "checkpoint": folder})
+    same_runs(whole, mg.resume(folder, updates=3000 - 1234, progress=False))
+
+
+def test_a_graph_that_is_all_clamped(folder):
+    graph = ZOO["potts"].condition(dict.fromkeys(range(4), 1))
+    reference = np.full((4, 3), 0.5)
+    whole = mg.sample(graph, **OPTIONS, reference=reference)
+    mg.sample(graph, **{**OPTIONS, "updates": 500}, reference=reference, checkpoint=folder)
+    same_runs(whole, mg.resume(folder, updates=2500, progress=False))
+
+
+def test_a_finished_run_is_returned_as_it_is(folder):
+    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, warmup=5)
+    before = sorted(path.name for path in folder.iterdir())
+    again = mg.resume(folder, progress=False)
+    same_runs(run, again)
+    assert again.info.ended == "length"
+    assert again.info.seconds == pytest.approx(run.info.seconds, abs=0.05)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert (run.domains.sizes == again.domains.sizes).all()
+
+
+def test_ctrl_c_saves(folder, at_segment):
+    at_segment(20, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
+    assert run.interrupted
+    assert 0 < run.clock.min() < 3000
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
+
+
+def states(folder):
+    return sorted(folder.glob("state-*.npz"))
+
+
+def stopped_half_way(folder, at_segment, monkeypatch, number=60):
+    """A run with several generations, stopped as by a kill: nothing is written at its end."""
+
+    class Killed(Exception):
+        pass
+
+    def kill():
+        raise Killed
+
+    at_segment(number, kill)
+    with pytest.raises(Killed):
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    monkeypatch.undo()
+    assert len(states(folder)) == 2
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", ["start", "middle", "end", "torn", "empty", "gone", "chunk"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
+    folder, at_segment, monkeypatch, damage
+):
+    stopped_half_way(folder, at_segment, monkeypatch)
+    latest = states(folder)[-1]
+    if damage == "chunk":
+        latest = sorted(folder.glob("records-*.npz"))[-1]
+    size = latest.stat().st_size
+    if damage in ("start", "middle", "end", "chunk"):
+        flip(latest, {"start": 0, "end": size - 5}.get(damage, size // 2))
+    elif damage in ("torn", "empty"):
+        os.truncate(latest, size // 2 if damage == "torn" else 0)
+    else:
+        latest = sorted(folder.glob("records-*.npz"))[-1]
+        latest.unlink()
+    with pytest.warns(UserWarning, match=f"{latest.name}.*the checkpoint before it is used"):
+        run = mg.resume(folder, progress=False)
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+
+
+def test_no_byte_can_change_unnoticed(folder):
+    mg.sample(ZOO["potts"], updates=40, seed=1, chains=1, progress=False, checkpoint=folder)
+    latest = states(folder)[-1]
+    whole = latest.read_bytes()
+    for place in range(0, len(whole), 11):
+        flip(latest, place)
+        with pytest.raises(mg.FormatError):
+            files.check_seal(latest)
+        latest.write_bytes(whole)
+    files.check_seal(latest)
+
+
+@pytest.mark.parametrize("name", ["both", "model.mg", "run.npz", "first chunk"])
+def test_damage_that_cannot_be_mended_is_an_error(folder, at_segment, monkeypatch, name):
+    stopped_half_way(folder, at_segment, monkeypatch)
+    if name == "both":
+        for path in states(folder):
+            flip(path, 100)
+    else:
+        path = min(folder.glob("records-*")) if name == "first chunk" else folder / name
+        flip(path, 100)
+    with pytest.raises(mg.FormatError, match="checksum"):
+        mg.resume(folder, progress=False)
+
+
+def test_states_of_another_run_are_refused(tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
+        options = {**OPTIONS, "seed": seed, "checkpoint": tmp_path / name}
+        mg.sample(ZOO["mixed"], **options)
+    for path in [*states(tmp_path / "a"), *(tmp_path / "a").glob("records-*")]:
+        shutil.copy(path, tmp_path / "b")
+    with pytest.raises(mg.FormatError, match="another run"):
+        mg.resume(tmp_path / "b", progress=False)
+
+
+def reseal(path, expected, **changes):
+    """Change a sealed file as somebody would who knows how to seal it."""
+    header, arrays = files.read_arrays(path, expected)
+    for name, value in changes.items():
+        (header if name in header else arrays)[name] = value
+    files.write_arrays(path, header, arrays, sealed=True)
+
+
+def huge(array):
+    return np.full_like(array, np.iinfo(array.dtype).max)
+
+
+@pytest.mark.parametrize("name", ["x", "order", "position", "clock", "warmed"])
+def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name):
+    """Checksums do not stop who wants to harm; looking at every index does."""
+    options = {**OPTIONS, "scan": "shuffled", "updates": 200}
+    mg.sample(ZOO["evidence"], **options, checkpoint=folder)
+    for path in states(folder):
+        _, arrays = files.read_arrays(path, "minigibbs-state-1")
+        for bad in (huge(arrays[name]), arrays[name][:, :0], arrays[name].astype(float)):
+            reseal(path, "minigibbs-state-1", **{name: bad})
+    with pytest.raises(mg.FormatError, match=name):
+        mg.resume(folder, progress=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sampler": {"name": "os.system", "command": "touch harm"}},
+        {"sampler": {"name": "min-gibbs", "estimator": {"estimator": "CustomEstimator"}}},
+        {"scan": "__import__"},
+        {"record": ["draws", "code"]},
+        {"thin": 0},
+        {"warmup": "many"},
+    ],
+)
+def test_requests_that_no_run_makes_are_refused(folder, change):
+    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    reseal(folder / "run.npz", "minigibbs-checkpoint-1", **change)
+    with pytest.raises(mg.FormatError, match=r"run\.npz"):
+        mg.resume(folder, progress=False)
+
+
+@pytest.mark.parametrize("what", ["state", "records"])
+def test_a_full_disk_stops_the_run_and_nothing_is_lost(folder, at_segment, monkeypatch, what):
+    original, calls = files.write_arrays, []
+
+    def write_arrays(path, *rest, **options):
+        if what in Path(path).name:
+            calls.append(path)
+            if len(calls) >= 4:  # part of the file is there when space runs out
+
+                def write(stream):
+                    stream.write(b"x" * 1000)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+                return files.write_whole(path, write)
+        return original(path, *rest, **options)
+
+    at_segment(10**9, lambda: None)
+    monkeypatch.setattr(files, "write_arrays", write_arrays)
+    with pytest.raises(mg.StoppedError, match="No space left on device") as caught:
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    monkeypatch.undo()
+    so_far = caught.value.run
+    assert "mg.resume" in str(caught.value)
+    assert so_far.info.ended == "stopped"
+    assert 0 < so_far.clock.min() < 3000
+    assert not list(folder.glob(".*"))
+    whole, run = mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False)
+    same_runs(whole, run)
+    records = so_far.draws.shape[1]
+    np.testing.assert_array_equal(so_far.draws, whole.draws[:, :records])
+
+
+LIMITED = """
+import resource, sys, signal
+import minigibbs as mg
+folder = sys.argv[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+try:
+    mg.sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, thin=200, chains=2, seed=1,
+              record="draws", progress=False, checkpoint=folder, every="1h")
+except mg.StoppedError as error:
+    print("stopped", error.run.clock.min())
+"""
+
+
+def test_a_file_that_may_not_grow_is_as_a_full_disk(folder):
+    """Here the system itself says no: the last chunk is 72 kB, and 40 are allowed."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, folder], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "stopped 200000\n", done.stderr
+    graph = mg.models.potts_lattice(6, 3, 0.5)
+    options = {"updates": 200_000, "thin": 200, "chains": 2, "seed": 1, "record": "draws"}
+    whole = mg.sample(graph, **options, progress=False)
+    same_runs(whole, mg.resume(folder, progress=False))
+
+
+def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_over(
+    folder, at_segment
+):
+    def remove():
+        while folder.exists():  # a file may be written meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+
+    at_segment(40, remove)
+    with pytest.raises(mg.StoppedError, match="is gone") as caught:
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    run, whole = caught.value.run, mg.sample(ZOO["mixed"], **OPTIONS)
+    assert run.draws.shape[1] > 0
+    np.testing.assert_array_equal(run.draws, whole.draws[:, : run.draws.shape[1]])
+
+
+def test_a_clock_that_jumps_changes_nothing(folder, monkeypatch, at_segment):
+    at_segment(10**9, lambda: None)
+    jumps = iter(range(10**6))
+    monkeypatch.setattr(time, "time", lambda: (-1) ** next(jumps) * 1e9)
+    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
+    assert [path.name for path in states(folder)] == ["state-00000001.npz", "state-00000002.npz"]
+    monkeypatch.undo()
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+
+
+SECOND = """
+import sys, minigibbs as mg
+from tests.paths import ROOT
+try:
+    mg.resume(sys.argv[1], progress=False)
+except mg.SampleError as error:
+    print(error)
+"""
+
+
+def test_a_second_run_is_refused(folder, at_segment):
+    found = []
+
+    def try_both():
+        with pytest.raises(mg.SampleError, match=f"in use by process {os.getpid()}"):
+            mg.resume(folder, progress=False)
+        with pytest.raises(mg.SampleError, match="in use"):
+            mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+        done = subprocess.run(
+            [sys.executable, "-c", SECOND, folder], capture_output=True, text=True, timeout=100
+        )
+        found.append(done.stdout)
+
+    at_segment(30, try_both)
+    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    assert f"in use by process {os.getpid()} on" in found[0]
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    mg.resume(folder, progress=False)  # once it has ended, others may
+
+
+def test_where_there_is_a_run_none_is_started(folder):
+    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    with pytest.raises(mg.SampleError, match=r"holds a run already.*mg\.resume"):
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+
+
+def test_folders_that_will_not_do(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("Dear")
+    with pytest.raises(mg.SampleError, match=r"other files \(dear\.txt\)"):
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "letters")
+    with pytest.raises(mg.SampleError, match="cannot make the checkpoint folder"):
+        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "no" / "such")
+    for path in (tmp_path / "nothing", tmp_path / "letters"):
+        with pytest.raises(mg.SampleError, match="there is no checkpoint"):
+            mg.resume(path, progress=False)
+
+
+def test_a_start_that_was_killed_can_be_made_again(folder):
+    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    for path in states(folder):
+        path.unlink()
+    (folder / ".state-00000001.npz.k1lled").write_bytes(b"half")
+    with pytest.raises(mg.SampleError, match="before its first checkpoint"):
+        mg.resume(folder, progress=False)
+    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    assert not list(folder.glob(".*"))
+
+
+def test_samplers_that_hold_code_are_refused_before_anything_is_made(folder):
+    estimator = mg.CustomEstimator(numba.njit(lambda model, x, stream, parameters: 0.0))
+    with pytest.raises(mg.SampleError, match=r"CustomEstimator cannot be described"):
+        mg.sample(ZOO["mixed"], mg.MinGibbs(estimator=estimator), checkpoint=folder, updates=10)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_samplers_survive_their_description(name):
+    sampler = SETTINGS[name].sampler
+    assert sampler_from(json.loads(json.dumps(describe_sampler(sampler)))) == sampler
+
+
+def test_numpy_numbers_in_samplers_are_described_too():
+    described = describe_sampler(mg.PoissonGibbs(heavy=np.int64(3), theta=np.float64(0.5)))
+    assert sampler_from(json.loads(json.dumps(described))) == mg.PoissonGibbs(heavy=3, theta=0.5)
+
+
+def test_only_what_is_new_is_written(folder, at_segment):
+    at_segment(10**9, lambda: None, length=100)
+    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0, threads=1)
+    chunks = [files.read_arrays(p, "minigibbs-records-1")[1] for p in folder.glob("records-*.npz")]
+    assert len(chunks) > 3
+    assert sum(len(chunk["draws"]) for chunk in chunks) == 4 * 300
+    assert max(len(chunk["draws"]) for chunk in chunks) < 300
+    assert len(states(folder)) == 2
+
+
+def test_writing_that_is_slow_is_done_more_rarely(folder, monkeypatch, at_segment):
+    """At the default interval; one that was asked for is kept."""
+    monkeypatch.setattr(saver, "EVERY", 0.0)
+    original = files.write_arrays
+
+    def slow(*arguments, **options):
+        time.sleep(0.01)
+        original(*arguments, **options)
+
+    monkeypatch.setattr(files, "write_arrays", slow)
+    at_segment(10**9, lambda: None, length=20)
+    options = {**OPTIONS, "updates": 600, "checkpoint": folder}
+    mg.sample(ZOO["mixed"], **options)
+    rare = int(states(folder)[-1].stem[-8:])
+    shutil.rmtree(folder)
+    mg.sample(ZOO["mixed"], **options, every=0)
+    assert 2 <= rare < int(states(folder)[-1].stem[-8:])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("30s", 30), ("5min", 300), ("1h", 3600), (2.5, 2.5), ("0.5 s", 0.5), ("2d", 172800), (0, 0)],
+)
+def test_durations(text, expected):
+    assert durations.seconds(text, "every") == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "5 weeks", "-1s", -1, True, None, float("nan"), "1.2.3"])
+def test_durations_that_are_none(folder, text):
+    with pytest.raises(mg.SampleError, match=r"every must be seconds.*got"):
+        durations.seconds(text, "every")

@@ -1,0 +1,198 @@
+"""The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.zoo import IMPLICIT, ZOO
+
+numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+import numba  # noqa: E402
+from numba import cuda, types  # noqa: E402
+
+if numba.config.ENABLE_CUDASIM:
+    pytest.skip("PTX needs the compiler, not the simulator", allow_module_level=True)
+
+from numba.cuda import dispatcher  # noqa: E402
+
+from minigibbs.kernels.layout import Scan  # noqa: E402
+from minigibbs.running.backends import cuda as backend  # noqa: E402
+from minigibbs.running.backends import device  # noqa: E402
+from minigibbs.running.plan import Plan  # noqa: E402
+
+
+class Hopper:
+    compute_capability = (9, 0)
+
+
+@pytest.fixture(autouse=True)
+def pretend_there_is_a_device(monkeypatch):
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: Hopper)
+
+
+def device_type(value):
+    """The type that an argument has once its arrays are on the device."""
+    if isinstance(value, tuple):
+        return types.NamedTuple([device_type(part) for part in value], type(value))
+    if isinstance(value, np.ndarray):
+        kind = numba.typeof(value)
+        return types.Array(kind.dtype, kind.ndim, "C")
+    return numba.typeof(value)
+
+
+def matrix(kind):
+    return types.Array(kind, 2, "C")
+
+
+def chains_type(state):
+    parts = (state, types.uint64, types.float64, types.float64, types.int64, types.int64)
+    return types.NamedTuple([matrix(kind) for kind in parts], backend.Chains)
+
+
+SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
+
+
+def ptx(kernel, *arguments):
+    text, _ = cuda.compile_ptx(kernel.py_func, arguments, cc=(9, 0), device=False)
+    assert ".visible .entry" in text
+    return text
+
+
+SAMPLERS = {
+    "gibbs": mg.Gibbs(),
+    "textbook": mg.Gibbs(textbook=True),
+    "fields": mg.Gibbs(fields=True),
+    "poisson-gibbs": mg.PoissonGibbs(heavy=1),
+    "mgpmh": mg.MGPMH(),
+    "local": mg.LocalMinibatchGibbs(batch=2),
+    "local-adjusted": mg.LocalMinibatchGibbs(batch=2, adjusted=True),
+    "min-gibbs": mg.MinGibbs(batch=20),
+    "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(3)),
+    "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
+    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=20),
+}
+CASES = [(name, "potts") for name in SAMPLERS] + [("poisson-gibbs", "ising")]
+
+
+def check_advance(sampler, graph):
+    data, model = sampler.prepare(graph), graph.packed
+    arguments = [device_type(part) for part in (data, model)]
+    chains = chains_type(numba.typeof(np.zeros(1, graph.state_type)).dtype)
+    path = types.Array(types.int32, 1, "C")
+    for kernel in (backend.advance(8), backend.advance_wide):
+        ptx(kernel, *arguments, chains, path)
+    ptx(backend.advance_apart, *arguments, chains, device_type(SCAN), types.int64)
+    return arguments, chains
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_every_sampler_compiles_for_a_gpu(name, model):
+    sampler, graph = SAMPLERS[name], ZOO[model]
+    arguments, chains = check_advance(sampler, graph)
+    if backend_carries(sampler, graph):
+        ptx(backend.start_chains, *arguments, chains)
+
+
+def backend_carries(sampler, graph):
+    from minigibbs.samplers.base import carries
+
+    return carries(sampler.prepare(graph))
+
+
+@pytest.mark.parametrize("name", ["kernel", "complete", "low-rank"])
+def test_models_that_are_never_stored_compile_for_a_gpu(name):
+    check_advance(mg.PoissonGibbs(), IMPLICIT[name])
+
+
+def test_every_recording_kernel_compiles_for_a_gpu():
+    x, first = matrix(types.uint8), types.Array(types.int64, 1, "C")
+    states = types.Array(types.uint8, 3, "C")
+    ptx(backend.count_values, x, first, matrix(types.int64))
+    ptx(backend.count_wide, x, first, matrix(types.int64))
+    some = types.Array(types.int32, 1, "C")
+    ptx(backend.keep_states, x, first, some, types.int64, states)
+    ptx(backend.state_energies, device_type(ZOO["mixed"].packed), states, matrix(types.float64))
+
+
+class Roomy:
+    """A device of which only the free memory is asked."""
+
+    def __init__(self, free):
+        self.free = free
+
+    def get_memory_info(self):
+        return self
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """A run's memory on a device with so much of it, planned but not taken."""
+
+    def plan_run(free, chains, kept, record, variables=None):
+        monkeypatch.setattr(device, "load_backend", lambda: backend)
+        monkeypatch.setattr(cuda, "current_context", lambda: Roomy(free))
+        graph, chosen = mg.models.ising_lattice(side=20, beta=0.2), mg.Gibbs(fields=False)
+        order, record = np.arange(400, dtype=np.int32), frozenset(record)
+        variables = None if variables is None else np.array(variables, np.int32)
+        plan = Plan(graph, chosen, order, 400_000, 0, "shared", record, 400, None, variables)
+        return plan.device_run(chosen.prepare(graph, device.LANES), chains, 0, kept)
+
+    return plan_run
+
+
+MILLION, STREAMS = 10**6, 8 * (4 + 5) * 10**6
+STATES = 400 * 10**6 + device._SPARE_BYTES
+
+
+def test_a_million_chains_of_two_variables_need_little(planned):
+    """Beside the chains, the buffer and the kept chains' numbers, the model and the path."""
+    free = STATES + STREAMS + (1 << 28) + 8 * MILLION + (1 << 20)
+    run = planned(free, MILLION, MILLION, ["draws"], [3, 7])
+    assert [held.tolist() for held in run.held] == [[3, 7]]
+    assert run.room == (1 << 28) // (2 * MILLION)
+    with pytest.raises(mg.TooLargeError, match=r"for records.*record_chains.*record_variables"):
+        planned(free, MILLION, MILLION, ["draws"])  # a whole state is more than the buffer
+    with pytest.raises(mg.TooLargeError, match="for records"):
+        planned(free, MILLION, MILLION, ["draws", "marginals"], [3, 7])
+    with pytest.raises(mg.TooLargeError, match=r"; [\d,]+ chains would fit"):
+        planned(STATES, MILLION, MILLION, ["draws"], [3, 7])
+
+
+def test_energies_need_whole_states_of_the_kept_chains(planned):
+    run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"], [3, 7])
+    assert [len(held) for held in run.held] == [400, 2]
+    assert run.room == 1000  # all records
+    run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"])
+    assert [len(held) for held in run.held] == [400]  # which has the draws as well
+    large = STATES + STREAMS + (1 << 20) + (400 + 2 + 8 + 8) * MILLION  # one record at a time
+    assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
+    with pytest.raises(mg.TooLargeError, match="for records"):
+        planned(large - 2 * MILLION, MILLION, MILLION, ["draws", "energy"], [3, 7])
+
+
+def test_without_a_device_the_error_says_what_is_missing():
+    if cuda.is_available():
+        pytest.skip("there is a device")
+    with pytest.raises(mg.SampleError, match="NVIDIA GPU"):
+        mg.sample(ZOO["potts"], backend="cuda", progress=False)
+
+
+def test_functions_of_a_user_are_refused():
+    @numba.njit
+    def zero(model, x, stream, parameters):
+        return 0.0
+
+    data = mg.MinGibbs(estimator=mg.CustomEstimator(zero)).prepare(ZOO["potts"])
+    with pytest.raises(mg.SampleError, match="CustomEstimator"):
+        device._check_data(data)
+    device._check_data(mg.MinGibbs(batch=5).prepare(ZOO["potts"]))
+
+
+def test_what_only_the_cpu_offers_is_refused():
+    with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
+        device.refuse_on_device(executor=None, threads=2)
+
+
+def test_unknown_backends_are_refused():
+    with pytest.raises(mg.SampleError, match="backend must be one of cpu, cuda; got 'gpu'"):
+        mg.sample(ZOO["potts"], backend="gpu")

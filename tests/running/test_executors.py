@@ -1,0 +1,355 @@
+"""Chains on threads, processes and clusters: the same draws, whoever is lost on the way."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.running.executors import runners as executors
+from minigibbs.running.executors import worker
+from minigibbs.running.executors.cluster import dask_client
+from tests.running.test_checkpoint import same_runs
+from tests.settings import SETTINGS
+from tests.zoo import IMPLICIT, ZOO
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's own are not ours to judge
+
+EVERYTHING = ("marginals", "draws", "energy")
+OPTIONS = {"updates": 3000, "thin": 10, "seed": 7, "record": EVERYTHING, "progress": False}
+LONG = {**OPTIONS, "updates": 1_500_000, "thin": 5000, "warmup": 10_000, "scan": "shuffled"}
+
+
+class Elsewhere(Executor):
+    """Workers with memories of their own, whose tasks travel as bytes: the least an executor is."""
+
+    def __init__(self, workers=2):
+        self.memories = [{} for _ in range(workers)]
+        self.sent, self.received, self.turn = [], [], 0
+
+    def submit(self, function, /, *arguments, **keywords):
+        task = pickle.dumps((function, arguments, keywords))
+        self.sent.append(len(task))
+        future = Future()
+        memory = self.memories[self.turn % len(self.memories)]
+        self.turn += 1
+        try:
+            future.set_result(self._run(memory, task))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def _run(self, memory, task):
+        function, arguments, keywords = pickle.loads(task)
+        ours = worker._plans, worker._name
+        worker._plans, worker._name = memory, str(id(memory))
+        try:
+            result = pickle.dumps(function(*arguments, **keywords))
+        finally:
+            worker._plans, worker._name = ours
+        self.received.append(len(result))
+        return pickle.loads(result)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_sampler_makes_the_same_draws_elsewhere(name):
+    setting = SETTINGS[name]
+    graph = ZOO["potts" if setting.pairs_only else "mixed"]
+    options = {**OPTIONS, "sampler": setting.sampler, "warmup": 7, "chains": 3}
+    same_runs(mg.sample(graph, **options), mg.sample(graph, **options, executor=Elsewhere()))
+
+
+@pytest.mark.parametrize("name", [*IMPLICIT, *ZOO])
+def test_every_model_makes_the_same_draws_elsewhere(name):
+    graph = {**IMPLICIT, **ZOO}[name]
+    record = ("marginals", "draws") if name in IMPLICIT else EVERYTHING
+    reference = np.full((len(graph), graph.sizes.max()), 0.5)
+    options = {**OPTIONS, "record": record, "reference": reference, "scan": "shuffled"}
+    same_runs(mg.sample(graph, **options), mg.sample(graph, **options, executor=Elsewhere()))
+
+
+def test_a_graph_that_is_all_clamped_needs_nobody():
+    graph = ZOO["potts"].condition(dict.fromkeys(range(4), 1))
+    same_runs(mg.sample(graph, **OPTIONS), mg.sample(graph, **OPTIONS, executor=Elsewhere()))
+
+
+def test_the_model_travels_once_to_each_worker():
+    graph = mg.models.potts_rbf(side=12, states=3)  # 10,296 pairs, 165 kB and more
+    there = Elsewhere(workers=3)
+    run = mg.sample(graph, updates=4000, thin=100, seed=1, chains=6, progress=False, executor=there)
+    large = [size for size in there.sent if size > 100_000]
+    # Once to each of 3 workers, and some of them again: no executor lets us say who gets a task, so
+    # a parcel may reach one that has it. In 60 trials 3 to 8 times, falling off by half each.
+    assert 3 <= len(large) <= 24
+    assert len(there.sent) - len(large) >= 20
+    # A chain is 144 bytes of state and some arrays of a few numbers each.
+    assert max(size for size in there.sent if size < 100_000) < 3000
+    # Back come also counts, at most 4 bytes a value, and 8 bytes for each energy.
+    assert max(there.received) < 3000 + 4 * 432 + 8 * 40
+    assert run.info.updates == 24_000
+
+
+def test_past_records_do_not_travel():
+    there = Elsewhere()
+    options = {**OPTIONS, "updates": 20_000, "thin": 1, "chains": 1, "executor": there}
+    run = mg.sample(ZOO["mixed"], **options)
+    assert run.draws.nbytes == 120_000
+    assert sum(there.received) < 2 * run.draws.nbytes + 8 * 20_000 + 3000 * len(there.sent)
+
+
+def test_threads_of_ones_own():
+    with ThreadPoolExecutor(3) as pool:
+        run = mg.sample(ZOO["mixed"], **OPTIONS, executor=pool)
+        assert pool.submit(int, "3").result() == 3  # it is not shut down
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(run, mg.sample(ZOO["mixed"], **OPTIONS, executor="threads"))
+
+
+def test_processes_of_ones_own(tmp_path):
+    reference = np.full((6, 5), 0.5)
+    options = {**OPTIONS, "reference": reference}
+    whole = mg.sample(ZOO["mixed"], **options)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=pool))
+        folder = tmp_path / "run"
+        mg.sample(ZOO["mixed"], **{**options, "updates": 1000}, executor=pool, checkpoint=folder)
+        same_runs(whole, mg.resume(folder, updates=2000, executor=pool, progress=False))
+
+
+@pytest.fixture
+def at_return(monkeypatch):
+    """Do something when so many segments have come back; segments are short."""
+
+    def hook(number, action):
+        original, count = executors.absorb, [0]
+
+        def absorb(*arguments):
+            original(*arguments)
+            count[0] += 1
+            if count[0] == number:
+                action()
+
+        monkeypatch.setattr(executors, "absorb", absorb)
+        monkeypatch.setattr(executors, "SEGMENT_SECONDS", 0.02)
+        return count
+
+    return hook
+
+
+def kill(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def own_workers():
+    return [child.pid for child in multiprocessing.active_children()]
+
+
+def test_a_killed_process_costs_a_segment(at_return):
+    returned = at_return(25, lambda: kill(own_workers()[:1]))
+    run = mg.sample(ZOO["potts"], **LONG, executor="processes", threads=2)
+    assert returned[0] > 25
+    same_runs(mg.sample(ZOO["potts"], **LONG), run)
+    assert not own_workers()
+
+
+class Failing(Elsewhere):
+    """Loses some of its tasks, or from some time on all."""
+
+    def __init__(self, lost, error):
+        super().__init__()
+        self.lost, self.error, self.count = lost, error, 0
+
+    def _run(self, memory, task):
+        self.count += 1
+        if self.lost(self.count):
+            raise self.error
+        return super()._run(memory, task)
+
+
+def test_lost_segments_are_run_again():
+    lost = (2, 5, 9, 14)  # fewer than one segment may be lost: no unlucky one can stop the run
+    there = Failing(lambda count: count in lost, MemoryError("out of memory"))
+    run = mg.sample(ZOO["mixed"], **OPTIONS, executor=there)
+    assert there.count > 20
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+
+
+def test_a_segment_that_is_always_lost_stops_the_run_and_it_can_be_resumed(tmp_path):
+    there = Failing(lambda count: count > 15, MemoryError("out of memory"))
+    folder = tmp_path / "run"
+    with pytest.raises(
+        mg.StoppedError, match=r"lost 5 times.*MemoryError: out of memory"
+    ) as caught:
+        mg.sample(ZOO["mixed"], **OPTIONS, executor=there, checkpoint=folder, every="1h")
+    assert 0 < caught.value.run.clock.max() < 3000
+    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
+
+
+def limit_memory():
+    """At most 60 MB more than now, once everything is loaded."""
+    import minigibbs.running.executors.worker  # noqa: F401
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + 60_000_000
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits need Linux")
+def test_a_worker_that_hits_its_memory_limit(tmp_path):
+    graph = mg.models.ising_lattice(700, 0.4)  # about 100 MB in a worker
+    context = multiprocessing.get_context("spawn")
+    options = {"updates": 1000, "chains": 2, "seed": 1, "progress": False}
+    with (
+        ProcessPoolExecutor(1, context, limit_memory) as pool,
+        pytest.raises(mg.StoppedError, match=r"lost 5 times.*Memory|terminated abruptly"),
+    ):
+        mg.sample(graph, **options, executor=pool, checkpoint=tmp_path / "run")
+    whole = mg.sample(graph, **options)
+    same_runs(whole, mg.resume(tmp_path / "run", progress=False))
+
+
+def test_workers_of_another_version_are_refused(monkeypatch):
+    monkeypatch.setattr(worker, "__version__", "0.0.1")
+    with pytest.raises(mg.StoppedError, match=r"a worker has minigibbs 0\.0\.1"):
+        mg.sample(ZOO["mixed"], **OPTIONS, executor=Elsewhere())
+
+
+@pytest.mark.parametrize("executor", [3, "mpi", object(), ThreadPoolExecutor])
+def test_executors_that_are_none(executor):
+    with pytest.raises(mg.SampleError, match=r"executor must be a concurrent\.futures\.Executor"):
+        mg.sample(ZOO["mixed"], **OPTIONS, executor=executor)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def test_dask_makes_the_same_draws(cluster):
+    reference = np.full((6, 5), 0.5)
+    options = {**OPTIONS, "reference": reference}
+    whole = mg.sample(ZOO["mixed"], **options)
+    same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=cluster.get_executor()))
+    same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=cluster))
+
+
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
+    """Of two workers one is killed, or both."""
+    cluster.wait_for_workers(2)
+    pids = list(cluster.run(os.getpid).values())
+    returned = at_return(25, lambda: kill(pids[:how_many]))
+    run = mg.sample(ZOO["potts"], **LONG, executor=cluster.get_executor())
+    assert returned[0] > 25
+    assert not set(pids[:how_many]) & set(cluster.run(os.getpid).values())
+    same_runs(mg.sample(ZOO["potts"], **LONG), run)
+
+
+@pytest.fixture
+def far_cluster(tmp_path):
+    """A scheduler and a worker as a user starts them; returns the address and the scheduler."""
+    program = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    file = tmp_path / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    scheduler = subprocess.Popen([*program, *options], **quiet)
+    for _ in range(600):
+        if file.exists() and file.read_text():
+            break
+        time.sleep(0.1)
+    address = json.loads(file.read_text())["address"]
+    program = [sys.executable, "-m", "distributed.cli.dask_worker"]
+    options = [address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+    options += ["--local-directory", tmp_path, "--death-timeout", "20"]
+    workers = subprocess.Popen([*program, *options], **quiet)
+    yield address, scheduler
+    for process in (workers, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at_return):
+    address, scheduler = far_cluster
+    command = [sys.executable, "-c", "from minigibbs.cli.main import main; main()", "sample"]
+    command += ["ising-lattice:side=4,beta=0.3", "--sweeps", "100", "--seed", "1", "--json"]
+    done = subprocess.run([*command, "--dask", address], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    graph = mg.models.ising_lattice(4, 0.3)
+    here = mg.sample(graph, sweeps=100, seed=1, progress=False)
+    assert json.loads(done.stdout)["energy_mean"] == here.energy.mean()
+
+    folder = tmp_path / "run"
+    at_return(12, lambda: kill([scheduler.pid]))
+    options = {**LONG, "warmup": 0}
+    with (
+        _short_patience(),
+        dask_client(address, patience=3) as client,
+        pytest.raises(mg.StoppedError, match="scheduler was lost") as caught,
+    ):
+        mg.sample(ZOO["potts"], **options, executor=client, checkpoint=folder, every="1h")
+    assert 0 < caught.value.run.clock.max() < LONG["updates"]
+    whole = mg.sample(ZOO["potts"], **options)
+    same_runs(whole, mg.resume(folder, progress=False))
+
+
+def _short_patience():
+    import dask
+
+    return dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+
+
+def test_a_cluster_that_is_not_there():
+    with (
+        pytest.raises(mg.SampleError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1"),
+        dask_client("tcp://127.0.0.1:1", patience=1),
+    ):
+        pass
+
+
+def test_a_cluster_that_wants_tls_is_not_met_without_a_certificate():
+    with pytest.raises(mg.SampleError, match="wants TLS"), dask_client("tls://127.0.0.1:1"):
+        pass
+
+
+def test_dask_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(mg.MissingDependencyError, match=r"minigibbs\[dask\]"), dask_client("x"):
+        pass
+
+
+def test_nothing_is_imported_from_dask_unless_asked_for():
+    script = (
+        "import sys, minigibbs as mg\n"
+        "mg.sample(mg.models.ising_lattice(3, 0.1), updates=10, progress=False)\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('dask', 'distributed')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_segments_follow_the_clock_of_their_worker():
+    there = Elsewhere()
+    mg.sample(ZOO["potts"], **{**LONG, "chains": 1, "warmup": 0}, executor=there)
+    assert 7 <= len(there.sent) < 30  # 16 updates, then 8 times as many, until a second's worth

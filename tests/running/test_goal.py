@@ -1,0 +1,251 @@
+"""Runs that end when the chains agree, or when time is up; and what the progress bar shows."""
+
+import io
+import math
+import os
+import re
+import time
+
+import numpy as np
+import pytest
+from rich import console
+
+import minigibbs as mg
+from minigibbs.results import diagnostics
+from minigibbs.running import group as running
+from minigibbs.running import progress
+from minigibbs.running.goal import Goal, split_rhat
+from tests import naive
+from tests.running.test_checkpoint import same_runs
+from tests.zoo import IMPLICIT, ZOO
+
+OPTIONS = {"seed": 5, "progress": False}
+
+
+def test_it_runs_until_the_goal_is_met():
+    graph = ZOO["potts"]
+    run = mg.sample_until(graph, rhat=1.01, ess=800, **OPTIONS)
+    assert run.info.ended == "converged"
+    assert not run.interrupted
+    assert diagnostics.ess(run.energy) >= 800
+    assert diagnostics.rhat(run.energy) <= 1.01
+    # With an effective size of 800 a marginal's standard error is at most 0.5 / sqrt(800) = 0.018;
+    # 0.1 is more than five of those: a false alarm over 12 values is far below 1e-4.
+    assert np.abs(run.marginals - naive.marginals(graph)).max() < 0.1
+    assert run.info.thin == 4
+
+
+def test_more_is_sampled_for_more():
+    lengths = [
+        mg.sample_until(ZOO["potts"], rhat=None, ess=ess, **OPTIONS).info.updates
+        for ess in (100, 1000, 4000)
+    ]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[1] < lengths[2]
+
+
+def stuck():
+    """Two states far apart, each 100 energy units above the way between them."""
+    return mg.FactorGraph([2, 2], [mg.Ising([0], [1], 50.0)])
+
+
+def test_it_says_that_time_was_up():
+    """The energies agree perfectly; it is the marginals that tell."""
+    begun = time.monotonic()
+    run = mg.sample_until(
+        stuck(), max_time="0.5s", start=[[0, 0], [0, 0], [1, 1], [1, 1]], **OPTIONS
+    )
+    assert run.info.ended == "time"
+    assert 0.5 <= time.monotonic() - begun < 20
+    assert "time was up" in str(run.summary())
+    assert len(set(run.clock.tolist())) >= 1
+
+
+def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
+    goal = Goal(rhat=1.01, ess=None)
+    start = [[0, 0], [0, 0], [1, 1], [1, 1]]
+    for sweeps in (100, 150, 200):
+        assert not goal.met(mg.sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
+    assert goal.seen_rhat == math.inf
+
+
+def test_split_rhat_is_that_of_every_update_taken_as_a_draw():
+    """Against the textbook formula, Gelman et al., written out over indicators."""
+    run = mg.sample(ZOO["potts"], updates=400, thin=1, record=("marginals", "draws"), **OPTIONS)
+    half = mg.sample(ZOO["potts"], updates=200, thin=1, record="marginals", **OPTIONS)
+    want = 0.0
+    for variable in range(4):
+        for value in range(3):
+            series = (run.draws[:, :, variable] == value).reshape(8, 200).astype(float)
+            within, between = series.var(axis=1).mean(), series.mean(axis=1).var(ddof=1)
+            want = max(want, math.sqrt((within + between) / within))
+    assert split_rhat(run.counts, 400, half.counts, 200) == pytest.approx(want, rel=1e-12)
+
+
+def test_where_it_stops_is_fixed_by_the_seed(monkeypatch):
+    first = mg.sample_until(ZOO["mixed"], record=("marginals", "draws", "energy"), **OPTIONS)
+    monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.0)
+    again = mg.sample_until(
+        ZOO["mixed"], record=("marginals", "draws", "energy"), threads=1, **OPTIONS
+    )
+    same_runs(first, again)
+    assert first.info.ended == "converged"
+
+
+def test_it_is_the_beginning_of_a_longer_run():
+    run = mg.sample_until(ZOO["mixed"], record=("marginals", "energy"), warmup=10, **OPTIONS)
+    updates = int(run.clock[0])
+    plain = mg.sample(ZOO["mixed"], updates=updates, thin=run.info.thin, warmup=10, **OPTIONS)
+    same_runs(run, plain)
+
+
+@pytest.mark.parametrize("number", [3, 40, 90])
+def test_stopped_and_resumed_it_ends_where_it_would_have(tmp_path, monkeypatch, number):
+    whole = mg.sample_until(ZOO["potts"], ess=2000, **OPTIONS)
+    original, count = running.Job.run_segment, [0]
+
+    class Killed(Exception):
+        pass
+
+    def run_segment(job):
+        job.segment = 100
+        count[0] += 1
+        if count[0] == number:
+            raise Killed
+        return original(job)
+
+    monkeypatch.setattr(running.Job, "run_segment", run_segment)
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        mg.sample_until(ZOO["potts"], ess=2000, checkpoint=folder, every=0, **OPTIONS)
+    monkeypatch.undo()
+    run = mg.resume(folder, progress=False)
+    assert run.info.ended == "converged"
+    same_runs(whole, run)
+    same_runs(whole, mg.resume(folder, progress=False))
+
+
+def test_out_of_time_it_can_be_resumed(tmp_path):
+    folder = tmp_path / "run"
+    options = {"rhat": None, "ess": 20_000, **OPTIONS}
+    run = mg.sample_until(ZOO["potts"], max_time=0, checkpoint=folder, **options)
+    assert run.info.ended == "time"
+    longer = mg.resume(folder, max_time="10min", progress=False)
+    assert longer.info.ended == "converged"
+    same_runs(mg.sample_until(ZOO["potts"], **options), longer)
+
+
+def test_without_variables_there_is_nothing_to_wait_for():
+    run = mg.sample_until(ZOO["potts"].condition(dict.fromkeys(range(4), 1)), **OPTIONS)
+    assert run.info.ended == "converged"
+
+
+def test_factors_that_are_never_stored():
+    with pytest.raises(mg.SampleError, match=r'ess needs record to hold "energy" or "draws"'):
+        mg.sample_until(IMPLICIT["complete"], **OPTIONS)
+    run = mg.sample_until(IMPLICIT["complete"], record=("marginals", "draws"), ess=200, **OPTIONS)
+    assert run.info.ended == "converged"
+    assert mg.sample_until(IMPLICIT["complete"], ess=None, **OPTIONS).info.ended == "converged"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rhat": None, "ess": None}, "needs a goal"),
+        ({"rhat": 1.0}, "rhat must be a number above 1, got 1.0"),
+        ({"rhat": "low"}, "rhat must be a number"),
+        ({"ess": 0}, "ess must be a number above 0, got 0"),
+        ({"ess": float("inf")}, "ess must be a number"),
+        ({"max_time": "soon"}, "max_time must be seconds"),
+        ({"record": ()}, "ess needs record"),
+        ({"record": (), "ess": None}, "rhat needs record"),
+        ({"thin": 0}, "thin must be"),
+    ],
+)
+def test_goals_that_are_none(options, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.sample_until(ZOO["potts"], **{**OPTIONS, **options})
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """A terminal to look at; returns what was written to it, without control codes."""
+    stream = io.StringIO()
+    terminal = console.Console(file=stream, force_terminal=True, width=200)
+    monkeypatch.setattr(console, "Console", lambda **_: terminal)
+    monkeypatch.setattr(progress, "_LOOK", 0.0)
+    monkeypatch.setattr(progress, "_SHARE", 1e9)
+    return lambda: re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+def test_the_bar_shows_speed_time_left_and_rhat(shown):
+    run = mg.sample(ZOO["potts"], updates=400_000, seed=1)
+    text = shown()
+    assert re.search(r"sampling .*\d+%.* [\d,]+ updates/s .*energy R-hat \d\.\d{3}", text)
+    assert "0:00:0" in text
+    last = re.findall(r"energy R-hat (\d\.\d{3})", text)[-1]
+    assert float(last) == pytest.approx(diagnostics.rhat(run.energy), abs=0.01)
+
+
+def test_no_rhat_without_energies_or_with_one_chain(shown):
+    mg.sample(ZOO["potts"], updates=100_000, seed=1, record="marginals")
+    mg.sample(ZOO["potts"], updates=100_000, seed=1, chains=1)
+    assert "updates/s" in shown()
+    assert "R-hat" not in shown()
+
+
+def test_the_bar_shows_how_far_the_goal_is(shown):
+    mg.sample_until(ZOO["potts"], ess=3000, seed=1)
+    assert re.search(r"R-hat \d\.\d{3} of 1\.01, ESS [\d,]+ of 3000", shown())
+
+
+def test_looking_is_rare(monkeypatch, shown):
+    """At most 1% of the time: a look that takes 20 ms is not repeated for 2 s."""
+    monkeypatch.setattr(progress, "_SHARE", 0.01)
+    calls = []
+
+    def slow(series):
+        calls.append(len(series))
+        time.sleep(0.02)
+        return 1.0
+
+    monkeypatch.setattr(diagnostics, "rhat", slow)
+    monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.001)
+    begun = time.perf_counter()
+    mg.sample(ZOO["potts"], updates=1_000_000, seed=1)
+    assert 1 <= len(calls) <= 1 + (time.perf_counter() - begun) / 2
+
+
+def test_the_command_line(tmp_path, capsys, monkeypatch):
+    from minigibbs.cli import main as cli
+
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["minigibbs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        return (caught.value.code or 0, *capsys.readouterr())
+
+    folder, out = tmp_path / "run", tmp_path / "out.npz"
+    model = ["sample", "ising-lattice:side=3,beta=0.2", "--seed", 1, "--json"]
+    until = ["--until", "rhat=1.05,ess=100", "--max-time", "60s", "--checkpoint", folder]
+    code, text, _ = call(*model, *until, "--every", "1h")
+    assert code == 0
+    assert '"ended": "converged"' in text
+    code, _, _ = call("resume", folder, "--json", "--out", out)
+    assert code == 0
+    assert mg.load(out).info.ended == "converged"
+    for wrong, message in [
+        (["--max-time", "3s"], "--max-time needs --until"),
+        (["--until", "rhat=1.1", "--sweeps", "3"], "not both"),
+        (["--until", "speed=3"], "--until takes"),
+        (["--until", "ess=many"], "ess must be of type float"),
+        (["--every", "often", "--checkpoint", tmp_path / "other"], "every must be"),
+    ]:
+        code, _, err = call(*model, *wrong)
+        assert code == 2
+        assert message in err
+    state = max(folder.glob("state-*"))
+    os.truncate(state, 100)
+    code, _, err = call("resume", folder, "--json")
+    assert code == 0
+    assert re.match(r"warning: .*state-.*the checkpoint before it is used\n", err)

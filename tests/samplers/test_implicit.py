@@ -1,0 +1,155 @@
+"""Factors that are never stored: the same law, energy and stats as their stored form."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import minigibbs as mg
+from minigibbs.samplers import SAMPLERS
+from tests import naive
+from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.samplers.test_law import STARTS, exact_starts
+from tests.zoo import IMPLICIT
+
+
+@pytest.mark.parametrize("model", IMPLICIT)
+@pytest.mark.parametrize(
+    "sampler",
+    [mg.PoissonGibbs(), mg.PoissonGibbs(heavy=0, theta=0.8), mg.PoissonGibbs(heavy=2, theta=2.0)],
+    ids=["default", "no-heavy", "two-heavy"],
+)
+def test_exact_start_keeps_the_law(sampler, model):
+    graph = IMPLICIT[model]
+    starts = exact_starts(graph, STARTS, seed=31)
+    states, _, _ = advance_each(graph, sampler, starts, graph.stats.variables, seed=32)
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
+    assert (states != starts).any(axis=1).mean() > 0.3
+
+
+@pytest.mark.parametrize("model", IMPLICIT)
+def test_a_slightly_wrong_weight_is_caught(model):
+    """The negative control: the law of the model with one more weak factor."""
+    graph = IMPLICIT[model]
+    wrong = mg.FactorGraph(
+        graph.domains, [*graph.factors, mg.Potts([0], [1], 0.6)], evidence=graph.evidence
+    )
+    starts = exact_starts(graph, STARTS, seed=31)
+    states, _, _ = advance_each(wrong, mg.PoissonGibbs(heavy=2, theta=2.0), starts, 30, seed=32)
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("model", IMPLICIT)
+def test_stats_and_energy_are_those_of_the_stored_form(model):
+    graph = IMPLICIT[model]
+    if (graph.evidence >= 0).any():  # pairs of clamped variables are counted in, see graph.stats
+        graph = mg.FactorGraph(graph.domains, graph.factors)
+    ours, stored = graph.stats, graph.stored().stats
+    assert (ours.factors, ours.max_degree) == (stored.factors, stored.max_degree)
+    assert ours.local_energy == pytest.approx(stored.local_energy, rel=1e-12)
+    assert ours.total_energy == pytest.approx(stored.total_energy, rel=1e-12)
+    states = np.array(naive.states(graph))[::7]
+    np.testing.assert_allclose(graph.energy(states), graph.stored().energy(states), atol=1e-12)
+
+
+def test_the_papers_models_as_kernels():
+    """Same constants, and by law the same marginals, as the stored models."""
+    potts = mg.Kernel((20, 20), lambda r, c: 4.6 * np.exp(-1.5 * (r * r + c * c)))
+    ising = mg.Kernel((20, 20), lambda r, c: np.exp(-1.5 * (r * r + c * c)), kind="ising")
+    for kernel, states, stored in (
+        (potts, 10, mg.models.potts_rbf()),
+        (ising, 2, mg.models.ising_rbf()),
+    ):
+        graph = mg.FactorGraph(np.full(400, states), [kernel])
+        assert graph.stats == pytest.approx(stored.stats) or np.allclose(
+            list(vars(graph.stats).values()), list(vars(stored.stats).values()), rtol=1e-12
+        )
+        runs = [
+            mg.sample(
+                g, sweeps=4_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False
+            )
+            for g, s in ((graph, 1), (stored, 2))
+        ]
+        means = [[stored.energy(chain).mean() for chain in run.draws] for run in runs]
+        # eight chains of 1,000 draws: a t-test of their mean energies at 1e-4
+        assert stats.ttest_ind(*means).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.1])
+def test_curie_weiss_magnetisation(beta):
+    """The law of the number of up spins, against the exact binomial sum."""
+    n = 40
+    graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, beta / n)])
+    up = np.arange(n + 1)
+    spin = 2.0 * up - n
+    logs = np.array([math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in up])
+    logs += beta / (2 * n) * (spin**2 - n)
+    law = np.exp(logs - logs.max())
+    law /= law.sum()
+    rng = np.random.default_rng(3)
+    counts = rng.choice(n + 1, size=20_000, p=law)
+    starts = rng.permuted(np.arange(n) < counts[:, None], axis=1).astype(int)
+    states, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 5 * n, seed=4)
+    assert chi_square(states.sum(axis=1).astype(int), law) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", [n for n, s in SAMPLERS.items() if not s.draws_implicit])
+def test_other_samplers_say_what_it_would_cost(name):
+    graph = mg.FactorGraph(np.full(2500, 2), [mg.Complete(2500, 1e-4)])
+    with pytest.raises(mg.SampleError, match=r"2,499 of them. Use mg.PoissonGibbs"):
+        mg.sample(graph, name, updates=1, progress=False)
+
+
+def test_energy_is_recorded_only_where_factors_are_stored():
+    graph = IMPLICIT["complete"]
+    assert mg.sample(graph, updates=100, progress=False).energy is None
+    with pytest.raises(mg.SampleError, match=r"graph\.energy"):
+        mg.sample(graph, updates=100, record="energy", progress=False)
+
+
+def test_a_million_variables_take_little_memory():
+    graph = mg.FactorGraph(
+        np.full(10**6, 10), [mg.Kernel((1000, 1000), lambda r, c: np.exp(-(r * r + c * c)))]
+    )
+    run = mg.sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
+    assert run.info.factor_evaluations < 40 * 1000
+    assert graph.packed.rows.strides == (0,)  # one row stands for all
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mg.Kernel((4, 4), lambda r, c: r + c), "same for a displacement and its opposite"),
+        (lambda: mg.Kernel((4,), lambda d: np.where(d == 2, np.nan, 1.0)), "finite; got nan"),
+        (
+            lambda: mg.Kernel((4,), lambda d: np.where(np.abs(d) == 3, np.inf, 1.0)),
+            "finite; got inf",
+        ),
+        (lambda: mg.Kernel((4, 4, 4, 4), lambda *d: 0.0), "1, 2 or 3"),
+        (lambda: mg.Kernel((0, 4), lambda *d: 0.0), "positive sides"),
+        (lambda: mg.Kernel((10**5, 10**5), lambda *d: 0.0), "too many displacements"),
+        (lambda: mg.Kernel((4,), np.ones(4)), "odd sides"),
+        (lambda: mg.Kernel((4,), np.ones(5), periodic=True), r"shape \(4,\)"),
+        (lambda: mg.Kernel((4,), lambda d: 1.0, kind="clock"), "potts or ising"),
+        (lambda: mg.Complete(1, 0.5), "at least 2"),
+        (lambda: mg.Complete(5, math.inf), "finite"),
+        (lambda: mg.LowRank(np.ones((3, 2)), np.ones((2, 2))), "same shape"),
+        (lambda: mg.LowRank([[1.0], [np.nan]]), "finite"),
+        (lambda: mg.FactorGraph([2] * 4, [mg.Complete(5, 0.5)]), "joins 5 variables"),
+        (lambda: mg.FactorGraph([3] * 5, [mg.Complete(5, 0.5)]), "2 values"),
+        (lambda: mg.FactorGraph([2] * 5, [mg.Complete(5, 0.5)] * 2), "at most one group"),
+    ],
+)
+def test_bad_groups_are_refused(make, message):
+    with pytest.raises(mg.GraphError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("model", IMPLICIT)
+def test_model_files_keep_them(model, tmp_path):
+    graph = IMPLICIT[model]
+    mg.write(graph, tmp_path / "model.mg")
+    again = mg.read(tmp_path / "model.mg")
+    states = np.array(naive.states(graph))[::11]
+    np.testing.assert_allclose(again.energy(states), graph.energy(states), atol=1e-12)

@@ -1,0 +1,163 @@
+"""What the default sampler promises beyond its law."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.samplers.gibbs.fields import FieldData
+from minigibbs.samplers.gibbs.sampler import GibbsData
+from minigibbs.samplers.poisson_gibbs.spins import SpinData
+from tests import naive
+from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.samplers.test_law import STARTS, exact_starts
+from tests.zoo import ZOO
+
+
+def small_graphs(count):
+    """Random graphs of at most three variables and four factors, of several kinds."""
+    rng = np.random.default_rng(8)
+    for _ in range(count):
+        sizes = rng.integers(2, 4, size=3)
+        groups = [mg.Potts([0, 1], [1, 2], rng.normal(0, 0.8, 2))]
+        if rng.random() < 0.5:
+            groups.append(mg.Unary([0], rng.normal(0, 0.5, (1, sizes[0]))))
+        if rng.random() < 0.5:
+            groups.append(mg.Table([[0, 2]], rng.normal(0, 0.4, (1, sizes[0], sizes[2]))))
+        yield mg.FactorGraph(sizes, groups), rng
+
+
+def test_spectral_gap_is_at_least_the_bound():
+    """exp(-L_T * (2/theta + 1/theta^2)) times plain Gibbs's, on a hundred random graphs."""
+    tight = 0
+    for graph, rng in small_graphs(100):
+        theta, heavy = float(rng.uniform(0.3, 4.0)), int(rng.integers(0, 2))
+        sampler = mg.PoissonGibbs(theta=theta, heavy=heavy)
+        gibbs = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
+        ours = mg.theory.transition(graph, sampler).spectral_gap()
+        bound = math.exp(-sampler.split(graph).log_slowdown)
+        assert ours >= bound * gibbs * (1 - 1e-9)
+        tight += ours < 0.999 * gibbs
+    assert tight > 50  # the tails did slow most of them down
+
+
+def test_slowdown_is_kept():
+    for graph, _ in small_graphs(20):
+        sampler = mg.PoissonGibbs(slowdown=1.2, heavy=0)
+        gibbs = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
+        assert mg.theory.transition(graph, sampler).spectral_gap() >= gibbs / 1.2
+        assert sampler.guaranteed_slowdown(graph) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
+def test_everything_heavy_is_plain_gibbs_draw_for_draw(model, scan):
+    graph = ZOO[model]
+    runs = [
+        mg.sample(
+            graph, sampler, sweeps=200, seed=3, scan=scan, record="draws", thin=3, progress=False
+        )
+        for sampler in (mg.PoissonGibbs(heavy=graph.stats.max_degree), mg.Gibbs())
+    ]
+    assert (runs[0].draws == runs[1].draws).all()
+
+
+def test_sparse_and_strong_graphs_become_plain_gibbs():
+    for graph in (mg.models.ising_lattice(8, 0.4), mg.models.potts_lattice(8, 5, 1.0)):
+        assert isinstance(mg.PoissonGibbs().prepare(graph), GibbsData)
+    strong = mg.models.curie_weiss(100, 100.0)
+    assert isinstance(mg.PoissonGibbs().prepare(strong), GibbsData | FieldData)
+
+
+def test_dense_graphs_evaluate_few_factors():
+    """8 heavy neighbours of 399 on the paper's models, and a tenth of a draw."""
+    for graph in (mg.models.potts_rbf(), mg.models.ising_rbf()):
+        info = mg.sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
+        assert info.factor_evaluations / info.updates < 13
+        assert info.minibatch_draws / info.updates < 0.3
+
+
+def test_operations_do_not_depend_on_degree_or_domain():
+    """Curie-Weiss of the same energy at ten times the size; Potts at a hundred times the domain."""
+    draws = []
+    for n in (200, 2000):
+        graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, 0.8 / n)])
+        info = mg.sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
+        draws.append(info.minibatch_draws / info.updates)
+    assert draws[0] == pytest.approx(draws[1], rel=0.03)
+    counts = []
+    for states in (10, 1000):
+        graph = mg.models.potts_rbf(side=10, states=states)
+        info = mg.sample(graph, updates=20_000, chains=1, seed=1, record=(), progress=False).info
+        counts.append(info.factor_evaluations / info.updates)
+    assert counts[0] == pytest.approx(counts[1], rel=0.01)
+
+
+def test_spins_use_their_own_layout_with_the_same_law():
+    graph = mg.FactorGraph(
+        [2] * 5,
+        [
+            mg.Ising([0, 1, 2, 3, 0], [1, 2, 3, 4, 4], [0.6, -0.4, 0.3, 0.05, -0.04]),
+            mg.Potts([0], [3], -0.3),
+            mg.Unary([1, 4], [[0.0, 0.7], [0.4, 0.0]]),
+        ],
+    ).condition({2: 1})
+    sampler = mg.PoissonGibbs(heavy=1, theta=0.6)
+    assert isinstance(sampler.prepare(graph), SpinData)
+    starts = exact_starts(graph, STARTS, seed=41)
+    states, _, _ = advance_each(graph, sampler, starts, 8, seed=42)
+    assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
+
+
+def test_fields_are_remembered_where_changes_are_rare():
+    """Cold and dense: a pilot run finds few changes. Hot: many, and a pass is cheaper."""
+    cold = mg.models.curie_weiss(100, 6.0)
+    assert isinstance(mg.Gibbs().prepare(cold), FieldData)
+    assert isinstance(mg.Gibbs().prepare(mg.models.curie_weiss(100, 0.1)), GibbsData)
+    same = [
+        mg.sample(
+            cold, mg.Gibbs(fields=f), sweeps=300, seed=2, record="draws", progress=False
+        ).draws
+        for f in (True, False)
+    ]
+    assert (same[0] == same[1]).all()  # equal but for rounding, which never showed here
+    with pytest.raises(mg.SampleError, match="pairs and unary"):
+        mg.sample(ZOO["tables"], mg.Gibbs(fields=True), updates=1, progress=False)
+
+
+def test_remembered_fields_do_not_drift():
+    from minigibbs.running.backends.cpu import advance, start_chain
+    from minigibbs.running.plan import Plan
+
+    graph, sampler = ZOO["potts"], mg.Gibbs(fields=True)
+    order = np.arange(len(graph), dtype=np.int32)
+    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
+    state = np.zeros(len(graph), graph.state_type)
+    job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
+    start_chain(job.data, job.model, job.chain)
+    advance(job.data, job.model, job.chain, job.scan, job.recorder, 10_000_000, False)
+    remembered = job.chain.carried.copy()
+    start_chain(job.data, job.model, job.chain)
+    # ten million additions of numbers about 1: rounding adds up to 1e-12 or so
+    np.testing.assert_allclose(remembered, job.chain.carried, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mg.PoissonGibbs(theta=0.0), "theta must be above 0"),
+        (lambda: mg.PoissonGibbs(theta=math.nan), "theta must be above 0"),
+        (lambda: mg.PoissonGibbs(slowdown=0.9), "slowdown must be above 1"),
+        (lambda: mg.PoissonGibbs(slowdown=1.5, theta=1.0), "not both"),
+        (lambda: mg.PoissonGibbs(heavy=-1), "heavy must be an integer"),
+        (lambda: mg.PoissonGibbs(heavy=1.5), "heavy must be an integer"),
+        (
+            lambda: mg.PoissonGibbs(heavy=0, theta=0.1).prepare(mg.models.curie_weiss(50, 300.0)),
+            "too large to draw from",
+        ),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(mg.SampleError, match=message):
+        make()

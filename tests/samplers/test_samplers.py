@@ -1,0 +1,359 @@
+"""What samplers count, promise, refuse and survive."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.samplers import SAMPLERS
+from minigibbs.samplers import bounds as recipes
+from minigibbs.samplers.gibbs.sampler import fields
+from tests.harness import FALSE_ALARM, chi_square, state_numbers
+from tests.zoo import ZOO
+
+QUICK = {
+    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=1.0),
+    "gibbs": mg.Gibbs(),
+    "min-gibbs": mg.MinGibbs(batch=50),
+    "local": mg.LocalMinibatchGibbs(2),
+    "mgpmh": mg.MGPMH(),
+    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=50),
+}
+
+
+def test_every_sampler_is_tried_here():
+    assert QUICK.keys() == SAMPLERS.keys()
+
+
+def counters(graph, sampler, updates=20_000, **options):
+    info = mg.sample(
+        graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False, **options
+    ).info
+    return info.factor_evaluations / updates, info.minibatch_draws / updates, info.acceptance
+
+
+# --- operation counts ---------------------------------------------------------------------------
+
+
+def star(leaves, total):
+    """One hub with `leaves` equal factors of total energy `total`."""
+    return mg.FactorGraph(
+        np.full(leaves + 1, 3),
+        [mg.Potts(np.zeros(leaves, int), np.arange(1, leaves + 1), total / leaves)],
+    )
+
+
+def test_gibbs_counts_every_factor_once_and_the_textbook_once_per_value():
+    graph = mg.models.potts_lattice(8, 5, 0.5)
+    assert counters(graph, mg.Gibbs())[0] == 4
+    assert counters(graph, mg.Gibbs(textbook=True))[0] == 20
+
+
+def test_mgpmh_draws_its_batch_and_passes_over_the_factors_only_to_move():
+    graph = mg.models.potts_rbf(side=8)
+    batch = 0.5 * graph.stats.local_energy**2
+    density = batch / graph.stats.local_energy
+    spans = np.exp(-1.5 * np.arange(1, 9))  # strongest first: all weak but the nearest ring
+    assert (4.6 * spans * density)[0] > 1
+    evaluations, draws, _ = counters(graph, mg.MGPMH(batch=batch))
+    data = mg.MGPMH(batch=batch).prepare(graph)
+    rows = data.rows
+    expected = (rows["strong_end"] - rows["strong_start"] + rows["weak_total"]).mean()
+    # the mean of 20,000 Poisson-like counts of mean about 6: standard error 0.02, 5 of them
+    assert abs(draws - expected) < 0.1
+    assert draws < batch
+    assert evaluations < graph.stats.max_degree  # not at every update
+
+
+def test_mgpmh_draws_about_lambda_where_all_factors_are_weak():
+    graph = mg.models.curie_weiss(200, 0.8)
+    _, draws, _ = counters(graph, mg.MGPMH(batch=6.0))
+    assert abs(draws - 6.0) < 5 * math.sqrt(6.0 / 20_000)  # 5 standard errors: 6e-7
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [mg.MinGibbs(batch=30), mg.DoubleMinGibbs(batch=5, second_batch=30)],
+    ids=lambda s: s.name,
+)
+def test_global_samplers_do_not_grow_with_degree_or_factors(sampler):
+    few, many = (counters(star(leaves, 3.0), sampler) for leaves in (1_000, 50_000))
+    assert few[0] == many[0] == 0  # not one exact evaluation
+    # about 60 draws an update, 20,000 updates: standard error 0.06 of either
+    assert abs(few[1] - many[1]) < 0.5
+
+
+def test_min_gibbs_draws_its_batch_for_every_other_value():
+    _, draws, _ = counters(star(5_000, 3.0), mg.MinGibbs(batch=30))
+    assert abs(draws - 2 * 30) < 5 * math.sqrt(60 / 20_000)  # 5 standard errors: 6e-7
+
+
+def test_strong_rates_are_drawn_one_by_one():
+    """At lambda = Psi^2 on the paper's Ising model: about 3,000 draws, not 173,000."""
+    graph = mg.models.ising_rbf()
+    work = mg.PoissonEstimator(graph.stats.total_energy**2).work(graph)
+    assert 2_500 < work < 3_500
+
+
+def test_local_minibatch_draws_exactly_its_batch():
+    assert counters(mg.models.ising_rbf(side=6), mg.LocalMinibatchGibbs(7))[1] == 7
+
+
+# --- recipes ------------------------------------------------------------------------------------
+
+
+def test_mgpmh_recipe_gives_the_slowdown_of_theorem_4_repaired():
+    graph = ZOO["ising"]
+    local = graph.local_energies
+    batch = recipes.local_batches(graph, None, 1.2) * local
+    large = batch > 2 * local * (1 + 1e-9)
+    np.testing.assert_allclose(recipes.mgpmh_slowdown(local**2 / batch)[large], 1.2)
+    assert large.any()
+    assert (batch >= 2 * local * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("slowdown", [1.05, 1.2, 3.0])
+def test_mgpmh_keeps_its_promise(slowdown):
+    lone = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.2])])  # where Theorem 4 as stated fails
+    for graph in (lone, TWO):
+        gap = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
+        slow = mg.theory.transition(graph, mg.MGPMH(slowdown=slowdown)).spectral_gap()
+        assert slow >= gap / slowdown
+    stated = mg.theory.transition(lone, mg.MGPMH(batch=1.0)).spectral_gap()
+    assert stated < np.exp(-(0.2**2) / 1.0)  # so the promise is no small thing
+
+
+TWO = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4), mg.Unary([0, 1], [0.0, 0.3])])
+
+
+def test_estimator_batch_is_lemma_2():
+    assert recipes.estimator_batch(10.0, 0.5, 0.01) == pytest.approx(
+        max(8 * 100 / 0.25 * math.log(200), 400)
+    )
+    graph = TWO
+    delta = math.log(1.5) / 6
+    chosen = mg.MinGibbs(slowdown=1.5, failure=0.1).estimator_for(graph)
+    assert chosen.batch == pytest.approx(
+        recipes.estimator_batch(graph.stats.total_energy, delta, 0.1)
+    )
+    # Lemma 2 itself: estimates stray further than delta less often than promised
+    everything = mg.theory.Enumeration(graph)
+    for state in range(len(everything.states)):
+        points, chances = mg.theory.estimate_law(everything, chosen, state)
+        stray = chances[np.abs(points - everything.phi[:, state].sum()) >= delta].sum()
+        assert stray <= 0.1
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_describe_says_cost_and_bias(name):
+    sampler, graph = QUICK[name], mg.models.potts_rbf(side=5)
+    text = sampler.describe(graph)
+    assert ("BIASED" in text) == (not sampler.exact)
+    assert "update" in text
+
+
+def test_describe_states_the_bound():
+    graph = mg.models.potts_rbf(side=5)
+    assert "at most 1.3 times slower" in mg.MGPMH(slowdown=1.3).describe(graph)
+    assert "chance of at most 0.01" in mg.MinGibbs().describe(graph)
+    assert "No guarantee" in mg.MGPMH(batch=0.1).describe(graph)
+    assert "BIASED" in mg.MinGibbs(estimator=mg.SubsetEstimator(5)).describe(graph)
+
+
+# --- estimators ---------------------------------------------------------------------------------
+
+
+@numba.njit
+def agreement(model, x, stream, parameters):
+    """The exact energy of a graph of pairs, written by a user."""
+    total = 0.0
+    for k in range(len(model.pair)):
+        if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
+            total += parameters[0] * model.pair_weight[k]
+    return total
+
+
+def test_custom_estimator():
+    graph = ZOO["ising"]
+    sampler = mg.MinGibbs(estimator=mg.CustomEstimator(agreement, np.array([1.0])))
+    run = mg.sample(
+        graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False
+    )
+    # draws 8 sweeps apart are all but independent: the sample is 40,000
+    numbers = state_numbers(graph, run.draws.reshape(-1, len(graph)))
+    assert chi_square(numbers, mg.theory.Enumeration(graph).law) > FALSE_ALARM
+    with pytest.raises(mg.SampleError, match="numba"):
+        mg.CustomEstimator(lambda: 0)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_energies_of_thousands_do_not_overflow(name):
+    graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
+    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else QUICK[name]
+    run = mg.sample(
+        graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False
+    )
+    assert np.isfinite(run.energy).all()
+    if name in ("gibbs", "poisson-gibbs"):  # the ground states alone have any probability
+        assert (run.energy[:, -1] == 6500.0).all()
+
+
+def test_carried_energy_does_not_drift():
+    """After ten million updates the remembered energy is still that of the state."""
+    from minigibbs.running.backends.cpu import advance, start_chain
+    from minigibbs.running.plan import Plan
+
+    graph = ZOO["mixed"]
+    sampler = mg.MinGibbs(estimator=mg.ExactEstimator())
+    order = np.arange(len(graph), dtype=np.int32)
+    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
+    state = np.zeros(len(graph), graph.state_type)
+    job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
+    start_chain(job.data, job.model, job.chain)
+    advance(job.data, job.model, job.chain, job.scan, job.recorder, 10_000_000, False)
+    energy = graph.energy(job.chain.x) - graph.offset
+    assert job.chain.carried[0] == pytest.approx(energy, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_same_draws_whatever_the_number_of_threads(name):
+    graph = ZOO["mixed"]
+    runs = [
+        mg.sample(
+            graph,
+            QUICK[name],
+            updates=3_000,
+            chains=3,
+            seed=5,
+            record="draws",
+            threads=t,
+            progress=False,
+        )
+        for t in (1, 3)
+    ]
+    assert (runs[0].draws == runs[1].draws).all()
+
+
+GOLDEN = {
+    "poisson-gibbs": "112100 111400 111400 012100 000200 000001 001400 102000 110200 111401",
+    "gibbs": "001400 010301 111400 000200 000001 112101 001401 002301 002000 001401",
+    "min-gibbs": "000000 000000 111401 111400 000201 110100 001400 111400 001001 101400",
+    "local": "111400 001400 001400 002100 101400 102000 110201 112300 002300 000201",
+    "mgpmh": "111000 002100 111300 111001 000101 002300 110301 012101 000401 101401",
+    "double-min": "111301 111401 111200 112101 110301 001401 001401 101101 000300 001400",
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_golden_draws(name):
+    """These pin the random stream: to change them is a breaking change."""
+    run = mg.sample(
+        ZOO["mixed"],
+        QUICK[name],
+        updates=400,
+        chains=1,
+        seed=2024,
+        record="draws",
+        thin=40,
+        progress=False,
+    )
+    assert ["".join(map(str, x)) for x in run.draws[0]] == GOLDEN[name].split()
+
+
+# --- edges and bad input ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_variables_without_factors_are_uniform(name):
+    graph = mg.FactorGraph(
+        [2, 2, 3], [mg.Ising([0], [1], 0.5), mg.Unary([0, 0], [[0.1, 0.4], [0.0, 0.2]])]
+    )
+    run = mg.sample(graph, QUICK[name], updates=60_000, seed=1, progress=False)
+    # 240,000 updates, a third of them on this variable: standard error 0.0017, 6 of them
+    assert np.abs(run.marginals[2] - 1 / 3).max() < 0.01
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_factors_without_energy_vanish(name):
+    base = [mg.Potts([0, 1, 0], [1, 2, 2], [0.5, 0.7, -0.2]), mg.Unary([1], [[0.0, 0.4, 0.1]])]
+    empty = [
+        mg.Potts([0], [2], 0.0),
+        mg.Unary([1], [[2.0, 2.0, 2.0]]),
+        mg.Table([0, 1, 2], np.ones((3, 3, 3))),
+    ]
+    with_, without = (
+        mg.sample(
+            mg.FactorGraph([3] * 3, groups),
+            QUICK[name],
+            updates=999,
+            seed=1,
+            record="draws",
+            thin=9,
+            progress=False,
+        )
+        for groups in (base + empty, base)
+    )
+    assert (with_.draws == without.draws).all()
+
+
+@pytest.mark.parametrize(
+    "make", [mg.MGPMH, mg.MinGibbs, mg.DoubleMinGibbs, mg.LocalMinibatchGibbs, mg.PoissonEstimator]
+)
+@pytest.mark.parametrize("batch", [0, -1.0, math.nan, math.inf, 1e300, "many", True])
+def test_meaningless_batches_are_refused(make, batch):
+    with pytest.raises(mg.SampleError, match=r"batch must be|batch is an expected"):
+        make(batch=batch)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mg.SubsetEstimator(0), "at least 1, got 0"),
+        (lambda: mg.SubsetEstimator(2.5), "got 2.5"),
+        (lambda: mg.MGPMH(slowdown=1.0), "slowdown must be above 1"),
+        (lambda: mg.MGPMH(batch=1, slowdown=1.5), "not both"),
+        (lambda: mg.MinGibbs(batch=1, estimator=mg.ExactEstimator()), "not both"),
+        (lambda: mg.MinGibbs(estimator="exact"), "must be an estimator"),
+        (lambda: mg.MinGibbs(failure=2.0), "failure"),
+        (lambda: mg.DoubleMinGibbs(second_batch=-3), "second_batch"),
+        (lambda: mg.LocalMinibatchGibbs(2.5), "number of factors"),
+    ],
+)
+def test_contradictory_settings_are_refused(make, message):
+    with pytest.raises(mg.SampleError, match=message):
+        make()
+
+
+def test_subsets_larger_than_the_set_are_refused():
+    graph = ZOO["potts"]
+    for sampler in (mg.MinGibbs(estimator=mg.SubsetEstimator(8)), mg.LocalMinibatchGibbs(5)):
+        with pytest.raises(mg.SampleError, match="cannot be drawn"):
+            mg.sample(graph, sampler, updates=1, progress=False)
+    mg.sample(graph, mg.MinGibbs(estimator=mg.SubsetEstimator(7)), updates=1, progress=False)
+
+
+def test_a_batch_that_would_never_finish_is_refused():
+    n = 2_000
+    i, j = np.triu_indices(n, 1)
+    graph = mg.FactorGraph(np.full(n, 100), [mg.Potts(i, j, 1.0)])
+    for sampler in (mg.MinGibbs(), mg.MinGibbs(batch=1e14)):
+        with pytest.raises(mg.SampleError, match="MGPMH or Gibbs"):
+            mg.sample(graph, sampler, updates=1, progress=False)
+    with pytest.raises(mg.SampleError, match="never finish"):
+        mg.DoubleMinGibbs().prepare(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e7)]))
+
+
+@pytest.mark.parametrize("beta", [4.6, 8.0])
+def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
+    graph = mg.models.potts_rbf(beta=beta)
+    data = fields.FieldData(np.empty(0))
+    plain = fields.change_rate(graph, data)
+    assert fields.change_rate(graph, data) is plain  # it is not measured again
+    monkeypatch.setattr(fields, "_UNCOMPILED", 0)
+    # 4,000 correlated updates each: six standard deviations of that many independent ones
+    assert plain == pytest.approx(fields._measure_rate(graph, data), abs=0.05)
