@@ -2,11 +2,16 @@
 
 import json
 import os
+import signal
 
 import pytest
 
 from minigibbs.explanation import costs
 from tests.explanation.test_explain import COSTS
+
+# Tests send Ctrl-C. Under `nohup`, or in a background job, it would be ignored here and in every
+# program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

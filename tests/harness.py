@@ -3,9 +3,10 @@
 import numpy as np
 from scipy import stats
 
+import minigibbs as mg
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.running.backends.cpu import advance
-from minigibbs.running.plan import Plan
+from minigibbs.running.backends.cpu import CpuGroup, advance
+from minigibbs.running.request import Options
 from minigibbs.samplers.base import carries
 
 # One test in 10,000 fails on correct code for an unlucky seed; seeds are fixed, so a test that
@@ -30,20 +31,46 @@ def _advance_each(data, model, chain, scan, recorder, states, carried, updates):
         _copy(chain.carried, carried[k])
 
 
+def recording(options):
+    """Options of a run with the parts of `mg.Record` gathered, so that tests can vary each."""
+    options = dict(options)
+    names = options.pop("record", ("marginals", "energy"))
+    parts = {key: options.pop(name) for name, key in _PARTS.items() if name in options}
+    if not parts:
+        return {**options, "record": names}
+    return {
+        **options,
+        "record": mg.Record(*([names] if isinstance(names, str) else names), **parts),
+    }
+
+
+_PARTS = {"thin": "thin", "record_variables": "variables", "record_chains": "chains"}
+
+
+def sample(graph, *arguments, **options):
+    """`mg.sample`, with `thin`, `record_variables` and `record_chains` given one by one."""
+    return mg.sample(graph, *arguments, **recording(options))
+
+
+def sample_until(graph, *arguments, **options):
+    """The same for `mg.sample_until`."""
+    return mg.sample_until(graph, *arguments, **recording(options))
+
+
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):
     """Run `updates` updates from each of many states; returns final states, carried, tally."""
-    order = np.flatnonzero(graph.evidence < 0).astype(np.int32)
-    plan = Plan(graph, sampler, order, 1, 0, scan, frozenset(), 1, None)
+    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 1, 1)
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph)
     states = np.array(states, dtype=graph.state_type)
-    job = plan.job(data, states[0].copy(), stream)
+    group = CpuGroup(plan, data, states[0].copy(), stream)
     if carried is None:
         assert not carries(data), "a sampler that carries something needs it given"
-        carried = np.zeros((len(states), len(job.chain.carried)))
+        carried = np.zeros((len(states), len(group.chain.carried)))
     carried = np.array(carried, dtype=np.float64)
-    _advance_each(data, graph.packed, job.chain, job.scan, job.recorder, states, carried, updates)
-    return states, carried, job.chain.tally
+    parts = group.chain, group.scan, group.recorder
+    _advance_each(data, graph.packed, *parts, states, carried, updates)
+    return states, carried, group.chain.tally
 
 
 def state_numbers(graph, states):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         TooLargeError,
     )
     from minigibbs.explanation.explain import Explanation, explain
-    from minigibbs.formats import load, read, write
+    from minigibbs.formats import read, write
     from minigibbs.graph.domains import Grid
     from minigibbs.graph.factors import (
         Complete,
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
-    from minigibbs.results.run import Run
+    from minigibbs.results.run import Info, Marginal, Run
+    from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
+    from minigibbs.running.load import load
+    from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
         CustomEstimator,
@@ -75,14 +78,17 @@ _HOMES = {
         ["Complete", "Ising", "Kernel", "Logical", "LowRank", "Potts", "Table", "Unary"],
         "graph.factors",
     ),
-    **dict.fromkeys(["load", "read", "write"], "formats"),
+    **dict.fromkeys(["read", "write"], "formats"),
+    "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph"], "graph.graph"),
     **dict.fromkeys(["ising", "potts"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
-    **dict.fromkeys(["Run"], "results.run"),
+    **dict.fromkeys(["Info", "Marginal", "Run"], "results.run"),
+    "Summary": "results.summary",
+    "Record": "running.request",
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
@@ -116,22 +122,26 @@ __all__ = [
     "Gibbs",
     "GraphError",
     "Grid",
+    "Info",
     "Ising",
     "Kernel",
     "LocalMinibatchGibbs",
     "Logical",
     "LowRank",
+    "Marginal",
     "MinGibbs",
     "MinigibbsError",
     "MissingDependencyError",
     "PoissonEstimator",
     "PoissonGibbs",
     "Potts",
+    "Record",
     "Run",
     "SampleError",
     "Sampler",
     "StoppedError",
     "SubsetEstimator",
+    "Summary",
     "Table",
     "TooLargeError",
     "Unary",

@@ -10,6 +10,7 @@ import minigibbs as mg
 from minigibbs.cli import main as cli
 from minigibbs.running import backends
 from minigibbs.system import memory
+from tests.harness import sample
 
 NAN, INF = float("nan"), float("inf")
 
@@ -298,7 +299,7 @@ def no_sampling(monkeypatch):
 
 def test_the_guard_against_sampling_works(no_sampling):
     with pytest.raises(AssertionError, match="sampling has begun"):
-        mg.sample(chain(), updates=1, progress=False)
+        sample(chain(), updates=1, progress=False)
 
 
 SAMPLE_ERRORS = {
@@ -349,7 +350,7 @@ SAMPLE_ERRORS = {
 def test_bad_requests_to_sample(case, no_sampling):
     options, pieces = SAMPLE_ERRORS[case]
     with pytest.raises(mg.MinigibbsError) as caught:
-        mg.sample(named().condition({"c": 1}), **options)
+        sample(named().condition({"c": 1}), **options)
     assert_says(caught, pieces)
 
 
@@ -365,10 +366,10 @@ TOO_LARGE = {
     "a lattice": lambda: mg.models.ising_lattice(10_000, 1.0),
     "tables": lambda: mg.models.random_tables(factors=10, arity=20, states=10),
     "tables of many axes": lambda: mg.models.random_tables(factors=2, arity=70, states=2),
-    "draws": lambda: mg.sample(chain(), updates=10**9, thin=1, record="draws"),
-    "energies": lambda: mg.sample(chain(), updates=10**9, thin=1, record="energy"),
-    "marginals": lambda: mg.sample(mg.FactorGraph([2**28, 2**28], []), updates=0),
-    "a weight for every value": lambda: mg.sample(
+    "draws": lambda: sample(chain(), updates=10**9, thin=1, record="draws"),
+    "energies": lambda: sample(chain(), updates=10**9, thin=1, record="energy"),
+    "marginals": lambda: sample(mg.FactorGraph([2**28, 2**28], []), updates=0),
+    "a weight for every value": lambda: sample(
         mg.FactorGraph([2**28, 2], []), updates=0, record="energy"
     ),
 }

@@ -15,6 +15,7 @@ from minigibbs.formats import uai
 from minigibbs.models import GENERATORS
 from minigibbs.results import tables as marginals
 from minigibbs.samplers import SAMPLERS
+from tests.harness import sample
 from tests.paths import LAWN
 from tests.zoo import ZOO
 
@@ -158,7 +159,7 @@ def test_sample_passes_every_option_on(command, tmp_path):
     assert code == 0
     assert "saved: run.mgr" in out
     got = mg.load(tmp_path / "run.mgr")
-    want = mg.sample(
+    want = sample(
         mg.models.potts_rbf(side=3, states=4, beta=1.0, gamma=0.5),
         updates=90,
         warmup=9,
@@ -181,7 +182,7 @@ def test_warnings_go_to_stderr(command, tmp_path):
     code, out, err = command(
         "sample", "stuck.mg", "--sweeps", 200, "--seed", 2, "--record", "draws", "--warmup", 50
     )
-    draws = mg.sample(graph, sweeps=200, seed=2, record="draws", warmup=50, progress=False).draws
+    draws = sample(graph, sweeps=200, seed=2, record="draws", warmup=50, progress=False).draws
     assert len({tuple(x) for x in draws[:, -1].tolist()}) == 2  # this seed has chains in both
     assert code == 0
     assert "warning" not in out
@@ -457,7 +458,7 @@ def test_marginals_as_csv(command, tmp_path):
     (tmp_path / "grid.uai").write_text(GRID)
     code, _, _ = command("sample", "grid.uai", "-q", "--seed", 1, "--out", "m.csv")
     assert code == 0
-    run = mg.sample(mg.read(tmp_path / "grid.uai"), seed=1, progress=False)
+    run = sample(mg.read(tmp_path / "grid.uai"), seed=1, progress=False)
     with open(tmp_path / "m.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     want = [
@@ -474,7 +475,7 @@ def test_marginals_as_csv(command, tmp_path):
 
 def test_csv_quotes_what_needs_it_and_one_chain_has_no_errors(tmp_path):
     graph = mg.FactorGraph([2], [], names=['a, "b"'], labels=["x,y", "z\n"])
-    run = mg.sample(graph, sweeps=50, chains=1, seed=1, progress=False)
+    run = sample(graph, sweeps=50, chains=1, seed=1, progress=False)
     marginals.write_csv(run, tmp_path / "m.csv")
     with open(tmp_path / "m.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))

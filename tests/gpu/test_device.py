@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 import minigibbs as mg
+from tests.harness import sample
 from tests.zoo import IMPLICIT, ZOO
 
 
@@ -54,8 +55,8 @@ def both(graph, sampler, **options):
         **options,
     }
     return (
-        mg.sample(graph, sampler, **options),
-        mg.sample(graph, sampler, backend="cuda", record_chains=CHAINS, **options),
+        sample(graph, sampler, **options),
+        sample(graph, sampler, backend="cuda", record_chains=CHAINS, **options),
     )
 
 
@@ -98,7 +99,7 @@ LAW = sorted(set(SAMPLERS) - {"local", "min-gibbs-subset", "fields"})
 def test_law(name):
     """Chi-square of the last states of many independent chains; false alarms: 1 in 10,000."""
     graph, chains = ZOO["potts"], 20_000
-    run = mg.sample(
+    run = sample(
         graph,
         SAMPLERS[name],
         backend="cuda",
@@ -124,7 +125,7 @@ def test_law(name):
 
 def test_marginals_and_diagnostics_of_a_run():
     graph = mg.models.ising_lattice(side=4, beta=0.2)
-    run = mg.sample(graph, backend="cuda", chains=4096, sweeps=2000, seed=1, progress=False)
+    run = sample(graph, backend="cuda", chains=4096, sweeps=2000, seed=1, progress=False)
     exact = mg.theory.exact_marginals(graph)
     assert np.abs(run.marginals - exact).max() < 0.01  # seven standard errors
     assert run.counts.shape == (64, 32)
@@ -139,8 +140,8 @@ def test_marginals_and_diagnostics_of_a_run():
 def test_draws_of_chosen_variables_are_those_of_all(record):
     graph, chosen = integers("potts"), [5, 0]
     options = {"sweeps": 50, "chains": 1000, "record_chains": 300, "seed": 3, "record": record}
-    whole = mg.sample(graph, backend="cuda", progress=False, **options)
-    some = mg.sample(graph, backend="cuda", progress=False, record_variables=chosen, **options)
+    whole = sample(graph, backend="cuda", progress=False, **options)
+    some = sample(graph, backend="cuda", progress=False, record_variables=chosen, **options)
     np.testing.assert_array_equal(some.draws, whole.draws[:, :, chosen])
     assert some.drawn.tolist() == chosen
     assert (some.draws != some.draws[:, :1]).any()
@@ -158,10 +159,8 @@ def test_counts_are_those_of_the_chains_from_a_kept_one_to_the_next(states, chai
     """In groups larger than a warp and smaller, more than a grid is high, of large domains."""
     graph = mg.FactorGraph([states] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)])
     options = {"backend": "cuda", "updates": 3, "thin": 3, "seed": 3, "progress": False}
-    counts = mg.sample(
-        graph, chains=chains, record_chains=kept, record="marginals", **options
-    ).counts
-    draws = mg.sample(graph, chains=chains, record_chains=chains, record="draws", **options).draws
+    counts = sample(graph, chains=chains, record_chains=kept, record="marginals", **options).counts
+    draws = sample(graph, chains=chains, record_chains=chains, record="draws", **options).draws
     heads = np.arange(kept) * chains // kept
     group = np.searchsorted(heads, np.arange(chains), side="right") - 1
     expected = np.zeros((kept, 3 * states), np.int64)  # the state at the end is counted
@@ -173,9 +172,7 @@ def test_counts_are_those_of_the_chains_from_a_kept_one_to_the_next(states, chai
 def test_two_variables_of_a_million_chains():
     graph, chains = mg.models.ising_lattice(side=20, beta=0.2), 10**6
     options = {"backend": "cuda", "chains": chains, "sweeps": 20, "seed": 1, "progress": False}
-    run = mg.sample(
-        graph, record="draws", record_chains=chains, record_variables=["x7", 3], **options
-    )
+    run = sample(graph, record="draws", record_chains=chains, record_variables=["x7", 3], **options)
     assert run.draws.shape == (chains, 20, 2)
     last = run.draws[:, -1].mean(axis=0)  # of independent chains
     assert np.abs(last - 0.5).max() < 4.5 * 0.5 / chains**0.5  # false alarms: 1 in 70,000
@@ -184,10 +181,10 @@ def test_two_variables_of_a_million_chains():
 def test_too_many_chains_are_refused_before_anything_is_placed():
     graph = mg.models.ising_lattice(side=300, beta=0.2)
     with pytest.raises(mg.TooLargeError, match="chains would fit"):
-        mg.sample(graph, backend="cuda", chains=30_000_000, sweeps=1, progress=False)
+        sample(graph, backend="cuda", chains=30_000_000, sweeps=1, progress=False)
 
 
 def test_a_run_saves_and_loads(tmp_path):
-    run = mg.sample(ZOO["potts"], backend="cuda", chains=256, sweeps=20, seed=1, progress=False)
+    run = sample(ZOO["potts"], backend="cuda", chains=256, sweeps=20, seed=1, progress=False)
     run.save(tmp_path / "run")
     np.testing.assert_array_equal(mg.load(tmp_path / "run").counts, run.counts)

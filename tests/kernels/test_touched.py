@@ -7,6 +7,7 @@ from scipy import stats
 import minigibbs as mg
 from minigibbs.samplers.gibbs.sampler import GibbsData
 from minigibbs.samplers.poisson_gibbs.large import LargeData
+from tests.harness import sample
 
 FALSE_ALARM = 1e-6  # of each test
 SIZE = 20
@@ -33,7 +34,7 @@ def pvalue(graph, sampler, energy):
     chance = np.exp(energy - energy.max())
     chance /= chance.sum()
     draws, options = 100_000, {"record": "draws", "chains": 1, "seed": 4, "progress": False}
-    run = mg.sample(graph, sampler, updates=10 * draws, thin=10, **options)
+    run = sample(graph, sampler, updates=10 * draws, thin=10, **options)
     counts = np.bincount(run.draws[0, :, 0], minlength=len(chance))
     common = chance * draws > 10
     seen = np.append(counts[common], counts[~common].sum())
@@ -88,7 +89,7 @@ def test_energies_that_would_overflow():
     """exp(1500) is infinite; the value with the largest sum wins all the same."""
     weights = np.array([1500.0, 1501.0, 400.0, 2.0])
     values = np.array([3, 5, 3, 5])
-    run = mg.sample(
+    run = sample(
         star(weights, values), mg.Gibbs(), updates=500, record="draws", thin=1, progress=False
     )
     assert (run.draws[:, :, 0] == 3).all()  # 1900 against 1503

@@ -11,7 +11,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.results import diagnostics
 from minigibbs.system import files
-from tests import naive
+from tests import harness, naive
 from tests.system.test_files import header, members, npy, rewrite
 from tests.zoo import ZOO
 
@@ -20,7 +20,7 @@ ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
 
 
 def sample(graph, **options):
-    return mg.sample(graph, **{"seed": 7, "progress": False, "record": EVERYTHING, **options})
+    return harness.sample(graph, **{"seed": 7, "progress": False, "record": EVERYTHING, **options})
 
 
 def described():

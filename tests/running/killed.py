@@ -15,6 +15,7 @@ import time
 import numpy as np
 
 import minigibbs as mg
+from tests.harness import sample
 from tests.zoo import ZOO
 
 ARRAYS = ("clock", "counts", "draws", "energy", "error")
@@ -26,7 +27,7 @@ def attempt(graph, options, folder, out):
     try:
         run = mg.resume(folder, progress=False)
     except mg.SampleError:  # killed before the first checkpoint
-        run = mg.sample(graph, checkpoint=folder, every=0.01, **options)
+        run = sample(graph, checkpoint=folder, every=0.01, **options)
     run.save(out)
 
 
@@ -40,7 +41,7 @@ def main(model, sampler, options, kills, folder):
     options = {**options, "sampler": sampler, "progress": False, "threads": 2}
     if options.pop("reference", False):
         options["reference"] = np.full((len(graph), graph.sizes.max()), 0.5)
-    undisturbed = mg.sample(graph, **options)
+    undisturbed = sample(graph, **options)
     rng, killed, out = random.Random(options["seed"]), 0, f"{folder}.run"
     generations = set()
     while not os.path.exists(out):

@@ -20,6 +20,7 @@ from minigibbs.running import group as running
 from minigibbs.running.checkpoint import saver
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system import files
+from tests.harness import sample
 from tests.paths import ROOT
 from tests.settings import SETTINGS
 from tests.zoo import IMPLICIT, ZOO
@@ -46,7 +47,7 @@ def at_segment(monkeypatch):
     """Do something at the end of a segment; segments are cut short."""
 
     def hook(number, action, length=100):
-        original, count = running.Job.run_segment, [0]
+        original, count = running.Group.run_segment, [0]
 
         def run_segment(job):
             job.segment = length
@@ -56,7 +57,7 @@ def at_segment(monkeypatch):
                 action()
             return made
 
-        monkeypatch.setattr(running.Job, "run_segment", run_segment)
+        monkeypatch.setattr(running.Group, "run_segment", run_segment)
 
     return hook
 
@@ -96,8 +97,8 @@ def test_every_sampler_goes_on_where_it_stopped(name, folder):
     setting = SETTINGS[name]
     graph = ZOO["potts" if setting.pairs_only else "mixed"]
     options = {**OPTIONS, "sampler": setting.sampler, "warmup": 7, "chains": 2}
-    whole = mg.sample(graph, **options)
-    mg.sample(graph, **{**options, "updates": 1003, "checkpoint": folder})
+    whole = sample(graph, **options)
+    sample(graph, **{**options, "updates": 1003, "checkpoint": folder})
     mg.resume(folder, updates=994, progress=False)
     same_runs(whole, mg.resume(folder, updates=1003, progress=False))
 
@@ -108,21 +109,21 @@ def test_every_model_goes_on_where_it_stopped(name, folder):
     record = ("marginals", "draws") if name in IMPLICIT else EVERYTHING
     reference = np.full((len(graph), graph.sizes.max()), 0.5)
     options = {**OPTIONS, "record": record, "reference": reference, "scan": "shuffled", "chains": 2}
-    whole = mg.sample(graph, **options)
-    mg.sample(graph, **{**options, "updates": 1234, "checkpoint": folder})
+    whole = sample(graph, **options)
+    sample(graph, **{**options, "updates": 1234, "checkpoint": folder})
     same_runs(whole, mg.resume(folder, updates=3000 - 1234, progress=False))
 
 
 def test_a_graph_that_is_all_clamped(folder):
     graph = ZOO["potts"].condition(dict.fromkeys(range(4), 1))
     reference = np.full((4, 3), 0.5)
-    whole = mg.sample(graph, **OPTIONS, reference=reference)
-    mg.sample(graph, **{**OPTIONS, "updates": 500}, reference=reference, checkpoint=folder)
+    whole = sample(graph, **OPTIONS, reference=reference)
+    sample(graph, **{**OPTIONS, "updates": 500}, reference=reference, checkpoint=folder)
     same_runs(whole, mg.resume(folder, updates=2500, progress=False))
 
 
 def test_a_finished_run_is_returned_as_it_is(folder):
-    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, warmup=5)
+    run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, warmup=5)
     before = sorted(path.name for path in folder.iterdir())
     again = mg.resume(folder, progress=False)
     same_runs(run, again)
@@ -134,10 +135,10 @@ def test_a_finished_run_is_returned_as_it_is(folder):
 
 def test_ctrl_c_saves(folder, at_segment):
     at_segment(20, lambda: os.kill(os.getpid(), signal.SIGINT))
-    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
+    run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
     assert run.interrupted
     assert 0 < run.clock.min() < 3000
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
+    same_runs(sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
 
 
 def states(folder):
@@ -155,7 +156,7 @@ def stopped_half_way(folder, at_segment, monkeypatch, number=60):
 
     at_segment(number, kill)
     with pytest.raises(Killed):
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
     monkeypatch.undo()
     assert len(states(folder)) == 2
 
@@ -184,11 +185,11 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
         latest.unlink()
     with pytest.warns(UserWarning, match=f"{latest.name}.*the checkpoint before it is used"):
         run = mg.resume(folder, progress=False)
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(sample(ZOO["mixed"], **OPTIONS), run)
 
 
 def test_no_byte_can_change_unnoticed(folder):
-    mg.sample(ZOO["potts"], updates=40, seed=1, chains=1, progress=False, checkpoint=folder)
+    sample(ZOO["potts"], updates=40, seed=1, chains=1, progress=False, checkpoint=folder)
     latest = states(folder)[-1]
     whole = latest.read_bytes()
     for place in range(0, len(whole), 11):
@@ -215,7 +216,7 @@ def test_damage_that_cannot_be_mended_is_an_error(folder, at_segment, monkeypatc
 def test_states_of_another_run_are_refused(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
         options = {**OPTIONS, "seed": seed, "checkpoint": tmp_path / name}
-        mg.sample(ZOO["mixed"], **options)
+        sample(ZOO["mixed"], **options)
     for path in [*states(tmp_path / "a"), *(tmp_path / "a").glob("records-*")]:
         shutil.copy(path, tmp_path / "b")
     with pytest.raises(mg.FormatError, match="another run"):
@@ -238,7 +239,7 @@ def huge(array):
 def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name):
     """Checksums do not stop who wants to harm; looking at every index does."""
     options = {**OPTIONS, "scan": "shuffled", "updates": 200}
-    mg.sample(ZOO["evidence"], **options, checkpoint=folder)
+    sample(ZOO["evidence"], **options, checkpoint=folder)
     for path in states(folder):
         _, arrays = files.read_arrays(path, "minigibbs-state-1")
         for bad in (huge(arrays[name]), arrays[name][:, :0], arrays[name].astype(float)):
@@ -259,7 +260,7 @@ def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name
     ],
 )
 def test_requests_that_no_run_makes_are_refused(folder, change):
-    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     reseal(folder / "run.npz", "minigibbs-checkpoint-1", **change)
     with pytest.raises(mg.FormatError, match=r"run\.npz"):
         mg.resume(folder, progress=False)
@@ -284,14 +285,14 @@ def test_a_full_disk_stops_the_run_and_nothing_is_lost(folder, at_segment, monke
     at_segment(10**9, lambda: None)
     monkeypatch.setattr(files, "write_arrays", write_arrays)
     with pytest.raises(mg.StoppedError, match="No space left on device") as caught:
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
     monkeypatch.undo()
     so_far = caught.value.run
     assert "mg.resume" in str(caught.value)
     assert so_far.info.ended == "stopped"
     assert 0 < so_far.clock.min() < 3000
     assert not list(folder.glob(".*"))
-    whole, run = mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False)
+    whole, run = sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False)
     same_runs(whole, run)
     records = so_far.draws.shape[1]
     np.testing.assert_array_equal(so_far.draws, whole.draws[:, :records])
@@ -303,7 +304,7 @@ import minigibbs as mg
 folder = sys.argv[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
-    mg.sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, thin=200, chains=2, seed=1,
+    sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, thin=200, chains=2, seed=1,
               record="draws", progress=False, checkpoint=folder, every="1h")
 except mg.StoppedError as error:
     print("stopped", error.run.clock.min())
@@ -318,7 +319,7 @@ def test_a_file_that_may_not_grow_is_as_a_full_disk(folder):
     assert done.stdout == "stopped 200000\n", done.stderr
     graph = mg.models.potts_lattice(6, 3, 0.5)
     options = {"updates": 200_000, "thin": 200, "chains": 2, "seed": 1, "record": "draws"}
-    whole = mg.sample(graph, **options, progress=False)
+    whole = sample(graph, **options, progress=False)
     same_runs(whole, mg.resume(folder, progress=False))
 
 
@@ -331,8 +332,8 @@ def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_o
 
     at_segment(40, remove)
     with pytest.raises(mg.StoppedError, match="is gone") as caught:
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
-    run, whole = caught.value.run, mg.sample(ZOO["mixed"], **OPTIONS)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    run, whole = caught.value.run, sample(ZOO["mixed"], **OPTIONS)
     assert run.draws.shape[1] > 0
     np.testing.assert_array_equal(run.draws, whole.draws[:, : run.draws.shape[1]])
 
@@ -341,14 +342,15 @@ def test_a_clock_that_jumps_changes_nothing(folder, monkeypatch, at_segment):
     at_segment(10**9, lambda: None)
     jumps = iter(range(10**6))
     monkeypatch.setattr(time, "time", lambda: (-1) ** next(jumps) * 1e9)
-    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
+    run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every="1h")
     assert [path.name for path in states(folder)] == ["state-00000001.npz", "state-00000002.npz"]
     monkeypatch.undo()
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(sample(ZOO["mixed"], **OPTIONS), run)
 
 
 SECOND = """
 import sys, minigibbs as mg
+from tests.harness import sample
 from tests.paths import ROOT
 try:
     mg.resume(sys.argv[1], progress=False)
@@ -364,52 +366,52 @@ def test_a_second_run_is_refused(folder, at_segment):
         with pytest.raises(mg.SampleError, match=f"in use by process {os.getpid()}"):
             mg.resume(folder, progress=False)
         with pytest.raises(mg.SampleError, match="in use"):
-            mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+            sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
         done = subprocess.run(
             [sys.executable, "-c", SECOND, folder], capture_output=True, text=True, timeout=100
         )
         found.append(done.stdout)
 
     at_segment(30, try_both)
-    run = mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     assert f"in use by process {os.getpid()} on" in found[0]
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(sample(ZOO["mixed"], **OPTIONS), run)
     mg.resume(folder, progress=False)  # once it has ended, others may
 
 
 def test_where_there_is_a_run_none_is_started(folder):
-    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     with pytest.raises(mg.SampleError, match=r"holds a run already.*mg\.resume"):
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
 
 
 def test_folders_that_will_not_do(tmp_path):
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "dear.txt").write_text("Dear")
     with pytest.raises(mg.SampleError, match=r"other files \(dear\.txt\)"):
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "letters")
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "letters")
     with pytest.raises(mg.SampleError, match="cannot make the checkpoint folder"):
-        mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "no" / "such")
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=tmp_path / "no" / "such")
     for path in (tmp_path / "nothing", tmp_path / "letters"):
         with pytest.raises(mg.SampleError, match="there is no checkpoint"):
             mg.resume(path, progress=False)
 
 
 def test_a_start_that_was_killed_can_be_made_again(folder):
-    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     for path in states(folder):
         path.unlink()
     (folder / ".state-00000001.npz.k1lled").write_bytes(b"half")
     with pytest.raises(mg.SampleError, match="before its first checkpoint"):
         mg.resume(folder, progress=False)
-    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     assert not list(folder.glob(".*"))
 
 
 def test_samplers_that_hold_code_are_refused_before_anything_is_made(folder):
     estimator = mg.CustomEstimator(numba.njit(lambda model, x, stream, parameters: 0.0))
     with pytest.raises(mg.SampleError, match=r"CustomEstimator cannot be described"):
-        mg.sample(ZOO["mixed"], mg.MinGibbs(estimator=estimator), checkpoint=folder, updates=10)
+        sample(ZOO["mixed"], mg.MinGibbs(estimator=estimator), checkpoint=folder, updates=10)
     assert not folder.exists()
 
 
@@ -426,7 +428,7 @@ def test_numpy_numbers_in_samplers_are_described_too():
 
 def test_only_what_is_new_is_written(folder, at_segment):
     at_segment(10**9, lambda: None, length=100)
-    mg.sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0, threads=1)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0, threads=1)
     chunks = [files.read_arrays(p, "minigibbs-records-1")[1] for p in folder.glob("records-*.npz")]
     assert len(chunks) > 3
     assert sum(len(chunk["draws"]) for chunk in chunks) == 4 * 300
@@ -446,10 +448,10 @@ def test_writing_that_is_slow_is_done_more_rarely(folder, monkeypatch, at_segmen
     monkeypatch.setattr(files, "write_arrays", slow)
     at_segment(10**9, lambda: None, length=20)
     options = {**OPTIONS, "updates": 600, "checkpoint": folder}
-    mg.sample(ZOO["mixed"], **options)
+    sample(ZOO["mixed"], **options)
     rare = int(states(folder)[-1].stem[-8:])
     shutil.rmtree(folder)
-    mg.sample(ZOO["mixed"], **options, every=0)
+    sample(ZOO["mixed"], **options, every=0)
     assert 2 <= rare < int(states(folder)[-1].stem[-8:])
 
 

@@ -14,6 +14,7 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
 from minigibbs.running.plan import Plan
 from minigibbs.running.request import start_states
+from tests.harness import sample
 from tests.running.simulate_cuda import flatten
 from tests.zoo import IMPLICIT, ZOO
 
@@ -115,7 +116,7 @@ def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
     chains, kept = settings["chains"], settings["kept"]
     record = ("draws", "energy") if settings["energy"] else ("draws",)
-    expected = mg.sample(
+    expected = sample(
         graph,
         sampler,
         updates=UPDATES,

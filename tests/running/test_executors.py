@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from minigibbs.running.executors.cluster import dask_client
 
 import minigibbs as mg
 from minigibbs.running.executors import runners as executors
 from minigibbs.running.executors import worker
-from minigibbs.running.executors.cluster import dask_client
+from tests.harness import sample
 from tests.running.test_checkpoint import same_runs
 from tests.settings import SETTINGS
 from tests.zoo import IMPLICIT, ZOO
@@ -67,7 +68,7 @@ def test_every_sampler_makes_the_same_draws_elsewhere(name):
     setting = SETTINGS[name]
     graph = ZOO["potts" if setting.pairs_only else "mixed"]
     options = {**OPTIONS, "sampler": setting.sampler, "warmup": 7, "chains": 3}
-    same_runs(mg.sample(graph, **options), mg.sample(graph, **options, executor=Elsewhere()))
+    same_runs(sample(graph, **options), sample(graph, **options, executor=Elsewhere()))
 
 
 @pytest.mark.parametrize("name", [*IMPLICIT, *ZOO])
@@ -76,18 +77,18 @@ def test_every_model_makes_the_same_draws_elsewhere(name):
     record = ("marginals", "draws") if name in IMPLICIT else EVERYTHING
     reference = np.full((len(graph), graph.sizes.max()), 0.5)
     options = {**OPTIONS, "record": record, "reference": reference, "scan": "shuffled"}
-    same_runs(mg.sample(graph, **options), mg.sample(graph, **options, executor=Elsewhere()))
+    same_runs(sample(graph, **options), sample(graph, **options, executor=Elsewhere()))
 
 
 def test_a_graph_that_is_all_clamped_needs_nobody():
     graph = ZOO["potts"].condition(dict.fromkeys(range(4), 1))
-    same_runs(mg.sample(graph, **OPTIONS), mg.sample(graph, **OPTIONS, executor=Elsewhere()))
+    same_runs(sample(graph, **OPTIONS), sample(graph, **OPTIONS, executor=Elsewhere()))
 
 
 def test_the_model_travels_once_to_each_worker():
     graph = mg.models.potts_rbf(side=12, states=3)  # 10,296 pairs, 165 kB and more
     there = Elsewhere(workers=3)
-    run = mg.sample(graph, updates=4000, thin=100, seed=1, chains=6, progress=False, executor=there)
+    run = sample(graph, updates=4000, thin=100, seed=1, chains=6, progress=False, executor=there)
     large = [size for size in there.sent if size > 100_000]
     # Once to each of 3 workers, and some of them again: no executor lets us say who gets a task, so
     # a parcel may reach one that has it. In 60 trials 3 to 8 times, falling off by half each.
@@ -103,27 +104,27 @@ def test_the_model_travels_once_to_each_worker():
 def test_past_records_do_not_travel():
     there = Elsewhere()
     options = {**OPTIONS, "updates": 20_000, "thin": 1, "chains": 1, "executor": there}
-    run = mg.sample(ZOO["mixed"], **options)
+    run = sample(ZOO["mixed"], **options)
     assert run.draws.nbytes == 120_000
     assert sum(there.received) < 2 * run.draws.nbytes + 8 * 20_000 + 3000 * len(there.sent)
 
 
 def test_threads_of_ones_own():
     with ThreadPoolExecutor(3) as pool:
-        run = mg.sample(ZOO["mixed"], **OPTIONS, executor=pool)
+        run = sample(ZOO["mixed"], **OPTIONS, executor=pool)
         assert pool.submit(int, "3").result() == 3  # it is not shut down
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
-    same_runs(run, mg.sample(ZOO["mixed"], **OPTIONS, executor="threads"))
+    same_runs(sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(run, sample(ZOO["mixed"], **OPTIONS, executor="threads"))
 
 
 def test_processes_of_ones_own(tmp_path):
     reference = np.full((6, 5), 0.5)
     options = {**OPTIONS, "reference": reference}
-    whole = mg.sample(ZOO["mixed"], **options)
+    whole = sample(ZOO["mixed"], **options)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=pool))
+        same_runs(whole, sample(ZOO["mixed"], **options, executor=pool))
         folder = tmp_path / "run"
-        mg.sample(ZOO["mixed"], **{**options, "updates": 1000}, executor=pool, checkpoint=folder)
+        sample(ZOO["mixed"], **{**options, "updates": 1000}, executor=pool, checkpoint=folder)
         same_runs(whole, mg.resume(folder, updates=2000, executor=pool, progress=False))
 
 
@@ -158,9 +159,9 @@ def own_workers():
 
 def test_a_killed_process_costs_a_segment(at_return):
     returned = at_return(25, lambda: kill(own_workers()[:1]))
-    run = mg.sample(ZOO["potts"], **LONG, executor="processes", threads=2)
+    run = sample(ZOO["potts"], **LONG, executor="processes", threads=2)
     assert returned[0] > 25
-    same_runs(mg.sample(ZOO["potts"], **LONG), run)
+    same_runs(sample(ZOO["potts"], **LONG), run)
     assert not own_workers()
 
 
@@ -181,9 +182,9 @@ class Failing(Elsewhere):
 def test_lost_segments_are_run_again():
     lost = (2, 5, 9, 14)  # fewer than one segment may be lost: no unlucky one can stop the run
     there = Failing(lambda count: count in lost, MemoryError("out of memory"))
-    run = mg.sample(ZOO["mixed"], **OPTIONS, executor=there)
+    run = sample(ZOO["mixed"], **OPTIONS, executor=there)
     assert there.count > 20
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), run)
+    same_runs(sample(ZOO["mixed"], **OPTIONS), run)
 
 
 def test_a_segment_that_is_always_lost_stops_the_run_and_it_can_be_resumed(tmp_path):
@@ -192,9 +193,9 @@ def test_a_segment_that_is_always_lost_stops_the_run_and_it_can_be_resumed(tmp_p
     with pytest.raises(
         mg.StoppedError, match=r"lost 5 times.*MemoryError: out of memory"
     ) as caught:
-        mg.sample(ZOO["mixed"], **OPTIONS, executor=there, checkpoint=folder, every="1h")
+        sample(ZOO["mixed"], **OPTIONS, executor=there, checkpoint=folder, every="1h")
     assert 0 < caught.value.run.clock.max() < 3000
-    same_runs(mg.sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
+    same_runs(sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
 
 
 def limit_memory():
@@ -215,21 +216,21 @@ def test_a_worker_that_hits_its_memory_limit(tmp_path):
         ProcessPoolExecutor(1, context, limit_memory) as pool,
         pytest.raises(mg.StoppedError, match=r"lost 5 times.*Memory|terminated abruptly"),
     ):
-        mg.sample(graph, **options, executor=pool, checkpoint=tmp_path / "run")
-    whole = mg.sample(graph, **options)
+        sample(graph, **options, executor=pool, checkpoint=tmp_path / "run")
+    whole = sample(graph, **options)
     same_runs(whole, mg.resume(tmp_path / "run", progress=False))
 
 
 def test_workers_of_another_version_are_refused(monkeypatch):
     monkeypatch.setattr(worker, "__version__", "0.0.1")
     with pytest.raises(mg.StoppedError, match=r"a worker has minigibbs 0\.0\.1"):
-        mg.sample(ZOO["mixed"], **OPTIONS, executor=Elsewhere())
+        sample(ZOO["mixed"], **OPTIONS, executor=Elsewhere())
 
 
 @pytest.mark.parametrize("executor", [3, "mpi", object(), ThreadPoolExecutor])
 def test_executors_that_are_none(executor):
     with pytest.raises(mg.SampleError, match=r"executor must be a concurrent\.futures\.Executor"):
-        mg.sample(ZOO["mixed"], **OPTIONS, executor=executor)
+        sample(ZOO["mixed"], **OPTIONS, executor=executor)
 
 
 @pytest.fixture(scope="module")
@@ -250,9 +251,9 @@ def cluster():
 def test_dask_makes_the_same_draws(cluster):
     reference = np.full((6, 5), 0.5)
     options = {**OPTIONS, "reference": reference}
-    whole = mg.sample(ZOO["mixed"], **options)
-    same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=cluster.get_executor()))
-    same_runs(whole, mg.sample(ZOO["mixed"], **options, executor=cluster))
+    whole = sample(ZOO["mixed"], **options)
+    same_runs(whole, sample(ZOO["mixed"], **options, executor=cluster.get_executor()))
+    same_runs(whole, sample(ZOO["mixed"], **options, executor=cluster))
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
@@ -261,10 +262,10 @@ def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
     cluster.wait_for_workers(2)
     pids = list(cluster.run(os.getpid).values())
     returned = at_return(25, lambda: kill(pids[:how_many]))
-    run = mg.sample(ZOO["potts"], **LONG, executor=cluster.get_executor())
+    run = sample(ZOO["potts"], **LONG, executor=cluster.get_executor())
     assert returned[0] > 25
     assert not set(pids[:how_many]) & set(cluster.run(os.getpid).values())
-    same_runs(mg.sample(ZOO["potts"], **LONG), run)
+    same_runs(sample(ZOO["potts"], **LONG), run)
 
 
 @pytest.fixture
@@ -297,7 +298,7 @@ def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at
     done = subprocess.run([*command, "--dask", address], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     graph = mg.models.ising_lattice(4, 0.3)
-    here = mg.sample(graph, sweeps=100, seed=1, progress=False)
+    here = sample(graph, sweeps=100, seed=1, progress=False)
     assert json.loads(done.stdout)["energy_mean"] == here.energy.mean()
 
     folder = tmp_path / "run"
@@ -308,9 +309,9 @@ def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at
         dask_client(address, patience=3) as client,
         pytest.raises(mg.StoppedError, match="scheduler was lost") as caught,
     ):
-        mg.sample(ZOO["potts"], **options, executor=client, checkpoint=folder, every="1h")
+        sample(ZOO["potts"], **options, executor=client, checkpoint=folder, every="1h")
     assert 0 < caught.value.run.clock.max() < LONG["updates"]
-    whole = mg.sample(ZOO["potts"], **options)
+    whole = sample(ZOO["potts"], **options)
     same_runs(whole, mg.resume(folder, progress=False))
 
 
@@ -342,7 +343,7 @@ def test_dask_that_is_not_installed(monkeypatch):
 def test_nothing_is_imported_from_dask_unless_asked_for():
     script = (
         "import sys, minigibbs as mg\n"
-        "mg.sample(mg.models.ising_lattice(3, 0.1), updates=10, progress=False)\n"
+        "sample(mg.models.ising_lattice(3, 0.1), updates=10, progress=False)\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('dask', 'distributed')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -351,5 +352,5 @@ def test_nothing_is_imported_from_dask_unless_asked_for():
 
 def test_segments_follow_the_clock_of_their_worker():
     there = Elsewhere()
-    mg.sample(ZOO["potts"], **{**LONG, "chains": 1, "warmup": 0}, executor=there)
+    sample(ZOO["potts"], **{**LONG, "chains": 1, "warmup": 0}, executor=there)
     assert 7 <= len(there.sent) < 30  # 16 updates, then 8 times as many, until a second's worth

@@ -16,6 +16,7 @@ from minigibbs.running import group as running
 from minigibbs.running import progress
 from minigibbs.running.goal import Goal, split_rhat
 from tests import naive
+from tests.harness import sample, sample_until
 from tests.running.test_checkpoint import same_runs
 from tests.zoo import IMPLICIT, ZOO
 
@@ -24,7 +25,7 @@ OPTIONS = {"seed": 5, "progress": False}
 
 def test_it_runs_until_the_goal_is_met():
     graph = ZOO["potts"]
-    run = mg.sample_until(graph, rhat=1.01, ess=800, **OPTIONS)
+    run = sample_until(graph, rhat=1.01, ess=800, **OPTIONS)
     assert run.info.ended == "converged"
     assert not run.interrupted
     assert diagnostics.ess(run.energy) >= 800
@@ -37,7 +38,7 @@ def test_it_runs_until_the_goal_is_met():
 
 def test_more_is_sampled_for_more():
     lengths = [
-        mg.sample_until(ZOO["potts"], rhat=None, ess=ess, **OPTIONS).info.updates
+        sample_until(ZOO["potts"], rhat=None, ess=ess, **OPTIONS).info.updates
         for ess in (100, 1000, 4000)
     ]
     assert lengths == sorted(lengths)
@@ -52,9 +53,7 @@ def stuck():
 def test_it_says_that_time_was_up():
     """The energies agree perfectly; it is the marginals that tell."""
     begun = time.monotonic()
-    run = mg.sample_until(
-        stuck(), max_time="0.5s", start=[[0, 0], [0, 0], [1, 1], [1, 1]], **OPTIONS
-    )
+    run = sample_until(stuck(), max_time="0.5s", start=[[0, 0], [0, 0], [1, 1], [1, 1]], **OPTIONS)
     assert run.info.ended == "time"
     assert 0.5 <= time.monotonic() - begun < 20
     assert "time was up" in str(run.summary())
@@ -65,14 +64,14 @@ def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
     goal = Goal(rhat=1.01, ess=None)
     start = [[0, 0], [0, 0], [1, 1], [1, 1]]
     for sweeps in (100, 150, 200):
-        assert not goal.met(mg.sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
+        assert not goal.met(sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
     assert goal.seen_rhat == math.inf
 
 
 def test_split_rhat_is_that_of_every_update_taken_as_a_draw():
     """Against the textbook formula, Gelman et al., written out over indicators."""
-    run = mg.sample(ZOO["potts"], updates=400, thin=1, record=("marginals", "draws"), **OPTIONS)
-    half = mg.sample(ZOO["potts"], updates=200, thin=1, record="marginals", **OPTIONS)
+    run = sample(ZOO["potts"], updates=400, thin=1, record=("marginals", "draws"), **OPTIONS)
+    half = sample(ZOO["potts"], updates=200, thin=1, record="marginals", **OPTIONS)
     want = 0.0
     for variable in range(4):
         for value in range(3):
@@ -83,9 +82,9 @@ def test_split_rhat_is_that_of_every_update_taken_as_a_draw():
 
 
 def test_where_it_stops_is_fixed_by_the_seed(monkeypatch):
-    first = mg.sample_until(ZOO["mixed"], record=("marginals", "draws", "energy"), **OPTIONS)
+    first = sample_until(ZOO["mixed"], record=("marginals", "draws", "energy"), **OPTIONS)
     monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.0)
-    again = mg.sample_until(
+    again = sample_until(
         ZOO["mixed"], record=("marginals", "draws", "energy"), threads=1, **OPTIONS
     )
     same_runs(first, again)
@@ -93,16 +92,16 @@ def test_where_it_stops_is_fixed_by_the_seed(monkeypatch):
 
 
 def test_it_is_the_beginning_of_a_longer_run():
-    run = mg.sample_until(ZOO["mixed"], record=("marginals", "energy"), warmup=10, **OPTIONS)
+    run = sample_until(ZOO["mixed"], record=("marginals", "energy"), warmup=10, **OPTIONS)
     updates = int(run.clock[0])
-    plain = mg.sample(ZOO["mixed"], updates=updates, thin=run.info.thin, warmup=10, **OPTIONS)
+    plain = sample(ZOO["mixed"], updates=updates, thin=run.info.thin, warmup=10, **OPTIONS)
     same_runs(run, plain)
 
 
 @pytest.mark.parametrize("number", [3, 40, 90])
 def test_stopped_and_resumed_it_ends_where_it_would_have(tmp_path, monkeypatch, number):
-    whole = mg.sample_until(ZOO["potts"], ess=2000, **OPTIONS)
-    original, count = running.Job.run_segment, [0]
+    whole = sample_until(ZOO["potts"], ess=2000, **OPTIONS)
+    original, count = running.Group.run_segment, [0]
 
     class Killed(Exception):
         pass
@@ -114,10 +113,10 @@ def test_stopped_and_resumed_it_ends_where_it_would_have(tmp_path, monkeypatch, 
             raise Killed
         return original(job)
 
-    monkeypatch.setattr(running.Job, "run_segment", run_segment)
+    monkeypatch.setattr(running.Group, "run_segment", run_segment)
     folder = tmp_path / "run"
     with pytest.raises(Killed):
-        mg.sample_until(ZOO["potts"], ess=2000, checkpoint=folder, every=0, **OPTIONS)
+        sample_until(ZOO["potts"], ess=2000, checkpoint=folder, every=0, **OPTIONS)
     monkeypatch.undo()
     run = mg.resume(folder, progress=False)
     assert run.info.ended == "converged"
@@ -128,24 +127,24 @@ def test_stopped_and_resumed_it_ends_where_it_would_have(tmp_path, monkeypatch, 
 def test_out_of_time_it_can_be_resumed(tmp_path):
     folder = tmp_path / "run"
     options = {"rhat": None, "ess": 20_000, **OPTIONS}
-    run = mg.sample_until(ZOO["potts"], max_time=0, checkpoint=folder, **options)
+    run = sample_until(ZOO["potts"], max_time=0, checkpoint=folder, **options)
     assert run.info.ended == "time"
     longer = mg.resume(folder, max_time="10min", progress=False)
     assert longer.info.ended == "converged"
-    same_runs(mg.sample_until(ZOO["potts"], **options), longer)
+    same_runs(sample_until(ZOO["potts"], **options), longer)
 
 
 def test_without_variables_there_is_nothing_to_wait_for():
-    run = mg.sample_until(ZOO["potts"].condition(dict.fromkeys(range(4), 1)), **OPTIONS)
+    run = sample_until(ZOO["potts"].condition(dict.fromkeys(range(4), 1)), **OPTIONS)
     assert run.info.ended == "converged"
 
 
 def test_factors_that_are_never_stored():
     with pytest.raises(mg.SampleError, match=r'ess needs record to hold "energy" or "draws"'):
-        mg.sample_until(IMPLICIT["complete"], **OPTIONS)
-    run = mg.sample_until(IMPLICIT["complete"], record=("marginals", "draws"), ess=200, **OPTIONS)
+        sample_until(IMPLICIT["complete"], **OPTIONS)
+    run = sample_until(IMPLICIT["complete"], record=("marginals", "draws"), ess=200, **OPTIONS)
     assert run.info.ended == "converged"
-    assert mg.sample_until(IMPLICIT["complete"], ess=None, **OPTIONS).info.ended == "converged"
+    assert sample_until(IMPLICIT["complete"], ess=None, **OPTIONS).info.ended == "converged"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_factors_that_are_never_stored():
 )
 def test_goals_that_are_none(options, message):
     with pytest.raises(mg.SampleError, match=message):
-        mg.sample_until(ZOO["potts"], **{**OPTIONS, **options})
+        sample_until(ZOO["potts"], **{**OPTIONS, **options})
 
 
 @pytest.fixture
@@ -179,7 +178,7 @@ def shown(monkeypatch):
 
 
 def test_the_bar_shows_speed_time_left_and_rhat(shown):
-    run = mg.sample(ZOO["potts"], updates=400_000, seed=1)
+    run = sample(ZOO["potts"], updates=400_000, seed=1)
     text = shown()
     assert re.search(r"sampling .*\d+%.* [\d,]+ updates/s .*energy R-hat \d\.\d{3}", text)
     assert "0:00:0" in text
@@ -188,14 +187,14 @@ def test_the_bar_shows_speed_time_left_and_rhat(shown):
 
 
 def test_no_rhat_without_energies_or_with_one_chain(shown):
-    mg.sample(ZOO["potts"], updates=100_000, seed=1, record="marginals")
-    mg.sample(ZOO["potts"], updates=100_000, seed=1, chains=1)
+    sample(ZOO["potts"], updates=100_000, seed=1, record="marginals")
+    sample(ZOO["potts"], updates=100_000, seed=1, chains=1)
     assert "updates/s" in shown()
     assert "R-hat" not in shown()
 
 
 def test_the_bar_shows_how_far_the_goal_is(shown):
-    mg.sample_until(ZOO["potts"], ess=3000, seed=1)
+    sample_until(ZOO["potts"], ess=3000, seed=1)
     assert re.search(r"R-hat \d\.\d{3} of 1\.01, ESS [\d,]+ of 3000", shown())
 
 
@@ -212,7 +211,7 @@ def test_looking_is_rare(monkeypatch, shown):
     monkeypatch.setattr(diagnostics, "rhat", slow)
     monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.001)
     begun = time.perf_counter()
-    mg.sample(ZOO["potts"], updates=1_000_000, seed=1)
+    sample(ZOO["potts"], updates=1_000_000, seed=1)
     assert 1 <= len(calls) <= 1 + (time.perf_counter() - begun) / 2
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ from minigibbs.kernels.layout import RANDOM, SHUFFLED, SYSTEMATIC, Scan
 from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.scan import next_variable
 from minigibbs.running import group as running
-from minigibbs.running.plan import Plan
-from minigibbs.running.request import start_states
+from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.request import Options, start_states
 from minigibbs.samplers import SAMPLERS
-from tests import naive
+from tests import harness, naive
 from tests.harness import FALSE_ALARM
 from tests.zoo import ZOO
 
@@ -24,7 +25,7 @@ EVERYTHING = ("marginals", "draws", "energy")
 
 
 def sample(graph, **options):
-    return mg.sample(graph, **{"seed": 7, "progress": False, "record": EVERYTHING, **options})
+    return harness.sample(graph, **{"seed": 7, "progress": False, "record": EVERYTHING, **options})
 
 
 def same_runs(a, b):
@@ -99,7 +100,7 @@ def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
         "reference": reference,
     }
     whole = sample(graph, **options)
-    original = running.Job.run_segment
+    original = running.Group.run_segment
     for length in (1, 10, 10_000):
         made = []
 
@@ -108,25 +109,25 @@ def test_the_seed_fixes_the_draws_whatever_the_segments(scan, monkeypatch):
             made.append(original(job))
             return made[-1]
 
-        monkeypatch.setattr(running.Job, "run_segment", cut)
+        monkeypatch.setattr(running.Group, "run_segment", cut)
         same_runs(whole, sample(graph, **options))
         assert max(made) == min(length, 500)
 
 
 def test_the_clock_decides_how_long_segments_are(monkeypatch):
     made = []
-    original = running.Job.run_segment
+    original = running.Group.run_segment
 
     def note(job):
         made.append(original(job))
         return made[-1]
 
-    monkeypatch.setattr(running.Job, "run_segment", note)
-    monkeypatch.setattr(running, "SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr(running.Group, "run_segment", note)
+    monkeypatch.setattr(running.Group, "segment_seconds", 0.0)
     sample(ZOO["potts"], updates=100, chains=1)
     assert made == [16] + [1] * 84  # the first segment is 16 long, and each took too long
     made.clear()
-    monkeypatch.setattr(running, "SEGMENT_SECONDS", 1e9)
+    monkeypatch.setattr(running.Group, "segment_seconds", 1e9)
     sample(ZOO["potts"], updates=100_000, chains=1)
     assert made[:3] == [16, 128, 1024]
 
@@ -302,7 +303,7 @@ def test_counters_count_factor_evaluations(model):
 
 
 def test_info_says_how_a_run_went():
-    run = sample(ZOO["potts"], sweeps=50, warmup=10, chains=3, thin=2, scan="shuffled")
+    run = sample(ZOO["potts"], updates=200, warmup=10, chains=3, thin=2, scan="shuffled")
     info = run.info
     assert (info.chains, info.updates, info.warmup, info.thin) == (3, 600, 30, 2)
     assert (info.scan, info.seed, info.interrupted) == ("shuffled", 7, False)
@@ -349,18 +350,16 @@ def test_only_what_was_asked_for_is_recorded():
     assert sample(ZOO["potts"], updates=100, record=()).counts is None
 
 
-def recorder_bytes(length, kept):
-    graph = ZOO["mixed"]
-    order = np.arange(6, dtype=np.int32)
-    plan = Plan(graph, mg.Gibbs(), order, length, 0, "random", kept, 6, None)
-    recorder = plan.recorder(length)
-    return sum(part.nbytes for part in recorder if isinstance(part, np.ndarray))
+def recorder_bytes(updates, kept):
+    plan = Options(record=kept, chains=1).plan(ZOO["mixed"], updates, 1)
+    plan = replace(plan, thin=1)
+    group = CpuGroup(plan, mg.Gibbs().prepare(plan.graph), np.zeros(6, np.uint8), streams(0, 1)[0])
+    return sum(a.nbytes for a in group.recorder if isinstance(a, np.ndarray))
 
 
 def test_a_run_that_keeps_marginals_only_does_not_grow():
-    kept = frozenset(["marginals"])
-    assert recorder_bytes(10**12, kept) == recorder_bytes(10, kept) < 1000
-    assert recorder_bytes(60_000, kept | {"draws"}) > 60_000  # guards the line above
+    assert recorder_bytes(10**12, ["marginals"]) == recorder_bytes(10, ["marginals"]) < 1000
+    assert recorder_bytes(60_000, ["marginals", "draws"]) > 60_000  # guards the line above
 
 
 def test_states_take_the_smallest_type():
@@ -444,7 +443,7 @@ import os, signal
 import minigibbs as mg
 from minigibbs.running import group as running
 
-original, seen = running.Job.run_segment, []
+original, seen = running.Group.run_segment, []
 
 def run_segment(job):
     made = original(job)
@@ -453,11 +452,11 @@ def run_segment(job):
         os.kill(os.getpid(), signal.SIGINT)
     return made
 
-running.Job.run_segment = run_segment
-running.SEGMENT_SECONDS = 0.01
+running.Group.run_segment = run_segment
+running.Group.segment_seconds = 0.01
 run = mg.sample(
     mg.models.potts_lattice(8, 3, 0.5), updates=10**13, warmup=5, chains=3, threads=2, seed=1,
-    thin=10**10, record=("marginals", "energy"), progress=False,
+    record=mg.Record("marginals", "energy", thin=10**10), progress=False,
 )
 assert run.interrupted
 assert "interrupted" in str(run.summary())

@@ -10,6 +10,7 @@ from minigibbs.results.report.beliefs import beliefs
 from minigibbs.running.plan import Plan
 from minigibbs.system import memory
 from tests.cli.test_cli import command, one_line  # noqa: F401
+from tests.harness import sample, sample_until
 from tests.results.test_run_files import EVERYTHING, described
 from tests.running.test_checkpoint import reseal
 from tests.system.test_files import members, npy, rewrite
@@ -22,7 +23,7 @@ OPTIONS = {"updates": 600, "thin": 7, "seed": 7, "record": EVERYTHING, "progress
 def both(graph=ZOO["mixed"], chosen=CHOSEN, **options):
     """A run that keeps all draws, and one that keeps some."""
     options = {**OPTIONS, **options}
-    return mg.sample(graph, **options), mg.sample(graph, record_variables=chosen, **options)
+    return sample(graph, **options), sample(graph, record_variables=chosen, **options)
 
 
 def same_but_for_draws(whole, some, chosen=CHOSEN):
@@ -79,7 +80,7 @@ def test_draws_of_a_variable():
         some.draws_of("height")
     with pytest.raises(mg.GraphError, match="unknown variable 'rain'"):
         some.draws_of("rain")
-    without = mg.sample(described(), **{**OPTIONS, "record": "energy"})
+    without = sample(described(), **{**OPTIONS, "record": "energy"})
     assert without.drawn.tolist() == []
     with pytest.raises(mg.SampleError, match="kept no draws"):
         without.draws_of("sky")
@@ -106,9 +107,9 @@ def test_choices_that_will_not_do_are_refused_before_any_sampling(case):
     chosen, kind, message = ERRORS[case]
     options = {"record": "draws", "progress": False, "record_variables": chosen}
     with pytest.raises(kind, match=message):
-        mg.sample(described(), updates=10**15, thin=10**12, **options)
+        sample(described(), updates=10**15, thin=10**12, **options)
     with pytest.raises(kind, match=message):
-        mg.sample_until(described(), **options)
+        sample_until(described(), **options)
 
 
 def test_a_choice_compiles_nothing_anew():
@@ -124,9 +125,9 @@ def test_a_choice_compiles_nothing_anew():
 
 def test_a_choice_without_draws_is_refused():
     with pytest.raises(mg.SampleError, match='add "draws" to record, or leave record_variables'):
-        mg.sample(described(), record_variables=["sky"])
+        sample(described(), record_variables=["sky"])
     with pytest.raises(mg.SampleError, match='add "draws" to record'):
-        mg.sample_until(described(), record_variables=["sky"])
+        sample_until(described(), record_variables=["sky"])
 
 
 def test_only_the_draws_that_are_kept_need_memory(monkeypatch):
@@ -134,8 +135,8 @@ def test_only_the_draws_that_are_kept_need_memory(monkeypatch):
     options = {"sweeps": 100, "chains": 2, "record": "draws", "progress": False}
     monkeypatch.setattr(memory, "available", lambda: 1_500_000)  # of 2,000,000 for all
     with pytest.raises(mg.TooLargeError, match=r"fewer chains.*record_variables"):
-        mg.sample(graph, **options)
-    assert mg.sample(graph, **options, record_variables=[7]).draws.shape == (2, 100, 1)
+        sample(graph, **options)
+    assert sample(graph, **options, record_variables=[7]).draws.shape == (2, 100, 1)
 
 
 @pytest.fixture
@@ -189,9 +190,9 @@ def test_a_file_with_a_choice_and_no_draws_is_refused(saved):
 
 
 def test_resumed_the_choice_stays(tmp_path):
-    whole = mg.sample(ZOO["mixed"], **OPTIONS)
+    whole = sample(ZOO["mixed"], **OPTIONS)
     options = {**OPTIONS, "updates": 251, "checkpoint": tmp_path / "run"}
-    mg.sample(ZOO["mixed"], record_variables=CHOSEN, **options)
+    sample(ZOO["mixed"], record_variables=CHOSEN, **options)
     same_but_for_draws(whole, mg.resume(tmp_path / "run", updates=349, progress=False))
     same_but_for_draws(whole, mg.resume(tmp_path / "run", progress=False))
 
@@ -202,7 +203,7 @@ def test_resumed_the_choice_stays(tmp_path):
 )
 def test_tampered_checkpoints_are_refused(tmp_path, case):
     options = {**OPTIONS, "updates": 60, "checkpoint": tmp_path / "run"}
-    mg.sample(ZOO["mixed"], record_variables=CHOSEN, **options)
+    sample(ZOO["mixed"], record_variables=CHOSEN, **options)
     change = {"record": ["energy"]} if case == "without draws" else {"drawn": BAD[case]}
     reseal(tmp_path / "run" / "run.npz", "minigibbs-checkpoint-1", **change)
     with pytest.raises(mg.FormatError):
@@ -210,9 +211,9 @@ def test_tampered_checkpoints_are_refused(tmp_path, case):
 
 
 def test_on_processes_and_resumed_there(tmp_path):
-    whole = mg.sample(ZOO["mixed"], **OPTIONS)
+    whole = sample(ZOO["mixed"], **OPTIONS)
     options = {**OPTIONS, "updates": 300, "executor": "processes", "checkpoint": tmp_path / "run"}
-    mg.sample(ZOO["mixed"], record_variables=CHOSEN, threads=1, **options)
+    sample(ZOO["mixed"], record_variables=CHOSEN, threads=1, **options)
     longer = mg.resume(tmp_path / "run", updates=300, executor="processes", progress=False)
     same_but_for_draws(whole, longer)
 
@@ -248,12 +249,12 @@ def test_the_worst_variable_is_named_rightly():
 
 def test_sample_until_looks_at_the_variables_that_are_kept():
     options = {"start": STARTS, "seed": 1, "progress": False, "record": "draws"}
-    run = mg.sample_until(stuck_pair(), ess=100, record_variables=["c"], **options)
+    run = sample_until(stuck_pair(), ess=100, record_variables=["c"], **options)
     assert run.info.ended == "converged"
     assert run.draws.shape[2] == 1
-    whole = mg.sample(stuck_pair(), updates=int(run.clock[0]), thin=run.info.thin, **options)
+    whole = sample(stuck_pair(), updates=int(run.clock[0]), thin=run.info.thin, **options)
     np.testing.assert_array_equal(run.draws, whole.draws[:, :, [2]])
-    run = mg.sample_until(stuck_pair(), record_variables=["c", "a"], max_time=0.3, **options)
+    run = sample_until(stuck_pair(), record_variables=["c", "a"], max_time=0.3, **options)
     assert run.info.ended == "time"
 
 

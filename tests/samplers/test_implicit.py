@@ -9,7 +9,7 @@ from scipy import stats
 import minigibbs as mg
 from minigibbs.samplers import SAMPLERS
 from tests import naive
-from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
 from tests.zoo import IMPLICIT
 
@@ -66,9 +66,7 @@ def test_the_papers_models_as_kernels():
             list(vars(graph.stats).values()), list(vars(stored.stats).values()), rtol=1e-12
         )
         runs = [
-            mg.sample(
-                g, sweeps=4_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False
-            )
+            sample(g, sweeps=4_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False)
             for g, s in ((graph, 1), (stored, 2))
         ]
         means = [[stored.energy(chain).mean() for chain in run.draws] for run in runs]
@@ -98,21 +96,21 @@ def test_curie_weiss_magnetisation(beta):
 def test_other_samplers_say_what_it_would_cost(name):
     graph = mg.FactorGraph(np.full(2500, 2), [mg.Complete(2500, 1e-4)])
     with pytest.raises(mg.SampleError, match=r"2,499 of them. Use mg.PoissonGibbs"):
-        mg.sample(graph, name, updates=1, progress=False)
+        sample(graph, name, updates=1, progress=False)
 
 
 def test_energy_is_recorded_only_where_factors_are_stored():
     graph = IMPLICIT["complete"]
-    assert mg.sample(graph, updates=100, progress=False).energy is None
+    assert sample(graph, updates=100, progress=False).energy is None
     with pytest.raises(mg.SampleError, match=r"graph\.energy"):
-        mg.sample(graph, updates=100, record="energy", progress=False)
+        sample(graph, updates=100, record="energy", progress=False)
 
 
 def test_a_million_variables_take_little_memory():
     graph = mg.FactorGraph(
         np.full(10**6, 10), [mg.Kernel((1000, 1000), lambda r, c: np.exp(-(r * r + c * c)))]
     )
-    run = mg.sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
+    run = sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
     assert run.info.factor_evaluations < 40 * 1000
     assert graph.packed.rows.strides == (0,)  # one row stands for all
 

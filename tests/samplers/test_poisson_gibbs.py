@@ -10,7 +10,7 @@ from minigibbs.samplers.gibbs.fields import FieldData
 from minigibbs.samplers.gibbs.sampler import GibbsData
 from minigibbs.samplers.poisson_gibbs.spins import SpinData
 from tests import naive
-from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
 from tests.zoo import ZOO
 
@@ -55,7 +55,7 @@ def test_slowdown_is_kept():
 def test_everything_heavy_is_plain_gibbs_draw_for_draw(model, scan):
     graph = ZOO[model]
     runs = [
-        mg.sample(
+        sample(
             graph, sampler, sweeps=200, seed=3, scan=scan, record="draws", thin=3, progress=False
         )
         for sampler in (mg.PoissonGibbs(heavy=graph.stats.max_degree), mg.Gibbs())
@@ -73,7 +73,7 @@ def test_sparse_and_strong_graphs_become_plain_gibbs():
 def test_dense_graphs_evaluate_few_factors():
     """8 heavy neighbours of 399 on the paper's models, and a tenth of a draw."""
     for graph in (mg.models.potts_rbf(), mg.models.ising_rbf()):
-        info = mg.sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
+        info = sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
         assert info.factor_evaluations / info.updates < 13
         assert info.minibatch_draws / info.updates < 0.3
 
@@ -83,13 +83,13 @@ def test_operations_do_not_depend_on_degree_or_domain():
     draws = []
     for n in (200, 2000):
         graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, 0.8 / n)])
-        info = mg.sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
+        info = sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
         draws.append(info.minibatch_draws / info.updates)
     assert draws[0] == pytest.approx(draws[1], rel=0.03)
     counts = []
     for states in (10, 1000):
         graph = mg.models.potts_rbf(side=10, states=states)
-        info = mg.sample(graph, updates=20_000, chains=1, seed=1, record=(), progress=False).info
+        info = sample(graph, updates=20_000, chains=1, seed=1, record=(), progress=False).info
         counts.append(info.factor_evaluations / info.updates)
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
 
@@ -116,14 +116,12 @@ def test_fields_are_remembered_where_changes_are_rare():
     assert isinstance(mg.Gibbs().prepare(cold), FieldData)
     assert isinstance(mg.Gibbs().prepare(mg.models.curie_weiss(100, 0.1)), GibbsData)
     same = [
-        mg.sample(
-            cold, mg.Gibbs(fields=f), sweeps=300, seed=2, record="draws", progress=False
-        ).draws
+        sample(cold, mg.Gibbs(fields=f), sweeps=300, seed=2, record="draws", progress=False).draws
         for f in (True, False)
     ]
     assert (same[0] == same[1]).all()  # equal but for rounding, which never showed here
     with pytest.raises(mg.SampleError, match="pairs and unary"):
-        mg.sample(ZOO["tables"], mg.Gibbs(fields=True), updates=1, progress=False)
+        sample(ZOO["tables"], mg.Gibbs(fields=True), updates=1, progress=False)
 
 
 def test_remembered_fields_do_not_drift():

@@ -10,7 +10,7 @@ import minigibbs as mg
 from minigibbs.samplers import SAMPLERS
 from minigibbs.samplers import bounds as recipes
 from minigibbs.samplers.gibbs.sampler import fields
-from tests.harness import FALSE_ALARM, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.zoo import ZOO
 
 QUICK = {
@@ -28,7 +28,7 @@ def test_every_sampler_is_tried_here():
 
 
 def counters(graph, sampler, updates=20_000, **options):
-    info = mg.sample(
+    info = sample(
         graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False, **options
     ).info
     return info.factor_evaluations / updates, info.minibatch_draws / updates, info.acceptance
@@ -178,9 +178,7 @@ def agreement(model, x, stream, parameters):
 def test_custom_estimator():
     graph = ZOO["ising"]
     sampler = mg.MinGibbs(estimator=mg.CustomEstimator(agreement, np.array([1.0])))
-    run = mg.sample(
-        graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False
-    )
+    run = sample(graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False)
     # draws 8 sweeps apart are all but independent: the sample is 40,000
     numbers = state_numbers(graph, run.draws.reshape(-1, len(graph)))
     assert chi_square(numbers, mg.theory.Enumeration(graph).law) > FALSE_ALARM
@@ -195,9 +193,7 @@ def test_custom_estimator():
 def test_energies_of_thousands_do_not_overflow(name):
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
     sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else QUICK[name]
-    run = mg.sample(
-        graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False
-    )
+    run = sample(graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False)
     assert np.isfinite(run.energy).all()
     if name in ("gibbs", "poisson-gibbs"):  # the ground states alone have any probability
         assert (run.energy[:, -1] == 6500.0).all()
@@ -224,7 +220,7 @@ def test_carried_energy_does_not_drift():
 def test_same_draws_whatever_the_number_of_threads(name):
     graph = ZOO["mixed"]
     runs = [
-        mg.sample(
+        sample(
             graph,
             QUICK[name],
             updates=3_000,
@@ -252,7 +248,7 @@ GOLDEN = {
 @pytest.mark.parametrize("name", QUICK)
 def test_golden_draws(name):
     """These pin the random stream: to change them is a breaking change."""
-    run = mg.sample(
+    run = sample(
         ZOO["mixed"],
         QUICK[name],
         updates=400,
@@ -273,7 +269,7 @@ def test_variables_without_factors_are_uniform(name):
     graph = mg.FactorGraph(
         [2, 2, 3], [mg.Ising([0], [1], 0.5), mg.Unary([0, 0], [[0.1, 0.4], [0.0, 0.2]])]
     )
-    run = mg.sample(graph, QUICK[name], updates=60_000, seed=1, progress=False)
+    run = sample(graph, QUICK[name], updates=60_000, seed=1, progress=False)
     # 240,000 updates, a third of them on this variable: standard error 0.0017, 6 of them
     assert np.abs(run.marginals[2] - 1 / 3).max() < 0.01
 
@@ -287,7 +283,7 @@ def test_factors_without_energy_vanish(name):
         mg.Table([0, 1, 2], np.ones((3, 3, 3))),
     ]
     with_, without = (
-        mg.sample(
+        sample(
             mg.FactorGraph([3] * 3, groups),
             QUICK[name],
             updates=999,
@@ -333,8 +329,8 @@ def test_subsets_larger_than_the_set_are_refused():
     graph = ZOO["potts"]
     for sampler in (mg.MinGibbs(estimator=mg.SubsetEstimator(8)), mg.LocalMinibatchGibbs(5)):
         with pytest.raises(mg.SampleError, match="cannot be drawn"):
-            mg.sample(graph, sampler, updates=1, progress=False)
-    mg.sample(graph, mg.MinGibbs(estimator=mg.SubsetEstimator(7)), updates=1, progress=False)
+            sample(graph, sampler, updates=1, progress=False)
+    sample(graph, mg.MinGibbs(estimator=mg.SubsetEstimator(7)), updates=1, progress=False)
 
 
 def test_a_batch_that_would_never_finish_is_refused():
@@ -343,7 +339,7 @@ def test_a_batch_that_would_never_finish_is_refused():
     graph = mg.FactorGraph(np.full(n, 100), [mg.Potts(i, j, 1.0)])
     for sampler in (mg.MinGibbs(), mg.MinGibbs(batch=1e14)):
         with pytest.raises(mg.SampleError, match="MGPMH or Gibbs"):
-            mg.sample(graph, sampler, updates=1, progress=False)
+            sample(graph, sampler, updates=1, progress=False)
     with pytest.raises(mg.SampleError, match="never finish"):
         mg.DoubleMinGibbs().prepare(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e7)]))
 

@@ -11,8 +11,6 @@ from typing import Any
 from minigibbs.errors import FormatError
 from minigibbs.formats import bif, dimmwitted, native, uai
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.results import run as record
-from minigibbs.system import files
 
 # Each format is a module with read(path, ...) -> FactorGraph and write(graph, path).
 FORMATS: dict[str, ModuleType] = {
@@ -55,22 +53,6 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     return module.read(path, **options)  # type: ignore[no-any-return]
 
 
-def load(path: str | os.PathLike[str], **options: Any) -> Any:
-    """Load what a file holds: a model, as `mg.read` does, or a run that `Run.save` wrote.
-
-    >>> import minigibbs as mg, tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
-    >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)
-    >>> mg.load(path)
-    <FactorGraph: 2 variables; factors: 1 ising>
-    """
-    if not _is_run(path):
-        return read(path, **options)
-    if options:
-        raise FormatError(f"{path}: a run takes no options; got {', '.join(options)}")
-    return record.load(path)
-
-
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a model to a file, whole or not at all.
 
@@ -81,15 +63,6 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     <FactorGraph: 2 variables; factors: 1 ising>
     """
     _format(path).write(graph, path)
-
-
-def _is_run(path: str | os.PathLike[str]) -> bool:
-    """Whether it is no model by its name, or a run by its content."""
-    if Path(path).is_dir():
-        return False
-    if Path(path).name.endswith(".mg"):
-        return bool(files.stated_format(path) == record.FORMAT)
-    return not Path(path).name.endswith(tuple(FORMATS))
 
 
 def _format(path: str | os.PathLike[str]) -> ModuleType:

@@ -42,7 +42,7 @@ def read_mapped(path: str | os.PathLike[str]) -> FactorGraph:
 
 
 def _read(path: str | os.PathLike[str], mapped: bool) -> FactorGraph:
-    header, arrays = files.read_arrays(path, _FORMAT, mapped)
+    header, arrays = files.read_arrays(path, _FORMAT, mapped=mapped)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         evidence = arrays.pop("evidence")

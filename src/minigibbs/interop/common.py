@@ -1,8 +1,7 @@
-"""What the conversions share: optional imports, names, inverse temperatures, constants."""
+"""What the conversions share: names, inverse temperatures, constants."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable
 from numbers import Real
@@ -11,18 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import GraphError, MissingDependencyError
+from minigibbs.errors import GraphError
 from minigibbs.graph.factors import Factors, Unary
-
-
-def optional(module: str, extra: str) -> Any:
-    """An optional library, or an error with the line that installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingDependencyError(
-            f'{module} is not installed: pip install "minigibbs[{extra}]"'
-        ) from None
 
 
 def read_beta(beta: Any) -> float:

@@ -12,7 +12,7 @@ from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
-from minigibbs.running.request import SCANS
+from minigibbs.running.plan import SCANS
 from minigibbs.samplers import SAMPLERS, Sampler
 
 try:
@@ -185,8 +185,7 @@ class _Chains:
             seed=self.seed,
             start="random" if isinstance(start, int) else start,
             scan=self.scan,
-            record="draws",
-            thin=updates,
+            record=(),
             progress=False,
         )
         self.done = time.perf_counter_ns()
@@ -194,8 +193,8 @@ class _Chains:
         self.name = run.info.sampler
         if run.interrupted:
             raise KeyboardInterrupt
-        assert run.draws is not None
-        return run.draws[:, 0]
+        assert run.state is not None
+        return run.state
 
     def info(self, beta: float) -> dict[str, Any]:
         """What a `SampleSet` keeps about the chains."""

@@ -13,7 +13,8 @@ from minigibbs.graph.domains import as_array
 from minigibbs.graph.factors import Ising, Potts, Unary
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.common import optional, read_beta, unary_groups, unique_names
+from minigibbs.interop.common import read_beta, unary_groups, unique_names
+from minigibbs.system.optional import optional
 
 KINDS = ("ising", "potts")
 NOTES = "minigibbs"  # the graph attribute for what edges and nodes cannot say

@@ -17,7 +17,8 @@ from minigibbs.formats.uai import factor_energies
 from minigibbs.graph.domains import Domains, as_array
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.common import optional, unique_names
+from minigibbs.interop.common import unique_names
+from minigibbs.system.optional import optional
 
 _MOST_ENTRIES = 2**20  # of a table that is written for a factor
 

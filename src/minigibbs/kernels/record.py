@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from minigibbs.kernels.energy import total_energy
 from minigibbs.kernels.jit import inlined
 
@@ -20,20 +18,6 @@ def settle_counts(recorder, model, clock, x):
     if len(recorder.since):
         recorder.counts[model.first + x] += clock - recorder.since
         recorder.since[:] = clock
-
-
-def mean_error(counts, reference, first):
-    """How far marginals are off: the mean l2 distance to the reference over the variables.
-
-    This is the error that the paper plots. `counts` [..., sum of sizes] count the visits to each
-    value; a variable's values begin at `first`.
-    """
-    end = first[1] if len(first) > 1 else counts.shape[-1]
-    visits = np.maximum(counts[..., :end].sum(axis=-1, keepdims=True), 1)
-    off = counts * (1.0 / visits)  # in place from here on: this may run at every sweep
-    off -= reference
-    off *= off
-    return np.sqrt(np.add.reduceat(off, first, axis=-1)).mean(axis=-1)
 
 
 @inlined

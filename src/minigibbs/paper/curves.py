@@ -17,6 +17,7 @@ from minigibbs.errors import FormatError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.paper.estimator import pair_estimator
 from minigibbs.running.api import sample, time_updates
+from minigibbs.running.request import Record
 from minigibbs.samplers import (
     MGPMH,
     DoubleMinGibbs,
@@ -178,9 +179,8 @@ def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
         chains=settings.seeds,
         seed=SEED,
         start=np.full(len(graph), first),
-        thin=max(settings.updates // RECORDS, 1),
         reference=np.full((len(graph), values), 1.0 / values),
-        record=("marginals", "energy"),
+        record=Record("marginals", "energy", thin=max(settings.updates // RECORDS, 1)),
         progress=progress,
     )
     if run.interrupted:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.interop.common import optional
 from minigibbs.results.run import Run
 from minigibbs.system import memory
+from minigibbs.system.optional import optional
 
 
 def to_arviz(run: Run, indicators: bool = False) -> Any:

@@ -1,14 +1,23 @@
-"""Convergence diagnostics, through ArviZ."""
+"""R-hat and effective sample sizes of series, through ArviZ; the one place that computes them.
+
+What marginals alone tell, without any series, is in `results.marginals`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
-_LEAST_DRAWS = 4  # per chain; ArviZ needs them to split chains in half
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
+
+MOST_JUDGED = 100  # variables whose draws are judged
+LEAST_RECORDS = 4  # per chain; ArviZ needs them to split chains in half
+_MOST_VALUES = 10  # of a variable, whose draws are judged: the most frequent ones
 
 
 def ess(series: ArrayLike) -> Any:
@@ -27,95 +36,73 @@ def rhat(series: ArrayLike) -> Any:
     """
     values = np.asarray(series, dtype=np.float64)
     result = np.asarray(_apply("rhat", values))
-    if values.shape[1] >= _LEAST_DRAWS:
+    if values.shape[1] >= LEAST_RECORDS:
         stuck = (values == values[:, :1]).all(axis=(0, 1))
         apart = (values[:, 0] != values[:1, 0]).any(axis=0)
         result = np.where(stuck & apart, np.inf, result)
     return result[()]
 
 
-class Spread(NamedTuple):
-    """What the marginals of several chains say about each other."""
+def of_energy(run: Run, most: int | None = None) -> tuple[float | None, float | None]:
+    """R-hat and effective sample size of the energy; None where there is nothing to tell from.
 
-    variable: int  # with the largest R-hat
-    rhat: float  # the largest over all values of all variables
-    apart: int  # variables whose R-hat is above `RHAT_LIMIT`
-    error: float  # the largest standard error of a pooled marginal
-
-
-def spread(
-    counts: NDArray[np.int64], clock: NDArray[np.int64], sizes: NDArray[np.integer]
-) -> Spread | None:
-    """Compare the marginals of the chains; None where that tells nothing, as after few sweeps.
-
-    R-hat of a value is that of the series that is 1 where the variable has the value, else 0: the
-    chains' counts are enough to know it, so every variable is looked at, and no draws are needed.
-
-    Parameters
-    ----------
-    counts
-        Updates that each chain spent in each value, [chain, sum of sizes].
-    clock
-        Updates of each chain.
-    sizes
-        The variables' domain sizes.
+    At most `most` records of each chain are looked at, evenly spaced.
     """
-    if len(counts) < 2 or clock.min() < _LEAST_DRAWS * len(sizes):
-        return None
-    between, within = _variances(counts, clock)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.sqrt(1 + between / within)  # NaN where no chain ever moved
-    worst = np.fmax.reduceat(rhat, _first(sizes))
-    if np.isnan(worst).all():
-        return None
-    variable = int(np.nanargmax(worst))
-    apart = int(np.count_nonzero(worst > RHAT_LIMIT))
-    return Spread(
-        variable, float(worst[variable]), apart, float(standard_errors(counts, clock, sizes).max())
+    energy = run.energy
+    if energy is None or energy.shape[1] == 0 or not np.isfinite(energy).all():
+        return None, None
+    step = 1 if most is None else max(1, energy.shape[1] // most)
+    return float(rhat(energy[:, ::step])), float(ess(energy[:, ::step]))
+
+
+class Judged(NamedTuple):
+    """One variable's convergence, by the indicators of its values; NaN where it cannot be told."""
+
+    variable: int
+    rhat: float  # the greatest over the values
+    ess: float  # the least over the values
+
+
+def judge(run: Run, most: int = MOST_JUDGED) -> list[Judged]:
+    """R-hat and ESS of the variables whose draws differ most between chains, the worst first.
+
+    Looks at `most` variables at the most; empty if the run kept no draws.
+    """
+    draws, drawn = run.draws, run.drawn
+    if draws is None or draws.shape[1] == 0:
+        return []
+    moving = np.flatnonzero((draws != draws[:1, :1]).any(axis=(0, 1)))
+    means = draws[:, :, moving].mean(axis=1)
+    places = moving[largest(np.ptp(means, axis=0) / run.domains.sizes[drawn[moving]], most)]
+    found = [_judge(int(drawn[place]), draws[:, :, place]) for place in places]
+    return sorted(found, key=lambda one: -np.nan_to_num(one.rhat, nan=0.0, posinf=1e300))
+
+
+def _judge(variable: int, draws: NDArray[np.unsignedinteger]) -> Judged:
+    values, counts = np.unique(draws, return_counts=True)
+    values = values[np.argsort(-counts, kind="stable")]
+    values = values[:1] if len(values) == 2 else values[:_MOST_VALUES]
+    indicators = draws[:, :, None] == values
+    return Judged(
+        variable,
+        float(np.fmax.reduce(np.atleast_1d(rhat(indicators)))),  # which passes over NaN
+        float(np.fmin.reduce(np.atleast_1d(ess(indicators)))),
     )
 
 
-def standard_errors(
-    counts: NDArray[np.int64], clock: NDArray[np.int64], sizes: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """The standard error of each pooled marginal, [sum of sizes], from how the chains differ.
-
-    Takes what `spread` takes, of two chains at least. A few chains may agree on a value by luck;
-    so none gets a larger effective sample size than the tenth of the values that has the least,
-    nor more than one in two sweeps, the best that updates of variables picked at random can give.
-    And since a rare value may be missed by all chains, each counts as if it had been seen, and not
-    seen, 4 times more. On real models errors stay within 5 of these (`benchmarks/results/uai.md`).
-    """
-    between, within = _variances(counts, clock)
-    moved = int(np.count_nonzero(np.add.reduceat(within + between, _first(sizes))))
-    seen = within > 0
-    slow = float(np.quantile(between[seen] / within[seen], 0.9)) if seen.any() else 0.0
-    per_sample = min(max(slow, 2 * moved / float(clock.mean())), 1.0)
-    samples = len(counts) / per_sample
-    pooled = (counts.sum(axis=0) / clock.sum() * samples + 4) / (samples + 8)  # Agresti, Coull 1998
-    variance: NDArray[np.float64] = np.maximum(between, per_sample * pooled * (1 - pooled))
-    return np.sqrt(variance / len(counts))  # type: ignore[no-any-return]
+def least(sizes: Sequence[float | None]) -> float | None:
+    """The least of some effective sample sizes, None and NaN passed over."""
+    known = [size for size in sizes if size is not None and not math.isnan(size)]
+    return min(known, default=None)
 
 
-def _variances(
-    counts: NDArray[np.int64], clock: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The variance of each value's indicator between chains, and within them.
-
-    Chain by chain, since there may be very many values (Welford's sums).
-    """
-    mean, squares, within = (np.zeros(counts.shape[1]) for _ in range(3))
-    for chain, (count, updates) in enumerate(zip(counts, clock.tolist(), strict=True)):
-        share = count / updates
-        step = share - mean
-        mean += step / (chain + 1)
-        squares += step * (share - mean)
-        within += share * (1 - share)
-    return squares / (len(counts) - 1), within / len(counts)
-
-
-def _first(sizes: NDArray[np.integer]) -> NDArray[np.int64]:
-    return np.cumsum(sizes, dtype=np.int64) - sizes
+def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
+    """Where the largest values stand, at most so many, the largest first, equals in order."""
+    chosen = np.arange(len(values))
+    if len(values) > most:
+        chosen = np.sort(np.argpartition(-values, most)[:most])
+    order: NDArray[np.int64] = chosen[np.argsort(-values[chosen], kind="stable")]
+    return order
 
 
 def _apply(name: str, series: ArrayLike) -> Any:
@@ -124,7 +111,7 @@ def _apply(name: str, series: ArrayLike) -> Any:
     values = np.asarray(series, dtype=np.float64)
     flat: NDArray[np.float64] = values.reshape(*values.shape[:2], -1)
     result = np.full(flat.shape[2], np.nan)
-    if flat.shape[1] >= _LEAST_DRAWS:
+    if flat.shape[1] >= LEAST_RECORDS:
         varies = np.flatnonzero((flat != flat[:1, :1]).any(axis=(0, 1)))
         function = getattr(array_stats, name)
         with np.errstate(all="ignore"):

@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
-from minigibbs.results import diagnostics
+from minigibbs.results.diagnostics import Judged, judge
+from minigibbs.results.marginals import LEVEL, Marginals, mean_distance
 from minigibbs.system import files
 
 if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
-FORMAT = "minigibbs-run-1"
-_ARRAYS = ("clock", "counts", "draws", "energy", "error", "reference")
+FORMAT = "minigibbs-run-2"
+FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
+_ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Info:
     interrupted: bool
     version: str
     backend: str = "cpu"
-    ended: str = "length"  # or "interrupted", "stopped"; of sample_until "converged" or "time"
+    ended: str = "length"  # or "interrupted", "terminated", "stopped", "converged", "time"
 
 
 class Marginal(NamedTuple):
@@ -55,23 +57,46 @@ class Marginal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result of `mg.sample`."""
+    """The result of `mg.sample`.
+
+    Arrays by row hold a row per chain; on a GPU, a row per group of chains, of which the first
+    chain has its draws and energies recorded. `state` holds the last state of every chain.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
+    >>> run = mg.sample(graph, sweeps=2000, seed=1, progress=False)
+    >>> longer = mg.sample(graph, sweeps=2000, seed=2, start=run, progress=False)
+    >>> low, high = run.interval("a")[1]
+    >>> bool(low < 0.5 < high)
+    True
+    """
 
     domains: Domains
     info: Info
-    clock: NDArray[np.int64]  # [chain] recorded updates
-    counts: NDArray[np.int64] | None  # [chain, sum of sizes] updates spent in each value
-    draws: NDArray[np.unsignedinteger] | None  # [chain, draw, variable], those in `drawn`
-    energy: NDArray[np.float64] | None  # [chain, draw] log-potential of the state
-    error: NDArray[np.float64] | None  # [chain, draw] distance of the marginals to a reference
+    clock: NDArray[np.int64]  # [row] recorded updates
+    counts: NDArray[np.int64] | None  # [row, sum of sizes] visits to each value
+    draws: NDArray[np.unsignedinteger] | None  # [row, draw, variable], those in `drawn`
+    energy: NDArray[np.float64] | None  # [row, draw] log-potential of the state
+    error: NDArray[np.float64] | None  # [row, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
     model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
     drawn: NDArray[np.int32] = field(  # the variables in `draws`, by number and in order
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
+    visits: NDArray[np.int64] = field(  # [row] what `counts` are to be divided by
+        default=None,  # type: ignore[arg-type]
+        repr=False,
+    )
+    state: NDArray[np.unsignedinteger] | None = field(default=None, repr=False)  # [chain, variable]
 
     def __post_init__(self) -> None:
+        if self.visits is None:  # as in files of 0.1: the same for all variables
+            none = np.zeros(len(self.clock), np.int64)
+            first = none if self.counts is None else self.counts[:, : self.domains.sizes[0]]
+            object.__setattr__(self, "visits", first.sum(axis=1) if first.ndim == 2 else none)
         if self.drawn is None:
             every = 0 if self.draws is None else len(self.domains)
             object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
@@ -118,16 +143,18 @@ class Run:
 
     @cached_property
     def chain_marginals(self) -> NDArray[np.float64]:
-        """Marginals of each chain: [chain, variable, value], 0 beyond a variable's domain."""
-        counts = self._need(self.counts, "marginals")
-        time = np.maximum(self._visits(counts), 1)[:, None]
-        return np.stack([self._square(row) for row in counts / time])
+        """Marginals of each row: [row, variable, value], 0 beyond a variable's domain."""
+        return np.stack([self._square(row) for row in self._marginals.rows])
 
     @cached_property
     def marginals(self) -> NDArray[np.float64]:
         """Marginals pooled over chains: [variable, value], 0 beyond a variable's domain."""
-        counts = self._need(self.counts, "marginals")
-        return self._square(counts.sum(axis=0) / max(int(self._visits(counts).sum()), 1))
+        return self._square(self._marginals.pooled)
+
+    @cached_property
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Standard errors of `marginals`, from how the chains differ; NaN for a single chain."""
+        return self._square(self._marginals.standard_errors)
 
     def marginal(self, variable: int | str) -> Marginal:
         """One variable's marginal, with its labels or grid points."""
@@ -135,15 +162,38 @@ class Run:
         row = self.marginals[number, : self.domains.sizes[number]]
         return Marginal(self.domains.values(number), row)
 
+    def interval(self, variable: int | str, level: float = LEVEL) -> NDArray[np.float64]:
+        """Intervals for one variable's marginal: [value, (low, high)].
+
+        They cover the truth with a chance of `level` where chains mix. With k chains they are
+        Student's, with k - 1 degrees of freedom; NaN for a single chain.
+        """
+        number = self.domains.index(variable)
+        return self._marginals.intervals(level)[self._marginals.of_variable(number)]
+
+    @cached_property
+    def _marginals(self) -> Marginals:
+        self._need(self.counts, "marginals")
+        return Marginals.of(self)
+
+    @cached_property
+    def judged(self) -> list[Judged]:
+        """R-hat and ESS of the variables whose draws differ most, the worst first."""
+        return judge(self)
+
     @property
     def marginal_error(self) -> float:
         """The mean l2 distance of the pooled marginals to the reference that was given."""
         reference = self._need(self.reference, "error", "reference=...")
-        difference = self.marginals - self._square(reference)
-        return float(np.sqrt((difference**2).sum(axis=1)).mean())
+        pooled, visits = self._marginals.counts.sum(axis=0), self._marginals.visits.sum()
+        return float(mean_distance(pooled[None], visits[None], reference, self._marginals.first)[0])
 
     def summary(self) -> Summary:
         """Speed, effective sample sizes and R-hat; prints as a table."""
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> Summary:
         from minigibbs.results.summary import summarise
 
         return summarise(self)
@@ -169,7 +219,8 @@ class Run:
         """The marginals as a pandas frame, a row per variable and value.
 
         Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
-        and `standard_error`, from how far chains lie apart (NaN for a single chain).
+        `standard_error`, from how far chains lie apart, and `low` and `high`, a 95% interval (all
+        three NaN for a single chain).
 
         Parameters
         ----------
@@ -179,7 +230,7 @@ class Run:
             Of a lattice that the variables lie on, row by row: in place of their names come
             `row` and `column` (`axis0`, `axis1`, ... where there are not two).
         """
-        from minigibbs.results.frames import to_pandas
+        from minigibbs.results.tables import to_pandas
 
         return to_pandas(self, wide, shape)
 
@@ -200,17 +251,13 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
-        header = {"format": FORMAT, "info": asdict(self.info), **domains_header(self.domains)}
+        info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
+        header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
         every = np.arange(len(self.domains))
         if self.draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
-
-    def _visits(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How often each chain was counted: the same for all variables, so the first one tells."""
-        visits: NDArray[np.int64] = counts[:, : self.domains.sizes[0]].sum(axis=1)
-        return visits
 
     def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
         sizes = self.domains.sizes
@@ -228,20 +275,21 @@ class Run:
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Read a run that `Run.save` wrote."""
-    header, arrays = files.read_arrays(path, FORMAT)
+    header, arrays = files.read_arrays(path, *FORMATS)
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
+        info = header["info"] | {"seed": int(header["info"]["seed"])}
         run = Run(
             domains,
-            Info(**header["info"]),
+            Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
-        _check(run)
+        check_run(run)
     return run
 
 
-def _check(run: Run) -> None:
+def check_run(run: Run) -> None:
     """Raise `ValueError` if the parts of a run do not fit each other."""
     for entry in fields(Info):
         value = getattr(run.info, entry.name)
@@ -255,6 +303,7 @@ def _check(run: Run) -> None:
     chains = run.info.chains if run.info.backend == "cpu" else min(run.info.chains, len(run.clock))
     values = int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
+    _check_array("visits", run.visits, np.signedinteger, (chains,))
     records = int(run.clock.min()) // run.info.thin
     for name, kind, shape in (
         ("counts", np.signedinteger, (chains, values)),
@@ -262,6 +311,7 @@ def _check(run: Run) -> None:
         ("energy", np.floating, (chains, records)),
         ("error", np.floating, (chains, records)),
         ("reference", np.floating, (values,)),
+        ("state", np.unsignedinteger, (run.info.chains, len(run.domains))),
     ):
         if getattr(run, name) is not None:
             _check_array(name, getattr(run, name), kind, shape)
@@ -295,25 +345,3 @@ def _check_array(
     if array is None or not np.issubdtype(array.dtype, kind) or array.shape != shape:
         got = "none" if array is None else f"shape {array.shape} of {array.dtype}"
         raise ValueError(f"{name}: expected shape {shape} of {kind.__name__}, got {got}")
-
-
-def worst(run: Run, most: int = 200) -> tuple[int, float, float] | None:
-    """The variable with the largest R-hat, its R-hat, and the least ESS over value indicators.
-
-    Looks at `most` evenly spaced variables at the most; None if there are too few draws to tell.
-    """
-    if run.draws is None or run.draws.shape[1] == 0:
-        return None
-    free = np.flatnonzero((run.draws != run.draws[:1, :1]).any(axis=(0, 1)))
-    chosen = free[np.unique(np.linspace(0, len(free) - 1, min(most, len(free))).astype(int))]
-    rhat, ess = np.full(len(chosen), np.nan), np.full(len(chosen), np.nan)
-    for k, place in enumerate(chosen):
-        values = np.unique(run.draws[:, :, place])
-        values = values[:1] if len(values) == 2 else values[:10]
-        indicator = run.draws[:, :, place, None] == values
-        rhat[k] = np.fmax.reduce(diagnostics.rhat(indicator))  # which passes over NaN
-        ess[k] = np.fmin.reduce(diagnostics.ess(indicator))
-    if np.isnan(rhat).all():
-        return None
-    top = int(np.nanargmax(rhat))
-    return int(run.drawn[chosen[top]]), float(rhat[top]), float(np.fmin.reduce(ess))

@@ -1,39 +1,45 @@
-"""A run's marginals as rows: the most uncertain ones to show, all of them as CSV."""
+"""A run's marginals as rows: the most uncertain ones to show, all of them as CSV or as a frame."""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import math
 import os
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.results import diagnostics
+from minigibbs.results.marginals import Marginals
 from minigibbs.results.run import Marginal, Run
 from minigibbs.system.files import write_whole
+from minigibbs.system.optional import optional
 
-_COLUMNS = ("variable", "name", "value", "probability", "standard_error")
+COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
 
 
 def rows(run: Run) -> list[NDArray[np.float64]]:
     """A run's marginals, one array per variable, without the padding of `run.marginals`."""
-    return np.split(_flat(run), np.cumsum(run.domains.sizes)[:-1])
+    return np.split(recorded(run).pooled, np.cumsum(run.domains.sizes)[:-1])
+
+
+def recorded(run: Run) -> Marginals:
+    """The marginals that a run recorded, or an error that says how to record them."""
+    if run.counts is None:
+        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
+    return Marginals.of(run)
 
 
 def uncertain(run: Run, most: int, values: int = 10) -> dict[int, Marginal]:
     """The variables of the largest entropy, at most so many, with their likeliest values first."""
-    flat = _flat(run)
-    information = -flat * np.log(np.where(flat > 0, flat, 1.0))
-    first = np.cumsum(run.domains.sizes, dtype=np.int64) - run.domains.sizes
-    entropy = np.add.reduceat(information, first)
-    chosen = np.argsort(-entropy, kind="stable")[:most]
+    marginals = recorded(run)
+    chosen = np.argsort(-marginals.entropy, kind="stable")[:most]
     found = {}
-    for variable in sorted(chosen[entropy[chosen] > 0].tolist()):
-        row = flat[first[variable] : first[variable] + run.domains.sizes[variable]]
+    for variable in sorted(chosen[marginals.entropy[chosen] > 0].tolist()):
+        row = marginals.pooled[marginals.of_variable(variable)]
         order = np.argsort(-row, kind="stable")[:values]
         called = run.domains.values(variable)
         found[variable] = Marginal(tuple(called[k] for k in order.tolist()), row[order])
@@ -50,36 +56,75 @@ def shown(marginal: Marginal, size: int, most: int = 4) -> str:
 def write_csv(run: Run, path: str | os.PathLike[str]) -> None:
     """Write a run's marginals as CSV, a line for each value of each variable.
 
-    Standard errors come from how the chains differ; one chain has none.
+    Standard errors and 95% intervals come from how the chains differ; one chain has none.
     """
-    lines = _lines(run, rows(run))
-
-    def write(stream: IO[bytes]) -> None:
-        text = codecs.getwriter("utf-8")(stream)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows(lines)
-
-    write_whole(path, write)
+    recorded(run)  # before anything is written
+    write_whole(path, lambda stream: print_csv(run, codecs.getwriter("utf-8")(stream)))
 
 
-def _lines(run: Run, marginals: list[NDArray[np.float64]]) -> Iterator[tuple[object, ...]]:
-    errors = None
-    if len(run.clock) > 1 and run.counts is not None and run.clock.min() > 0:
-        errors = diagnostics.standard_errors(run.counts, run.clock, run.domains.sizes)
-    place = 0
-    for variable, row in enumerate(marginals):
+def print_csv(run: Run, stream: Any) -> None:
+    """The same to a text stream."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_lines(run, recorded(run)))
+
+
+def _lines(run: Run, marginals: Marginals) -> Iterator[tuple[object, ...]]:
+    numbers = zip(
+        marginals.pooled.tolist(),
+        marginals.standard_errors.tolist(),
+        marginals.intervals().tolist(),
+        strict=True,
+    )
+    for variable in range(len(run.domains)):
         name = run.domains.name(variable)
-        for value, probability in zip(run.domains.values(variable), row.tolist(), strict=True):
-            error = "" if errors is None else f"{errors[place]:.3g}"
-            yield variable, name, value, repr(probability), error
-            place += 1
+        for value in run.domains.values(variable):
+            probability, error, (low, high) = next(numbers)
+            spread = ("" if math.isnan(x) else f"{x:.4g}" for x in (error, low, high))
+            yield variable, name, value, repr(probability), *spread
 
 
-def _flat(run: Run) -> NDArray[np.float64]:
-    if run.counts is None:
-        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
-    if not run.clock.sum():
-        raise SampleError("this run has no marginals: it made no updates after its warm-up")
-    flat: NDArray[np.float64] = run.counts.sum(axis=0) / run.clock.sum()
-    return flat
+def to_pandas(run: Run, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
+    """A run's marginals as a frame; see `Run.to_pandas`."""
+    pandas = optional("pandas", "pandas")
+    marginals = recorded(run)
+    places = _places(pandas, run, shape)
+    values = [run.domains.values(variable) for variable in range(len(run.domains))]
+    if wide:
+        return _wide(pandas, run, values, places)
+    frame = places.take(np.repeat(np.arange(len(places)), run.domains.sizes)).reset_index(drop=True)
+    frame["value"] = [value for row in values for value in row]
+    frame["probability"] = marginals.pooled
+    frame["standard_error"] = marginals.standard_errors
+    frame["low"], frame["high"] = marginals.intervals().T
+    return frame
+
+
+def _places(pandas: Any, run: Run, shape: Sequence[int] | None) -> Any:
+    """One row per variable: its name, or where it lies on a lattice."""
+    count = len(run.domains)
+    if shape is None:
+        names = [run.domains.name(variable) for variable in range(count)]
+        column = pandas.Categorical.from_codes(np.arange(count), names)
+        return pandas.DataFrame({"variable": column})
+    sides = tuple(shape)
+    whole = all(isinstance(side, int | np.integer) and side > 0 for side in sides)
+    if not whole or math.prod(sides) != count:
+        raise SampleError(f"shape must be that of {count} variables, got {sides}")
+    axes = np.unravel_index(np.arange(count), sides)
+    names = ["row", "column"] if len(sides) == 2 else [f"axis{k}" for k in range(len(sides))]
+    return pandas.DataFrame(dict(zip(names, axes, strict=True)))
+
+
+def _wide(pandas: Any, run: Run, values: list[tuple[Any, ...]], places: Any) -> Any:
+    """A row per variable, a column per value; NaN where a variable has no such value."""
+    columns = {value: k for k, value in enumerate(dict.fromkeys(v for row in values for v in row))}
+    table = np.full((len(values), len(columns)), np.nan)
+    for variable, row in enumerate(values):
+        table[variable, [columns[value] for value in row]] = run.marginals[variable, : len(row)]
+    if list(places.columns) == ["variable"]:
+        index = pandas.Index(places["variable"].astype(object), name="variable")
+    else:
+        index = pandas.MultiIndex.from_frame(places)
+    labels = pandas.Index(list(columns), name="value", tupleize_cols=False)
+    return pandas.DataFrame(table, index=index, columns=labels)

@@ -1,4 +1,4 @@
-"""`sample` and `resume`: chains, warm-up, recording, progress, checkpoints; all ways to run."""
+"""`sample`, `sample_until` and `resume`: every way to run ends in the one loop."""
 
 from __future__ import annotations
 
@@ -11,43 +11,29 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
 from minigibbs.results.run import Run
 from minigibbs.running import durations
-from minigibbs.running.backends.cpu import advance
-from minigibbs.running.backends.device import DEFAULT_CHAINS as DEVICE_CHAINS
-from minigibbs.running.backends.device import DEFAULT_KEPT as DEVICE_KEPT
-from minigibbs.running.backends.device import (
-    LANES,
-    refuse_on_device,
-    run_on_device,
-    uses_device,
-    without_size_warnings,
-)
+from minigibbs.running.backends import BACKENDS
+from minigibbs.running.backends.cpu import CpuGroup
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
-from minigibbs.running.executors.runners import runner_for
+from minigibbs.running.checkpoint.peek import saved_run
+from minigibbs.running.executors import runner_for
 from minigibbs.running.goal import Goal
+from minigibbs.running.group import Group
+from minigibbs.running.loop import Loop
 from minigibbs.running.plan import FINISHED, Plan
-from minigibbs.running.progress import Bar
 from minigibbs.running.request import (
     DEFAULT_RECORD,
-    DEFAULT_RECORDS,
-    SCANS,
+    Options,
+    Record,
     check_counts,
-    choose,
-    entropy_of,
     run_length,
     start_states,
-    variables_to_keep,
-    what_to_keep,
 )
-from minigibbs.running.sampling import Sampling
 from minigibbs.samplers import Sampler
-from minigibbs.samplers.base import check_stored
-from minigibbs.system import memory
 
 
 def sample(
@@ -58,10 +44,9 @@ def sample(
     warmup: int = 0,
     chains: int | None = None,
     seed: int | None = None,
-    start: str | ArrayLike = "random",
+    start: str | ArrayLike | Run = "random",
     scan: str | None = None,
-    record: str | Sequence[str] = DEFAULT_RECORD,
-    thin: int | None = None,
+    record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
     *,
     reference: ArrayLike | None = None,
@@ -70,8 +55,6 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
     backend: str = "cpu",
-    record_chains: int | None = None,
-    record_variables: Sequence[int | str] | None = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -80,56 +63,47 @@ def sample(
     graph
         The model, conditioned on evidence or not.
     sampler
-        A sampler such as `mg.Gibbs()`, or its name; left out, `mg.PoissonGibbs()`.
+        A sampler such as `mg.Gibbs()`, or its name; by default `mg.PoissonGibbs()`.
     updates, sweeps
         How long each chain runs, in single-variable updates or in sweeps of as many updates as
-        there are free variables; left out, 1,000 sweeps.
+        there are free variables; by default 1,000 sweeps.
     warmup
-        Updates of each chain before anything is recorded.
+        How long each chain runs before anything is recorded: in sweeps, or in updates where the
+        length is given in updates.
     chains
-        How many independent chains to run; left out, 4, or 16,384 on a GPU.
+        How many independent chains to run; by default 4, or 16,384 on a GPU.
     seed
-        Fixes every draw, whatever the number of threads; left out, a fresh one is drawn and
+        Fixes every draw, whatever the number of threads; by default a fresh one is drawn and
         kept in `run.info.seed`.
     start
-        "random", one state for all chains, or one state per chain.
+        "random", one state for all chains, one state per chain, or a run, whose last states
+        (`run.state`) are gone on from.
     scan
         "random" picks each variable at random (the paper's), "systematic" goes through them in
         order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
-        all chains of a run. Left out, "random"; on a GPU "shared", which is much faster there.
+        all chains of a run. By default "random"; on a GPU "shared", which is much faster there.
     record
-        What to keep: "marginals" (from every update), "draws" and "energy" (every `thin`
-        updates). Draws have shape [chain, draw, variable] and the smallest unsigned type that
-        fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
-    thin
-        Updates between two records; left out, a sweep, or more so that there are at most 1,000.
+        What to keep: "marginals" (from every update), "draws" and "energy"; by default marginals
+        and energy. `mg.Record` also says how often, of which variables and of which chains.
     progress
         Show a progress bar if stderr is a terminal.
     reference
         Marginals [variable, value] to measure the error of the running marginals against, at
         every record; see `Run.error`.
     threads
-        How many chains to run at a time; left out, as many as there are processors.
+        How many chains to run at a time; by default as many as there are processors.
     executor
         Where chains run: any `concurrent.futures.Executor`, such as Dask's or mpi4py's,
-        "processes" for processes of this machine, or a Dask client; left out, threads. The
+        "processes" for processes of this machine, or a Dask client; by default threads. The
         draws are the same everywhere. A worker that dies costs a segment of about a second.
     checkpoint
         A folder to save the run in, from which `mg.resume` goes on with it.
     every
-        How often to save: "30s", "5min", "1h", or seconds; left out, every 30 s, or more rarely
+        How often to save: "30s", "5min", "1h", or seconds; by default every 30 s, or more rarely
         where writing would take more than 1% of the time.
     backend
         "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
         There, marginals are counted about once a sweep, over all chains.
-    record_chains
-        Of how many chains a GPU keeps draws and energies, 64 if left out. They are spread evenly:
-        row k of the run's arrays is chain k * chains // record_chains, and its counts are those
-        of all chains from there to the next.
-    record_variables
-        The variables whose draws are kept, by number or name; left out, all. Draws then have shape
-        [chain, draw, chosen variable], in the order given, which `run.drawn` repeats in numbers;
-        `run.draws_of(variable)` is one variable's.
 
     Examples
     --------
@@ -139,21 +113,23 @@ def sample(
     >>> abs(run.marginals[:, 1] - 0.5).max() < 0.05
     np.True_
     """
-    chosen, on_device = choose(sampler), uses_device(backend)
-    chains = (DEVICE_CHAINS if on_device else 4) if chains is None else chains
-    scan = ("shared" if on_device else "random") if scan is None else scan
-    order = free_variables(graph.evidence)
-    length = run_length(updates, sweeps, len(order))
-    spacing = max(len(order), -(-length // DEFAULT_RECORDS), 1)
-    plan = _plan(
-        graph, chosen, length, warmup, scan, record, thin or spacing, reference, record_variables
+    options = Options(
+        sampler=sampler,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        start=start,
+        scan=scan,
+        record=record,
+        progress=progress,
+        threads=threads,
+        executor=executor,
+        checkpoint=checkpoint,
+        every=every,
+        backend=backend,
     )
-    check_counts(chains=chains, threads=threads, thin=thin, record_chains=record_chains)
-    if on_device and len(order):
-        refuse_on_device(threads=threads, executor=executor, checkpoint=checkpoint, every=every)
-        return _run_on_device(plan, start, chains, seed, record_chains or DEVICE_KEPT, progress)
-    sampling = _first_sampling(plan, start, chains, seed, checkpoint is not None)
-    return _run(sampling, executor, threads, progress, checkpoint, every)
+    length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
+    return _run(options, options.plan(graph, length, unit, reference))
 
 
 def sample_until(
@@ -163,19 +139,18 @@ def sample_until(
     ess: float | None = 400,
     max_time: str | float | None = None,
     warmup: int = 0,
-    chains: int = 4,
+    chains: int | None = None,
     seed: int | None = None,
-    start: str | ArrayLike = "random",
-    scan: str = "random",
-    record: str | Sequence[str] = DEFAULT_RECORD,
-    thin: int | None = None,
+    start: str | ArrayLike | Run = "random",
+    scan: str | None = None,
+    record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
     *,
     threads: int | None = None,
     executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
-    record_variables: Sequence[int | str] | None = None,
+    backend: str = "cpu",
 ) -> Run:
     """Sample a graph until the chains agree and are long enough, or until time is up.
 
@@ -189,12 +164,14 @@ def sample_until(
     rhat, ess
         What to reach; None for one that does not matter.
     max_time
-        "60s", "5min", "1h", or seconds; left out, as long as it takes.
-    graph, sampler, warmup, chains, seed, start, scan, record, progress
+        "60s", "5min", "1h", or seconds; by default as long as it takes.
+    warmup
+        Sweeps of each chain before anything is recorded.
+    record
+        As in `mg.sample`; `mg.Record(thin=...)` counts sweeps, by default 1.
+    graph, sampler, chains, seed, start, scan, progress
         As in `mg.sample`.
-    thin
-        Updates between two records; left out, a sweep.
-    threads, executor, checkpoint, every, record_variables
+    threads, executor, checkpoint, every, backend
         As in `mg.sample`.
 
     Examples
@@ -207,89 +184,51 @@ def sample_until(
     """
     goal = Goal(rhat, ess)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
-    chosen, free = choose(sampler), len(free_variables(graph.evidence))
-    check_counts(chains=chains, threads=threads, thin=thin)
-    spacing = int(thin or max(free, 1))
-    length = goal.first_length(chains, spacing)
-    plan = _plan(graph, chosen, length, warmup, scan, record, spacing, None, record_variables)
-    goal.check_kept(plan.kept)
-    sampling = _first_sampling(plan, start, chains, seed, checkpoint is not None)
-    sampling.goal = goal
-    return _run(sampling, executor, threads, progress, checkpoint, every, limit)
-
-
-def _plan(
-    graph: FactorGraph,
-    sampler: Sampler,
-    length: int,
-    warmup: int,
-    scan: str,
-    record: str | Sequence[str],
-    thin: int,
-    reference: ArrayLike | None,
-    variables: Sequence[int | str] | None,
-) -> Plan:
-    """What all chains share, checked."""
-    check_counts(warmup=warmup, thin=thin)
-    if not isinstance(scan, str) or scan not in SCANS:
-        raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
-    check_stored(sampler, graph)
-    kept, order = what_to_keep(record, reference, graph), free_variables(graph.evidence)
-    chosen = variables_to_keep(variables, kept, graph)
-    return Plan(
-        graph, sampler, order, length, int(warmup), scan, kept, int(thin), reference, chosen
+    options = Options(
+        sampler=sampler,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        start=start,
+        scan=scan,
+        record=record,
+        progress=progress,
+        threads=threads,
+        executor=executor,
+        checkpoint=checkpoint,
+        every=every,
+        backend=backend,
     )
-
-
-def _first_sampling(
-    plan: Plan, start: str | ArrayLike, chains: int, seed: int | None, snapshots: bool
-) -> Sampling:
-    """The chains of a plan at their start."""
-    plan.check_memory(chains, snapshots)
-    entropy = entropy_of(seed)
-    states = start_states(plan.graph, start, chains, entropy)
-    jobs = plan.jobs(plan.sampler.prepare(plan.graph), states, entropy)
-    for job in jobs:
-        job.begin()
-    return Sampling(plan, jobs, entropy)
-
-
-def _run_on_device(
-    plan: Plan, start: str | ArrayLike, chains: int, seed: int | None, kept: int, progress: bool
-) -> Run:
-    """Run all chains on a GPU."""
-    kept, entropy = min(kept, chains), entropy_of(seed)
-    plan.check_device_memory(kept)
-    run = plan.device_run(plan.sampler.prepare(plan.graph, LANES), chains, entropy, kept)
-    size = chains * len(plan.graph) * plan.graph.state_type.itemsize
-    memory.require(2 * size, f"the first states of {chains:,} chains", "use fewer chains")
-    states = start_states(plan.graph, start, chains, entropy)
-    with without_size_warnings(), Bar((plan.warmup + plan.length) * chains, progress) as bar:
-        run.place(states, streams(entropy, chains))
-        records = run_on_device(run, plan.warmup, plan.length, bar)
-    return plan.device_result(records, chains, entropy)
+    plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
+    goal.check_kept(plan.kept)
+    plan = replace(plan, length=goal.first_length(plan.rows, plan.thin))
+    return _run(options, plan, goal, limit)
 
 
 def _run(
-    sampling: Sampling,
-    executor: Any,
-    threads: int | None,
-    progress: bool,
-    checkpoint: str | os.PathLike[str] | None,
-    every: str | float | None,
-    max_time: float | None = None,
+    options: Options, plan: Plan, goal: Goal | None = None, max_time: float | None = None
 ) -> Run:
-    """Run a new sampling, in a new checkpoint if one is wanted."""
-    interval = None if every is None else durations.seconds(every, "every")
-    plan, jobs, goal = sampling.plan, sampling.jobs, sampling.goal
-    with runner_for(executor, plan, jobs[0].data, len(jobs), threads) as runner:
-        if checkpoint is None:
-            return sampling.run(runner, progress, max_time=max_time)
-        request: dict[str, Any] = {"chains": len(jobs), "seed": sampling.entropy, "every": interval}
+    """Run a plan from its beginning, in a new checkpoint if one is wanted."""
+    interval = None if options.every is None else durations.seconds(options.every, "every")
+    BACKENDS[plan.backend].check_memory(plan, snapshots=options.checkpoint is not None)
+    data, groups = _place(plan, options.start)
+    loop = Loop(plan, groups, goal)
+    with runner_for(options.executor, plan, data, options.threads) as runner:
+        if options.checkpoint is None:
+            return loop.run(runner, options.progress, max_time=max_time)
+        request: dict[str, Any] = {"every": interval}
         if goal is not None:
             request |= {"goal": {"rhat": goal.rhat, "ess": goal.ess}, "max_time": max_time}
-        with Checkpoint.create(checkpoint, plan, request) as saved:
-            return sampling.run(runner, progress, saved, interval, max_time)
+        with Checkpoint.create(options.checkpoint, plan, request) as saved:
+            return loop.run(runner, options.progress, saved, interval, max_time)
+
+
+def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
+    """What the sampler prepares, and the groups of chains at their start."""
+    backend = BACKENDS[plan.backend]
+    data = plan.sampler.prepare(plan.graph, backend.lanes)
+    states = start_states(plan.graph, start, plan.chains, plan.seed)
+    return data, backend.groups(plan, data, states)
 
 
 def resume(
@@ -310,12 +249,12 @@ def resume(
     checkpoint
         The folder given to `mg.sample` or `mg.sample_until`.
     updates, sweeps
-        How much longer than planned each chain shall run; left out, no longer. A run that had
+        How much longer than planned each chain shall run; by default no longer. A run that had
         reached its end is then returned as it is.
     progress, threads, executor
         As in `mg.sample`.
     every, max_time
-        As in `mg.sample_until`; each stays as it was if left out. Time counts anew.
+        As in `mg.sample_until`; by default each stays as it was. Time counts anew.
 
     Examples
     --------
@@ -332,39 +271,40 @@ def resume(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Checkpoint.open(checkpoint) as saved:
         base, request = saved.read_plan()
-        sampling = saved.latest(lambda found: _take_up(base, request, found))
-        more = _more(updates, sweeps, len(base.order))
-        if sampling.ended in FINISHED and not more:
-            return sampling.result()
-        sampling.grow(more)
-        jobs = sampling.jobs
-        with runner_for(executor, sampling.plan, jobs[0].data, len(jobs), threads) as runner:
+        BACKENDS[base.backend].check()
+        data, loop = saved.latest(lambda found: _take_up(base, request, found))
+        more = 0
+        if updates is not None or sweeps is not None:
+            length, unit = run_length(updates, sweeps, len(base.order))
+            more = length * unit
+        if loop.ended in FINISHED and not more:
+            return loop.result()
+        loop.grow(more)
+        with runner_for(executor, loop.plan, data, threads) as runner:
             interval = request["every"] if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
-            return sampling.run(runner, progress, saved, interval, limit)
+            return loop.run(runner, progress, saved, interval, limit)
 
 
-def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> Sampling:
-    """The sampling that a generation of a checkpoint holds."""
-    length, chains, entropy = found.header["length"], request["chains"], request["seed"]
-    check_counts(updates=length, chains=chains)
+def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
+    """The loop that a generation of a checkpoint holds, and what the sampler prepares."""
+    length = found.header["length"]
+    check_counts(updates=length)
     plan = replace(base, length=length)
-    plan.check_memory(chains, snapshots=True)
-    data = plan.sampler.prepare(plan.graph)
-    jobs = plan.jobs(data, start_states(plan.graph, "random", chains, entropy), entropy)
-    for job in jobs:
-        job.begin()
-    take_up(plan, jobs, found)
+    BACKENDS[plan.backend].check_memory(plan, snapshots=True)
+    data, groups = _place(plan)
+    take_up(plan, groups, found)
     goal = Goal(**request["goal"]) if "goal" in request else None
     if goal:
         goal.load(found.header, found.states)
-    return Sampling(
-        plan, jobs, entropy, float(found.header["seconds"]), found.header["ended"], goal
-    )
+    return data, Loop(plan, groups, goal, float(found.header["seconds"]), found.header["ended"])
 
 
-def _more(updates: int | None, sweeps: int | None, free: int) -> int:
-    return 0 if updates is None and sweeps is None else run_length(updates, sweeps, free)
+def peek(checkpoint: str | os.PathLike[str]) -> Run:
+    """The run that a checkpoint holds so far; nothing is run, written or locked."""
+    saved = Checkpoint.look(checkpoint)
+    plan, _ = saved.read_plan()
+    return saved.latest(lambda found: saved_run(plan, found))
 
 
 def time_updates(
@@ -377,15 +317,15 @@ def time_updates(
 
     With `time.thread_time` for a clock, processor time: what others do on the machine counts less.
     """
-    order = free_variables(graph.evidence)
-    plan = Plan(graph, sampler, order, 0, 0, "random", frozenset(), 2**62, None)
+    plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 0, 1)
     (state,) = start_states(graph, "random", 1, 0)
-    job = plan.job(sampler.prepare(graph), state, streams(0, 1)[0])
-    job.prepare()
+    group = CpuGroup(plan, sampler.prepare(graph), state, streams(0, 1)[0])
+    group.begin()
+    group.compile()
     updates, best = 16, float("inf")
     for stretch in range(8):
         begun = clock()
-        advance(job.data, job.model, job.chain, job.scan, job.recorder, updates, False)
+        group.advance(updates, False)
         taken = max(clock() - begun, 1e-9) / updates
         if stretch < 3:
             updates = max(4, int(seconds / taken))

@@ -7,19 +7,27 @@ seed fixes where a run that converges stops, whatever it runs on and however oft
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.results import diagnostics
-from minigibbs.results.run import Run, worst
+from minigibbs.results.marginals import Marginals, split_rhat
+from minigibbs.results.run import Run
 
 _LEAST_RECORDS = 50  # a chain, in the first round
 _MOST_RECORDS = 50_000  # a chain, that are looked at
 _MOST_VARIABLES = 25  # whose draws are looked at
+
+
+class Round(NamedTuple):
+    """What a round's end is remembered by."""
+
+    counts: NDArray[np.int64]  # [row, sum of sizes]
+    visits: NDArray[np.int64]  # [row]
 
 
 @dataclass
@@ -30,7 +38,7 @@ class Goal:
     ess: float | None
     seen_rhat: float = math.nan
     seen_ess: float = math.nan
-    past: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)  # the last two rounds
+    past: list[Round] = field(default_factory=list)  # the last two
 
     def __post_init__(self) -> None:
         if self.rhat is None and self.ess is None:
@@ -58,11 +66,12 @@ class Goal:
 
     def met(self, run: Run) -> bool:
         """Look at a round's end; whether the goal is reached."""
-        updates, earlier = int(run.clock.min()), self.past[:1]
-        counts = np.empty((run.info.chains, 0), np.int64) if run.counts is None else run.counts
-        self.past = [*self.past[-1:], (updates, counts.copy())]
+        earlier = self.past[0] if self.past else None
+        none = np.empty((len(run.clock), 0), np.int64)
+        counts = none if run.counts is None else run.counts
+        self.past = [*self.past[-1:], Round(counts.copy(), run.visits.copy())]
         self.seen_rhat, self.seen_ess = _measure(run, earlier)
-        return bool(earlier) and self._reached()
+        return earlier is not None and self._reached()
 
     def _reached(self) -> bool:
         """NaN stands for what never varies, and holds nobody up."""
@@ -77,43 +86,30 @@ class Goal:
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint keeps of the rounds before."""
-        rounds = [updates for updates, _ in self.past]
-        return {"rounds": rounds}, {f"round.{k}": counts for k, (_, counts) in enumerate(self.past)}
+        arrays = {
+            f"round.{k}.{name}": array
+            for k, one in enumerate(self.past)
+            for name, array in one._asdict().items()
+        }
+        return {"rounds": len(self.past)}, arrays
 
     def load(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `save` kept."""
-        self.past = [(int(n), arrays[f"round.{k}"]) for k, n in enumerate(header["rounds"])]
+        self.past = [
+            Round(*(arrays[f"round.{k}.{name}"] for name in Round._fields))
+            for k in range(int(header["rounds"]))
+        ]
 
 
-def _measure(run: Run, earlier: list[tuple[int, NDArray[np.int64]]]) -> tuple[float, float]:
+def _measure(run: Run, earlier: Round | None) -> tuple[float, float]:
     """The greatest R-hat and the least ESS of all that was recorded."""
-    rhats, sizes = [math.nan], [math.nan]
-    if run.energy is not None:
-        step = max(1, run.energy.shape[1] // _MOST_RECORDS)
-        rhats.append(float(diagnostics.rhat(run.energy[:, ::step])))
-        sizes.append(float(diagnostics.ess(run.energy[:, ::step])))
-    value = worst(run, _MOST_VARIABLES)
-    if value is not None:
-        rhats.append(value[1])
-        sizes.append(value[2])
-    if run.counts is not None and earlier:
-        early_updates, early = earlier[0]
-        rhats.append(split_rhat(run.counts, int(run.clock.min()), early, early_updates))
-    return float(np.fmax.reduce(rhats)), float(np.fmin.reduce(sizes))
-
-
-def split_rhat(
-    counts: NDArray[np.int64], updates: int, early: NDArray[np.int64], early_updates: int
-) -> float:
-    """The greatest R-hat over all values of all variables, from how long chains spent in each.
-
-    Chains [chain, value] are split at `early_updates`. The variance of a value's indicator within
-    a stretch is p (1 - p), so that the stretches' marginals p are all that is needed.
-    """
-    late = (counts - early) / (updates - early_updates)
-    share = np.concatenate([early / early_updates, late])
-    within = (share * (1.0 - share)).mean(axis=0)
-    between = share.var(axis=0, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.sqrt(1.0 + between / within)  # infinite where stretches are stuck apart
-    return float(np.fmax.reduce(rhat, initial=math.nan))
+    rhat, ess = diagnostics.of_energy(run, _MOST_RECORDS)
+    judged = diagnostics.judge(run, _MOST_VARIABLES)
+    rhats = [rhat, *(one.rhat for one in judged)]
+    if run.counts is not None and earlier is not None:
+        late = Marginals.of(run)
+        early = replace(late, counts=earlier.counts, visits=earlier.visits)
+        rhats.append(split_rhat(late, early))
+    known = [one for one in rhats if one is not None and not math.isnan(one)]
+    least = diagnostics.least([ess, *(one.ess for one in judged)])
+    return max(known, default=math.nan), math.nan if least is None else least

@@ -1,8 +1,12 @@
-"""What a user asks of a run: checked, and put into the terms of `minigibbs.running.plan`."""
+"""What a user asks of a run: checked, and turned into a plan."""
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +15,195 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.domains import as_array
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
+from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
+from minigibbs.results.run import Run
+from minigibbs.running.backends import BACKENDS, Backend
+from minigibbs.running.plan import RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
+from minigibbs.samplers.base import check_stored
 
-SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED, "shared": SHARED}
-RECORDS = ("marginals", "draws", "energy")
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
-DEFAULT_RECORDS = 1000  # at the most, where `thin` is left out
+DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
+
+
+@dataclass(frozen=True, init=False)
+class Record:
+    """What is recorded of a run, and how often.
+
+    Parameters
+    ----------
+    what
+        "marginals" (from every update), "draws" and "energy" (every `thin`); by default
+        marginals and energy. Draws have shape [chain, draw, variable] and the smallest unsigned
+        type that fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
+    thin
+        Sweeps between two records, or updates where the run's length is given in updates; by
+        default a sweep, or more so that there are at most 1,000 records.
+    variables
+        The variables whose draws are kept, by number or name; by default all. Draws then have
+        shape [chain, draw, chosen variable], in the order given, which `run.drawn` repeats in
+        numbers; `run.draws_of(variable)` is one variable's.
+    chains
+        Of how many chains a GPU keeps draws and energies, by default 64. They are spread evenly:
+        row k of the run's arrays is chain k * chains // record.chains, and its counts are those of
+        all chains from there to the next.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.5)])
+    >>> record = mg.Record("draws", thin=5, variables=[0, 3])
+    >>> mg.sample(graph, sweeps=100, record=record, progress=False).draws.shape
+    (4, 20, 2)
+    """
+
+    what: tuple[str, ...]
+    thin: int | None
+    variables: tuple[int | str, ...] | None
+    chains: int | None
+
+    def __init__(
+        self,
+        *what: str,
+        thin: int | None = None,
+        variables: Sequence[int | str] | None = None,
+        chains: int | None = None,
+    ) -> None:
+        unknown = [name for name in what if name not in RECORDS]
+        if unknown:
+            raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
+        check_counts(thin=thin, record_chains=chains)
+        if isinstance(variables, str) or not isinstance(variables, Iterable | None):
+            raise SampleError(
+                f"record: variables must be a sequence of variables, such as [{variables!r}]; "
+                f"got {variables!r}"
+            )
+        chosen = None if variables is None else tuple(variables)
+        if chosen is not None and not chosen:
+            raise SampleError("record: variables must hold at least one; by default all are kept")
+        vars(self).update(what=what or DEFAULT_RECORD, thin=thin, variables=chosen, chains=chains)
+
+    @classmethod
+    def read(cls, record: Record | str | Sequence[str]) -> Record:
+        """What is meant: itself, a name, or several names."""
+        if isinstance(record, Record):
+            return record
+        several = isinstance(record, Iterable) and not isinstance(record, str)
+        names: list[Any] = list(record) if several else [record]
+        if not names:
+            empty = Record()
+            vars(empty).update(what=())
+            return empty
+        return Record(*names)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `sample`, `sample_until` and the command line have in common; see `mg.sample`."""
+
+    sampler: Sampler | str | None = None
+    warmup: int = 0
+    chains: int | None = None
+    seed: int | None = None
+    start: str | ArrayLike | Run = "random"
+    scan: str | None = None
+    record: Record | str | Sequence[str] = DEFAULT_RECORD
+    progress: bool = True
+    threads: int | None = None
+    executor: Executor | str | Any = None
+    checkpoint: str | os.PathLike[str] | None = None
+    every: str | float | None = None
+    backend: str = "cpu"
+
+    def plan(
+        self,
+        graph: FactorGraph,
+        length: int | None,
+        unit: int,
+        reference: ArrayLike | None = None,
+    ) -> Plan:
+        """The plan of a run of so many units, each of so many updates; None for a first round."""
+        backend, sampler = self._backend(graph), choose(self.sampler)
+        check_counts(warmup=self.warmup, chains=self.chains, threads=self.threads)
+        if self.scan is not None and (not isinstance(self.scan, str) or self.scan not in SCANS):
+            raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {self.scan!r}")
+        check_stored(sampler, graph)
+        record, chains = Record.read(self.record), self._chains(backend)
+        updates = 0 if length is None else length * unit
+        kept = frozenset(record.what)
+        if reference is not None and "marginals" not in kept:
+            raise SampleError('a reference needs record to hold "marginals"')
+        return Plan(
+            graph=graph,
+            sampler=sampler,
+            backend=backend.name,
+            chains=chains,
+            seed=entropy_of(self.seed),
+            length=updates,
+            warmup=int(self.warmup) * unit,
+            scan=self.scan or backend.scan,
+            kept=kept,
+            thin=self._thin(record, graph, length, unit),
+            rows=_rows(backend, record, chains),
+            variables=_variables(record, graph),
+            reference=None if reference is None else flat_reference(graph, reference),
+        )
+
+    def _backend(self, graph: FactorGraph) -> Backend:
+        if not isinstance(self.backend, str) or self.backend not in BACKENDS:
+            known = ", ".join(BACKENDS)
+            raise SampleError(f"backend must be one of {known}; got {self.backend!r}")
+        backend = BACKENDS[self.backend]
+        backend.check()
+        for name in backend.refused:
+            if getattr(self, name) is not None:
+                raise SampleError(f'{name} is for backend="cpu"; backend="{self.backend}" has none')
+        return backend if len(free_variables(graph.evidence)) else BACKENDS["cpu"]
+
+    def _chains(self, backend: Backend) -> int:
+        if self.chains is not None:
+            return int(self.chains)
+        return self.start.info.chains if isinstance(self.start, Run) else backend.chains
+
+    @staticmethod
+    def _thin(record: Record, graph: FactorGraph, length: int | None, unit: int) -> int:
+        """Updates between two records."""
+        if record.thin is not None:
+            return int(record.thin) * unit
+        sweep = max(len(free_variables(graph.evidence)), 1)
+        return sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
+
+
+def _rows(backend: Backend, record: Record, chains: int) -> int:
+    """How many chains are recorded one by one."""
+    if backend.rows is None:
+        if record.chains is not None:
+            raise SampleError(
+                f'mg.Record(chains=...) is for backend="cuda"; backend="{backend.name}" records '
+                "every chain"
+            )
+        return chains
+    return min(record.chains or backend.rows, chains)
+
+
+def _variables(record: Record, graph: FactorGraph) -> NDArray[np.int32] | None:
+    """The numbers of the variables whose draws are kept, in the order given; None for all."""
+    if record.variables is None:
+        return None
+    if "draws" not in record.what:
+        raise SampleError(
+            'record: variables says whose draws are kept, and none are: add "draws", or leave '
+            "variables out"
+        )
+    numbers = [graph.domains.index(variable) for variable in record.variables]
+    seen: set[int] = set()
+    for number in numbers:
+        if number in seen:
+            raise SampleError(f"record: variables holds {graph.domains.describe(number)} twice")
+        seen.add(number)
+    return np.array(numbers, dtype=np.int32)
 
 
 def choose(sampler: Sampler | str | None) -> Sampler:
@@ -30,20 +214,21 @@ def choose(sampler: Sampler | str | None) -> Sampler:
         return sampler
     if isinstance(sampler, str) and sampler in SAMPLERS:
         return SAMPLERS[sampler]()
+    near = difflib.get_close_matches(str(sampler), SAMPLERS, 1)
     raise SampleError(
         f"sampler must be a sampler such as mg.Gibbs() or one of {', '.join(SAMPLERS)}; "
-        f"got {sampler!r}"
+        f"got {sampler!r}" + (f", did you mean {near[0]!r}?" if near else "")
     )
 
 
-def run_length(updates: int | None, sweeps: int | None, free: int) -> int:
-    """How many updates each chain makes."""
+def run_length(updates: int | None, sweeps: int | None, free: int) -> tuple[int, int]:
+    """How long each chain runs, and the unit in updates: 1, or a sweep."""
     if updates is not None and sweeps is not None:
         raise SampleError("give updates or sweeps, not both")
     check_counts(updates=updates, sweeps=sweeps)
     if updates is not None:
-        return int(updates)
-    return int(DEFAULT_SWEEPS if sweeps is None else sweeps) * max(free, 1)
+        return int(updates), 1
+    return int(DEFAULT_SWEEPS if sweeps is None else sweeps), max(free, 1)
 
 
 _LEAST = {
@@ -64,59 +249,10 @@ def check_counts(**counts: int | None) -> None:
             continue
         whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not whole or count < _LEAST[name]:
+            shown = "record: chains" if name == "record_chains" else name
             raise SampleError(
-                f"{name} must be an integer of at least {_LEAST[name]}, got {count!r}"
+                f"{shown} must be an integer of at least {_LEAST[name]}, got {count!r}"
             )
-
-
-def what_to_keep(
-    record: str | Sequence[str], reference: ArrayLike | None, graph: FactorGraph
-) -> frozenset[str]:
-    """What is recorded; energies of factors that are never stored are not."""
-    several = isinstance(record, Iterable) and not isinstance(record, str)
-    asked: list[Any] = list(record) if several else [record]
-    unknown = [name for name in asked if name not in RECORDS]
-    if unknown:
-        raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
-    if reference is not None and "marginals" not in asked:
-        raise SampleError('a reference needs record to hold "marginals"')
-    if graph.implicit is not None and "energy" in asked:
-        if record is not DEFAULT_RECORD:
-            raise SampleError(
-                "the energy of factors that are never stored is not recorded along the way; "
-                'record "draws" and ask graph.energy(draws)'
-            )
-        asked.remove("energy")
-    return frozenset(asked)
-
-
-def variables_to_keep(
-    variables: Sequence[int | str] | None, kept: frozenset[str], graph: FactorGraph
-) -> NDArray[np.int32] | None:
-    """The numbers of the variables whose draws are kept, in the order given; None for all."""
-    if variables is None:
-        return None
-    if "draws" not in kept:
-        raise SampleError(
-            'record_variables says whose draws are kept, and none are: add "draws" to record, '
-            "or leave record_variables out"
-        )
-    if isinstance(variables, str) or not isinstance(variables, Iterable):
-        raise SampleError(
-            f"record_variables must be a sequence of variables, such as [{variables!r}]; "
-            f"got {variables!r}"
-        )
-    numbers = [graph.domains.index(variable) for variable in variables]
-    if not numbers:
-        raise SampleError(
-            "record_variables must hold at least one variable; leave it out to keep all"
-        )
-    seen: set[int] = set()
-    for number in numbers:
-        if number in seen:
-            raise SampleError(f"record_variables holds {graph.domains.describe(number)} twice")
-        seen.add(number)
-    return np.array(numbers, dtype=np.int32)
 
 
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
@@ -139,16 +275,18 @@ def entropy_of(seed: int | None) -> int:
 
 
 def start_states(
-    graph: FactorGraph, start: str | ArrayLike, chains: int, entropy: int
+    graph: FactorGraph, start: str | ArrayLike | Run, chains: int, seed: int
 ) -> NDArray[Any]:
     """One state per chain, which agrees with the evidence: writable, [chain, variable]."""
     clamped = graph.evidence >= 0
+    if isinstance(start, Run):
+        start = _last_states(start)
     if isinstance(start, str):
         if start != "random":
-            raise SampleError(f'start must be "random" or a state, got {start!r}')
+            raise SampleError(f'start must be "random", a state or a run, got {start!r}')
         states = np.empty((chains, len(graph)), graph.state_type)
         for first in range(0, chains, SEEDED):
-            _fill_random(states[first : first + SEEDED], graph, first, entropy)
+            _fill_random(states[first : first + SEEDED], graph, first, seed)
         states[:, clamped] = graph.evidence[clamped]
         return states
     given = graph.check_states(start)
@@ -165,13 +303,22 @@ def start_states(
     return rows.astype(graph.state_type, copy=True)
 
 
-def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, entropy: int) -> None:
+def _last_states(run: Run) -> NDArray[Any]:
+    if run.state is None:
+        raise SampleError(
+            "start: this run keeps no last states, since it was saved by minigibbs 0.1; "
+            'give a state, or "random"'
+        )
+    return run.state
+
+
+def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
     """Draw uniform states for chains from `first` on: the first 4096 each by a seed of its own."""
     if first == 0:
-        children = np.random.SeedSequence(entropy).spawn(len(states))
+        children = np.random.SeedSequence(seed).spawn(len(states))
         for state, child in zip(states, children, strict=True):
             state[:] = np.random.default_rng(child.spawn(1)[0]).random(len(graph)) * graph.sizes
     else:
-        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(2**32 - 2, first)))
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
         for state in states:
             state[:] = rng.random(len(graph)) * graph.sizes

@@ -155,7 +155,7 @@ def stated_format(path: str | os.PathLike[str]) -> Any:
 
 
 def read_arrays(
-    path: str | os.PathLike[str], expected: str, mapped: bool = False
+    path: str | os.PathLike[str], *expected: str, mapped: bool = False
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken.
 
@@ -170,9 +170,9 @@ def read_arrays(
             raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
         memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
         header = json.loads(archive.read(_HEADER))
-        if not isinstance(header, dict) or header.get("format") != expected:
+        if not isinstance(header, dict) or header.get("format") not in expected:
             found = header.get("format") if isinstance(header, dict) else None
-            raise FormatError(f"{path}: expected a {expected} file, got {found!r}")
+            raise FormatError(f"{path}: expected a {expected[-1]} file, got {found!r}")
         arrays = {
             member.filename.removesuffix(".npy"): _read_array(archive, member, path, mapped)
             for member in members

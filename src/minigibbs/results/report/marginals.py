@@ -36,8 +36,9 @@ def section(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> H
         )
     source = "every update" if run.counts is not None else "the recorded draws"
     whose = "each variable"
-    if len(found.sizes) < found.variables:
-        whose = f"the {len(found.sizes):,} of {found.variables:,} variables whose draws were kept"
+    if len(found.marginals.sizes) < found.variables:
+        known = len(found.marginals.sizes)
+        whose = f"the {known:,} of {found.variables:,} variables whose draws were kept"
     intro = f"The probability of each value of {whose}, from {source} of all chains."
     return join(
         title,
@@ -54,27 +55,31 @@ def _site_map(run: Run, found: Beliefs, shape: tuple[int, ...] | None) -> Html:
     """Variables that lie on a lattice, as a map of all chains and one of each."""
     if shape is None:
         return Html("")
-    if (found.sizes == 2).all():
+    if (found.marginals.sizes == 2).all():
         value = _value(run, 0, 1)
         what, legend = join("probability of the value ", named(value)), pictures.scale("0", "1")
         alt = f"probability of the value {cut(value)} at each site"
         draw = partial(_share_map, shape=shape)
-    elif found.sizes.max() <= len(pictures.kind_colours()):
+    elif found.marginals.sizes.max() <= len(pictures.kind_colours()):
         alt = "most probable value at each site"
         what, draw = Html("most probable value"), partial(_kind_map, found=found, shape=shape)
-        values = range(int(found.sizes.max()))
+        values = range(int(found.marginals.sizes.max()))
         legend = _key([named(_value(run, 0, value)) for value in values])
     else:
         numbers = _numbers(run, found)
-        means = np.add.reduceat(found.pooled * numbers, found.starts)
+        means = np.add.reduceat(found.marginals.pooled * numbers, found.marginals.first)
         ends = (float(means.min()), float(means.max()))
         alt, what = "mean value at each site", Html("mean value")
         legend = pictures.scale(f"{ends[0]:.4g}", f"{ends[1]:.4g}")
         draw = partial(_mean_map, found=found, shape=shape, numbers=numbers, ends=ends)
-    whole = element("div", draw(found.pooled, label=f"Map of the {alt}", most=pictures.MOST_PIXELS))
+    whole = element(
+        "div", draw(found.marginals.pooled, label=f"Map of the {alt}", most=pictures.MOST_PIXELS)
+    )
     small = [
         element("li", draw(flat, label=f"The same of chain {k + 1}", most=_SMALL), f"chain {k + 1}")
-        for k, flat in zip(found.numbers[:_MOST_MAPS], found.chains[:_MOST_MAPS], strict=True)
+        for k, flat in zip(
+            found.numbers[:_MOST_MAPS], found.marginals.rows[:_MOST_MAPS], strict=True
+        )
     ]
     maps = element("div", whole, element("ul", *small), class_="maps")
     words = join("At each site the ", what, ", over all chains (large) and in single ones (small).")
@@ -89,7 +94,7 @@ def _share_map(flat: NDArray[Any], label: str, most: int, shape: tuple[int, ...]
 def _kind_map(
     flat: NDArray[Any], label: str, most: int, found: Beliefs, shape: tuple[int, ...]
 ) -> Html:
-    places = found.likeliest_in(flat).reshape(shape)
+    places = found.marginals.likeliest_in(flat).reshape(shape)
     return pictures.kinds(pictures.shrink(places, most), label)
 
 
@@ -102,7 +107,7 @@ def _mean_map(
     numbers: NDArray[np.float64],
     ends: tuple[float, float],
 ) -> Html:
-    means = np.add.reduceat(flat * numbers, found.starts).reshape(shape)
+    means = np.add.reduceat(flat * numbers, found.marginals.first).reshape(shape)
     return pictures.heat(pictures.shrink(means, most), *ends, label)
 
 
@@ -149,7 +154,9 @@ def _grid_map(run: Run, found: Beliefs, grid: Grid, members: list[int]) -> Html:
 
 def _certainty(run: Run, found: Beliefs) -> Html:
     """How sure the variables are, all of them in one histogram."""
-    top = np.delete(found.top, list(run.domains.grids))  # a point of a fine grid is never sure
+    top = np.delete(
+        found.marginals.top, list(run.domains.grids)
+    )  # a point of a fine grid is never sure
     if len(top) <= _SHOW_ALL:
         return Html("")
     counts = np.histogram(np.minimum(top, 1.0), bins=20, range=(0.0, 1.0))[0]
@@ -165,7 +172,7 @@ def _certainty(run: Run, found: Beliefs) -> Html:
 def _cards(run: Run, found: Beliefs) -> Html:
     """Bars for a few variables: those to look at."""
     legend = "Bars and areas are all chains together; fine marks and lines are single ones."
-    variables = len(found.sizes)
+    variables = len(found.marginals.sizes)
     if variables <= _SHOW_ALL:
         cards = [_card(run, found, variable) for variable in range(variables)]
         return join(
@@ -232,20 +239,20 @@ def _table(run: Run, found: Beliefs) -> Html:
     """Every variable, or as many as a page can hold, to search in."""
     rows: list[list[object]] = []
     written = 0
-    for variable in range(min(len(found.sizes), _TABLE_ROWS)):
-        best = int(found.likeliest[variable])
+    for variable in range(min(len(found.marginals.sizes), _TABLE_ROWS)):
+        best = int(found.marginals.likeliest[variable])
         row: list[object] = [
             named(run.domains.name(variable)),
             named(_value(run, variable, best)),
-            _percent(float(found.top[variable])),
-            f"{found.spread[variable]:.1%}",
+            _percent(float(found.marginals.top[variable])),
+            f"{found.marginals.spread[variable]:.1%}",
         ]
         written += sum(len(str(cell)) + 9 for cell in row)
         if written > _TABLE_BYTES:
             break
         rows.append(row)
     head = ["variable", "most probable value", "its probability", "chains apart"]
-    left = len(found.sizes) - len(rows)
+    left = len(found.marginals.sizes) - len(rows)
     which = "Every variable" if not left else f"The first {len(rows):,} variables"
     note = Html("")
     if left:
@@ -272,10 +279,12 @@ def _value(run: Run, variable: int, place: int) -> object:
 
 def _numbers(run: Run, found: Beliefs) -> NDArray[np.float64]:
     """Each value as a number: its grid point, or its place in the domain."""
-    flat = np.arange(len(found.pooled)) - np.repeat(found.starts, found.sizes)
+    flat = np.arange(len(found.marginals.pooled)) - np.repeat(
+        found.marginals.first, found.marginals.sizes
+    )
     numbers: NDArray[np.float64] = flat.astype(np.float64)
     for variable, grid in run.domains.grids.items():
-        start = int(found.starts[variable])
+        start = int(found.marginals.first[variable])
         numbers[start : start + int(grid.points)] = grid.values
     return numbers
 

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from minigibbs.results.report import pictures, verdict
-from minigibbs.results.report.beliefs import MOST_JUDGED, Beliefs, Judged
+from minigibbs.results.diagnostics import MOST_JUDGED, Judged
+from minigibbs.results.report import pictures
+from minigibbs.results.report.beliefs import Beliefs
 from minigibbs.results.report.markup import Html, element, join, table
 from minigibbs.results.report.markup import name as named
-from minigibbs.results.report.verdict import number
 from minigibbs.results.run import Run
+from minigibbs.results.verdict import RECORD_ALL, Finding, findings, number
 
 _MOST_LINES = 8  # chains drawn
 _MOST_WORST = 12  # rows of the least-converged variables
@@ -23,19 +24,31 @@ _STATS = (  # key, what it is, symbol, what it means
 )
 
 
-def top(run: Run, found: Beliefs | None) -> Html:
+MARKS = {"bad": "✕", "doubt": "!", "unknown": "?", "good": "✓"}
+_RECORDED = ("marginals", "draws", "energy")
+
+
+def top(run: Run) -> Html:
     """Findings, in a box each."""
     return join(
         *(
             element(
                 "section",
-                element("span", verdict.MARKS[finding.level], class_="mark", aria_hidden="true"),
-                element("div", element("h2", finding.headline), element("p", finding.words)),
+                element("span", MARKS[finding.level], class_="mark", aria_hidden="true"),
+                element("div", element("h2", finding.headline), element("p", _words(finding))),
                 class_=f"finding {finding.level}",
             )
-            for finding in verdict.findings(run, found)
+            for finding in findings(run, run.summary())
         )
     )
+
+
+def _words(finding: Finding) -> Html:
+    """A finding's paragraph, with the variable's name set apart."""
+    if finding.name is None:
+        return join(finding.words)
+    before, after = finding.words.split("{}")
+    return join(before, element("strong", named(finding.name)), after)
 
 
 def facts(run: Run) -> Html:
@@ -49,7 +62,7 @@ def facts(run: Run) -> Html:
     if info.acceptance < 1:
         shown.append(("proposals accepted", f"{info.acceptance:.0%}", "the rest kept the value"))
     if run.energy is not None and run.energy.size:
-        rhat, ess = verdict.energy_rhat(run), verdict.energy_ess(run)
+        rhat, ess = run.summary().energy_rhat, run.summary().energy_ess
         shown.append(("mean energy", f"{run.energy.mean():,.5g}", "log-probability + constant"))
         shown.append(("energy R-hat", number(rhat, ".3f"), "1 where chains agree"))
         shown.append(("energy ESS", number(ess, ",.0f"), "worth in independent draws"))
@@ -87,7 +100,7 @@ def traces(run: Run) -> Html:
     parts: list[Html] = [element("h2", "Traces")]
     updates = run.record_updates.astype(np.float64)
     if run.energy is None:
-        parts.append(element("p", _no_energies(run)))
+        parts.append(element("p", _missing("Energies", "energy")))
     elif len(updates) < 2 or not np.isfinite(run.energy).all():
         parts.append(element("p", "There are too few records for a trace; run longer."))
     else:
@@ -118,17 +131,20 @@ def traces(run: Run) -> Html:
 def least_converged(run: Run, found: Beliefs | None) -> Html:
     """The variables that chains agree on least."""
     title = element("h2", "Least-converged variables")
-    if found is None or len(found.chains) < 2:
+    if found is None or len(found.marginals.rows) < 2:
         why = "This needs two chains or more." if found else "Nothing is known of the variables."
         return join(title, element("p", why))
     shown = found.least_agreed(_MOST_WORST)
     if not shown:
         return join(title, element("p", "All chains agree on every variable."))
-    judged = {one.variable: one for one in found.judged}
+    judged = {one.variable: one for one in run.judged}
     head = ["variable", "chains apart"] + (["R-hat", "ESS"] if judged else [])
     rows: list[list[object]] = []
     for variable in shown:
-        row: list[object] = [named(run.domains.name(variable)), f"{found.spread[variable]:.1%}"]
+        row: list[object] = [
+            named(run.domains.name(variable)),
+            f"{found.marginals.spread[variable]:.1%}",
+        ]
         if judged:
             one = judged.get(variable, Judged(variable, math.nan, math.nan))
             row += [number(one.rhat, ".3f"), number(one.ess, ",.0f")]
@@ -164,8 +180,7 @@ def missing(run: Run) -> Html:
         "draws": "R-hat and ESS of the variables, and ArviZ",
         "energy": "traces, and R-hat and ESS of the whole",
     }
-    possible = verdict.recordable(run)
-    lost = [what for what in possible if arrays[what] is None]
+    lost = [what for what in _RECORDED if arrays[what] is None]
     if not lost:
         return Html("")
     items = [element("li", element("b", what), f": {use[what]}.") for what in lost]
@@ -175,9 +190,9 @@ def missing(run: Run) -> Html:
         element(
             "p",
             "To have them, sample with ",
-            element("code", verdict.record_all(run)),
+            element("code", RECORD_ALL),
             ", or on the command line ",
-            element("code", f"--record {','.join(possible)}"),
+            element("code", f"--record {','.join(_RECORDED)}"),
             ".",
         ),
     )
@@ -220,12 +235,6 @@ def _undrawn(run: Run) -> str:
 def _missing(what: str, record: str) -> Html:
     how = element("code", f'record=("{record}",)')
     return join(f"{what} were not recorded; sample with ", how, ".")
-
-
-def _no_energies(run: Run) -> Html:
-    if "energy" not in verdict.recordable(run):
-        return Html("A model that is never stored has no recorded energies.")
-    return _missing("Energies", "energy")
 
 
 def _seconds(seconds: float) -> str:

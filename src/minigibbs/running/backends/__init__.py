@@ -1,1 +1,8 @@
-"""What chains run on: one file a backend, all behind one protocol."""
+"""What chains run on: one file a backend, all behind one protocol, and their registry."""
+
+from minigibbs.running.backends import cpu, cuda
+from minigibbs.running.backends.base import Backend
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (cpu.BACKEND, cuda.BACKEND)}
+
+__all__ = ["BACKENDS", "Backend"]

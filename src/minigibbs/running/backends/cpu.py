@@ -1,12 +1,275 @@
-"""The CPU's run loop."""
+"""Chains on the CPU: a group is one chain, in arrays of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry
-from minigibbs.kernels.layout import CHANGES
-from minigibbs.kernels.record import keep, note_change
+from minigibbs.kernels.layout import CHANGES, RANDOM, SHARED, SHUFFLED, Chain, Recorder, Scan
+from minigibbs.kernels.random import shared_stream, streams
+from minigibbs.kernels.record import keep, note_change, settle_counts
 from minigibbs.kernels.scan import next_variable
-from minigibbs.samplers.base import begin, update
+from minigibbs.results.marginals import mean_distance
+from minigibbs.running.backends.base import Backend, check_common, count_size, require_records
+from minigibbs.running.group import RECORDED, Collected, Group, State
+from minigibbs.running.plan import SCANS, Plan
+from minigibbs.samplers.base import begin, carries, update
+
+
+class CpuBackend(Backend):
+    """Chains on threads of this machine, or on any executor."""
+
+    name = "cpu"
+    chains = 4
+    scan = "random"
+    rows = None
+    lanes = 1
+    refused = ()
+    in_threads = True
+
+    def check(self) -> None:
+        """It is always there."""
+
+    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+        """A group per chain, each with a stream of its own."""
+        several = zip(states, streams(plan.seed, plan.chains), strict=True)
+        groups: list[Group] = []
+        for number, (state, stream) in enumerate(several):
+            group = CpuGroup(plan, data, state, stream, number)
+            group.begin()
+            groups.append(group)
+        return groups
+
+    def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
+        """Chains, counts and records; and a copy of every state where they are saved."""
+        need = len(plan.graph) * plan.graph.state_type.itemsize
+        need += 16 * int(plan.graph.sizes.max())  # the chain's weights
+        need += count_size(plan)
+        require_records(plan, 2 * need if snapshots else need, "fewer chains")
+
+    def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
+        """One row."""
+        width = len(plan.drawn) or len(plan.graph)
+        none = {
+            "draws": np.empty((0, width), plan.graph.state_type),
+            "energy": np.empty(0),
+            "error": np.empty(0),
+        }
+        return Collected(
+            clock=state["clock"].copy(),
+            counts=state["counts"][None],
+            visits=state["clock"].copy(),
+            tally=state["tally"],
+            state=state["x"][None],
+            warmed=int(state["warmed"][0]),
+            **{name: array[None] for name, array in (none | rows).items()},
+        )
+
+    def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+        """Check what every backend's states hold: there is nothing else."""
+        check_common(plan, state)
+
+
+class CpuGroup(Group):
+    """One chain."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        data: Any,
+        state: NDArray[Any],
+        stream: NDArray[np.uint64],
+        number: int = 0,
+        length: int | None = None,
+    ) -> None:
+        """A chain with room for the records of `length` updates."""
+        super().__init__(plan, number, 1)
+        graph = plan.graph
+        space = plan.sampler.workspace(graph, data)
+        self.data, self.model = data, graph.packed
+        self.length = plan.length if length is None else length
+        self.chain = Chain(
+            x=state.copy(),  # lines of memory that no other chain writes to
+            stream=stream.copy(),
+            carried=np.zeros(space.carried),
+            weights=np.zeros(2 * int(graph.sizes.max())),
+            scratch=np.zeros(space.scratch, dtype=np.int64),
+            tally=np.zeros(CHANGES + 1, dtype=np.int64),
+        )
+        scan = first_scan(plan)
+        self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
+        self.recorder = _recorder(plan, self.length)
+
+    @property
+    def clock(self) -> int:
+        """Recorded updates so far."""
+        return int(self.recorder.clock[0])
+
+    def begin(self) -> None:
+        """Let the sampler set what it carries."""
+        if carries(self.data):
+            start_chain(self.data, self.model, self.chain)
+        if not self.scan.variables:
+            self._record_all()
+
+    def _record_all(self) -> None:
+        """Everything is clamped: all records are the same, and known before time passes."""
+        state, recorder = self.chain.x, self.recorder
+        recorder.draws[:] = state[recorder.drawn] if len(recorder.drawn) else state
+        recorder.energy[:] = self._energy()
+        if len(recorder.error):
+            visits = np.zeros_like(recorder.counts)
+            visits[self.model.first + state] = 1
+            recorder.error[:] = self._error(visits, 1)
+
+    def _energy(self) -> float:
+        """The state's energy, up to the graph's offset."""
+        energy = np.empty(1)
+        energies(self.model, self.chain.x[None], energy)
+        return float(energy[0]) + self._implicit_energy()
+
+    def _implicit_energy(self) -> float:
+        implicit = self.plan.graph.implicit
+        return 0.0 if implicit is None else implicit.energy(self.chain.x)
+
+    def _error(self, counts: NDArray[np.int64], visits: int) -> float:
+        first, reference = self.model.first, self.recorder.reference
+        return float(mean_distance(counts[None], np.array([visits]), reference, first)[0])
+
+    def compile(self) -> None:
+        """Compile, or load compiled code."""
+        if self.scan.variables:
+            self._advance(0, True)
+
+    def advance(self, updates: int, recording: bool) -> None:
+        """Make so many updates."""
+        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
+            self.recorder.clock[0] += updates if recording else 0
+        elif recording and self._measures_here:
+            self._advance_by_records(updates)
+        else:
+            self._advance(updates, recording)
+
+    def _advance(self, updates: int, recording: bool) -> None:
+        advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
+
+    @property
+    def _measures_here(self) -> bool:
+        """Whether a record needs more than compiled code keeps."""
+        implicit = self.plan.graph.implicit is not None and len(self.recorder.energy) > 0
+        return implicit or len(self.recorder.error) > 0
+
+    def _advance_by_records(self, updates: int) -> None:
+        """From record to record: errors and energies of implicit factors are taken in NumPy."""
+        recorder, thin = self.recorder, self.recorder.thin
+        while updates:
+            step = min(updates, thin - self.clock % thin)
+            self._advance(step, True)
+            updates -= step
+            record = self.clock // thin - 1
+            if self.clock % thin == 0 and record < len(recorder.energy):
+                recorder.energy[record] += self._implicit_energy()
+            if self.clock % thin == 0 and record < len(recorder.error):
+                settle_counts(recorder, self.model, recorder.clock[0], self.chain.x)
+                recorder.error[record] = self._error(recorder.counts, self.clock)
+
+    def state(self) -> State:
+        """The chain's own arrays."""
+        chain, scan, recorder = self.chain, self.scan, self.recorder
+        settle_counts(recorder, self.model, recorder.clock[0], chain.x)
+        return {
+            "x": chain.x,
+            "stream": chain.stream,
+            "carried": chain.carried,
+            "tally": chain.tally,
+            "order": scan.order if scan.kind == SHUFFLED else scan.order[:0],
+            "position": scan.position,
+            "path": scan.stream,  # the generator of a shared scan
+            "counts": recorder.counts,
+            "clock": recorder.clock,
+            "warmed": np.array([self.warmed]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        chain, recorder = self.chain, self.recorder
+        for name in ("x", "stream", "carried", "tally"):
+            getattr(chain, name)[:] = state[name]
+        if len(state["order"]):
+            self.scan.order[:] = state["order"]
+        self.scan.position[:] = state["position"]
+        if self.scan.kind == SHARED:
+            self.scan.stream[:] = state["path"]
+        recorder.counts[:], recorder.clock[:] = state["counts"], state["clock"]
+        recorder.since[:] = state["clock"]
+        self.warmed = int(state["warmed"][0])
+
+    def rows(self, first: int) -> dict[str, NDArray[Any]]:
+        """The records from number `first` on."""
+        return {name: getattr(self.recorder, name)[first : self.records] for name in RECORDED}
+
+    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
+        """Put records in their place."""
+        for name, array in rows.items():
+            getattr(self.recorder, name)[first : first + len(array)] = array
+
+    def grow(self, length: int) -> None:
+        """Move to a larger recorder."""
+        self.length, larger = length, _recorder(self.plan, length)
+        for name in RECORDED:
+            old = getattr(self.recorder, name)
+            getattr(larger, name)[: len(old)] = old
+        for name in ("clock", "counts", "since"):
+            getattr(larger, name)[:] = getattr(self.recorder, name)
+        self.recorder = larger
+        if not self.scan.variables:
+            self._record_all()
+
+    def energies(self) -> NDArray[np.float64]:
+        """The energies recorded so far."""
+        return self.recorder.energy[None, : self.records]
+
+    def collect(self) -> Collected:
+        """One row."""
+        return BACKEND.collect(self.plan, self.state(), self.rows(0))
+
+
+BACKEND = CpuBackend()
+
+
+def first_scan(plan: Plan) -> Scan:
+    """The scan at its beginning, with the stream that shared ones use."""
+    kind, everything = SCANS[plan.scan], len(plan.order) == len(plan.graph)
+    at_random = kind in (RANDOM, SHARED)
+    order = plan.order[:0] if at_random and everything else plan.order.copy()
+    position = np.zeros(1, dtype=np.int64)
+    return Scan(kind, len(plan.order), order, position, shared_stream(plan.seed))
+
+
+def _recorder(plan: Plan, length: int) -> Recorder:
+    """Room for what so many updates record."""
+    records = length // plan.thin
+    values = plan.values if "marginals" in plan.kept else 0
+    variables, none = len(plan.graph), np.empty(0)
+    return Recorder(
+        clock=np.zeros(1, dtype=np.int64),
+        thin=plan.thin,
+        counts=np.zeros(values, dtype=np.int64),
+        since=np.zeros(variables if values else 0, dtype=np.int64),
+        draws=np.zeros(
+            (records if "draws" in plan.kept else 0, len(plan.drawn) or variables),
+            plan.graph.state_type,
+        ),
+        drawn=np.array([] if plan.variables is None else plan.variables, dtype=np.int32),
+        energy=np.zeros(records if "energy" in plan.kept else 0),
+        reference=none if plan.reference is None else plan.reference.copy(),
+        error=none if plan.reference is None else np.zeros(records),
+    )
 
 
 @entry

@@ -1,181 +1,513 @@
-"""Chains on a GPU: one thread a chain, by the very functions that run on the CPU.
+"""Chains on a GPU: one group of them all; launches short enough to watch and to interrupt.
 
-Chains lie side by side: the last axis of every array is the chain, so that the threads of a warp,
-which visit the same variable at the same time, read neighbouring bytes of the state and the same
-bytes of the model. The order of the visits is written down beforehand, once for all chains.
-
-Importing this module needs numba-cuda; `minigibbs.device` says so kindly where it is missing.
+The compiled side is `cuda_kernels`. Memory is planned before any is taken. Marginals are counted
+about once a sweep, over rows of chains; the first chain of each row has its records kept.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
-from numba import cuda, int32
-from numba.core import config
+from numpy.typing import NDArray
 
-from minigibbs.kernels.energy import total_energy
-from minigibbs.kernels.jit import DISPATCHED, kernel
-from minigibbs.kernels.layout import CHANGES, Chain
-from minigibbs.kernels.scan import next_variable
-from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.samplers.base import begin, update
+from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
+from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
+from minigibbs.kernels.random import streams
+from minigibbs.kernels.scan import walk
+from minigibbs.results.marginals import mean_distance
+from minigibbs.running.backends.base import Backend, check_common, count_size, require_records
+from minigibbs.running.backends.cpu import first_scan
+from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.plan import Plan
+from minigibbs.samplers.base import carries
+from minigibbs.system import memory
 
-if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
-    from numba.cuda.extending import overload  # type: ignore[attr-defined, unused-ignore]
-
-    for _stub, _template in DISPATCHED:
-        overload(_stub, jit_options={"forceinline": True})(_template)
-
-THREADS = 128  # in a block
-NARROW = 2 * DENSE_DOMAIN  # as many weights as a thread may have in shared memory
-_TALLIES = CHANGES + 1
-
-
-class Chains(NamedTuple):
-    """Many chains, side by side; `c` of them. See `Chain`."""
-
-    x: Any  # [n, c]
-    streams: Any  # [4, c]
-    carried: Any  # [carried, c]
-    weights: Any  # [2D, c]; [0, c] if domains are so small that each thread has its own
-    scratch: Any  # [scratch, c]
-    tally: Any  # [5, c]
+LANES = 32  # threads of a warp, which go in step
+_PATH = 1 << 16  # steps of a scan that are written down at a time
+_COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
+_SHARED_BYTES = 48 * 1024  # what a block may take without asking
+_BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
+_SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
+_MOST_BLOCKS = 65535  # along the second axis of a grid
 
 
-@kernel
-def _load(chains, c, stream, tally, weights):
-    """One chain's view, with its generator and counters in registers."""
-    for k in range(4):
-        stream[k] = chains.streams[k, c]
-    for k in range(_TALLIES):
-        tally[k] = 0
-    return Chain(chains.x[:, c], stream, chains.carried[:, c], weights, chains.scratch[:, c], tally)
+def load_kernels() -> Any:
+    """The compiled side, or an error that says what is missing."""
+    if not hasattr(np, "row_stack"):  # numba-cuda still asks for what NumPy 2.5 removed
+        setattr(np, "row_stack", np.vstack)  # noqa: B010
+    try:
+        from numba import cuda
+
+        from minigibbs.running.backends import cuda_kernels
+    except ImportError:
+        raise MissingDependencyError(
+            'backend="cuda" needs numba-cuda: pip install "minigibbs[cuda]"'
+        ) from None
+    if not cuda.is_available():
+        raise SampleError(
+            'backend="cuda" needs an NVIDIA GPU and its driver, and found none; '
+            'backend="cpu" runs everywhere'
+        )
+    return cuda_kernels
 
 
-@kernel
-def _store(chains, c, chain):
-    for k in range(4):
-        chains.streams[k, c] = chain.stream[k]
-    for k in range(_TALLIES):
-        chains.tally[k, c] += chain.tally[k]
+class CudaBackend(Backend):
+    """Many thousand chains on one NVIDIA GPU."""
+
+    name = "cuda"
+    chains = 16384
+    scan = "shared"
+    rows = 64
+    lanes = LANES
+    refused = ("threads", "executor")
+    in_threads = False
+
+    def check(self) -> None:
+        """Raise where there is no GPU, or no numba-cuda."""
+        load_kernels()
+
+    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+        """One group of all chains."""
+        group = CudaGroup(plan, data)
+        group.place(states, streams(plan.seed, plan.chains))
+        return [group]
+
+    def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
+        """What is held on the host; the device's memory is planned by the group."""
+        require_records(plan, count_size(plan), "mg.Record(chains=...) with fewer")
+        size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
+        copies = 4 if snapshots else 2
+        what = f"the first states of {plan.chains:,} chains"
+        memory.require(copies * size, what, "use fewer chains")
+
+    def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
+        """A row for each chain that is recorded one by one; the last states are counted here."""
+        counts, clock = state["counts"], int(state["clock"][0])
+        if counts.shape[1] and clock % count_interval(plan):
+            counts = counts + _count_states(plan, state["x"])
+        return _collected(plan, state, rows, counts)
+
+    def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+        """Check also how far the scan's path was walked."""
+        check_common(plan, state)
+        walked = state["walked"]
+        if not ((walked >= 0) & (walked <= _PATH)).all():
+            raise ValueError("walked holds what it cannot")
 
 
-@kernel
-def _step(data, model, chain, i):
-    old = chain.x[i]  # read early, for it is slow to come
-    value = update(data, model, chain, i)
-    chain.x[i] = value
-    chain.tally[CHANGES] += value != old
+class CudaGroup(Group):
+    """All chains of a plan, side by side on the device."""
+
+    first_segment = 64
+    segment_seconds = 0.1
+
+    def __init__(self, plan: Plan, data: Any) -> None:
+        super().__init__(plan, 0, plan.chains)
+        self.kernels = load_kernels()
+        from numba import cuda
+
+        self.cuda = cuda
+        self.data, self.model = data, plan.graph.packed
+        self.kind = np.dtype(plan.graph.state_type)
+        self.scan = first_scan(plan)
+        self.kept, self._clock = plan.rows, 0
+        self.energy = "energy" in plan.kept
+        self.draws = "draws" in plan.kept
+        self.marginals = "marginals" in plan.kept
+        self.every = count_interval(plan)
+        check_data(data)
+        self._plan_memory()
+
+    @property
+    def clock(self) -> int:
+        """Recorded updates of each chain so far."""
+        return self._clock
+
+    def _plan_memory(self) -> None:
+        """Refuse more chains than fit, before anything is taken."""
+        space = self.plan.sampler.workspace(self.plan.graph, self.data)
+        self.space = space
+        self.domain = int(self.model.rows["domain"].max())
+        apart = self.scan.kind == RANDOM
+        self.weight_rows = space.weights * self.domain
+        self.wide = self.weight_rows > self.kernels.NARROW or apart or carries(self.data)
+        numbers = 4 + space.carried + space.scratch + CHANGES + 1
+        numbers += self.weight_rows if self.wide else 0
+        each = len(self.model.rows) * self.kind.itemsize + 8 * numbers
+        fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH + _SPARE_BYTES
+        records = self._plan_records()
+        free = self.cuda.current_context().get_memory_info().free
+        need = fixed + records + each * self.chains
+        if need <= free:
+            return
+        way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
+        if need - records <= free:
+            way_out = (
+                f"{memory.readable(records)} of it are for records: use mg.Record(chains=...) with "
+                "fewer, record less, or draws of fewer variables (mg.Record(variables=...))"
+            )
+        raise TooLargeError(
+            f"{self.chains:,} chains need {memory.readable(need)} on the GPU, but only "
+            f"{memory.readable(free)} is free; {way_out}"
+        )
+
+    def _plan_records(self) -> int:
+        """Choose what is held of the kept chains; returns the bytes that all records take.
+
+        Energies need whole states, draws only the variables chosen.
+        """
+        every = np.arange(len(self.model.rows), dtype=np.int32)
+        self.held: list[NDArray[np.int32]] = []  # by buffer: the first has energies, the last draws
+        if self.energy or (self.draws and self.plan.variables is None):
+            self.held.append(every)
+        if self.draws and self.plan.variables is not None:
+            self.held.append(self.plan.variables)
+        record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
+        room = max(_BUFFER_BYTES // max(record, 1), 1)
+        self.room = min(room, max(self.plan.records, 1)) if self.held else 0
+        size = self.room * (record + (8 * self.kept if self.energy else 0))
+        values = self.plan.values if self.marginals else 0
+        return size + 8 * self.kept * (values + 1)
+
+    def place(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
+        """Begin: first states [chain, variable], and streams [chain, 4]."""
+        self._place_model()
+        self._place_chains(states, words)
+        self._place_records()
+        self._new_path()
+        if carries(self.data):
+            self.kernels.start_chains[self.grid, self.kernels.THREADS](
+                self.device_data, self.device_model, self.device_chains
+            )
+
+    def _place_model(self) -> None:
+        self.device_model = _to_device(self.cuda, self.model)
+        self.device_data = _to_device(self.cuda, self.data)
+        self.device_scan = _to_device(self.cuda, self.scan)
+        self.grid = -(-self.chains // self.kernels.THREADS)
+
+    def _place_chains(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
+        to_device, across = self.cuda.to_device, (self.chains,)
+
+        def zeros(rows: int, kind: Any) -> Any:
+            return to_device(np.zeros((rows, *across), kind))
+
+        self.device_chains = self.kernels.Chains(
+            x=to_device(np.ascontiguousarray(states.T)),
+            streams=to_device(np.ascontiguousarray(words.T)),
+            carried=zeros(self.space.carried, np.float64),
+            weights=zeros(self.weight_rows if self.wide else 0, np.float64),
+            scratch=zeros(self.space.scratch, np.int64),
+            tally=zeros(CHANGES + 1, np.int64),
+        )
+
+    def _place_records(self) -> None:
+        to_device, sizes = self.cuda.to_device, self.model.rows["domain"]
+        first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
+        self.device_first = to_device(first)
+        self.counts = self._no_counts()
+        self.device_heads = to_device(row_ends(self.plan)[:-1])
+        self.device_held = [to_device(held) for held in self.held]
+        self.buffers = [
+            self.cuda.device_array((self.room, len(held), self.kept), self.kind)
+            for held in self.held
+        ]
+        self.filled = self.flushed = 0
+        self._make_rows(self.length // self.plan.thin)
+
+    def _no_counts(self) -> Any:
+        values = self.plan.values if self.marginals else 0
+        return self.cuda.to_device(np.zeros((self.kept, values), np.int64))
+
+    def _make_rows(self, records: int) -> None:
+        """Room for so many records on the host, those so far kept."""
+        drawn = len(self.held[-1]) if self.draws else 0
+        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+            "draws": ((records if drawn else 0, self.kept, drawn), self.kind),
+            "energy": ((records if self.energy else 0, self.kept), np.float64),
+            "error": ((records if self.plan.reference is not None else 0, self.kept), np.float64),
+        }
+        old = getattr(self, "_rows", {})
+        self._rows = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
+        for name, array in old.items():
+            self._rows[name][: len(array)] = array
+
+    def compile(self) -> None:
+        """Compile the kernel that advances."""
+        if self.scan.variables:
+            self._launch(0)
+            self.cuda.synchronize()
+
+    def advance(self, updates: int, recording: bool) -> None:
+        """Make so many updates of every chain."""
+        with without_size_warnings():
+            if not recording:
+                self._launch(updates)
+            else:
+                self._record_until(self._clock + updates)
+            self.cuda.synchronize()
+
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain; returns before they are made."""
+        arguments = (self.device_data, self.device_model, self.device_chains)
+        threads = self.kernels.THREADS
+        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
+            return
+        if self.scan.kind == RANDOM:
+            kernel = self.kernels.advance_apart[self.grid, threads]
+            kernel(*arguments, self.device_scan, updates)
+            return
+        kernel = self.kernels.advance_wide if self.wide else self.kernels.advance(self.weight_rows)
+        for path in self._paths(updates):
+            kernel[self.grid, threads](*arguments, path)
+
+    def _paths(self, updates: int) -> Iterator[Any]:
+        """The next so many variables of the scan that all chains share, in pieces."""
+        if updates == 0:  # to compile
+            yield self._path[:0]
+        while updates:
+            if self._walked == len(self._path):
+                self._new_path()
+            step = min(updates, len(self._path) - self._walked)
+            yield self._path[self._walked : self._walked + step]
+            self._walked += step
+            updates -= step
+
+    def _new_path(self) -> None:
+        """Write down the next stretch of the scan; where it began is kept for `state`."""
+        scan = self.scan
+        self._path_begin = (scan.order.copy(), scan.position.copy(), scan.stream.copy())
+        steps = np.empty(_PATH, np.int32)
+        if scan.kind != RANDOM and scan.variables:
+            walk(scan, steps)
+        self._path, self._walked = self.cuda.to_device(steps), 0
+
+    def _record_until(self, clock: int) -> None:
+        """Run on to a clock, counting and keeping what is due on the way."""
+        while self._clock < clock:
+            due = min(clock, _next(self._clock, self.plan.thin), _next(self._clock, self.every))
+            self._launch(due - self._clock)
+            self._clock = due
+            if self._clock % self.every == 0 and self.marginals:
+                self._count(self.counts)
+            if self._clock % self.plan.thin == 0:
+                self._keep()
+
+    def _count(self, counts: Any) -> None:
+        x, threads = self.device_chains.x, self.kernels.THREADS
+        if 4 * self.domain <= _SHARED_BYTES and self.chains >= LANES * self.kept:
+            grid, shared = (x.shape[0], _blocks(self.kept, 1)), 4 * self.domain
+            count = self.kernels.count_values[grid, threads, 0, shared]
+        else:
+            count = self.kernels.count_wide[(self.grid, _blocks(x.shape[0], 1)), (threads, 1)]
+        count(x, self.device_first, counts)
+
+    def _keep(self) -> None:
+        record = self._clock // self.plan.thin - 1
+        if self.plan.reference is not None and record < len(self._rows["error"]):
+            counts = self.counts.copy_to_host()
+            self._rows["error"][record] = mean_distance(
+                counts, visits(self.plan, self._clock), self.plan.reference, self.model.first
+            )
+        if self.filled == self.room or self.room == 0:
+            return
+        x, across = self.device_chains.x, -(-self.kept // 32)
+        for held, buffer in zip(self.device_held, self.buffers, strict=True):
+            keep = self.kernels.keep_states[(across, _blocks(len(held), 4)), (32, 4)]
+            keep(x, self.device_heads, held, self.filled, buffer)
+        self.filled += 1
+        if self.filled == self.room:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Move what was kept to the host."""
+        rows = slice(self.flushed, self.flushed + self.filled)
+        if self.filled and self.energy:
+            self._rows["energy"][rows] = self._kept_energies()
+        if self.filled and self.draws:
+            states = self.buffers[-1][: self.filled].copy_to_host()
+            self._rows["draws"][rows] = states.transpose(0, 2, 1)
+        self.flushed, self.filled = rows.stop, 0
+
+    def _kept_energies(self) -> NDArray[np.float64]:
+        """The energies of the kept states on the device: [record, row]."""
+        energy = self.cuda.device_array((self.filled, self.kept), np.float64)
+        grid = (-(-self.kept // 32), _blocks(self.filled, 4))
+        self.kernels.state_energies[grid, (32, 4)](self.device_model, self.buffers[0], energy)
+        found: NDArray[np.float64] = energy.copy_to_host()
+        implicit = self.plan.graph.implicit
+        if implicit is not None:
+            states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
+            found += [[implicit.energy(state) for state in record] for record in states]
+        return found
+
+    def state(self) -> State:
+        """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
+        self._flush()
+        chains, (order, position, stream) = self.device_chains, self._path_begin
+        by_chain = ("x", "streams", "carried", "tally")
+        x, streams_, carried, tally = (getattr(chains, name).copy_to_host().T for name in by_chain)
+        return {
+            "x": np.ascontiguousarray(x),
+            "stream": np.ascontiguousarray(streams_),
+            "carried": np.ascontiguousarray(carried),
+            "tally": np.ascontiguousarray(tally),
+            "order": order if self.scan.kind == SHUFFLED else order[:0],
+            "position": position,
+            "path": stream,
+            "walked": np.array([self._walked]),
+            "counts": self.counts.copy_to_host(),
+            "clock": np.array([self._clock]),
+            "warmed": np.array([self.warmed]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        chains, to_device = self.device_chains, self.cuda.to_device
+        for name, array in (
+            ("x", chains.x),
+            ("stream", chains.streams),
+            ("carried", chains.carried),
+            ("tally", chains.tally),
+        ):
+            array.copy_to_device(np.ascontiguousarray(state[name].T))
+        if len(state["order"]):
+            self.scan.order[:] = state["order"]
+        self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]
+        self._new_path()
+        self._walked = int(state["walked"][0])
+        self.counts = to_device(np.ascontiguousarray(state["counts"]))
+        self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
+        self.filled, self.flushed = 0, self.records
+
+    def rows(self, first: int) -> dict[str, NDArray[Any]]:
+        """The records from number `first` on: [record, row, ...]."""
+        self._flush()
+        return {name: array[first : self.records] for name, array in self._rows.items()}
+
+    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
+        """Put records in their place."""
+        for name, array in rows.items():
+            self._rows[name][first : first + len(array)] = array
+
+    def grow(self, length: int) -> None:
+        """Make room for more records."""
+        self.length = length
+        self._make_rows(length // self.plan.thin)
+
+    def energies(self) -> NDArray[np.float64]:
+        """The energies that are on the host already."""
+        return self._rows["energy"][: self.flushed].T
+
+    def collect(self) -> Collected:
+        """A row for each chain that is recorded one by one."""
+        state = self.state()
+        counts = state["counts"]
+        if self.marginals and self._clock % self.every:
+            last = self._no_counts()
+            self._count(last)
+            counts = counts + last.copy_to_host()
+        return _collected(self.plan, state, self.rows(0), counts)
 
 
-@cache
-def advance(rows):
-    """A kernel that updates the variables on a path, one after the other, in all chains.
+BACKEND = CudaBackend()
 
-    Each thread has so many rows of weights in its block's shared memory.
+
+def count_interval(plan: Plan) -> int:
+    """Updates between two counts of the marginals: whole sweeps."""
+    sweep = max(len(plan.order), 1)
+    return sweep * -(-_COUNT_EVERY // sweep)
+
+
+def row_ends(plan: Plan) -> NDArray[np.int64]:
+    """Where rows of chains begin, and the last one ends: [row + 1]."""
+    ends: NDArray[np.int64] = (np.arange(plan.rows + 1) * plan.chains) // plan.rows
+    return ends
+
+
+def visits(plan: Plan, clock: int, counts: int | None = None) -> NDArray[np.int64]:
+    """How often the chains of each row were counted, in all, at a clock."""
+    times = clock // count_interval(plan) if counts is None else counts
+    return np.diff(row_ends(plan)) * times  # type: ignore[no-any-return]
+
+
+def _collected(
+    plan: Plan, state: State, rows: dict[str, NDArray[Any]], counts: NDArray[np.int64]
+) -> Collected:
+    """A group's records by row; the counts include the state at the end.
+
+    So the shortest run has marginals.
     """
-
-    @cuda.jit
-    def advance_along(data, model, chains, path):
-        c = cuda.grid(1)
-        if c < chains.x.shape[1]:
-            stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-            shared = cuda.shared.array((rows, THREADS), np.float64)
-            chain = _load(chains, c, stream, tally, shared[:, cuda.threadIdx.x])
-            step = 0
-            while step < len(path):
-                _step(data, model, chain, np.uint32(path[np.uint64(step)]))
-                step += 1
-            _store(chains, c, chain)
-
-    return advance_along
-
-
-@cuda.jit
-def advance_wide(data, model, chains, path):
-    """As `advance`, for domains of any size: the weights are in global memory."""
-    c = cuda.grid(1)
-    if c < chains.x.shape[1]:
-        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
-        step = 0
-        while step < len(path):
-            _step(data, model, chain, np.uint32(path[np.uint64(step)]))
-            step += 1
-        _store(chains, c, chain)
+    clock = int(state["clock"][0])
+    times = -(-clock // count_interval(plan)) if counts.shape[1] else 0
+    none = {
+        "draws": np.empty((0, plan.rows, len(plan.drawn)), plan.graph.state_type),
+        "energy": np.empty((0, plan.rows)),
+        "error": np.empty((0, plan.rows)),
+    }
+    return Collected(
+        clock=np.full(plan.rows, clock),
+        counts=counts,
+        visits=visits(plan, clock, times),
+        tally=state["tally"].sum(axis=0),
+        state=state["x"],
+        warmed=int(state["warmed"][0]),
+        **{name: array.swapaxes(0, 1) for name, array in (none | rows).items()},
+    )
 
 
-@cuda.jit
-def advance_apart(data, model, chains, scan, updates):
-    """The same, with each chain on a random path of its own."""
-    c = cuda.grid(1)
-    if c < chains.x.shape[1]:
-        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
-        for _ in range(updates):
-            _step(data, model, chain, np.uint32(next_variable(scan, chain.stream)))
-        _store(chains, c, chain)
+def _count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
+    """How often each value stands in the states [chain, variable], by row of chains."""
+    ends, first = row_ends(plan), plan.graph.packed.first
+    return np.stack(
+        [
+            np.bincount((states[begin:end] + first).ravel(), minlength=plan.values)
+            for begin, end in itertools.pairwise(ends.tolist())
+        ]
+    )
 
 
-@cuda.jit
-def start_chains(data, model, chains):
-    """Let the sampler set what it carries, for every chain's first state."""
-    c = cuda.grid(1)
-    if c < chains.x.shape[1]:
-        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
-        chain = _load(chains, c, stream, tally, chains.weights[:, c])
-        begin(data, model, chain)
-        _store(chains, c, chain)
+def check_data(value: Any) -> None:
+    """Refuse data that a GPU cannot take: a user's own function."""
+    if isinstance(value, tuple):
+        for part in value:
+            check_data(part)
+    elif not isinstance(value, np.ndarray | int | float | np.generic):
+        raise SampleError(
+            "estimators of your own (mg.CustomEstimator) run on the CPU only; leave "
+            f'backend="cuda" out (it cannot take {type(value).__name__})'
+        )
 
 
-@cuda.jit
-def count_values(x, first, counts):
-    """Add each variable's values, over groups of chains, to counts[group, first + value].
-
-    Of C chains in K groups, group k holds those from k * C // K up to (k + 1) * C // K. A block
-    counts one variable, group after group, in shared memory of a place per value.
-    """
-    i, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
-    bins = cuda.shared.array(0, int32)
-    for group in range(cuda.blockIdx.y, len(counts), cuda.gridDim.y):
-        for value in range(thread, len(bins), threads):
-            bins[value] = 0
-        cuda.syncthreads()
-        begin, end = group * x.shape[1] // len(counts), (group + 1) * x.shape[1] // len(counts)
-        for c in range(begin + thread, end, threads):
-            cuda.atomic.add(bins, x[i, c], 1)
-        cuda.syncthreads()
-        for value in range(thread, first[i + 1] - first[i], threads):
-            counts[group, first[i] + value] += bins[value]
-        cuda.syncthreads()
+@contextmanager
+def without_size_warnings() -> Iterator[None]:
+    """Keep Numba from warning that few chains leave most of the GPU idle: the user knows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Grid size")
+        yield
 
 
-@cuda.jit
-def count_wide(x, first, counts):
-    """The same, for domains too large for shared memory, or groups too small for a block."""
-    c, variable = cuda.grid(2)
-    if c < x.shape[1]:
-        group = ((c + 1) * len(counts) - 1) // x.shape[1]
-        for i in range(variable, x.shape[0], cuda.gridsize(2)[1]):
-            cuda.atomic.add(counts, (group, first[i] + x[i, c]), 1)
+def _next(clock: int, spacing: int) -> int:
+    return (clock // spacing + 1) * spacing
 
 
-@cuda.jit
-def keep_states(x, kept, variables, place, states):
-    """Copy some variables of the kept chains to states[place]: [record, variable, kept chain]."""
-    k, first = cuda.grid(2)
-    if k < len(kept):
-        for i in range(first, len(variables), cuda.gridsize(2)[1]):
-            states[place, i, k] = x[variables[i], kept[k]]
+def _blocks(count: int, each: int) -> int:
+    """Blocks along a grid's second axis; kernels go on from the last one with the first."""
+    return min(-(-count // each), _MOST_BLOCKS)
 
 
-@cuda.jit
-def state_energies(model, states, energy):
-    """The log-potential of kept states, but for the graph's offset: energy[record, kept chain]."""
-    k, first = cuda.grid(2)
-    if k < energy.shape[1]:
-        for record in range(first, energy.shape[0], cuda.gridsize(2)[1]):
-            energy[record, k] = total_energy(model, states[record, :, k])
+def _to_device(cuda: Any, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return type(value)(*(_to_device(cuda, part) for part in value))
+    return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(_bytes(part) for part in value)
+    return int(value.size * value.itemsize) if isinstance(value, np.ndarray) else 0

@@ -19,18 +19,16 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError, SampleError
 from minigibbs.formats import native
-from minigibbs.graph.packing import free_variables
-from minigibbs.results.run import check_drawn
+from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.lock import Lock
-from minigibbs.running.group import RECORDED, Job, State
+from minigibbs.running.checkpoint.saver import stacked
+from minigibbs.running.group import RECORDED, Group
 from minigibbs.running.plan import Plan
-from minigibbs.running.request import RECORDS, SCANS
-from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system import files
 
 _MODEL, _RUN, _LOCK = "model.mg", "run.npz", "lock"
-_RUN_FORMAT = "minigibbs-checkpoint-1"
-_STATE_FORMAT = "minigibbs-state-1"
+_RUN_FORMAT = "minigibbs-checkpoint-2"
+_STATE_FORMAT = "minigibbs-state-2"
 _RECORDS_FORMAT = "minigibbs-records-1"
 _KEPT = 2  # generations
 
@@ -41,19 +39,19 @@ class Generation(NamedTuple):
     """What one generation holds."""
 
     header: dict[str, Any]
-    states: dict[str, NDArray[Any]]  # each of State's arrays with one row per chain, and others
+    states: dict[str, NDArray[Any]]  # each of a state's arrays with a row per group, and others
     chunks: list[dict[str, NDArray[Any]]]  # records in turn: `first`, `count`, and rows by name
 
 
 class Checkpoint:
     """An open checkpoint folder, locked against other runs until it is closed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, locked: bool = True) -> None:
         self.folder = folder
         self.generation = 0
         self.chunks: list[int] = []
         self.number = ""  # of the run: files of different runs do not mix
-        self._lock = Lock(folder / _LOCK)
+        self._lock = Lock(folder / _LOCK) if locked else None
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -63,14 +61,15 @@ class Checkpoint:
 
     def close(self) -> None:
         """Let other runs in."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     @classmethod
     def create(
         cls, path: str | os.PathLike[str], plan: Plan, request: dict[str, Any]
     ) -> Checkpoint:
         """Make the folder and put the model and the request into it."""
-        described = describe_sampler(plan.sampler)
+        encoded, arrays = plan.encode()
         folder = Path(path)
         _make_folder(folder)
         new = cls(folder)
@@ -87,33 +86,32 @@ class Checkpoint:
                 "format": _RUN_FORMAT,
                 "run": new.number,
                 "model": files.digest(folder / _MODEL),
-                "sampler": described,
-                "warmup": plan.warmup,
-                "scan": plan.scan,
-                "record": sorted(plan.kept),
-                "thin": plan.thin,
+                "plan": encoded,
                 **request,
             }
-            arrays = {"reference": plan.reference, "drawn": plan.variables}
-            given = {name: np.asarray(a) for name, a in arrays.items() if a is not None}
-            files.write_arrays(folder / _RUN, header, given, sealed=True)
+            files.write_arrays(folder / _RUN, header, arrays, sealed=True)
         except BaseException:
             new.close()
             raise
         return new
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Checkpoint:
+    def look(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Open a folder to read from it alone, whoever else uses it."""
+        return cls.open(path, locked=False)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], locked: bool = True) -> Checkpoint:
         """Open a folder that holds a run."""
         folder = Path(path)
         if not folder.is_dir():
             raise SampleError(f"there is no checkpoint {folder}: it is no folder")
         if not (folder / _RUN).is_file():
             raise SampleError(f"there is no checkpoint in {folder}: it holds no {_RUN}")
-        return cls(folder)
+        return cls(folder, locked)
 
     def read_plan(self) -> tuple[Plan, dict[str, Any]]:
-        """The plan, with no length yet, and what else was asked for."""
+        """The plan as it was at the beginning, and what else was asked for."""
         path = self.folder / _RUN
         files.check_seal(path)
         header, arrays = files.read_arrays(path, _RUN_FORMAT)
@@ -121,25 +119,8 @@ class Checkpoint:
         if files.digest(model) != header["model"]:
             raise FormatError(f"{model}: changed since the run began (wrong checksum)")
         with files.refusing_damage(path):
-            graph = native.read(model)
-            thin, warmup = header["thin"], header["warmup"]
-            if not (isinstance(thin, int) and isinstance(warmup, int) and thin > 0 <= warmup):
-                raise ValueError(f"thin {thin!r} or warmup {warmup!r} is no count")
-            if header["scan"] not in SCANS or not set(header["record"]) <= set(RECORDS):
-                raise ValueError("unknown scan or record")
+            plan = Plan.decode(native.read(model), header["plan"], arrays)
             self.number = header["run"]
-            plan = Plan(
-                graph,
-                sampler_from(header["sampler"]),
-                free_variables(graph.evidence),
-                0,
-                warmup,
-                header["scan"],
-                frozenset(header["record"]),
-                thin,
-                arrays.get("reference"),
-                _variables(arrays.get("drawn"), header["record"], len(graph)),
-            )
         return plan, header
 
     def latest(self, take_up: Callable[[Generation], T]) -> T:
@@ -158,7 +139,8 @@ class Checkpoint:
                     f"{problems[0]}; the checkpoint before it is used", UserWarning, stacklevel=4
                 )
             self.generation, self.chunks = generation, list(found.header["chunks"])
-            self._sweep()
+            if self._lock is not None:
+                self._sweep()
             return result
         if problems:
             raise FormatError(f"{self.folder}: no checkpoint in it can be used: {problems[0]}")
@@ -216,6 +198,11 @@ class Checkpoint:
                 path.unlink(missing_ok=True)
 
 
+def is_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a run's checkpoints."""
+    return (Path(path) / _RUN).is_file()
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
@@ -231,60 +218,30 @@ def _make_folder(folder: Path) -> None:
             )
 
 
-def _variables(
-    drawn: NDArray[Any] | None, record: list[str], variables: int
-) -> NDArray[np.int32] | None:
-    """The variables whose draws are kept, checked; None for all."""
-    if drawn is None:
-        return None
-    if "draws" not in record:
-        raise ValueError("variables are chosen whose draws are not recorded")
-    check_drawn(drawn, variables)
-    return drawn.astype(np.int32)
-
-
-def take_up(plan: Plan, jobs: list[Job], found: Generation) -> None:
-    """Put a generation's states and records into fresh jobs, once all of it is checked."""
-    wanted = State(*(np.stack(several) for several in zip(*(j.state() for j in jobs), strict=True)))
-    for name, mine in wanted._asdict().items():
+def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
+    """Put a generation's states and records into fresh groups, once all of it is checked."""
+    wanted = stacked(groups)
+    for name, mine in wanted.items():
         given = found.states[name]
         if given.shape != mine.shape or given.dtype != mine.dtype:
             raise ValueError(f"{name}: expected {mine.shape} of {mine.dtype}, got {given.shape}")
-    _check_states(plan, State(**{name: found.states[name] for name in State._fields}))
-    rows = _join(found.chunks, jobs)
-    for job in jobs:
-        job.restore(State(*(found.states[name][job.number] for name in State._fields)))
-        job.left = plan.length - int(job.recorder.clock[0])
-        job.warmup_left = plan.warmup - job.warmed
-        _check_rows(plan, job, rows[job.number])
-        job.put_rows(0, rows[job.number])
+    states = {name: found.states[name] for name in wanted}
+    BACKENDS[plan.backend].check_state(plan, states)
+    rows = join_rows(found.chunks, len(groups))
+    for number, group in enumerate(groups):
+        group.restore({name: array[number] for name, array in states.items()})
+        _check_rows(plan, group, rows[number])
+        group.put_rows(0, rows[number])
 
 
-def _check_states(plan: Plan, states: State) -> None:
-    """Raise `ValueError` for a state that no chain of this plan can be in.
-
-    Compiled code trusts its arrays, so that none of this may be left out.
-    """
-    graph, clamped = plan.graph, plan.graph.evidence >= 0
-    checks = {
-        "x": (states.x < graph.sizes).all()
-        and (states.x[:, clamped] == graph.evidence[clamped]).all(),
-        "order": states.order.shape[1] == 0 or (np.sort(states.order) == plan.order).all(),
-        "position": ((states.position >= 0) & (states.position < max(len(plan.order), 1))).all(),
-        "clock": ((states.clock >= 0) & (states.clock <= plan.length)).all(),
-        "warmed": ((states.warmed >= 0) & (states.warmed <= plan.warmup)).all(),
-    }
-    for name, right in checks.items():
-        if not right:
-            raise ValueError(f"{name} holds what it cannot")
-
-
-def _join(chunks: list[dict[str, NDArray[Any]]], jobs: list[Job]) -> list[dict[str, NDArray[Any]]]:
-    """Each chain's records, put together from all chunks."""
-    parts: list[dict[str, list[NDArray[Any]]]] = [{name: [] for name in RECORDED} for _ in jobs]
+def join_rows(chunks: list[dict[str, NDArray[Any]]], groups: int) -> list[dict[str, NDArray[Any]]]:
+    """Each group's records, put together from all chunks."""
+    parts: list[dict[str, list[NDArray[Any]]]] = [
+        {name: [] for name in RECORDED} for _ in range(groups)
+    ]
     for chunk in chunks:
         ends = np.cumsum(chunk["count"])
-        if len(ends) != len(jobs) or (chunk["count"] < 0).any():
+        if len(ends) != groups or (chunk["count"] < 0).any():
             raise ValueError("a chunk of records is not one of this run")
         for name in RECORDED:
             if name in chunk:
@@ -293,12 +250,11 @@ def _join(chunks: list[dict[str, NDArray[Any]]], jobs: list[Job]) -> list[dict[s
     return [{name: np.concatenate(rows) for name, rows in own.items() if rows} for own in parts]
 
 
-def _check_rows(plan: Plan, job: Job, rows: dict[str, NDArray[Any]]) -> None:
-    for name in RECORDED:
-        mine = getattr(job.recorder, name)
-        expected = (min(job.records, len(mine)), *mine.shape[1:])
+def _check_rows(plan: Plan, group: Group, rows: dict[str, NDArray[Any]]) -> None:
+    """Raise `ValueError` unless these are the records that the group has made."""
+    for name, mine in group.rows(0).items():
         given = rows.get(name, mine[:0])
-        if given.shape != expected or given.dtype != mine.dtype:
-            raise ValueError(f"{name}: expected {expected} of {mine.dtype}, got {given.shape}")
+        if given.shape != mine.shape or given.dtype != mine.dtype:
+            raise ValueError(f"{name}: expected {mine.shape} of {mine.dtype}, got {given.shape}")
     if "draws" in rows and (rows["draws"] >= plan.graph.sizes[plan.drawn]).any():
         raise ValueError("draws: a value lies outside its variable's domain")

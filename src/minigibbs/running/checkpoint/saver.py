@@ -1,17 +1,19 @@
-"""When a run is written to its checkpoint: between a chain's segments, every so often."""
+"""When a run is written to its checkpoint: between a group's segments, every so often."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, StoppedError
-from minigibbs.running.checkpoint.folder import Checkpoint
-from minigibbs.running.group import RECORDED, Job, State
+from minigibbs.running.group import RECORDED, Group
+
+if TYPE_CHECKING:
+    from minigibbs.running.checkpoint.folder import Checkpoint
 
 EVERY = 30.0  # seconds
 SHARE = 100.0  # at the default interval, writing takes at most 1/100 of the time
@@ -20,50 +22,54 @@ SHARE = 100.0  # at the default interval, writing takes at most 1/100 of the tim
 Describe = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
 
 
-class Saver:
-    """Collects a consistent state of every chain, and writes when it has them all.
+def stacked(groups: list[Group]) -> dict[str, NDArray[Any]]:
+    """The states of all groups, each array with a row per group."""
+    states = [group.state() for group in groups]
+    return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
-    Chains may be at different clocks: each needs only its own state to go on.
+
+class Saver:
+    """Collects a consistent state of every group, and writes when it has them all.
+
+    Groups may be at different clocks: each needs only its own state to go on.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, jobs: list[Job], every: float | None, describe: Describe
+        self, checkpoint: Checkpoint, groups: list[Group], every: float | None, describe: Describe
     ) -> None:
-        self._checkpoint, self._jobs, self._every = checkpoint, jobs, every
+        self._checkpoint, self._groups, self._every = checkpoint, groups, every
         self._describe = describe
-        self._written = np.array([job.records for job in jobs])  # records on disk, by chain
-        self._states: dict[str, NDArray[Any]] = {
-            name: np.stack([getattr(job.state(), name) for job in jobs]) for name in State._fields
-        }
-        self._rows: dict[int, dict[str, NDArray[Any]]] = {}  # chains collected for the next write
+        self._written = np.array([group.records for group in groups])  # records on disk, by group
+        self._states = stacked(groups)
+        self._rows: dict[int, dict[str, NDArray[Any]]] = {}  # groups collected for the next write
         self._due = time.monotonic()
         self._collecting = False
 
-    def look(self, resting: Callable[[], Collection[Job]]) -> None:
-        """Collect chains that are between two segments, if it is time."""
+    def look(self, resting: Callable[[], Collection[Group]]) -> None:
+        """Collect groups that are between two segments, if it is time."""
         if not self._collecting and time.monotonic() < self._due:
             return
         self._collecting = True
-        for job in resting():
-            if job.number not in self._rows:
-                self._collect(job)
+        for group in resting():
+            if group.number not in self._rows:
+                self._collect(group)
 
-    def _collect(self, job: Job) -> None:
-        for name, array in job.state()._asdict().items():
-            self._states[name][job.number] = array
-        rows = job.rows(self._written[job.number])
-        self._rows[job.number] = {name: array.copy() for name, array in rows.items()}
+    def _collect(self, group: Group) -> None:
+        for name, array in group.state().items():
+            self._states[name][group.number] = array
+        rows = group.rows(self._written[group.number])
+        self._rows[group.number] = {name: array.copy() for name, array in rows.items()}
 
     def write_if_ready(self) -> None:
-        """Write if every chain has been collected."""
-        if len(self._rows) == len(self._jobs):
+        """Write if every group has been collected."""
+        if len(self._rows) == len(self._groups):
             self._write()
 
     def write_now(self) -> None:
-        """Write every chain as it is; none may be running."""
+        """Write every group as it is; none may be running."""
         self._rows.clear()
-        for job in self._jobs:
-            self._collect(job)
+        for group in self._groups:
+            self._collect(group)
         self._write()
 
     def _write(self) -> None:
@@ -82,8 +88,8 @@ class Saver:
         self._due = now + wait
 
     def _chunk(self) -> tuple[dict[str, NDArray[Any]] | None, NDArray[np.int64]]:
-        """The records since the last write, all chains in one array, and how many each has."""
-        rows = [self._rows[number] for number in range(len(self._jobs))]
+        """The records since the last write, all groups in one array, and how many each has."""
+        rows = [self._rows[number] for number in range(len(self._groups))]
         count = np.array([max(len(array) for array in own.values()) for own in rows])
         if not count.any():
             return None, count

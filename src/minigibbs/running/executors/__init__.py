@@ -1,1 +1,43 @@
-"""Where segments of a run are carried out."""
+"""Where segments of a run are carried out: in this process, or on an executor."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+from minigibbs.errors import SampleError
+from minigibbs.running.backends import BACKENDS
+from minigibbs.running.executors.base import Runner
+from minigibbs.running.executors.dask import Dask
+from minigibbs.running.executors.remote import OwnProcesses, Processes, Remote
+from minigibbs.running.executors.threads import Inline, Threads
+from minigibbs.running.plan import Plan
+
+__all__ = ["Runner", "runner_for"]
+
+
+def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Runner:
+    """What runs the segments of a plan on an executor, or on threads if there is none."""
+    if not BACKENDS[plan.backend].in_threads:
+        return Inline()
+    workers = min(threads or os.cpu_count() or 1, plan.chains)
+    if executor is None or executor == "threads" or not len(plan.order):
+        return Threads(ThreadPoolExecutor(workers), own=True)
+    if executor == "processes":
+        return OwnProcesses(plan, data, workers)
+    if isinstance(executor, ThreadPoolExecutor):
+        return Threads(executor, own=False)
+    if isinstance(executor, ProcessPoolExecutor):
+        return Processes(executor, plan, data)
+    if hasattr(executor, "get_executor") and hasattr(executor, "scatter"):
+        return Dask(executor.get_executor(), executor, plan, data)
+    if not isinstance(executor, Executor):
+        raise SampleError(
+            'executor must be a concurrent.futures.Executor, "threads", "processes" or a Dask '
+            f"client; got {executor!r}"
+        )
+    client = getattr(executor, "_client", None)  # as Dask's executor has
+    if client is not None and hasattr(client, "scatter"):
+        return Dask(executor, client, plan, data)
+    return Remote(executor, plan, data)

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
 from minigibbs.formats import native
-from minigibbs.graph.packing import free_variables
-from minigibbs.running.group import Job, State
+from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
-from minigibbs.samplers import Sampler
 
 _MOST = 4  # runs whose models a worker keeps
 
@@ -32,12 +31,8 @@ class Outline(NamedTuple):
     """The small part of a plan, which every task brings along."""
 
     key: str  # of the run
-    sampler: Sampler
-    scan: str
-    kept: frozenset[str]
-    thin: int
+    plan: dict[str, Any]  # all but the graph and the reference; see `Plan.small`
     data: str  # the type of what the sampler prepared where the run was started
-    variables: NDArray[np.int32] | None  # whose draws are kept; None for all
     version: str = __version__
 
 
@@ -87,21 +82,21 @@ def work(
     if known is None:
         return Missing(f"{_name} {os.getpid()}")
     plan, data = known
-    clock = int(state.clock[0])
+    clock = int(state["clock"][0])
     # Without a reference only time differences matter, so that past records need no room.
     shift = 0 if plan.reference is not None else clock - clock % plan.thin
     length = clock - shift + (updates if recording else 0)
-    job = plan.job(data, np.array(state.x), state.stream, length)
-    job.restore(state._replace(clock=state.clock - shift))
-    first = job.records
-    before = np.array(job.recorder.counts)
+    group = CpuGroup(plan, data, np.array(state["x"]), state["stream"], length=length)
+    group.restore(state | {"clock": state["clock"] - shift})
+    first = group.records
+    before = np.array(group.recorder.counts)
     begun = time.perf_counter()
-    job.advance(updates, recording)
+    group.advance(updates, recording)
     seconds = time.perf_counter() - begun
-    after = job.state()
-    added = _small(after.counts - before, updates)
-    own = after._replace(counts=added, clock=after.clock + shift)
-    return Segment(own, job.rows(first), seconds)
+    after = group.state()
+    added = _small(after["counts"] - before, updates)
+    own = after | {"counts": added, "clock": after["clock"] + shift}
+    return Segment(own, group.rows(first), seconds)
 
 
 def _small(counts: NDArray[np.int64], updates: int) -> NDArray[Any]:
@@ -130,9 +125,8 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
     graph, reference = _read(parcel.model), parcel.reference
     if isinstance(reference, str):
         reference = np.load(reference, allow_pickle=False)
-    order, (_, sampler, scan, kept, thin, *_) = free_variables(graph.evidence), outline
-    plan = Plan(graph, sampler, order, 0, 0, scan, kept, thin, reference, outline.variables)
-    data = outline.sampler.prepare(graph)
+    plan = Plan(graph=graph, reference=reference, **outline.plan)
+    data = plan.sampler.prepare(graph)
     if type(data).__name__ != outline.data:
         raise SampleError(
             f"a worker prepares {type(data).__name__} for this model, where the run was started it "
@@ -150,10 +144,11 @@ def _read(model: str | bytes) -> Any:
         return native.read(path)
 
 
-def absorb(job: Job, segment: Segment, updates: int, recording: bool, wanted: float) -> None:
-    """Put what came back from `work` into the chain's own arrays."""
-    first = job.records
-    counts = job.recorder.counts + segment.state.counts
-    job.restore(segment.state._replace(counts=counts))
-    job.put_rows(first, segment.rows)
-    job.made(updates, recording, segment.seconds, wanted)
+def absorb(group: Group, segment: Segment, updates: int, recording: bool, wanted: float) -> None:
+    """Put what came back from `work` into the group's own arrays."""
+    first, warmed = group.records, group.warmed
+    counts = group.state()["counts"] + segment.state["counts"]
+    group.restore(segment.state | {"counts": counts})
+    group.warmed = warmed + (0 if recording else updates)
+    group.put_rows(first, segment.rows)
+    group.pace(segment.seconds, wanted)

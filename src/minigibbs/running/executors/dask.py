@@ -1,14 +1,42 @@
-"""Dask clusters by their address."""
+"""Segments on a Dask cluster, and clusters by their address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from minigibbs.errors import MissingDependencyError, SampleError
+from minigibbs.errors import MissingDependencyError, SampleError, StoppedError
+from minigibbs.running.executors.remote import Remote
+from minigibbs.running.plan import Plan
 
 _PATIENCE = 30  # seconds to wait for a scheduler, and then for a worker
+
+
+class Dask(Remote):
+    """Segments on a Dask cluster; the scheduler hands the model to every worker there will be."""
+
+    def __init__(self, executor: Executor, client: Any, plan: Plan, data: Any) -> None:
+        from minigibbs.running.executors.plugin import ModelPlugin
+
+        super().__init__(executor, plan, data)
+        self._client = client
+        self._plugin = ModelPlugin(self._outline.key, self._content())
+        client.register_plugin(self._plugin)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self._client.status == "running":
+            with suppress(Exception):  # a cluster that is going down has forgotten it anyway
+                self._client.unregister_worker_plugin(self._plugin.name)
+
+    def check(self) -> None:
+        """Raise if the scheduler is gone, and Dask has given up on it."""
+        if self._client.status == "closed":
+            raise StoppedError(
+                "the Dask scheduler was lost, or its client closed, and the run was stopped"
+            )
 
 
 @contextmanager

@@ -1,0 +1,33 @@
+"""`minigibbs demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from minigibbs.cli.options import Json, Quiet
+from minigibbs.cli.output import EXIT_CODES, print_run
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to draw.")] = Path(
+        "minigibbs-demo.png"
+    ),
+    updates: Annotated[int, typer.Option(help="Updates of each chain.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Fixes every draw.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Sample the paper's Potts model with 4 chains and draw the result."""
+    from minigibbs.cli.demo import check_picture, draw_demo, run_demo
+
+    check_picture(output)
+    run = run_demo(updates, seed, progress=not quiet)
+    drawn = len(run.record_updates) > 0 or not run.interrupted  # else Ctrl-C came too early
+    if drawn:
+        draw_demo(run, output)
+    print_run(run, as_json, 0, picture=str(output) if drawn else None)
+    if run.info.ended in EXIT_CODES:
+        raise typer.Exit(EXIT_CODES[run.info.ended])

@@ -1,0 +1,28 @@
+"""`minigibbs explain`."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from minigibbs.cli.model import read_model
+from minigibbs.cli.options import Evidence, Floor, Given, IgnoreEvidence, Json, Model
+
+
+def explain(
+    model: Model,
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    as_json: Json = False,
+) -> None:
+    """Say how large a model is in the paper's terms, and what each sampler would cost."""
+    from minigibbs.explanation.explain import explain as compare
+
+    graph = read_model(model, floor, ignore_evidence, evidence, given)
+    explanation = compare(graph)
+    typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
+    for note in () if as_json else graph.domains.notes:
+        typer.echo(f"note: {note}")

@@ -1,0 +1,148 @@
+"""`minigibbs sample`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minigibbs.cli.calls import call, read_value
+from minigibbs.cli.model import read_model, typed
+from minigibbs.cli.options import (
+    Dask,
+    Every,
+    Evidence,
+    Floor,
+    Given,
+    IgnoreEvidence,
+    Json,
+    MaxTime,
+    Model,
+    Out,
+    Quiet,
+    Seed,
+    Show,
+    Threads,
+)
+from minigibbs.cli.output import check_out, finish, stopping_in_order
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+
+
+def sample(
+    model: Model,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="By name, with options or not: mgpmh:batch=20; see `minigibbs explain`."),
+    ] = None,
+    updates: Annotated[int | None, typer.Option(help="Updates of each chain.")] = None,
+    sweeps: Annotated[int | None, typer.Option(help="Sweeps of each chain [1000].")] = None,
+    warmup: Annotated[
+        int, typer.Option(help="Sweeps before the recording; updates with --updates.")
+    ] = 0,
+    chains: Annotated[int | None, typer.Option(help="Independent chains [4; cuda: 16384].")] = None,
+    seed: Seed = None,
+    scan: Annotated[
+        str | None, typer.Option(help="random, systematic, shuffled or shared [random].")
+    ] = None,
+    record: Annotated[
+        str, typer.Option(help="What to keep: marginals, draws, energy.")
+    ] = "marginals,energy",
+    variables: Annotated[
+        str | None, typer.Option(help="Whose draws to keep, by name or number: a,b,7 [all].")
+    ] = None,
+    thin: Annotated[
+        int | None, typer.Option(help="Sweeps between two records; updates with --updates.")
+    ] = None,
+    record_chains: Annotated[
+        int | None, typer.Option(help="Chains that a GPU records one by one [64].")
+    ] = None,
+    threads: Threads = None,
+    until: Annotated[
+        str | None, typer.Option(help="Run until the chains agree: rhat=1.01,ess=400")
+    ] = None,
+    max_time: MaxTime = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Save the run in this folder; see `minigibbs resume`.")
+    ] = None,
+    every: Every = None,
+    dask: Dask = None,
+    backend: Annotated[str, typer.Option(help="cpu, or cuda for many chains on a GPU.")] = "cpu",
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    show: Show = 10,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Sample a model and print a summary."""
+    from minigibbs.running.api import sample as run_chains
+    from minigibbs.running.api import sample_until
+    from minigibbs.running.executors.dask import dask_client
+    from minigibbs.running.request import Options, Record
+    from minigibbs.samplers import SAMPLERS
+
+    chosen = None if sampler is None else call(sampler, dict(SAMPLERS), "sampler")
+    kept = [name.strip() for name in record.split(",") if name.strip()]
+    check_out(out, kept)
+    goal = read_goal(until, updates, sweeps, max_time)
+    graph = read_model(model, floor, ignore_evidence, evidence, given)
+    options = Options(
+        sampler=chosen,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        scan=scan,
+        record=Record(
+            *kept,
+            thin=thin,
+            variables=_variables(variables, kept, graph),
+            chains=record_chains,
+        ),
+        progress=not quiet,
+        threads=threads,
+        checkpoint=checkpoint,
+        every=every,
+        backend=backend,
+    )
+    with dask_client(dask) as client, stopping_in_order(out, as_json, show):
+        common = vars(replace(options, executor=client))
+        if goal is None:
+            run = run_chains(graph, updates=updates, sweeps=sweeps, **common)
+        else:
+            run = sample_until(graph, **goal, **common)
+    extra = {"notes": graph.domains.notes} if graph.domains.notes else {}
+    finish(run, out, as_json, show, **extra)
+
+
+def read_goal(
+    until: str | None, updates: int | None, sweeps: int | None, max_time: str | None
+) -> dict[str, Any] | None:
+    """What `--until rhat=1.01,ess=400` asks for; None without it."""
+    if until is None:
+        if max_time is not None:
+            raise SampleError("--max-time needs --until, such as --until rhat=1.01,ess=400")
+        return None
+    if updates is not None or sweeps is not None:
+        raise SampleError("give --until, or a number of updates or sweeps, not both")
+    goal: dict[str, Any] = {"rhat": None, "ess": None, "max_time": max_time}
+    for part in until.split(","):
+        name, equals, value = (text.strip() for text in part.partition("="))
+        if name not in ("rhat", "ess") or not equals:
+            raise SampleError(f"--until takes rhat=... and ess=..., got {part!r}")
+        goal[name] = read_value("--until", name, value, "float")
+    return goal
+
+
+def _variables(text: str | None, kept: list[str], graph: FactorGraph) -> list[Any] | None:
+    """The variables whose draws are kept; None for all."""
+    if text is None:
+        return None
+    if "draws" not in kept:
+        raise SampleError("--variables says whose draws to keep: add draws to --record")
+    known = graph.names or ()
+    return [typed(name.strip(), known) for name in text.split(",") if name.strip()]

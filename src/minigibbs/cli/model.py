@@ -1,0 +1,60 @@
+"""A model from the command line: a file or a generator, with what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from minigibbs.cli.calls import call
+from minigibbs.errors import SampleError
+from minigibbs.formats import read
+from minigibbs.formats.uai import read_evidence
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.models import GENERATORS
+
+
+def read_model(
+    text: str,
+    floor: float | None,
+    ignore_evidence: bool,
+    evidence: Path | None,
+    given: list[str] | None,
+) -> FactorGraph:
+    """A model from `name:key=value,...` or from a file, with its evidence."""
+    options = {} if floor is None else {"floor": floor}
+    options |= {"evidence": False} if ignore_evidence else {}
+    if text.partition(":")[0] in GENERATORS:
+        if options:
+            raise SampleError(f"{text}: {', '.join(options)} is for model files")
+        graph = call(text, GENERATORS, "generator")
+    elif not Path(text).exists():
+        raise SampleError(
+            f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
+        )
+    else:
+        graph = read(text, **options)
+    if evidence is not None:
+        graph = graph.condition(read_evidence(evidence))
+    return _condition(graph, given or [])
+
+
+def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:
+    for text in given:
+        variable, equals, value = text.partition("=")
+        if not equals:
+            raise SampleError(f"--given takes VARIABLE=VALUE, got {text!r}")
+        number = graph.domains.index(typed(variable, graph.names or ()))
+        labels = graph.domains.labels.get(number, ())
+        graph = graph.condition({number: typed(value, labels)})
+    return graph
+
+
+def typed(text: str, known: Container[Any]) -> Any:
+    """What a person means by a text: a name that is known, or the number it spells."""
+    for read_number in (int, float) if text not in known else ():
+        try:
+            return read_number(text)
+        except ValueError:
+            continue
+    return text

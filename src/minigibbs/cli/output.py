@@ -1,0 +1,119 @@
+"""What commands leave: results saved first, then told; warnings on stderr; exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from minigibbs.errors import SampleError, StoppedError
+from minigibbs.formats.uai import write_marginals
+from minigibbs.results import tables
+from minigibbs.results.run import Run
+from minigibbs.results.summary import for_json
+from minigibbs.running.plan import INTERRUPTED, TERMINATED, TIME
+from minigibbs.system.files import check_target
+
+# How a program ends that did not do all that was asked; 0 is for one that did.
+EXIT_CODES = {INTERRUPTED: 130, TERMINATED: 143, TIME: 3}
+_STDOUT = Path("-")
+
+
+def check_out(out: Path | None, kept: list[str]) -> None:
+    """Refuse an output that could not be written, before any sampling."""
+    if out is None:
+        return
+    if out != _STDOUT:
+        check_target(out)
+    if (out == _STDOUT or out.suffix in (".MAR", ".csv")) and "marginals" not in kept:
+        raise SampleError(f"{out} holds marginals: add marginals to --record")
+
+
+@contextmanager
+def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
+    """Report what a run that had to stop has sampled, and warn in a line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        try:
+            yield
+        except StoppedError as error:
+            if error.run is not None:
+                keep(error.run, out, as_json, show)
+            raise
+
+
+def finish(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
+    """Save and report a run; the exit code says if it ended before its time."""
+    keep(run, out, as_json, show, **extra)
+    if run.info.ended in EXIT_CODES:
+        raise typer.Exit(EXIT_CODES[run.info.ended])
+
+
+def keep(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
+    """Save a run, then say what came out."""
+    if out == _STDOUT:
+        tables.print_csv(run, sys.stdout)
+        for warning in run.summary().warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        return
+    if out is not None:
+        _save(run, out)
+    print_run(run, as_json, show, saved=None if out is None else str(out), **extra)
+
+
+def _save(run: Run, out: Path) -> None:
+    """Save a run, or its marginals if the name ends in .csv or .MAR."""
+    if out.suffix == ".MAR":
+        write_marginals(run, out)
+    elif out.suffix == ".csv":
+        tables.write_csv(run, out)
+    else:
+        run.save(out)
+
+
+def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
+    """Print a run's summary and its most uncertain marginals, as a table or as JSON."""
+    summary = run.summary()
+    recorded = run.counts is not None and run.visits.sum() > 0
+    chosen = tables.uncertain(run, show) if recorded and show > 0 else {}
+    if as_json:
+        rows = {
+            run.domains.name(v): dict(zip(map(str, values), probability.tolist(), strict=True))
+            for v, (values, probability) in chosen.items()
+        }
+        info = {key: for_json(value) for key, value in asdict(run.info).items()}
+        info["seed"] = str(run.info.seed)
+        whole = {**summary.to_dict(), "info": info, "marginals": rows, **extra}
+        typer.echo(json.dumps(whole))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for label, value in summary.rows():
+        table.add_row(label, value)
+    Console(file=sys.stdout).print(table)
+    if chosen:
+        typer.echo(
+            f"\nmarginals of the {len(chosen)} most uncertain variables (--out X.csv: of all)"
+        )
+    for variable, marginal in chosen.items():
+        text = tables.shown(marginal, int(run.domains.sizes[variable]))
+        typer.echo(f"  {run.domains.name(variable)}: {text}")
+    for note in extra.pop("notes", ()):
+        typer.echo(f"note: {note}")
+    for label, value in extra.items():
+        if value is not None:
+            typer.echo(f"{label}: {value}")
+    for warning in summary.warnings:
+        typer.echo(f"warning: {warning}", err=True)

@@ -1,0 +1,226 @@
+"""Whether a run can be trusted, in words; summary, command line and report all ask here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from minigibbs.results.diagnostics import LEAST_RECORDS
+from minigibbs.results.marginals import RHAT_LIMIT
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
+    from minigibbs.results.summary import Summary
+
+_FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
+_STUCK = 1.2  # an R-hat that longer runs may not bring down
+_APART = 0.2  # two chains' probabilities that differ by this much need no statistics
+_ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
+LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to say about a run."""
+
+    level: str  # one of LEVELS
+    headline: str
+    words: str  # a paragraph; {} stands for the name
+    warning: str = ""  # the same in a line, for a terminal; empty where all is well
+    name: str | None = None  # of the variable that it is about
+
+
+def findings(run: Run, summary: Summary) -> list[Finding]:
+    """All that is wrong with a run, the worst first; or that nothing seems to be."""
+    apart = _disagreement(run, summary)
+    few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
+    wrong = [*apart, *few, *_ending(run)]
+    if wrong:
+        return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
+    return [_all_well(run, summary)]
+
+
+def _disagreement(run: Run, summary: Summary) -> list[Finding]:
+    """Chains that tell different stories."""
+    found = []
+    if summary.energy_rhat is not None and summary.energy_rhat > RHAT_LIMIT:
+        found.append(_apart(run, summary.energy_rhat, None, ""))
+    if summary.value_rhat is not None and summary.value_rhat > RHAT_LIMIT:
+        name, others = summary.worst_variable, len(run.domains) - 1
+        more = f" and {summary.apart - 1:,} of {others:,} others" if summary.apart > 1 else ""
+        found.append(_apart(run, summary.value_rhat, name, more))
+    if not found and summary.farthest is not None and summary.value_rhat is None:
+        variable, distance = summary.farthest
+        if distance > _APART:
+            found.append(_apart_in_marginals(run.domains.name(variable), distance))
+    return found
+
+
+def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
+    subject, short = ("the energy",) * 2 if name is None else ("the variable {}", name)
+    measure = f"R-hat {number(rhat, '.3f')}; at most {RHAT_LIMIT} is wanted"
+    story = f"The {run.info.chains:,} chains are independent and should end up telling "
+    warning = (
+        f"the chains disagree on {short} (R-hat {rhat:.3f} > {RHAT_LIMIT}){more}: {_advice(rhat)}"
+    )
+    if rhat > _FAR:
+        return Finding(
+            "bad",
+            "The chains disagree: do not use these numbers yet",
+            f"{story}the same story. They do not: they disagree most on {subject}{more} "
+            f"({measure}). Each chain has probably seen only a part of what is possible. Run "
+            "several times longer, with a warm-up. If they still disagree, the model has states "
+            "that are hard to leave one variable at a time, and its marginals are not to be "
+            "trusted.",
+            warning,
+            name,
+        )
+    return Finding(
+        "doubt",
+        "The chains have not quite come together",
+        f"{story}the same story. They nearly do; they differ most on {subject}{more} ({measure}). "
+        "Averages are roughly right. Run two to four times longer, or leave out the beginning with "
+        "a warm-up, before you rely on them.",
+        warning,
+        name,
+    )
+
+
+def _apart_in_marginals(name: str, distance: float) -> Finding:
+    return Finding(
+        "bad",
+        "The chains disagree: do not use these numbers yet",
+        "For the variable {} two chains give probabilities that are "
+        f"{distance:.0%} apart, and they should be nearly the same. Run longer, with a warm-up.",
+        f"two chains' probabilities of {name} are {distance:.0%} apart: run longer, or with a "
+        "warm-up",
+        name,
+    )
+
+
+def _advice(rhat: float) -> str:
+    if rhat < _STUCK:
+        return "run longer, or with a warm-up"
+    return (
+        "run longer, or with a warm-up; if that does not help, updates of one variable at a time "
+        "do not mix on this model, and its marginals are not to be trusted"
+    )
+
+
+def _few(run: Run, summary: Summary) -> list[Finding]:
+    """Too little to go by."""
+    if run.clock.sum() == 0:
+        return [
+            Finding(
+                "unknown",
+                "Nothing was recorded",
+                "The run has no updates in it.",
+                "nothing was recorded: the run made no updates after its warm-up",
+            )
+        ]
+    if run.info.chains == 1:
+        return [
+            Finding(
+                "unknown",
+                "There is a single chain",
+                "A chain that is stuck looks just like one that has settled. Run four, from "
+                "different starts, and see whether they agree.",
+                "a single chain: one that is stuck looks just like one that has settled; run four",
+            )
+        ]
+    if summary.energy_rhat is None and summary.value_rhat is None and not _frozen(run):
+        why = _why(run)
+        return [
+            Finding(
+                "unknown",
+                "Nobody can tell whether this run is long enough",
+                why,
+                f"nobody can tell whether this run is long enough. {why}",
+            )
+        ]
+    least = summary.least_ess
+    wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock))
+    if least is None or least >= wanted:
+        return []
+    return [
+        Finding(
+            "doubt",
+            "There are few independent draws",
+            "Successive states of a chain resemble each other. All that was recorded is worth "
+            f"about {least:,.0f} independent draws where it is worth least, and {wanted:,} are "
+            f"wanted. Probabilities may be off by {0.5 / math.sqrt(max(least, 1.0)):.2f} or so. "
+            "Run longer.",
+            f"few independent draws: about {least:,.0f} where {wanted:,} are wanted; run longer",
+        )
+    ]
+
+
+def _frozen(run: Run) -> bool:
+    """Whether the evidence leaves nothing to vary."""
+    return run.model is not None and run.model["variables"] == 0
+
+
+def _why(run: Run) -> str:
+    records = len(run.record_updates)
+    if run.energy is None and run.draws is None and run.counts is None:
+        return (
+            "It kept nothing in which one could see whether the chains agree. Sample with "
+            f"{RECORD_ALL}."
+        )
+    if records < LEAST_RECORDS:
+        return (
+            f"It has {records} records of each chain, and at least {LEAST_RECORDS} are needed. "
+            "Run longer, or record more often with a smaller thin."
+        )
+    return "What it recorded never changed."
+
+
+RECORD_ALL = 'record=("marginals", "draws", "energy")'
+
+
+def _ending(run: Run) -> list[Finding]:
+    found = []
+    if run.interrupted:
+        found.append(
+            Finding(
+                "doubt",
+                "The run was interrupted",
+                "What follows is from the updates that were made until then.",
+                "interrupted: these are the updates made until then",
+            )
+        )
+    if run.info.ended == "time":
+        found.append(
+            Finding(
+                "doubt",
+                "Time was up",
+                "The run ended before R-hat and ESS were as wanted. Run longer.",
+                "time was up before R-hat and ESS were as wanted: run longer",
+            )
+        )
+    return found
+
+
+def _all_well(run: Run, summary: Summary) -> Finding:
+    if _frozen(run):
+        return Finding("good", "Nothing to sample", "The evidence fixes every variable.")
+    rhat = max(summary.energy_rhat or 0.0, summary.value_rhat or 0.0)
+    least = summary.least_ess
+    worth = "" if least is None else f", and have drawn at least {least:,.0f} independent samples"
+    looked = ""
+    if summary.value_rhat is None:
+        looked = " Only the energy was checked; record marginals as well to check the variables."
+    return Finding(
+        "good",
+        "No sign of trouble",
+        f"The {run.info.chains:,} chains agree (R-hat at most {number(rhat, '.3f')}){worth}. "
+        f"That is no proof: chains can miss the same states together.{looked}",
+    )
+
+
+def number(value: float | None, form: str) -> str:
+    """A number, or a dash where there is none."""
+    if value is None or math.isnan(value):
+        return "-"
+    return "infinite" if math.isinf(value) else format(value, form)

@@ -1,0 +1,94 @@
+"""What a backend provides: it places the chains of a plan, as groups that advance."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.plan import Plan
+from minigibbs.system import memory
+
+
+class Backend(ABC):
+    """Where chains run. Advance, snapshot, restore and collect are the group's own business."""
+
+    name: ClassVar[str]
+    chains: ClassVar[int]  # by default
+    scan: ClassVar[str]  # by default
+    rows: ClassVar[int | None]  # chains recorded one by one, by default; None for all
+    lanes: ClassVar[int]  # chains that wait for each other
+    refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
+    in_threads: ClassVar[bool]  # whether groups run on threads and executors
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise if it is not there, with what is missing."""
+
+    @abstractmethod
+    def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+        """Raise `ValueError` for the stacked states of groups that no run of this plan can reach.
+
+        Compiled code trusts its arrays, so that nothing may be left out.
+        """
+
+    @abstractmethod
+    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+        """All chains, at their first states [chain, variable], with streams of their own."""
+
+    @abstractmethod
+    def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
+        """What a group had recorded, from its saved state and records alone."""
+
+    @abstractmethod
+    def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
+        """Refuse a run that would not fit, before anything is sampled."""
+
+
+def require_records(plan: Plan, size: int, fewer: str) -> None:
+    """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
+    record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
+    less = "record less"
+    if "draws" in plan.kept:
+        less = "record less, such as the draws of some variables (mg.Record(variables=...))"
+    memory.require(
+        plan.rows * (size + plan.records * record),
+        f"recording {', '.join(sorted(plan.kept))} of {plan.rows} chains, {plan.records:,} times,",
+        f"use a larger thin, {fewer}, or {less}",
+    )
+
+
+def count_size(plan: Plan) -> int:
+    """Bytes of a row's counts."""
+    return 8 * (plan.values + len(plan.graph)) if "marginals" in plan.kept else 0
+
+
+def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+    """Check what the states of all backends hold."""
+    graph, clamped = plan.graph, plan.graph.evidence >= 0
+    x = state["x"].reshape(-1, len(graph))
+    order, position = state["order"], state["position"]
+    values = state["counts"].shape[-1]
+    checks = {
+        "x": (x < graph.sizes).all() and (x[:, clamped] == graph.evidence[clamped]).all(),
+        "order": order.shape[-1] == 0 or (np.sort(order) == plan.order).all(),
+        "position": ((position >= 0) & (position < max(len(plan.order), 1))).all(),
+        "clock": ((state["clock"] >= 0) & (state["clock"] <= plan.length)).all(),
+        "warmed": ((state["warmed"] >= 0) & (state["warmed"] <= plan.warmup)).all(),
+        "counts": values == 0 or bool((state["counts"] >= 0).all()),
+        "tally": (state["tally"] >= 0).all(),
+        "stream": _streams_move(state["stream"]),
+        "path": _streams_move(state["path"]),
+    }
+    for name, right in checks.items():
+        if not right:
+            raise ValueError(f"{name} holds what it cannot")
+
+
+def _streams_move(words: NDArray[Any]) -> bool:
+    """Whether no generator is all zeros, where it would stand still."""
+    return bool(words.any(axis=-1).all())

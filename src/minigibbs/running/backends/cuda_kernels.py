@@ -1,0 +1,181 @@
+"""Chains on a GPU: one thread a chain, by the very functions that run on the CPU.
+
+Chains lie side by side: the last axis of every array is the chain, so that the threads of a warp,
+which visit the same variable at the same time, read neighbouring bytes of the state and the same
+bytes of the model. The order of the visits is written down beforehand, once for all chains.
+
+Importing this module needs numba-cuda; `backends.cuda` says so kindly where it is missing.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, int32
+from numba.core import config
+
+from minigibbs.kernels.energy import total_energy
+from minigibbs.kernels.jit import DISPATCHED, kernel
+from minigibbs.kernels.layout import CHANGES, Chain
+from minigibbs.kernels.scan import next_variable
+from minigibbs.kernels.touched import DENSE_DOMAIN
+from minigibbs.samplers.base import begin, update
+
+if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
+    from numba.cuda.extending import overload  # type: ignore[attr-defined, unused-ignore]
+
+    for _stub, _template in DISPATCHED:
+        overload(_stub, jit_options={"forceinline": True})(_template)
+
+THREADS = 128  # in a block
+NARROW = 2 * DENSE_DOMAIN  # as many weights as a thread may have in shared memory
+_TALLIES = CHANGES + 1
+
+
+class Chains(NamedTuple):
+    """Many chains, side by side; `c` of them. See `Chain`."""
+
+    x: Any  # [n, c]
+    streams: Any  # [4, c]
+    carried: Any  # [carried, c]
+    weights: Any  # [2D, c]; [0, c] if domains are so small that each thread has its own
+    scratch: Any  # [scratch, c]
+    tally: Any  # [5, c]
+
+
+@kernel
+def _load(chains, c, stream, tally, weights):
+    """One chain's view, with its generator and counters in registers."""
+    for k in range(4):
+        stream[k] = chains.streams[k, c]
+    for k in range(_TALLIES):
+        tally[k] = 0
+    return Chain(chains.x[:, c], stream, chains.carried[:, c], weights, chains.scratch[:, c], tally)
+
+
+@kernel
+def _store(chains, c, chain):
+    for k in range(4):
+        chains.streams[k, c] = chain.stream[k]
+    for k in range(_TALLIES):
+        chains.tally[k, c] += chain.tally[k]
+
+
+@kernel
+def _step(data, model, chain, i):
+    old = chain.x[i]  # read early, for it is slow to come
+    value = update(data, model, chain, i)
+    chain.x[i] = value
+    chain.tally[CHANGES] += value != old
+
+
+@cache
+def advance(rows):
+    """A kernel that updates the variables on a path, one after the other, in all chains.
+
+    Each thread has so many rows of weights in its block's shared memory.
+    """
+
+    @cuda.jit
+    def advance_along(data, model, chains, path):
+        c = cuda.grid(1)
+        if c < chains.x.shape[1]:
+            stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+            shared = cuda.shared.array((rows, THREADS), np.float64)
+            chain = _load(chains, c, stream, tally, shared[:, cuda.threadIdx.x])
+            step = 0
+            while step < len(path):
+                _step(data, model, chain, np.uint32(path[np.uint64(step)]))
+                step += 1
+            _store(chains, c, chain)
+
+    return advance_along
+
+
+@cuda.jit
+def advance_wide(data, model, chains, path):
+    """As `advance`, for domains of any size: the weights are in global memory."""
+    c = cuda.grid(1)
+    if c < chains.x.shape[1]:
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        step = 0
+        while step < len(path):
+            _step(data, model, chain, np.uint32(path[np.uint64(step)]))
+            step += 1
+        _store(chains, c, chain)
+
+
+@cuda.jit
+def advance_apart(data, model, chains, scan, updates):
+    """The same, with each chain on a random path of its own."""
+    c = cuda.grid(1)
+    if c < chains.x.shape[1]:
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        for _ in range(updates):
+            _step(data, model, chain, np.uint32(next_variable(scan, chain.stream)))
+        _store(chains, c, chain)
+
+
+@cuda.jit
+def start_chains(data, model, chains):
+    """Let the sampler set what it carries, for every chain's first state."""
+    c = cuda.grid(1)
+    if c < chains.x.shape[1]:
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        begin(data, model, chain)
+        _store(chains, c, chain)
+
+
+@cuda.jit
+def count_values(x, first, counts):
+    """Add each variable's values, over groups of chains, to counts[group, first + value].
+
+    Of C chains in K groups, group k holds those from k * C // K up to (k + 1) * C // K. A block
+    counts one variable, group after group, in shared memory of a place per value.
+    """
+    i, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+    bins = cuda.shared.array(0, int32)
+    for group in range(cuda.blockIdx.y, len(counts), cuda.gridDim.y):
+        for value in range(thread, len(bins), threads):
+            bins[value] = 0
+        cuda.syncthreads()
+        begin, end = group * x.shape[1] // len(counts), (group + 1) * x.shape[1] // len(counts)
+        for c in range(begin + thread, end, threads):
+            cuda.atomic.add(bins, x[i, c], 1)
+        cuda.syncthreads()
+        for value in range(thread, first[i + 1] - first[i], threads):
+            counts[group, first[i] + value] += bins[value]
+        cuda.syncthreads()
+
+
+@cuda.jit
+def count_wide(x, first, counts):
+    """The same, for domains too large for shared memory, or groups too small for a block."""
+    c, variable = cuda.grid(2)
+    if c < x.shape[1]:
+        group = ((c + 1) * len(counts) - 1) // x.shape[1]
+        for i in range(variable, x.shape[0], cuda.gridsize(2)[1]):
+            cuda.atomic.add(counts, (group, first[i] + x[i, c]), 1)
+
+
+@cuda.jit
+def keep_states(x, kept, variables, place, states):
+    """Copy some variables of the kept chains to states[place]: [record, variable, kept chain]."""
+    k, first = cuda.grid(2)
+    if k < len(kept):
+        for i in range(first, len(variables), cuda.gridsize(2)[1]):
+            states[place, i, k] = x[variables[i], kept[k]]
+
+
+@cuda.jit
+def state_energies(model, states, energy):
+    """The log-potential of kept states, but for the graph's offset: energy[record, kept chain]."""
+    k, first = cuda.grid(2)
+    if k < energy.shape[1]:
+        for record in range(first, energy.shape[0], cuda.gridsize(2)[1]):
+            energy[record, k] = total_energy(model, states[record, :, k])

@@ -1,0 +1,27 @@
+"""The run that a generation of a checkpoint holds, without any chain being placed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minigibbs.results.run import Run, check_run
+from minigibbs.running.backends import BACKENDS
+from minigibbs.running.checkpoint.folder import Generation, join_rows
+from minigibbs.running.plan import LENGTH, Plan
+from minigibbs.running.result import result
+
+
+def saved_run(base: Plan, found: Generation) -> Run:
+    """What was recorded up to a generation; raises `ValueError` where its parts do not fit."""
+    plan, states = replace(base, length=int(found.header["length"])), found.states
+    groups = len(states["clock"])
+    rows = join_rows(found.chunks, groups)
+    backend = BACKENDS[plan.backend]
+    parts = []
+    for number in range(groups):
+        state = {name: array[number] for name, array in states.items() if len(array) == groups}
+        parts.append(backend.collect(plan, state, rows[number]))
+    ended = found.header["ended"] or LENGTH
+    run = result(plan, parts, float(found.header["seconds"]), ended)
+    check_run(run)
+    return run

@@ -1,0 +1,44 @@
+"""`load`: whatever a file or folder holds, a model, a run or a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from minigibbs import formats
+from minigibbs.errors import FormatError
+from minigibbs.results import run as runs
+from minigibbs.running.api import peek
+from minigibbs.running.checkpoint.folder import is_checkpoint
+from minigibbs.system import files
+
+
+def load(path: str | os.PathLike[str], **options: Any) -> Any:
+    """Load what a file holds: a model, as `mg.read` does, a run, or a checkpoint's run so far.
+
+    >>> import minigibbs as mg, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
+    >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)
+    >>> mg.load(path)
+    <FactorGraph: 2 variables; factors: 1 ising>
+    """
+    if not holds_run(path):
+        return formats.read(path, **options)
+    if options:
+        raise FormatError(f"{path}: a run takes no options; got {', '.join(options)}")
+    return load_run(path)
+
+
+def load_run(path: str | os.PathLike[str]) -> runs.Run:
+    """Load a run from a file that `Run.save` wrote, or from a checkpoint folder."""
+    return peek(path) if is_checkpoint(path) else runs.load(path)
+
+
+def holds_run(path: str | os.PathLike[str]) -> bool:
+    """Whether it is no model by its name, or a run by its content."""
+    if Path(path).is_dir():
+        return is_checkpoint(path)
+    if Path(path).name.endswith(".mg"):
+        return files.stated_format(path) in runs.FORMATS
+    return not Path(path).name.endswith(tuple(formats.FORMATS))

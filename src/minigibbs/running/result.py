@@ -1,0 +1,74 @@
+"""What groups have recorded, put together as a `Run`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs._version import __version__
+from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
+from minigibbs.results.run import Info, Run
+from minigibbs.running.group import Collected
+from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
+
+
+def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
+    """The run so far, however far each group is."""
+    clock = np.concatenate([part.clock for part in parts])
+    records = int(clock.min()) // plan.thin  # that every chain has reached
+    tally = np.sum([part.tally for part in parts], axis=0)
+    warmup = sum(len(part.state) * part.warmed for part in parts)
+    updates = sum(len(part.state) * int(part.clock[0]) for part in parts)
+    energy = np.concatenate([part.energy[:, :records] for part in parts])
+    kept = plan.kept
+    return Run(
+        domains=plan.graph.domains,
+        info=_info(plan, tally, updates, warmup, seconds, ended),
+        clock=clock,
+        counts=np.concatenate([part.counts for part in parts]) if "marginals" in kept else None,
+        visits=np.concatenate([part.visits for part in parts]),
+        draws=(
+            np.concatenate([part.draws[:, :records] for part in parts]) if "draws" in kept else None
+        ),
+        energy=energy + plan.graph.offset if "energy" in kept else None,
+        error=(
+            np.concatenate([part.error[:, :records] for part in parts])
+            if plan.reference is not None
+            else None
+        ),
+        reference=plan.reference,
+        model=plan.graph.describe(),
+        drawn=plan.drawn,
+        state=np.concatenate([part.state for part in parts]),
+    )
+
+
+def _info(
+    plan: Plan,
+    tally: NDArray[np.int64],
+    updates: int,
+    warmup: int,
+    seconds: float,
+    ended: str,
+) -> Info:
+    """How a run went; all counts over all chains."""
+    made = updates + warmup
+    return Info(
+        sampler=str(plan.sampler),
+        chains=plan.chains,
+        updates=updates,
+        warmup=warmup,
+        scan=plan.scan,
+        thin=plan.thin,
+        seed=plan.seed,
+        seconds=seconds,
+        updates_per_second=made / max(seconds, 1e-9),
+        factor_evaluations=int(tally[EVALUATIONS]),
+        minibatch_draws=int(tally[DRAWS]),
+        acceptance=float(tally[ACCEPTED] / tally[PROPOSED]) if tally[PROPOSED] else 1.0,
+        changed=float(tally[CHANGES] / max(made, 1)),
+        interrupted=ended in (INTERRUPTED, TERMINATED),
+        version=__version__,
+        backend=plan.backend,
+        ended=ended,
+    )

@@ -1,0 +1,18 @@
+"""Optional libraries, imported where they are used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from minigibbs.errors import MissingDependencyError
+
+
+def optional(module: str, extra: str) -> Any:
+    """An optional library, or an error with the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingDependencyError(
+            f'{module} is not installed: pip install "minigibbs[{extra}]"'
+        ) from None
