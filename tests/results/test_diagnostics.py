@@ -1,21 +1,52 @@
-"""Diagnostics from marginals: R-hat and standard errors by hand; stuck chains are told of."""
+"""Diagnostics from marginals: R-hat, standard errors and intervals by hand, and their coverage."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import minigibbs as mg
 from minigibbs.formats import uai
-from minigibbs.results import diagnostics
+from minigibbs.results.marginals import LEVEL, Marginals
+from tests import naive
+from tests.harness import sample
 from tests.paths import DATA
 
 real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in ../shared/data")
+
+
+def marginals(counts, visits, sizes, sweeps=None, chains=1.0, fixed=None):
+    """Marginals from counts by hand; sweeps are visits where nothing else is said."""
+    counts, visits, sizes = np.array(counts), np.array(visits), np.array(sizes)
+    return Marginals(
+        counts,
+        visits,
+        sizes,
+        chains,
+        float(visits.mean()) if sweeps is None else sweeps,
+        np.zeros(len(sizes), bool) if fixed is None else np.array(fixed),
+    )
+
+
+def unseen(draws):
+    """What Agresti and Coull give a value never seen: two visits more, of four draws more."""
+    share = 2 / (draws + 4)
+    return share * (1 - share) / (draws + 4)
+
+
+def test_pooled_marginals_weigh_rows_by_their_visits():
+    found = marginals([[60, 40, 100], [150, 150, 300]], [100, 300], [2, 1])
+    np.testing.assert_allclose(found.pooled, [210 / 400, 190 / 400, 1.0])
+    np.testing.assert_allclose(found.rows, [[0.6, 0.4, 1.0], [0.5, 0.5, 1.0]])
+    assert found.of_variable(1) == slice(2, 3)
 
 
 def test_rhat_from_counts_is_that_of_the_indicators():
     rng = np.random.default_rng(1)
     draws = (rng.random((3, 500)) < np.array([[0.2], [0.3], [0.4]])).astype(int)
     counts = np.stack([(draws == 0).sum(axis=1), (draws == 1).sum(axis=1)], axis=1)
-    found = diagnostics.spread(counts, np.full(3, 500), np.array([2]))
+    found = marginals(counts, [500] * 3, [2]).worst
     means, variances = draws.mean(axis=1), draws.var(axis=1)
     assert found.rhat == pytest.approx(np.sqrt(1 + means.var(ddof=1) / variances.mean()))
     assert (found.variable, found.apart) == (0, 1)
@@ -23,45 +54,86 @@ def test_rhat_from_counts_is_that_of_the_indicators():
 
 def test_the_worst_variable_is_found_and_the_others_are_counted():
     even, odd = [50, 50], [90, 10]
-    counts = np.array([even + even + odd + [25, 75], even + even + odd[::-1] + [35, 65]])
-    found = diagnostics.spread(counts, np.full(2, 100), np.full(4, 2))
-    assert (found.variable, found.apart) == (2, 2)
-    assert found.error == pytest.approx(0.4)  # half the distance of two chains
+    counts = [even + even + odd + [25, 75], even + even + odd[::-1] + [35, 65]]
+    found = marginals(counts, [100, 100], [2] * 4)
+    assert (found.worst.variable, found.worst.apart) == (2, 2)
+    # half the distance of two rows, and next to nothing for what was not seen of 100 draws
+    assert found.standard_errors[4] == pytest.approx(np.sqrt(0.4**2 + unseen(100)))
+    assert found.standard_errors[4] == pytest.approx(0.4, rel=1e-3)
+    assert found.spread.tolist() == pytest.approx([0, 0, 0.8, 0.1])
 
 
 def test_chains_stuck_apart_have_an_infinite_rhat():
-    found = diagnostics.spread(np.array([[100, 0], [0, 100]]), np.full(2, 100), np.array([2]))
-    assert found.rhat == np.inf
-    assert found.error == pytest.approx(0.5)
+    found = marginals([[100, 0], [0, 100]], [100, 100], [2])
+    assert found.worst == (0, np.inf, 1)
+    assert found.standard_errors == pytest.approx(0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("counts", "clock"),
+    ("counts", "visits"),
     [([[100, 0]], [100]), ([[100, 0], [100, 0]], [100, 100]), ([[1, 1], [1, 1]], [2, 2])],
     ids=["one chain", "nothing moves", "too short"],
 )
-def test_what_tells_nothing(counts, clock):
-    assert diagnostics.spread(np.array(counts), np.array(clock), np.array([2])) is None
+def test_what_tells_nothing(counts, visits):
+    assert marginals(counts, visits, [2]).worst is None
 
 
-def test_standard_errors_are_those_of_independent_samples():
-    """500 of each chain's 1,000 are independent; the tenth with the largest spread sets the pace.
+def test_a_row_of_many_chains_varies_less_than_a_chain():
+    """Four rows of 25 chains each: the same R-hat as of chains, the same error as of rows."""
+    one = marginals([[60, 40], [50, 50], [45, 55], [55, 45]], [100] * 4, [2])
+    many = replace(one, chains=25.0)
+    between = np.var([0.6, 0.5, 0.45, 0.55], ddof=1)
+    within = np.mean([0.24, 0.25, 0.2475, 0.2475])
+    assert many.rhat[0] == pytest.approx(np.sqrt(1 + 25 * between / within))
+    assert many.standard_errors[0] ** 2 == pytest.approx(between / 4 + unseen(25 * 200))
 
-    A spread of 4 chains is chi-square with 3 degrees, over 3: its upper tenth begins at 2.08.
-    """
-    rng = np.random.default_rng(2)
-    one = rng.binomial(500, 0.3, size=(4, 400))
-    counts = 2 * np.stack([500 - one, one], axis=2).reshape(4, -1)
-    promised = diagnostics.standard_errors(counts, np.full(4, 1000), np.array([800]))
-    assert np.median(promised) == pytest.approx(np.sqrt(2.08 * 0.21 / 2000), rel=0.1)
-    error = np.abs(counts.sum(axis=0) / 4000 - np.tile([0.7, 0.3], 400))
-    assert (error / promised).max() < 5
+
+def test_standard_errors_by_hand():
+    counts = np.array([[60, 40, 0], [50, 50, 0], [55, 45, 0], [52, 48, 0]])
+    found = marginals(counts, [100] * 4, [3])
+    between = (counts / 100).var(axis=0, ddof=1)
+    np.testing.assert_allclose(found.standard_errors**2, between / 4 + unseen(200))
+    width = stats.t(3).ppf(0.975) * found.standard_errors
+    low, high = found.intervals().T
+    np.testing.assert_allclose(low, np.clip(found.pooled - width, 0, 1))
+    np.testing.assert_allclose(high, np.clip(found.pooled + width, 0, 1))
+    narrow = found.intervals(0.5)
+    assert (narrow[0] > low[0]).any()
+    assert np.isnan(marginals(counts[:1], [100], [3]).standard_errors).all()
+    assert np.isnan(marginals(counts[:1], [100], [3]).intervals()).all()
 
 
 def test_a_value_never_seen_is_not_certain():
-    counts = np.array([[60, 40, 0], [50, 50, 0], [55, 45, 0], [52, 48, 0]])
-    error = diagnostics.standard_errors(counts, np.full(4, 100), np.array([3]))
-    assert 0 < error[2] < error[0]
+    """Nor is one that was seen alone, unless nothing else is possible."""
+    counts = [[60, 40, 0, 100, 0, 100, 0, 100]] * 4
+    found = marginals(counts, [100] * 4, [3, 2, 2, 1], fixed=[False, False, True, True])
+    errors, (low, high) = found.standard_errors, found.intervals().T
+    assert errors[2] == errors[3] == errors[4] == pytest.approx(np.sqrt(unseen(200)))
+    # after 200 draws without it, a value's probability is below 3/200 with 95% (Hanley 1983)
+    assert 3 / 200 < high[2] < 3 * 3 / 200
+    assert low[3] < 1.0
+    assert errors[5:].tolist() == [0.0, 0.0, 0.0]
+    assert (low[5:].tolist(), high[5:].tolist()) == ([1.0, 0.0, 1.0], [1.0, 0.0, 1.0])
+
+
+def test_a_run_knows_which_variables_are_fixed():
+    graph = mg.FactorGraph(
+        [2, 2, 1, 2], [mg.Unary([0, 1, 3], [[0.0, -99.0], [0.0, 0.3], [0.0, 0.1]])]
+    ).condition({3: 1})
+    run = sample(graph, sweeps=200, seed=1, progress=False)
+    assert run.clamped.tolist() == [False, False, False, True]
+    assert run.marginals[0].tolist() == [1.0, 0.0]  # by its energy, which only we know
+    assert (run.standard_errors[:2] > 0).all()
+    assert (run.standard_errors[2:] == 0).all()
+
+
+def test_draws_alone_count_no_more_than_there_are():
+    """Fifty draws of each chain, a hundred sweeps apart: 200 draws, and not 10,000."""
+    graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, -50.0])])
+    run = sample(graph, sweeps=5000, thin=100, record="draws", seed=1, progress=False)
+    found = Marginals.of(run)
+    assert (found.visits.tolist(), found.sweeps, found.chains) == ([50] * 4, 50.0, 1.0)
+    assert found.standard_errors[1] == pytest.approx(np.sqrt(unseen(100)))
 
 
 def test_a_model_that_does_not_mix_is_told_of():
@@ -72,6 +144,75 @@ def test_a_model_that_does_not_mix_is_told_of():
     assert summary.value_rhat > 1.2
     assert any("of 99 others" in w and "not to be trusted" in w for w in summary.warnings)
     assert "greatest value R-hat" in str(summary)
+
+
+def coverage(graph, truth, seeds, sweeps, width=None, warmup=100, **options):
+    """By run, the share of values whose interval covers the truth.
+
+    With a width, intervals reach so many standard errors; else they are the library's.
+    """
+    shares = []
+    for seed in range(seeds):
+        run = mg.sample(
+            graph, sweeps=sweeps, warmup=warmup, seed=seed, progress=False, **options
+        )
+        found = Marginals.of(run)
+        low, high = found.intervals().T
+        if width is not None:
+            reach = width * found.standard_errors
+            low, high = found.pooled - reach, found.pooled + reach
+        shares.append(np.mean((low <= truth) & (truth <= high)))
+    return np.array(shares)
+
+
+def ring(states=3, variables=6):
+    """A ring of weak pairs in weak fields: 729 states, no value rare, all draws nearly free."""
+    field = np.random.default_rng(5).normal(size=(variables, states)) / 2
+    k = np.arange(variables)
+    factors = [mg.Potts(k, (k + 1) % variables, 0.4), mg.Unary(k, field)]
+    return mg.FactorGraph([states] * variables, factors)
+
+
+@pytest.mark.parametrize("scan", ["random", "systematic"])
+def test_intervals_of_four_chains_cover_the_truth(scan):
+    """300 runs, 18 values each: between 93% and 97.5% of the intervals cover.
+
+    A value misses with a chance of 5%. Were all values of a run independent, the share would spread
+    by sqrt(0.05 * 0.95 / 5400) = 0.3%; with all of a run missed together, by 1.3%. Seen over seeds
+    it is 0.4%: two of a variable's three values are free, and neighbours hardly depend on each
+    other. So 93% is 5 spreads off, and what is added for values never seen may add a percent.
+    """
+    graph = ring()
+    shares = coverage(graph, naive.marginals(graph).ravel(), 300, 300, scan=scan, threads=1)
+    assert 0.002 < shares.std() / np.sqrt(300) < 0.006
+    assert 0.93 < shares.mean() < 0.975
+
+
+def test_plain_normal_intervals_would_not_cover():
+    """The test above sees the difference between Student and Gauss: 4 chains, 3 degrees."""
+    graph = ring()
+    truth = naive.marginals(graph).ravel()
+    shares = coverage(graph, truth, 300, 300, width=stats.norm.ppf(0.5 + LEVEL / 2), threads=1)
+    # P(|t| < 1.96) = 85.5% for 3 degrees of freedom
+    assert shares.mean() == pytest.approx(0.855, abs=0.025)
+
+
+def test_intervals_of_rare_values_cover_the_truth():
+    """Values of 1 in 100 to 1 in 5,000, expected 0.1 to 12 times in 600 draws: none covers less.
+
+    Most are never seen, and their intervals err on the safe side. 300 runs tell the share of one
+    value to 1.3%, and 90% is 4 of those below 95%.
+    """
+    energies = np.log([0.0, 1.0]) if False else np.array([0.0, -4.0, -6.5, -8.5])
+    graph = mg.FactorGraph([4], [mg.Unary([0], energies)])
+    truth = naive.marginals(graph).ravel()
+    assert truth[1:].max() < 0.02
+    covered = []
+    for seed in range(300):
+        run = mg.sample(graph, sweeps=300, warmup=20, seed=seed, progress=False, threads=1)
+        low, high = Marginals.of(run).intervals().T
+        covered.append((low <= truth) & (truth <= high))
+    assert np.mean(covered, axis=0).min() > 0.90
 
 
 STUCK = [
@@ -94,13 +235,17 @@ def test_real_models_that_do_not_mix_are_told_of(model):
     "model", ["bnlearn/hepar2", "uai2014/CSP_12", "uai2014/ObjectDetection_25", "merlin/bn"]
 )
 def test_real_models_that_mix_keep_their_promise(model):
-    """Errors stay within five standard errors: four chains guess those, for hundreds of values."""
+    """Over 20 runs 95% of the intervals cover the truth.
+
+    The values of a run miss together, so that its share spreads by more than a binomial's; how much
+    is seen over the runs. Their mean spreads by sqrt(20) less, and 4 of those are allowed (one
+    false alarm in 3,000 by Student's t), and a percent for values that were never seen.
+    """
     graph = mg.read(DATA / f"{model}.uai")
-    run = mg.sample(graph, sweeps=5000, warmup=100 * len(graph), seed=1, progress=False)
-    promised = diagnostics.standard_errors(run.counts, run.clock, graph.sizes)
     truth = uai.read_marginals(DATA / f"{model}.uai.MAR")
-    kept = [row[list(graph.domains.values(v))] for v, row in enumerate(truth)]
-    error = np.abs(np.concatenate(kept) - run.counts.sum(axis=0) / run.clock.sum())
-    assert (error / promised).max() < 5
+    kept = np.concatenate([row[list(graph.domains.values(v))] for v, row in enumerate(truth)])
+    shares = coverage(graph, kept, 20, 2000)
+    assert shares.mean() == pytest.approx(LEVEL, abs=4 * shares.std(ddof=1) / np.sqrt(20) + 0.01)
+    run = mg.sample(graph, sweeps=5000, warmup=100, seed=1, progress=False)
     assert run.summary().warnings == ()
-    assert run.summary().standard_error == pytest.approx(promised.max())
+    assert run.summary().standard_error == Marginals.of(run).standard_errors.max()

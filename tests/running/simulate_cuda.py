@@ -1,12 +1,14 @@
-"""Run prepared chains in Numba's CUDA simulator; `test_cuda_simulator` starts this as a script.
+"""Whole runs in Numba's CUDA simulator; `test_cuda_simulator` starts this as a script.
 
-The simulator runs kernels as plain Python, so compilation is off here and the model and the
-sampler's data come prepared: `FOLDER/NAME.json` with the shape of the arguments, `NAME.npz` with
-their arrays. The results are left in `FOLDER/NAME.out.npz`.
+The simulator runs kernels as plain Python, so compilation is off here. What compiled code prepares
+comes prepared: `FOLDER/NAME.json` says what to do and holds the shape of the packed model and of
+the sampler's data, `NAME.npz` their arrays, `NAME.mg` the graph. Runs are left in files beside it.
 """
 
 import importlib
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -51,34 +53,60 @@ class Nested:
         return FakeWithinKernelCUDAArray(value) if isinstance(value, FakeCUDAArray) else value
 
 
+def small_device(cuda):
+    """Few threads and short paths, so that few chains reach every branch."""
+    kernels = cuda.load_kernels()
+    kernels.THREADS = cuda.LANES = 4
+    cuda._MOST_BLOCKS, cuda._PATH, cuda._COUNT_EVERY = 2, 10, 4
+    found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
+    for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
+        kernel.extensions.append(Nested())
+
+
+def run_case(path):
+    """Do what one file asks for."""
+    import minigibbs as mg
+    from minigibbs.graph import packing
+    from minigibbs.running.backends import cuda
+    from minigibbs.running.group import Group
+    from minigibbs.samplers.encoding import sampler_from
+
+    case = json.loads(path.read_text())
+    with np.load(path.with_suffix(".npz")) as arrays:
+        model, data = (restore(case[name], arrays) for name in ("model", "data"))
+    packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
+    sampler = sampler_from(case["sampler"])
+    type(sampler).prepare = lambda self, graph, lanes=1: data
+    cuda._BUFFER_BYTES = case["buffer"]
+    Group.first_segment, Group.segment_seconds = case["segment"], 0.0
+    cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
+    original, left = Group.run_segment, [case["die_after"] or -1]
+
+    def run_segment(group):
+        made = original(group)
+        group.segment = case["segment"]
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    Group.run_segment = run_segment
+    if case["resume"]:
+        run = mg.resume(case["resume"], progress=False)
+    else:
+        record = mg.Record(*case["record"], **case["record_options"])
+        options = {"backend": "cuda", "record": record, "progress": False, **case["options"]}
+        run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
+    run.save(path.with_suffix(".run"))
+
+
 def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
-    from minigibbs.running.backends import device
+    from minigibbs.running.backends import cuda
 
-    backend = device.load_backend()
-    backend.THREADS = device.LANES = 4
-    device._MOST_BLOCKS = 2
-    kernels = [kernel for kernel in vars(backend).values() if hasattr(kernel, "extensions")]
-    for kernel in [*kernels, *(backend.advance(rows) for rows in range(1, backend.NARROW + 1))]:
-        kernel.extensions.append(Nested())
+    small_device(cuda)
     for path in sorted(folder.glob("*.json")):
-        case = json.loads(path.read_text())
-        with np.load(path.with_suffix(".npz")) as arrays:
-            parts = {name: restore(part, arrays) for name, part in case["parts"].items()}
-        states, streams = parts.pop("states"), parts.pop("streams")
-        device._BUFFER_BYTES = case["buffer"]
-        run = device.DeviceRun(chains=len(states), kind=states.dtype, **parts, **case["options"])
-        run.place(states, streams)
-        run.every = case["every"]
-        run.launch(case["warmup"])
-        run.record_until(case["updates"])
-        records = run.finish(case["warmup"], 0.0, False)
-        kept = {
-            name: getattr(records, name)
-            for name in ("counts", "draws", "energy", "error", "tally")
-            if getattr(records, name) is not None
-        }
-        np.savez(path.with_suffix(".out.npz"), states=run.final_states(), **kept)
+        run_case(path)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tests.settings import SETTINGS
 from tests.zoo import IMPLICIT, ZOO
 
 EVERYTHING = ("marginals", "draws", "energy")
+CHECKPOINT, STATE = "minigibbs-checkpoint-2", "minigibbs-state-2"
 OPTIONS = {"updates": 3000, "thin": 10, "seed": 7, "record": EVERYTHING, "progress": False}
 ARRAYS = ("clock", "counts", "draws", "energy", "error")
 
@@ -223,7 +224,7 @@ def test_states_of_another_run_are_refused(tmp_path):
         mg.resume(tmp_path / "b", progress=False)
 
 
-def reseal(path, expected, **changes):
+def reseal(path, expected, /, **changes):
     """Change a sealed file as somebody would who knows how to seal it."""
     header, arrays = files.read_arrays(path, expected)
     for name, value in changes.items():
@@ -235,15 +236,27 @@ def huge(array):
     return np.full_like(array, np.iinfo(array.dtype).max)
 
 
-@pytest.mark.parametrize("name", ["x", "order", "position", "clock", "warmed"])
+@pytest.mark.parametrize("name", ["x", "order", "position", "clock", "warmed", "counts"])
 def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name):
     """Checksums do not stop who wants to harm; looking at every index does."""
     options = {**OPTIONS, "scan": "shuffled", "updates": 200}
     sample(ZOO["evidence"], **options, checkpoint=folder)
     for path in states(folder):
-        _, arrays = files.read_arrays(path, "minigibbs-state-1")
-        for bad in (huge(arrays[name]), arrays[name][:, :0], arrays[name].astype(float)):
-            reseal(path, "minigibbs-state-1", **{name: bad})
+        _, arrays = files.read_arrays(path, STATE)
+        bad = [arrays[name][:, :0], arrays[name].astype(float), 0 * arrays[name] - 1]
+        for changed in bad if name == "counts" else [huge(arrays[name]), *bad[:2]]:
+            reseal(path, STATE, **{name: changed})
+    with pytest.raises(mg.FormatError, match=name):
+        mg.resume(folder, progress=False)
+
+
+@pytest.mark.parametrize("name", ["stream", "path"])
+def test_generators_that_would_stand_still_are_refused(folder, name):
+    """All zeros is the one state that xoshiro256++ never leaves; a scan would spin for ever."""
+    sample(ZOO["evidence"], **{**OPTIONS, "scan": "shared", "updates": 200}, checkpoint=folder)
+    for path in states(folder):
+        _, arrays = files.read_arrays(path, STATE)
+        reseal(path, STATE, **{name: 0 * arrays[name]})
     with pytest.raises(mg.FormatError, match=name):
         mg.resume(folder, progress=False)
 
@@ -254,14 +267,18 @@ def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name
         {"sampler": {"name": "os.system", "command": "touch harm"}},
         {"sampler": {"name": "min-gibbs", "estimator": {"estimator": "CustomEstimator"}}},
         {"scan": "__import__"},
-        {"record": ["draws", "code"]},
+        {"kept": ["draws", "code"]},
+        {"backend": "os"},
         {"thin": 0},
+        {"chains": -1},
         {"warmup": "many"},
+        {"length": 1e300},
     ],
 )
 def test_requests_that_no_run_makes_are_refused(folder, change):
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
-    reseal(folder / "run.npz", "minigibbs-checkpoint-1", **change)
+    plan = files.read_arrays(folder / "run.npz", CHECKPOINT)[0]["plan"]
+    reseal(folder / "run.npz", CHECKPOINT, plan={**plan, **change})
     with pytest.raises(mg.FormatError, match=r"run\.npz"):
         mg.resume(folder, progress=False)
 
@@ -304,8 +321,8 @@ import minigibbs as mg
 folder = sys.argv[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
-    sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, thin=200, chains=2, seed=1,
-              record="draws", progress=False, checkpoint=folder, every="1h")
+    mg.sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, chains=2, seed=1,
+              record=mg.Record("draws", thin=200), progress=False, checkpoint=folder, every="1h")
 except mg.StoppedError as error:
     print("stopped", error.run.clock.min())
 """
@@ -350,8 +367,6 @@ def test_a_clock_that_jumps_changes_nothing(folder, monkeypatch, at_segment):
 
 SECOND = """
 import sys, minigibbs as mg
-from tests.harness import sample
-from tests.paths import ROOT
 try:
     mg.resume(sys.argv[1], progress=False)
 except mg.SampleError as error:

@@ -1,5 +1,6 @@
-"""The CUDA driver in Numba's simulator: the same chains as on the CPU, without a GPU."""
+"""Whole runs in Numba's CUDA simulator: the same chains as on the CPU, without a GPU."""
 
+import csv
 import json
 import os
 import subprocess
@@ -10,20 +11,20 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.graph.packing import free_variables
-from minigibbs.kernels.random import streams
-from minigibbs.running.plan import Plan
-from minigibbs.running.request import start_states
+from minigibbs.formats import uai
+from minigibbs.results import report, tables
+from minigibbs.samplers.encoding import describe_sampler
 from tests.harness import sample
 from tests.running.simulate_cuda import flatten
 from tests.zoo import IMPLICIT, ZOO
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-CHAINS, UPDATES, WARMUP, THIN, EVERY, SEED = 6, 24, 5, 8, 4, 3
+CHAINS, UPDATES, WARMUP, THIN, SEED = 6, 24, 5, 8, 3
 CASES = {
     "gibbs": (mg.Gibbs(fields=False), ZOO["potts"], "shared"),
     "gibbs-own-scan": (mg.Gibbs(fields=False), ZOO["potts"], "random"),
+    "gibbs-shuffled": (mg.Gibbs(fields=False), ZOO["potts"], "shuffled"),
     "fields": (mg.Gibbs(fields=True), ZOO["potts"], "shared"),
     "spins": (mg.PoissonGibbs(heavy=1), ZOO["ising"], "shared"),
     "small": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
@@ -36,8 +37,8 @@ CASES = {
     "local": (mg.LocalMinibatchGibbs(batch=2), ZOO["potts"], "shared"),
     "kernel": (mg.PoissonGibbs(), IMPLICIT["kernel"], "shared"),
 }
-# Settings of a case, where they differ: chains, how many are kept, the variables whose draws are
-# kept (None for all), whether energies are, and the bytes of kept states before they are moved.
+# Settings of a case, where they differ: chains, how many are recorded one by one, the variables
+# whose draws are kept (None for all), and the bytes of kept states before they are moved.
 COMMON = {"chains": CHAINS, "kept": CHAINS, "variables": None, "energy": True, "buffer": 1 << 20}
 SETTINGS = {
     "chosen": {"variables": [3, 0], "kept": 3},
@@ -45,57 +46,56 @@ SETTINGS = {
     "chosen-one-by-one": {"variables": [1, 2], "buffer": 1},
     "groups": {"chains": 13, "kept": 3},
     "small-groups": {"chains": 7, "kept": 5},
-    "kernel": {"energy": False},
 }
-CASES |= {
-    "chosen": CASES["gibbs"],
-    "chosen-no-energy": CASES["gibbs"],
-    "chosen-one-by-one": CASES["gibbs"],
-    "groups": CASES["gibbs"],
-    "small-groups": CASES["gibbs"],
-}
+CASES |= dict.fromkeys(SETTINGS, CASES["gibbs"])
 
 
 def settings_of(name):
     return COMMON | SETTINGS.get(name, {})
 
 
-def plan_for(sampler, graph, scan):
-    order = free_variables(graph.evidence)
-    return Plan(graph, sampler, order, UPDATES, WARMUP, scan, frozenset(), THIN, None)
+def kept(settings):
+    return ("marginals", "draws", "energy") if settings["energy"] else ("marginals", "draws")
 
 
-def write_case(folder, name):
+def write_case(folder, name, **changes):
     """Everything that the simulator needs to know."""
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
-    chains, variables = settings["chains"], settings["variables"]
-    data = sampler.prepare(graph)
-    space = sampler.workspace(graph, data)
     arrays: list[np.ndarray] = []
-    parts = {
-        "model": graph.packed,
-        "data": data,
-        "states": start_states(graph, "random", chains, SEED),
-        "streams": streams(SEED, chains),
-        "scan": plan_for(sampler, graph, scan).make_scan(SEED),
-        "variables": None if variables is None else np.array(variables, np.int32),
+    case = {
+        "model": flatten(graph.packed, arrays),
+        "data": flatten(sampler.prepare(graph), arrays),
+        "offset": graph.offset,
+        "sampler": describe_sampler(sampler),
+        "buffer": settings["buffer"],
+        "segment": 7,  # which divides neither a path nor a record
+        "die_after": None,
+        "resume": None,
+        "record": kept(settings),
+        "record_options": {
+            "thin": THIN,
+            "chains": settings["kept"],
+            "variables": settings["variables"],
+        },
+        "options": {
+            "updates": UPDATES,
+            "warmup": WARMUP,
+            "chains": settings["chains"],
+            "seed": SEED,
+            "scan": scan,
+        },
     }
-    described = {key: flatten(part, arrays) for key, part in parts.items()}
-    options = {
-        "carried": space.carried,
-        "scratch": space.scratch,
-        "weights": space.weights,
-        "thin": THIN,
-        "records": UPDATES // THIN,
-        "kept": settings["kept"],
-        "marginals": True,
-        "draws": True,
-        "energy": settings["energy"],
-    }
-    case = {"parts": described, "options": options, "every": EVERY, "buffer": settings["buffer"]}
-    case |= {"warmup": WARMUP, "updates": UPDATES}
-    (folder / f"{name}.json").write_text(json.dumps(case))
+    options = case["options"] | changes.pop("options", {})
+    (folder / f"{name}.json").write_text(json.dumps({**case, **changes, "options": options}))
     np.savez(folder / f"{name}.npz", *arrays)
+    mg.write(graph, folder / f"{name}.mg")
+
+
+def simulate(folder):
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    script = Path(__file__).with_name("simulate_cuda.py")
+    command = [sys.executable, "-W", "ignore", str(script), str(folder)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -103,46 +103,108 @@ def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")
     for name in CASES:
         write_case(folder, name)
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
-    script = Path(__file__).with_name("simulate_cuda.py")
-    command = [sys.executable, "-W", "ignore", str(script), str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    done = simulate(folder)
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder
+    return {name: mg.load(folder / f"{name}.run") for name in CASES}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
+def on_the_cpu(name, **changes):
+    """The same chains on the CPU, every update recorded."""
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
-    chains, kept = settings["chains"], settings["kept"]
-    record = ("draws", "energy") if settings["energy"] else ("draws",)
-    expected = sample(
+    return sample(
         graph,
         sampler,
-        updates=UPDATES,
+        updates=changes.get("updates", UPDATES),
         warmup=WARMUP,
-        chains=chains,
+        chains=settings["chains"],
         seed=SEED,
         scan=scan,
         thin=1,
-        record=record,
+        record=kept(settings),
         progress=False,
     )
-    heads = [k * chains // kept for k in range(kept)]  # of the groups: the chains that are kept
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"gibbs-shuffled"}))  # one order for all
+def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
+    """Paths are 10 steps long here: chains must not depend on how launches fall."""
+    graph, settings, found = CASES[name][1], settings_of(name), simulated[name]
+    chains, rows = settings["chains"], settings["kept"]
+    expected = on_the_cpu(name)
+    heads = [k * chains // rows for k in range(rows)]  # of the rows: the chains that are kept
     variables = slice(None) if settings["variables"] is None else settings["variables"]
-    with np.load(simulated / f"{name}.out.npz") as found:
-        recorded = expected.draws[heads, THIN - 1 :: THIN]
-        np.testing.assert_array_equal(found["draws"], recorded[:, :, variables])
-        np.testing.assert_array_equal(found["states"], expected.draws[:, -1])
-        counted = expected.draws[:, EVERY - 1 :: EVERY]
-        values = [
-            (counted[:, :, i] == value).sum(axis=1)
-            for i, size in enumerate(graph.sizes)
-            for value in range(size)
-        ]
-        by_group = np.add.reduceat(np.transpose(values), heads)
-        np.testing.assert_array_equal(found["counts"], by_group)
-        if "energy" in record:
-            energy = expected.energy[heads, THIN - 1 :: THIN] - graph.offset
-            np.testing.assert_allclose(found["energy"], energy, rtol=1e-12, atol=1e-12)
-        assert found["tally"][-1] > 0  # something changed: the comparison is not of still chains
+    recorded = expected.draws[heads, THIN - 1 :: THIN]
+    np.testing.assert_array_equal(found.draws, recorded[:, :, variables])
+    np.testing.assert_array_equal(found.state, expected.draws[:, -1])
+    sweep = graph.stats.variables
+    every = sweep * -(-4 // sweep)  # whole sweeps of 4 updates or more
+    counted = expected.draws[:, every - 1 :: every]
+    if UPDATES % every:  # the last state is counted as well
+        counted = np.concatenate([counted, expected.draws[:, -1:]], axis=1)
+    values = [
+        (counted[:, :, i] == value).sum(axis=1)
+        for i, size in enumerate(graph.sizes)
+        for value in range(size)
+    ]
+    np.testing.assert_array_equal(found.counts, np.add.reduceat(np.transpose(values), heads))
+    np.testing.assert_array_equal(found.visits, np.diff([*heads, chains]) * counted.shape[1])
+    if settings["energy"]:
+        energy = expected.energy[heads, THIN - 1 :: THIN]
+        np.testing.assert_allclose(found.energy, energy, rtol=1e-12, atol=1e-12)
+    assert found.info.changed > 0  # something moved: the comparison is not of still chains
+
+
+@pytest.mark.parametrize("name", ["groups", "small-groups", "mixed"])
+def test_all_outputs_of_a_gpu_run_agree(name, simulated, tmp_path):
+    """CSV, pandas, .MAR, summary and report say what `run.marginals` says."""
+    run, sizes = simulated[name], simulated[name].domains.sizes
+    flat = np.concatenate([row[:size] for row, size in zip(run.marginals, sizes, strict=True)])
+    assert np.add.reduceat(flat, np.cumsum(sizes) - sizes) == pytest.approx(np.ones(len(sizes)))
+    tables.write_csv(run, tmp_path / "run.csv")
+    lines = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
+    np.testing.assert_array_equal([float(line["probability"]) for line in lines], flat)
+    frame = run.to_pandas()
+    np.testing.assert_array_equal(frame["probability"], flat)
+    for column in ("standard_error", "low", "high"):
+        written = [float(line[column]) for line in lines]
+        np.testing.assert_allclose(written, frame[column], rtol=1e-3)
+    uai.write_marginals(run, tmp_path / "run.MAR")
+    read = uai.read_marginals(tmp_path / "run.MAR")
+    np.testing.assert_allclose(np.concatenate(read), flat, atol=1e-6)
+    best = int(run.marginals[0].argmax())
+    assert f"{run.marginals[0, best]:.1%}" in report.render(run)
+
+
+def test_the_summary_compares_the_rows_of_a_gpu_run(simulated):
+    """R-hat of the worst value by hand: rows of several chains vary less than chains do."""
+    run = simulated["groups"]
+    share = run.counts / run.visits[:, None]
+    between, within = share.var(axis=0, ddof=1), (share * (1 - share)).mean(axis=0)
+    want = np.sqrt(1 + (13 / 3) * between / within).max()
+    assert run.summary().value_rhat == pytest.approx(want)
+
+
+@pytest.mark.parametrize("name", ["gibbs", "gibbs-own-scan", "gibbs-shuffled", "min-gibbs"])
+@pytest.mark.parametrize("die_after", [1, 3, 6])
+def test_a_killed_gpu_run_resumes_to_the_same_bits(name, die_after, tmp_path):
+    whole, killed, again = (tmp_path / part for part in ("whole", "killed", "again"))
+    for folder in (whole, killed, again):
+        folder.mkdir()
+    checkpoint = str(tmp_path / "run.zarr")
+    saving = {"checkpoint": checkpoint, "every": 0, "updates": 45}
+    write_case(whole, name, options={"updates": 45})
+    write_case(killed, name, options=saving, die_after=die_after)
+    write_case(again, name, resume=checkpoint)
+    assert simulate(whole).returncode == 0
+    assert simulate(killed).returncode == -9
+    done = simulate(again)
+    assert done.returncode == 0, done.stderr[-4000:]
+    a, b = (mg.load(folder / f"{name}.run") for folder in (whole, again))
+    for array in ("clock", "counts", "visits", "draws", "energy", "state"):
+        np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
+    assert a.info.factor_evaluations == b.info.factor_evaluations
+    assert a.info.changed == b.info.changed
+    peeked = mg.load(checkpoint)  # which needs no GPU
+    np.testing.assert_array_equal(peeked.counts, a.counts)
+    np.testing.assert_array_equal(peeked.visits, a.visits)
+    np.testing.assert_array_equal(peeked.draws, a.draws)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from minigibbs.running.executors.cluster import dask_client
 
 import minigibbs as mg
-from minigibbs.running.executors import runners as executors
+from minigibbs.running.executors import remote as executors
 from minigibbs.running.executors import worker
+from minigibbs.running.executors.dask import dask_client
 from tests.harness import sample
 from tests.running.test_checkpoint import same_runs
 from tests.settings import SETTINGS

@@ -15,6 +15,7 @@ from minigibbs.cli.commands.reproduce import reproduce
 from minigibbs.cli.commands.resume import resume
 from minigibbs.cli.commands.sample import sample
 from minigibbs.errors import MinigibbsError
+from minigibbs.system.text import printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -46,9 +47,6 @@ def main() -> None:
     """Run the command line; an error a person can act on is one line on stderr and exit 2."""
     try:
         app()
-    except MinigibbsError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
-    except OSError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    except (MinigibbsError, OSError) as error:
+        typer.echo(f"error: {printable(error)}", err=True)
+        sys.exit(2 if isinstance(error, MinigibbsError) else 1)

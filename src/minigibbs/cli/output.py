@@ -20,18 +20,21 @@ from minigibbs.results.run import Run
 from minigibbs.results.summary import for_json
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, TIME
 from minigibbs.system.files import check_target
+from minigibbs.system.text import printable
 
 # How a program ends that did not do all that was asked; 0 is for one that did.
 EXIT_CODES = {INTERRUPTED: 130, TERMINATED: 143, TIME: 3}
 _STDOUT = Path("-")
 
 
-def check_out(out: Path | None, kept: list[str]) -> None:
+def check_out(out: Path | None, kept: list[str], as_json: bool) -> None:
     """Refuse an output that could not be written, before any sampling."""
     if out is None:
         return
     if out != _STDOUT:
         check_target(out)
+    elif as_json:
+        raise SampleError("--out - and --json both print on stdout: give one of them")
     if (out == _STDOUT or out.suffix in (".MAR", ".csv")) and "marginals" not in kept:
         raise SampleError(f"{out} holds marginals: add marginals to --record")
 
@@ -41,28 +44,40 @@ def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[No
     """Report what a run that had to stop has sampled, and warn in a line."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        warnings.showwarning = lambda message, *_: _warn(str(message))
         try:
             yield
         except StoppedError as error:
             if error.run is not None:
-                keep(error.run, out, as_json, show)
+                _keep_what_there_is(error.run, out, as_json, show)
             raise
 
 
 def finish(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
     """Save and report a run; the exit code says if it ended before its time."""
-    keep(run, out, as_json, show, **extra)
-    if run.info.ended in EXIT_CODES:
-        raise typer.Exit(EXIT_CODES[run.info.ended])
+    if run.info.ended not in EXIT_CODES:
+        keep(run, out, as_json, show, **extra)
+        return
+    _keep_what_there_is(run, out, as_json, show, **extra)
+    raise typer.Exit(EXIT_CODES[run.info.ended])
+
+
+def _keep_what_there_is(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
+    """Save and report a run that ended before its time, perhaps before anything was recorded."""
+    try:
+        keep(run, out, as_json, show, **extra)
+    except SampleError as error:
+        _warn(f"{out} was not written: {error}")
 
 
 def keep(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
     """Save a run, then say what came out."""
     if out == _STDOUT:
         tables.print_csv(run, sys.stdout)
+        for note in extra.get("notes", ()):
+            typer.echo(f"note: {printable(note)}", err=True)
         for warning in run.summary().warnings:
-            typer.echo(f"warning: {warning}", err=True)
+            _warn(warning)
         return
     if out is not None:
         _save(run, out)
@@ -96,12 +111,13 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None)
     table.add_column(style="dim")
     table.add_column(justify="right")
     for label, value in summary.rows():
-        table.add_row(label, value)
+        table.add_row(label, Text(value))  # no markup: names may hold brackets
     Console(file=sys.stdout).print(table)
     if chosen:
         typer.echo(
@@ -109,11 +125,15 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
         )
     for variable, marginal in chosen.items():
         text = tables.shown(marginal, int(run.domains.sizes[variable]))
-        typer.echo(f"  {run.domains.name(variable)}: {text}")
+        typer.echo(f"  {printable(run.domains.name(variable))}: {text}")
     for note in extra.pop("notes", ()):
-        typer.echo(f"note: {note}")
+        typer.echo(f"note: {printable(note)}")
     for label, value in extra.items():
         if value is not None:
-            typer.echo(f"{label}: {value}")
+            typer.echo(f"{label}: {printable(value)}")
     for warning in summary.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        _warn(warning)
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"warning: {printable(text)}", err=True)

@@ -52,7 +52,11 @@ def of_energy(run: Run, most: int | None = None) -> tuple[float | None, float | 
     if energy is None or energy.shape[1] == 0 or not np.isfinite(energy).all():
         return None, None
     step = 1 if most is None else max(1, energy.shape[1] // most)
-    return float(rhat(energy[:, ::step])), float(ess(energy[:, ::step]))
+    return _known(float(rhat(energy[:, ::step]))), _known(float(ess(energy[:, ::step])))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 class Judged(NamedTuple):

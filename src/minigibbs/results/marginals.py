@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVEL = 0.95  # of intervals, unless told otherwise
-_LEAST_SWEEPS = 4  # of a chain, for R-hat
+LEAST_SWEEPS = 4  # of a chain, for R-hat
 _AT_ONCE = 1 << 22  # draws counted at a time
 
 
@@ -45,7 +45,8 @@ class Marginals:
     visits: NDArray[np.int64]  # [row] what a row's counts are divided by
     sizes: NDArray[np.integer]  # [variable]
     chains: float  # in a row
-    sweeps: float  # of each chain, on average
+    sweeps: float  # of each chain, on average; no more than were counted
+    fixed: NDArray[np.bool_]  # [variable] whether it has one value only, as by evidence
 
     @classmethod
     def of(cls, run: Run) -> Marginals:
@@ -54,9 +55,10 @@ class Marginals:
         Rows that recorded nothing are left away.
         """
         if run.counts is not None:
-            counts, visits = run.counts, run.visits
+            counts, visits, chains = run.counts, run.visits, run.info.chains / len(run.clock)
         elif run.draws is not None and len(run.drawn) == len(run.domains):
             counts, visits = count_draws(run)
+            chains = 1.0  # of a row's chains one is drawn
         else:
             raise SampleError('this run kept no marginals; sample with record=("marginals",)')
         some = np.flatnonzero(visits)
@@ -64,12 +66,14 @@ class Marginals:
             raise SampleError("this run has no marginals: it made no updates after its warm-up")
         clamped = 0 if run.model is None else int(run.model["clamped"])
         free = max(len(run.domains) - clamped, 1)
+        sweeps = min(float(run.clock[some].mean()) / free, float(visits[some].mean()) / chains)
         return cls(
             counts=counts[some] if len(some) < len(counts) else counts,
             visits=visits[some],
             sizes=run.domains.sizes,
-            chains=run.info.chains / len(run.clock),
-            sweeps=float(run.clock[some].mean()) / free,
+            chains=chains,
+            sweeps=sweeps,
+            fixed=run.clamped | (run.domains.sizes == 1),
         )
 
     @cached_property
@@ -113,7 +117,7 @@ class Marginals:
     @property
     def comparable(self) -> bool:
         """Whether there are several rows, long enough to be compared."""
-        return len(self.counts) > 1 and self.sweeps >= _LEAST_SWEEPS
+        return len(self.counts) > 1 and self.sweeps >= LEAST_SWEEPS
 
     @cached_property
     def rhat(self) -> NDArray[np.float64]:
@@ -140,28 +144,22 @@ class Marginals:
         return Worst(variable, float(by_variable[variable]), apart)
 
     @cached_property
-    def moved(self) -> int:
-        """How many variables took more than one value."""
-        return int(np.count_nonzero(np.maximum.reduceat(self.pooled, self.first) < 1.0))
-
-    @cached_property
     def standard_errors(self) -> NDArray[np.float64]:
         """[value] the standard errors of the pooled marginals, from how the rows differ.
 
-        NaN for a single row. Rows may agree on a value by luck, or all miss it: no error is smaller
-        than that of the most independent draws a run of this length can give, one in two sweeps of
-        each chain, with each value counted as seen, and not seen, twice more (Agresti and Coull
-        1998).
+        NaN for a single row. Rows that all miss a value agree on it, and it is possible all the
+        same: added is the variance that Agresti and Coull (1998) give a value never seen. They
+        count two visits more, of as many independent draws as variables picked at random can give:
+        one in two sweeps of each chain. For a value that was seen often it is next to nothing.
         """
         rows = len(self.counts)
         if rows < 2:
             return np.full(self.counts.shape[1], np.nan)
         between, _ = self._variances
-        most = max(rows * self.chains * max(self.sweeps / 2, 1e-9), 1e-9)  # independent draws
-        seen = (self.pooled * most + 2) / (most + 4)
-        floor = np.repeat(np.maximum.reduceat(self.pooled, self.first) < 1.0, self.sizes)
-        variance = np.maximum(between / rows, floor * seen * (1 - seen) / (most + 4))
-        return np.sqrt(variance)  # type: ignore[no-any-return]
+        draws = rows * self.chains * self.sweeps / 2 + 4
+        unseen = 2 / draws * (1 - 2 / draws) / draws
+        possible = np.repeat(~self.fixed, self.sizes)
+        return np.sqrt(between / rows + possible * unseen)  # type: ignore[no-any-return]
 
     def intervals(self, level: float = LEVEL) -> NDArray[np.float64]:
         """[value, 2] intervals that cover the truth with a chance of `level`, where chains mix.

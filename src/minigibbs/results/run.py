@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMAT = "minigibbs-run-2"
 FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
-_ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state")
+_ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state", "clamped")
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,10 @@ class Run:
         repr=False,
     )
     state: NDArray[np.unsignedinteger] | None = field(default=None, repr=False)  # [chain, variable]
+    clamped: NDArray[np.bool_] = field(  # [variable] whether evidence gave it its value
+        default=None,  # type: ignore[arg-type]
+        repr=False,
+    )
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -100,6 +104,8 @@ class Run:
         if self.drawn is None:
             every = 0 if self.draws is None else len(self.domains)
             object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
+        if self.clamped is None:  # as in files of 0.1: nobody knows which
+            object.__setattr__(self, "clamped", np.zeros(len(self.domains), dtype=bool))
 
     def __repr__(self) -> str:
         some = f" of {len(self.drawn):,}" if len(self.drawn) < len(self.domains) else ""
@@ -130,7 +136,7 @@ class Run:
         if not len(places):
             raise SampleError(
                 f"this run kept no draws of {self.domains.describe(number)}; "
-                "sample with it in record_variables"
+                'sample with it in mg.Record("draws", variables=...)'
             )
         return draws[:, :, places[0]]  # type: ignore[no-any-return]
 
@@ -312,6 +318,7 @@ def check_run(run: Run) -> None:
         ("error", np.floating, (chains, records)),
         ("reference", np.floating, (values,)),
         ("state", np.unsignedinteger, (run.info.chains, len(run.domains))),
+        ("clamped", np.bool_, (len(run.domains),)),
     ):
         if getattr(run, name) is not None:
             _check_array(name, getattr(run, name), kind, shape)

@@ -11,6 +11,7 @@ from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import findings, number
+from minigibbs.system.text import printable
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class Summary:
     standard_error: float | None  # greatest of a marginal; needs marginals of several chains
     worst_variable: str | None  # the one with the greatest R-hat
     apart: int  # variables whose R-hat is too large
-    farthest: tuple[int, float] | None  # on which two chains' marginals differ most, and by what
     warnings: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,7 @@ class Summary:
         if self.value_ess is not None:
             rows.append(("least value ESS", number(self.value_ess, ",.0f")))
         if self.value_rhat is not None:
-            shown = f"{number(self.value_rhat, '.3f')} ({self.worst_variable})"
+            shown = f"{number(self.value_rhat, '.3f')} ({printable(self.worst_variable)})"
             rows.append(("greatest value R-hat", shown))
         if self.standard_error is not None:
             rows.append(("greatest standard error", f"{self.standard_error:.4f} (of a marginal)"))
@@ -101,10 +101,6 @@ def summarise(run: Run) -> Summary:
     marginals = marginals_of(run)
     value = _worst(run, marginals)
     errors = None if marginals is None or not marginals.comparable else marginals.standard_errors
-    farthest = None
-    if marginals is not None and len(marginals.counts) > 1:
-        variable = int(marginals.spread.argmax())
-        farthest = variable, float(marginals.spread[variable])
     summary = Summary(
         sampler=run.info.sampler,
         chains=run.info.chains,
@@ -122,7 +118,6 @@ def summarise(run: Run) -> Summary:
         standard_error=None if errors is None else float(errors.max()),
         worst_variable=None if value is None else run.domains.name(value[0]),
         apart=0 if marginals is None or marginals.worst is None else marginals.worst.apart,
-        farthest=farthest,
     )
     found = tuple(finding.warning for finding in findings(run, summary) if finding.warning)
     return replace(summary, warnings=found)

@@ -17,6 +17,7 @@ from minigibbs.results.marginals import Marginals
 from minigibbs.results.run import Marginal, Run
 from minigibbs.system.files import write_whole
 from minigibbs.system.optional import optional
+from minigibbs.system.text import cell, printable
 
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
 
@@ -49,14 +50,15 @@ def uncertain(run: Run, most: int, values: int = 10) -> dict[int, Marginal]:
 def shown(marginal: Marginal, size: int, most: int = 4) -> str:
     """A marginal of `uncertain` in a line; `size` is how many values the variable has."""
     pairs = zip(marginal.values[:most], marginal.probability[:most].tolist(), strict=True)
-    parts = [f"{value} {probability:.4f}" for value, probability in pairs]
+    parts = [f"{printable(value)} {probability:.4f}" for value, probability in pairs]
     return ", ".join([*parts, "..."] if size > most else parts)
 
 
 def write_csv(run: Run, path: str | os.PathLike[str]) -> None:
     """Write a run's marginals as CSV, a line for each value of each variable.
 
-    Standard errors and 95% intervals come from how the chains differ; one chain has none.
+    Standard errors and 95% intervals come from how the chains differ; one chain has none. Names and
+    labels are written so that neither a terminal nor a spreadsheet obeys them; see `system.text`.
     """
     recorded(run)  # before anything is written
     write_whole(path, lambda stream: print_csv(run, codecs.getwriter("utf-8")(stream)))
@@ -64,9 +66,9 @@ def write_csv(run: Run, path: str | os.PathLike[str]) -> None:
 
 def print_csv(run: Run, stream: Any) -> None:
     """The same to a text stream."""
-    writer = csv.writer(stream, lineterminator="\n")
+    marginals, writer = recorded(run), csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_lines(run, recorded(run)))
+    writer.writerows(_lines(run, marginals))
 
 
 def _lines(run: Run, marginals: Marginals) -> Iterator[tuple[object, ...]]:
@@ -77,11 +79,11 @@ def _lines(run: Run, marginals: Marginals) -> Iterator[tuple[object, ...]]:
         strict=True,
     )
     for variable in range(len(run.domains)):
-        name = run.domains.name(variable)
+        name = cell(run.domains.name(variable))
         for value in run.domains.values(variable):
             probability, error, (low, high) = next(numbers)
             spread = ("" if math.isnan(x) else f"{x:.4g}" for x in (error, low, high))
-            yield variable, name, value, repr(probability), *spread
+            yield variable, name, cell(value), repr(probability), *spread
 
 
 def to_pandas(run: Run, wide: bool = False, shape: Sequence[int] | None = None) -> Any:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minigibbs.results.diagnostics import LEAST_RECORDS
-from minigibbs.results.marginals import RHAT_LIMIT
+from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
+from minigibbs.system.text import printable
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
-_APART = 0.2  # two chains' probabilities that differ by this much need no statistics
 _ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
 
@@ -50,19 +50,16 @@ def _disagreement(run: Run, summary: Summary) -> list[Finding]:
         name, others = summary.worst_variable, len(run.domains) - 1
         more = f" and {summary.apart - 1:,} of {others:,} others" if summary.apart > 1 else ""
         found.append(_apart(run, summary.value_rhat, name, more))
-    if not found and summary.farthest is not None and summary.value_rhat is None:
-        variable, distance = summary.farthest
-        if distance > _APART:
-            found.append(_apart_in_marginals(run.domains.name(variable), distance))
     return found
 
 
 def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
-    subject, short = ("the energy",) * 2 if name is None else ("the variable {}", name)
-    measure = f"R-hat {number(rhat, '.3f')}; at most {RHAT_LIMIT} is wanted"
+    subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
+    shown = number(rhat, ".3f")
+    measure = f"R-hat {shown}; at most {RHAT_LIMIT} is wanted"
     story = f"The {run.info.chains:,} chains are independent and should end up telling "
     warning = (
-        f"the chains disagree on {short} (R-hat {rhat:.3f} > {RHAT_LIMIT}){more}: {_advice(rhat)}"
+        f"the chains disagree on {short} (R-hat {shown} > {RHAT_LIMIT}){more}: {_advice(rhat)}"
     )
     if rhat > _FAR:
         return Finding(
@@ -87,18 +84,6 @@ def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
     )
 
 
-def _apart_in_marginals(name: str, distance: float) -> Finding:
-    return Finding(
-        "bad",
-        "The chains disagree: do not use these numbers yet",
-        "For the variable {} two chains give probabilities that are "
-        f"{distance:.0%} apart, and they should be nearly the same. Run longer, with a warm-up.",
-        f"two chains' probabilities of {name} are {distance:.0%} apart: run longer, or with a "
-        "warm-up",
-        name,
-    )
-
-
 def _advice(rhat: float) -> str:
     if rhat < _STUCK:
         return "run longer, or with a warm-up"
@@ -119,6 +104,8 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
                 "nothing was recorded: the run made no updates after its warm-up",
             )
         ]
+    if _fixed(run):
+        return []
     if run.info.chains == 1:
         return [
             Finding(
@@ -129,7 +116,7 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
                 "a single chain: one that is stuck looks just like one that has settled; run four",
             )
         ]
-    if summary.energy_rhat is None and summary.value_rhat is None and not _frozen(run):
+    if summary.energy_rhat is None and summary.value_rhat is None:
         why = _why(run)
         return [
             Finding(
@@ -156,23 +143,25 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
     ]
 
 
-def _frozen(run: Run) -> bool:
-    """Whether the evidence leaves nothing to vary."""
-    return run.model is not None and run.model["variables"] == 0
+def _fixed(run: Run) -> bool:
+    """Whether evidence and domains leave nothing to vary."""
+    return bool((run.clamped | (run.domains.sizes == 1)).all())
 
 
 def _why(run: Run) -> str:
-    records = len(run.record_updates)
-    if run.energy is None and run.draws is None and run.counts is None:
+    records, thinned = len(run.record_updates), run.energy is not None or run.draws is not None
+    if not thinned and run.counts is None:
         return (
             "It kept nothing in which one could see whether the chains agree. Sample with "
             f"{RECORD_ALL}."
         )
-    if records < LEAST_RECORDS:
+    if thinned and records < LEAST_RECORDS:
         return (
             f"It has {records} records of each chain, and at least {LEAST_RECORDS} are needed. "
             "Run longer, or record more often with a smaller thin."
         )
+    if run.clock.max() < LEAST_SWEEPS * int((~run.clamped).sum()):
+        return f"Its chains made fewer than {LEAST_SWEEPS} sweeps. Run longer."
     return "What it recorded never changed."
 
 
@@ -203,8 +192,8 @@ def _ending(run: Run) -> list[Finding]:
 
 
 def _all_well(run: Run, summary: Summary) -> Finding:
-    if _frozen(run):
-        return Finding("good", "Nothing to sample", "The evidence fixes every variable.")
+    if _fixed(run):
+        return Finding("good", "Nothing to sample", "Every variable has one value only.")
     rhat = max(summary.energy_rhat or 0.0, summary.value_rhat or 0.0)
     least = summary.least_ess
     worth = "" if least is None else f", and have drawn at least {least:,.0f} independent samples"

@@ -40,6 +40,7 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         model=plan.graph.describe(),
         drawn=plan.drawn,
         state=np.concatenate([part.state for part in parts]),
+        clamped=plan.graph.evidence >= 0,
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from minigibbs.cli.model import read_model
 from minigibbs.cli.options import Evidence, Floor, Given, IgnoreEvidence, Json, Model
+from minigibbs.system.text import printable
 
 
 def explain(
@@ -25,4 +26,4 @@ def explain(
     explanation = compare(graph)
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
     for note in () if as_json else graph.domains.notes:
-        typer.echo(f"note: {note}")
+        typer.echo(f"note: {printable(note)}")

@@ -28,6 +28,7 @@ def report(
     from minigibbs.results.report import read_shape, write
     from minigibbs.running.load import holds_run, load_run
     from minigibbs.system.files import check_target
+    from minigibbs.system.text import printable
 
     if not run.exists() or not holds_run(run):
         raise SampleError(
@@ -37,4 +38,4 @@ def report(
     check_target(output)
     sides = None if shape is None else read_shape(shape)
     write(load_run(run), output, run.name if title is None else title, sides)
-    typer.echo(json.dumps({"report": str(output)}) if as_json else f"report: {output}")
+    typer.echo(json.dumps({"report": str(output)}) if as_json else f"report: {printable(output)}")

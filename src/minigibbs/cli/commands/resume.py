@@ -28,7 +28,7 @@ def resume(
     from minigibbs.running.api import resume as go_on
     from minigibbs.running.executors.dask import dask_client
 
-    check_out(out, ["marginals"])
+    check_out(out, ["marginals"], as_json)
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         run = go_on(
             checkpoint,

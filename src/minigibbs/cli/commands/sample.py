@@ -88,7 +88,7 @@ def sample(
 
     chosen = None if sampler is None else call(sampler, dict(SAMPLERS), "sampler")
     kept = [name.strip() for name in record.split(",") if name.strip()]
-    check_out(out, kept)
+    check_out(out, kept, as_json)
     goal = read_goal(until, updates, sweeps, max_time)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     options = Options(

@@ -59,7 +59,7 @@ def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None
     )
     body = element(
         "main",
-        sections.top(known),
+        sections.top(run),
         sections.facts(run),
         sections.model(run),
         sections.traces(run),

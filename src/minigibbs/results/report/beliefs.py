@@ -73,4 +73,5 @@ def _drawn_alone(run: Run) -> Run:
         counts=None,
         reference=None,
         state=None,
+        clamped=run.clamped[run.drawn],
     )

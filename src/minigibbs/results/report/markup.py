@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
+from minigibbs.system.text import printable
+
 _LONGEST_NAME = 60  # characters shown; one endless name must not make an endless page
 _NO_END = frozenset({"meta", "input", "img", "br"})
 
@@ -41,8 +43,8 @@ def escape(value: object) -> str:
 
 
 def cut(text: object) -> str:
-    """What a user named, at a fair length."""
-    whole = str(text)
+    """What a user named, printable and at a fair length."""
+    whole = printable(text)
     return whole if len(whole) <= _LONGEST_NAME else whole[: _LONGEST_NAME - 1] + "…"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -174,7 +175,7 @@ def _worst_note(run: Run, judged: bool) -> Html:
 
 def missing(run: Run) -> Html:
     """What the run did not keep, and how to keep it."""
-    arrays = {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
+    arrays = _arrays(run)
     use = {
         "marginals": "probabilities from every update",
         "draws": "R-hat and ESS of the variables, and ArviZ",
@@ -201,11 +202,11 @@ def missing(run: Run) -> Html:
 def again(run: Run) -> Html:
     """How to make the same run."""
     info = run.info
-    each = info.updates // info.chains
+    on = "" if info.backend == "cpu" else f', backend="{info.backend}"'
     call = (
-        f"mg.sample(graph, sampler=mg.{info.sampler}, updates={each}, "
+        f"mg.sample(graph, sampler=mg.{info.sampler}, updates={info.updates // info.chains}, "
         f"warmup={info.warmup // info.chains},\n          chains={info.chains}, "
-        f'scan="{info.scan}", thin={info.thin}, seed={info.seed})'
+        f'scan="{info.scan}", seed={info.seed}{on},\n          record={_record(run)})'
     )
     note = f"With minigibbs {info.version}, and the same start."
     return join(
@@ -213,6 +214,23 @@ def again(run: Run) -> Html:
         element("pre", element("code", call)),
         element("p", note, class_="small soft"),
     )
+
+
+def _record(run: Run) -> str:
+    """What `mg.sample` was told to record, as code."""
+    kept = [f'"{what}"' for what, array in _arrays(run).items() if array is not None]
+    if not kept:
+        return "()"
+    parts = [*kept, f"thin={run.info.thin}"]
+    if run.draws is not None and len(run.drawn) < len(run.domains):
+        parts.append(f"variables={run.drawn.tolist()}")
+    if run.info.backend != "cpu":
+        parts.append(f"chains={len(run.clock)}")
+    return f"mg.Record({', '.join(parts)})"
+
+
+def _arrays(run: Run) -> dict[str, Any]:
+    return {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
 
 
 def _figure(picture: Html, legend: Html, words: str) -> Html:

@@ -87,17 +87,17 @@ class CudaBackend(Backend):
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
         """A row for each chain that is recorded one by one; the last states are counted here."""
-        counts, clock = state["counts"], int(state["clock"][0])
-        if counts.shape[1] and clock % count_interval(plan):
+        counts = state["counts"]
+        if counts.shape[1] and _uncounted(state):
             counts = counts + _count_states(plan, state["x"])
         return _collected(plan, state, rows, counts)
 
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-        """Check also how far the scan's path was walked."""
+        """Check also how far the scan's path was walked, and how often was counted."""
         check_common(plan, state)
-        walked = state["walked"]
-        if not ((walked >= 0) & (walked <= _PATH)).all():
-            raise ValueError("walked holds what it cannot")
+        for name, most in (("walked", _PATH), ("counted", plan.length)):
+            if not ((state[name] >= 0) & (state[name] <= most)).all():
+                raise ValueError(f"{name} holds what it cannot")
 
 
 class CudaGroup(Group):
@@ -116,6 +116,7 @@ class CudaGroup(Group):
         self.kind = np.dtype(plan.graph.state_type)
         self.scan = first_scan(plan)
         self.kept, self._clock = plan.rows, 0
+        self._counted = np.zeros(2, np.int64)  # how often, and the clock of the last time
         self.energy = "energy" in plan.kept
         self.draws = "draws" in plan.kept
         self.marginals = "marginals" in plan.kept
@@ -295,6 +296,7 @@ class CudaGroup(Group):
             self._clock = due
             if self._clock % self.every == 0 and self.marginals:
                 self._count(self.counts)
+                self._counted[:] = self._counted[0] + 1, self._clock
             if self._clock % self.plan.thin == 0:
                 self._keep()
 
@@ -312,7 +314,10 @@ class CudaGroup(Group):
         if self.plan.reference is not None and record < len(self._rows["error"]):
             counts = self.counts.copy_to_host()
             self._rows["error"][record] = mean_distance(
-                counts, visits(self.plan, self._clock), self.plan.reference, self.model.first
+                counts,
+                visits(self.plan, int(self._counted[0])),
+                self.plan.reference,
+                self.model.first,
             )
         if self.filled == self.room or self.room == 0:
             return
@@ -361,6 +366,7 @@ class CudaGroup(Group):
             "position": position,
             "path": stream,
             "walked": np.array([self._walked]),
+            "counted": self._counted.copy(),
             "counts": self.counts.copy_to_host(),
             "clock": np.array([self._clock]),
             "warmed": np.array([self.warmed]),
@@ -375,12 +381,14 @@ class CudaGroup(Group):
             ("carried", chains.carried),
             ("tally", chains.tally),
         ):
-            array.copy_to_device(np.ascontiguousarray(state[name].T))
+            if array.size:
+                array.copy_to_device(np.ascontiguousarray(state[name].T))
         if len(state["order"]):
             self.scan.order[:] = state["order"]
         self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]
         self._new_path()
         self._walked = int(state["walked"][0])
+        self._counted[:] = state["counted"]
         self.counts = to_device(np.ascontiguousarray(state["counts"]))
         self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
         self.filled, self.flushed = 0, self.records
@@ -408,7 +416,7 @@ class CudaGroup(Group):
         """A row for each chain that is recorded one by one."""
         state = self.state()
         counts = state["counts"]
-        if self.marginals and self._clock % self.every:
+        if self.marginals and _uncounted(state):
             last = self._no_counts()
             self._count(last)
             counts = counts + last.copy_to_host()
@@ -430,10 +438,14 @@ def row_ends(plan: Plan) -> NDArray[np.int64]:
     return ends
 
 
-def visits(plan: Plan, clock: int, counts: int | None = None) -> NDArray[np.int64]:
-    """How often the chains of each row were counted, in all, at a clock."""
-    times = clock // count_interval(plan) if counts is None else counts
+def visits(plan: Plan, times: int) -> NDArray[np.int64]:
+    """What the counts of each row are divided by, if all chains were counted so many times."""
     return np.diff(row_ends(plan)) * times  # type: ignore[no-any-return]
+
+
+def _uncounted(state: State) -> bool:
+    """Whether the present states have not been counted yet."""
+    return bool(state["clock"][0] != state["counted"][1])
 
 
 def _collected(
@@ -444,7 +456,7 @@ def _collected(
     So the shortest run has marginals.
     """
     clock = int(state["clock"][0])
-    times = -(-clock // count_interval(plan)) if counts.shape[1] else 0
+    times = int(state["counted"][0]) + _uncounted(state) if counts.shape[1] else 0
     none = {
         "draws": np.empty((0, plan.rows, len(plan.drawn)), plan.graph.state_type),
         "energy": np.empty((0, plan.rows)),
@@ -453,7 +465,7 @@ def _collected(
     return Collected(
         clock=np.full(plan.rows, clock),
         counts=counts,
-        visits=visits(plan, clock, times),
+        visits=visits(plan, times),
         tally=state["tally"].sum(axis=0),
         state=state["x"],
         warmed=int(state["warmed"][0]),

@@ -120,6 +120,8 @@ class Checkpoint:
             raise FormatError(f"{model}: changed since the run began (wrong checksum)")
         with files.refusing_damage(path):
             plan = Plan.decode(native.read(model), header["plan"], arrays)
+            if plan.backend not in BACKENDS:
+                raise ValueError(f"unknown backend {plan.backend!r}")
             self.number = header["run"]
         return plan, header
 
