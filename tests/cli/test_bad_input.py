@@ -293,7 +293,6 @@ def no_sampling(monkeypatch):
     def refuse(*_):
         raise AssertionError("sampling has begun")
 
-    monkeypatch.setattr("minigibbs.running.group.advance", refuse)
     monkeypatch.setattr(backends.cpu, "advance", refuse)
 
 

@@ -1,5 +1,10 @@
 """Chains on a real GPU against the CPU; `make test-gpu` where there is one, skipped elsewhere."""
 
+import csv
+import importlib.util
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -11,9 +16,9 @@ from tests.zoo import IMPLICIT, ZOO
 
 def device_is_there():
     try:
-        from minigibbs.running.backends.device import load_backend
+        from minigibbs.running.backends.cuda import load_kernels
 
-        load_backend()
+        load_kernels()
     except mg.MinigibbsError:
         return False
     return True
@@ -56,7 +61,7 @@ def both(graph, sampler, **options):
     }
     return (
         sample(graph, sampler, **options),
-        sample(graph, sampler, backend="cuda", record_chains=CHAINS, **options),
+        sample(graph, sampler, backend="cuda", record_chains=options["chains"], **options),
     )
 
 
@@ -106,7 +111,7 @@ def test_law(name):
         chains=chains,
         record_chains=chains,
         sweeps=300,
-        thin=300 * len(graph),
+        thin=300,
         record="draws",
         seed=11,
         progress=False,
@@ -188,3 +193,82 @@ def test_a_run_saves_and_loads(tmp_path):
     run = sample(ZOO["potts"], backend="cuda", chains=256, sweeps=20, seed=1, progress=False)
     run.save(tmp_path / "run")
     np.testing.assert_array_equal(mg.load(tmp_path / "run").counts, run.counts)
+
+
+def test_all_outputs_of_a_run_agree(tmp_path):
+    """CSV, .MAR, summary and report say what `run.marginals` says, and pandas where it is there."""
+    from minigibbs.formats import uai
+    from minigibbs.results import tables
+
+    graph = mg.models.potts_lattice(side=4, states=3, beta=0.5)
+    run = sample(graph, backend="cuda", chains=1000, sweeps=200, seed=1, progress=False)
+    np.testing.assert_allclose(run.marginals.sum(axis=1), 1.0)
+    tables.write_csv(run, tmp_path / "run.csv")
+    lines = list(csv.DictReader((tmp_path / "run.csv").read_text().splitlines()))
+    written = np.array([float(line["probability"]) for line in lines])
+    np.testing.assert_array_equal(written.reshape(16, 3), run.marginals)
+    uai.write_marginals(run, tmp_path / "run.MAR")
+    np.testing.assert_allclose(uai.read_marginals(tmp_path / "run.MAR"), run.marginals, atol=1e-6)
+    assert (run.standard_errors < 0.05).all()
+    if importlib.util.find_spec("pandas"):
+        frame = run.to_pandas()
+        np.testing.assert_array_equal(frame["probability"], run.marginals.ravel())
+        np.testing.assert_array_equal(frame["standard_error"], run.standard_errors.ravel())
+    if importlib.util.find_spec("arviz_stats"):
+        assert run.summary().standard_error == run.standard_errors.max()
+        run.report(tmp_path / "report.html")
+
+
+KILLED = """
+import os, signal, sys
+import minigibbs as mg
+from minigibbs.running.group import Group
+
+original, left = Group.run_segment, [int(sys.argv[2])]
+
+def run_segment(group):
+    made = original(group)
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made
+
+Group.run_segment = run_segment
+graph = mg.models.potts_lattice(side=8, states=3, beta=0.7)
+mg.sample(graph, sweeps=4000, warmup=100, chains=2000, seed=5, scan=sys.argv[3], backend="cuda",
+          record=("marginals", "draws", "energy"), checkpoint=sys.argv[1], every=0, progress=False)
+"""
+
+
+@pytest.mark.parametrize("scan", ["shared", "random", "shuffled"])
+def test_a_killed_run_resumes_to_the_same_bits(scan, tmp_path):
+    """256,000 updates a chain: several paths of a scan, killed twice on the way."""
+    graph = mg.models.potts_lattice(side=8, states=3, beta=0.7)
+    options = {"sweeps": 4000, "warmup": 100, "chains": 2000, "seed": 5, "scan": scan}
+    record = ("marginals", "draws", "energy")
+    whole = sample(graph, backend="cuda", record=record, progress=False, **options)
+    folder = str(tmp_path / "run")
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, folder, "9", scan]
+    assert subprocess.run(command, timeout=300).returncode == -9
+    so_far = mg.load(folder)
+    assert 0 < so_far.info.updates < whole.info.updates
+    again = mg.resume(folder, progress=False)
+    for name in ("clock", "counts", "visits", "draws", "energy", "state"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(again, name))
+    assert whole.info.factor_evaluations == again.info.factor_evaluations
+
+
+def test_a_long_shared_scan_is_the_cpus(tmp_path):
+    """Beyond 65,536 updates the path is written down anew; chains stay those of the CPU."""
+    cpu, gpu = both(integers("ising"), mg.Gibbs(fields=False), updates=150_000, thin=1000, chains=8)
+    np.testing.assert_array_equal(cpu.draws, gpu.draws)
+
+
+def test_until_and_going_on(tmp_path):
+    pytest.importorskip("arviz_stats")
+    graph = mg.models.ising_lattice(side=8, beta=0.2)
+    options = {"backend": "cuda", "chains": 512, "seed": 1, "progress": False}
+    run = mg.sample_until(graph, ess=4000, **options)
+    assert run.info.ended == "converged"
+    more = mg.sample(graph, sweeps=10, start=run, **options)
+    assert more.state.shape == run.state.shape == (512, 64)

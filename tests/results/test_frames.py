@@ -1,9 +1,14 @@
 """Marginals as frames."""
 
+import csv
+
 import numpy as np
 import pytest
+from scipy import stats
 
 import minigibbs as mg
+from minigibbs.results import tables
+from tests.results.test_diagnostics import unseen
 from tests.results.test_run_files import described, sample
 from tests.zoo import ZOO
 
@@ -13,7 +18,8 @@ pd = pytest.importorskip("pandas")
 def test_one_row_per_variable_and_value():
     run = sample(described(), updates=600)
     frame = run.to_pandas()
-    assert list(frame.columns) == ["variable", "value", "probability", "standard_error"]
+    columns = ["variable", "value", "probability", "standard_error", "low", "high"]
+    assert list(frame.columns) == columns
     assert len(frame) == 4 + 3 + 2
     for variable in ("height", "sky", "wet"):
         rows = frame[frame["variable"] == variable]
@@ -29,9 +35,34 @@ def test_standard_errors_come_from_the_chains():
     run = sample(ZOO["potts"], updates=600, chains=5)
     frame = run.to_pandas()
     chains = run.chain_marginals.reshape(5, -1)
-    np.testing.assert_allclose(frame["standard_error"], chains.std(axis=0, ddof=1) / np.sqrt(5))
+    draws = 5 * (600 / 4) / 2  # two sweeps of each chain for one
+    errors = np.sqrt(chains.var(axis=0, ddof=1) / 5 + unseen(draws))
+    np.testing.assert_allclose(frame["standard_error"], errors)
+    reach = stats.t(4).ppf(0.975) * errors
+    np.testing.assert_allclose(frame["low"], np.maximum(frame["probability"] - reach, 0))
+    np.testing.assert_allclose(frame["high"], np.minimum(frame["probability"] + reach, 1))
     alone = sample(ZOO["potts"], updates=600, chains=1).to_pandas()
-    assert alone["standard_error"].isna().all()
+    assert alone[["standard_error", "low", "high"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("graph", [described(), ZOO["evidence"]], ids=["described", "evidence"])
+def test_frame_file_and_run_give_the_same_numbers(graph, tmp_path):
+    """CSV shows probabilities in full and the rest to four digits."""
+    run = sample(graph, updates=600)
+    frame = run.to_pandas()
+    tables.write_csv(run, tmp_path / "m.csv")
+    with open(tmp_path / "m.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["name"] for row in rows] == list(frame["variable"])
+    assert [row["value"] for row in rows] == list(map(str, frame["value"]))
+    assert [float(row["probability"]) for row in rows] == list(frame["probability"])
+    for column in ("standard_error", "low", "high"):
+        assert [row[column] for row in rows] == [f"{number:.4g}" for number in frame[column]]
+    inside = np.arange(run.marginals.shape[1]) < run.domains.sizes[:, None]
+    np.testing.assert_array_equal(frame["probability"], run.marginals[inside])
+    np.testing.assert_array_equal(frame["standard_error"], run.standard_errors[inside])
+    ends = np.concatenate([run.interval(v) for v in range(len(run.domains))])
+    np.testing.assert_array_equal(frame[["low", "high"]], ends)
 
 
 def test_standard_errors_are_of_the_right_size():
@@ -69,7 +100,8 @@ def test_lattices():
     graph = mg.models.potts_lattice(side=3, states=2, beta=0.3)
     run = mg.sample(graph, updates=500, seed=1, progress=False)
     frame = run.to_pandas(shape=(3, 3))
-    assert list(frame.columns) == ["row", "column", "value", "probability", "standard_error"]
+    columns = ["row", "column", "value", "probability", "standard_error", "low", "high"]
+    assert list(frame.columns) == columns
     rows = frame[(frame["row"] == 1) & (frame["column"] == 2)]
     np.testing.assert_allclose(rows["probability"], run.marginals[1 * 3 + 2])
     wide = run.to_pandas(wide=True, shape=(3, 3))

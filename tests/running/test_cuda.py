@@ -16,9 +16,9 @@ if numba.config.ENABLE_CUDASIM:
 from numba.cuda import dispatcher  # noqa: E402
 
 from minigibbs.kernels.layout import Scan  # noqa: E402
-from minigibbs.running.backends import cuda as backend  # noqa: E402
-from minigibbs.running.backends import device  # noqa: E402
-from minigibbs.running.plan import Plan  # noqa: E402
+from minigibbs.running.backends import cuda as device  # noqa: E402
+from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
+from minigibbs.running.request import Options  # noqa: E402
 
 
 class Hopper:
@@ -129,13 +129,13 @@ def planned(monkeypatch):
     """A run's memory on a device with so much of it, planned but not taken."""
 
     def plan_run(free, chains, kept, record, variables=None):
-        monkeypatch.setattr(device, "load_backend", lambda: backend)
+        monkeypatch.setattr(device, "load_kernels", lambda: backend)
         monkeypatch.setattr(cuda, "current_context", lambda: Roomy(free))
         graph, chosen = mg.models.ising_lattice(side=20, beta=0.2), mg.Gibbs(fields=False)
-        order, record = np.arange(400, dtype=np.int32), frozenset(record)
-        variables = None if variables is None else np.array(variables, np.int32)
-        plan = Plan(graph, chosen, order, 400_000, 0, "shared", record, 400, None, variables)
-        return plan.device_run(chosen.prepare(graph, device.LANES), chains, 0, kept)
+        kept_of = mg.Record(*record, variables=variables, chains=kept)
+        options = Options(sampler=chosen, chains=chains, seed=0, record=kept_of, backend="cuda")
+        plan = options.plan(graph, 1000, 400)
+        return device.CudaGroup(plan, chosen.prepare(graph, device.LANES))
 
     return plan_run
 
@@ -150,7 +150,7 @@ def test_a_million_chains_of_two_variables_need_little(planned):
     run = planned(free, MILLION, MILLION, ["draws"], [3, 7])
     assert [held.tolist() for held in run.held] == [[3, 7]]
     assert run.room == (1 << 28) // (2 * MILLION)
-    with pytest.raises(mg.TooLargeError, match=r"for records.*record_chains.*record_variables"):
+    with pytest.raises(mg.TooLargeError, match=r"for records.*Record\(chains=.*Record\(variables="):
         planned(free, MILLION, MILLION, ["draws"])  # a whole state is more than the buffer
     with pytest.raises(mg.TooLargeError, match="for records"):
         planned(free, MILLION, MILLION, ["draws", "marginals"], [3, 7])
@@ -184,13 +184,16 @@ def test_functions_of_a_user_are_refused():
 
     data = mg.MinGibbs(estimator=mg.CustomEstimator(zero)).prepare(ZOO["potts"])
     with pytest.raises(mg.SampleError, match="CustomEstimator"):
-        device._check_data(data)
-    device._check_data(mg.MinGibbs(batch=5).prepare(ZOO["potts"]))
+        device.check_data(data)
+    device.check_data(mg.MinGibbs(batch=5).prepare(ZOO["potts"]))
 
 
-def test_what_only_the_cpu_offers_is_refused():
+def test_what_only_the_other_backend_offers_is_refused(monkeypatch):
+    monkeypatch.setattr(device, "load_kernels", lambda: backend)
     with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
-        device.refuse_on_device(executor=None, threads=2)
+        mg.sample(ZOO["potts"], backend="cuda", threads=2)
+    with pytest.raises(mg.SampleError, match=r'Record\(chains=...\) is for backend="cuda"'):
+        mg.sample(ZOO["potts"], record=mg.Record(chains=2))
 
 
 def test_unknown_backends_are_refused():

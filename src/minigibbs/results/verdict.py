@@ -179,6 +179,16 @@ def _ending(run: Run) -> list[Finding]:
                 "interrupted: these are the updates made until then",
             )
         )
+    if run.info.ended == "stopped":
+        found.append(
+            Finding(
+                "doubt",
+                "The run was stopped",
+                "Something failed, such as a disk that is full. What follows is from the updates "
+                "that were made until then.",
+                "stopped: these are the updates made until then",
+            )
+        )
     if run.info.ended == "time":
         found.append(
             Finding(

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
@@ -227,7 +227,10 @@ def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     """What the sampler prepares, and the groups of chains at their start."""
     backend = BACKENDS[plan.backend]
     data = plan.sampler.prepare(plan.graph, backend.lanes)
-    states = start_states(plan.graph, start, plan.chains, plan.seed)
+
+    def states() -> NDArray[Any]:
+        return start_states(plan.graph, start, plan.chains, plan.seed)
+
     return data, backend.groups(plan, data, states)
 
 

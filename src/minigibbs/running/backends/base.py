@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import Plan
 from minigibbs.system import memory
+
+Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
 
 
 class Backend(ABC):
@@ -37,8 +39,8 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
-        """All chains, at their first states [chain, variable], with streams of their own."""
+    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
+        """All chains, at their first states, with streams of their own."""
 
     @abstractmethod
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:

@@ -15,7 +15,13 @@ from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.record import keep, note_change, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
-from minigibbs.running.backends.base import Backend, check_common, count_size, require_records
+from minigibbs.running.backends.base import (
+    Backend,
+    Start,
+    check_common,
+    count_size,
+    require_records,
+)
 from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.plan import SCANS, Plan
 from minigibbs.samplers.base import begin, carries, update
@@ -35,9 +41,9 @@ class CpuBackend(Backend):
     def check(self) -> None:
         """It is always there."""
 
-    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
         """A group per chain, each with a stream of its own."""
-        several = zip(states, streams(plan.seed, plan.chains), strict=True)
+        several = zip(start(), streams(plan.seed, plan.chains), strict=True)
         groups: list[Group] = []
         for number, (state, stream) in enumerate(several):
             group = CpuGroup(plan, data, state, stream, number)

@@ -20,7 +20,13 @@ from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.scan import walk
 from minigibbs.results.marginals import mean_distance
-from minigibbs.running.backends.base import Backend, check_common, count_size, require_records
+from minigibbs.running.backends.base import (
+    Backend,
+    Start,
+    check_common,
+    count_size,
+    require_records,
+)
 from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import Plan
@@ -71,19 +77,19 @@ class CudaBackend(Backend):
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
-    def groups(self, plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
         """One group of all chains."""
-        group = CudaGroup(plan, data)
-        group.place(states, streams(plan.seed, plan.chains))
+        group = CudaGroup(plan, data)  # which refuses more than the device holds
+        size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
+        what = f"the first states of {plan.chains:,} chains"
+        memory.require(2 * size, what, "use fewer chains")
+        with without_size_warnings():
+            group.place(start(), streams(plan.seed, plan.chains))
         return [group]
 
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
         """What is held on the host; the device's memory is planned by the group."""
         require_records(plan, count_size(plan), "mg.Record(chains=...) with fewer")
-        size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
-        copies = 4 if snapshots else 2
-        what = f"the first states of {plan.chains:,} chains"
-        memory.require(copies * size, what, "use fewer chains")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
         """A row for each chain that is recorded one by one; the last states are counted here."""
@@ -241,7 +247,8 @@ class CudaGroup(Group):
     def compile(self) -> None:
         """Compile the kernel that advances."""
         if self.scan.variables:
-            self._launch(0)
+            with without_size_warnings():
+                self._launch(0)
             self.cuda.synchronize()
 
     def advance(self, updates: int, recording: bool) -> None:
@@ -331,6 +338,10 @@ class CudaGroup(Group):
 
     def _flush(self) -> None:
         """Move what was kept to the host."""
+        with without_size_warnings():
+            self._flush_rows()
+
+    def _flush_rows(self) -> None:
         rows = slice(self.flushed, self.flushed + self.filled)
         if self.filled and self.energy:
             self._rows["energy"][rows] = self._kept_energies()
@@ -418,7 +429,8 @@ class CudaGroup(Group):
         counts = state["counts"]
         if self.marginals and _uncounted(state):
             last = self._no_counts()
-            self._count(last)
+            with without_size_warnings():
+                self._count(last)
             counts = counts + last.copy_to_host()
         return _collected(self.plan, state, self.rows(0), counts)
 

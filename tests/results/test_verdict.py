@@ -1,0 +1,190 @@
+"""The verdict: the worse run gets the worse one, and report and summary say the same."""
+
+import dataclasses
+import itertools
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.results import report
+from minigibbs.results.run import Info, Run
+from minigibbs.results.verdict import LEVELS, findings
+from tests.harness import sample
+from tests.zoo import ZOO
+
+RECORDS = 500
+
+
+def synthetic(energy=None, value=None, chains=4, ended="length", records=RECORDS, **changes):
+    """A run of two spins with these R-hats, or None for what was not recorded.
+
+    Chains lie apart in pairs. An R-hat of r means that their means vary by r^2 - 1 of what a chain
+    varies by.
+    """
+    sign = np.where(np.arange(chains) % 2, 1.0, -1.0)[:, None]
+    domains = mg.FactorGraph([2, 2], [], names=["a", "b"]).domains
+    counts = series = None
+    if value is not None:
+        gain = value**2 - 1
+        off = 0.5 if math.isinf(gain) else math.sqrt(0.25 * gain / (4 / 3 + gain))
+        ones = np.rint(10**6 * (0.5 + off * sign)).astype(np.int64)
+        counts = np.hstack([10**6 - ones, ones, np.full((chains, 2), 500_000)])
+    if energy is not None:
+        noise = np.random.default_rng(1).normal(size=(chains, records))
+        noise -= noise.mean(axis=1, keepdims=True)
+        series = noise + sign * math.sqrt(0.75 * (energy**2 - 1))
+    clock = np.full(chains, 10**6)
+    info = Info(
+        sampler="Gibbs()",
+        chains=chains,
+        updates=int(clock.sum()),
+        warmup=0,
+        scan="random",
+        thin=10**6 // records,
+        seed=1,
+        seconds=1.0,
+        updates_per_second=1e6,
+        factor_evaluations=0,
+        minibatch_draws=0,
+        acceptance=1.0,
+        changed=0.5,
+        interrupted=ended in ("interrupted", "terminated"),
+        version="test",
+        ended=ended,
+    )
+    return Run(domains, info, clock, counts, None, series, None, **changes)
+
+
+def boxes(run):
+    """Levels and headlines of the report's findings, from the top."""
+    return re.findall(r'class="finding (\w+)".*?<h2>(.*?)</h2>', report.render(run))
+
+
+@pytest.mark.parametrize("energy", [1.05, 1.3])
+@pytest.mark.parametrize("value", [1.05, 1.5, math.inf])
+def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
+    """Guards the tests below: the R-hat of ranks is about that of numbers."""
+    summary = synthetic(energy, value).summary()
+    assert summary.energy_rhat == pytest.approx(energy, abs=0.05)
+    assert summary.value_rhat == pytest.approx(value, rel=1e-3)
+    assert summary.worst_variable == "a"
+
+
+def test_the_worse_of_two_findings_is_told_first():
+    """Version 0.1 called this run one that had not quite come together, by its energy."""
+    run = synthetic(energy=1.05, value=1.5)
+    assert [level for level, _ in boxes(run)] == ["bad", "doubt"]
+    first, second = run.summary().warnings
+    assert "disagree on a (R-hat 1.500 > 1.01)" in first
+    assert "not to be trusted" in first
+    assert "disagree on the energy" in second
+
+
+ENERGIES = (None, 1.0, 1.05, 1.3)
+VALUES = (None, 1.0, 1.05, 1.15, 1.5, math.inf)
+ENDS = ("length", "converged", "time", "interrupted", "terminated", "stopped")
+
+
+@pytest.mark.parametrize("records", [2, 20, RECORDS])
+@pytest.mark.parametrize("chains", [1, 4])
+def test_report_and_summary_never_differ_in_level(chains, records):
+    for energy, value, ended in itertools.product(ENERGIES, VALUES, ENDS):
+        run = synthetic(energy, value, chains, ended, records)
+        summary, shown = run.summary(), boxes(run)
+        found = findings(run, summary)
+        assert [level for level, _ in shown] == [finding.level for finding in found]
+        assert [finding.warning for finding in found if finding.level != "good"] == list(
+            summary.warnings
+        )
+        assert all(summary.warnings), "a finding without words for the terminal"
+        assert (shown[0][0] == "good") == (summary.warnings == ())
+        assert [LEVELS.index(level) for level, _ in shown] == sorted(
+            LEVELS.index(level) for level, _ in shown
+        )
+        assert summary.warnings == tuple(json.loads(json.dumps(summary.to_dict()))["warnings"])
+
+
+@pytest.mark.parametrize("energy", ENERGIES)
+def test_a_larger_rhat_is_never_judged_milder(energy):
+    levels = [LEVELS.index(boxes(synthetic(energy, value))[0][0]) for value in VALUES[1:]]
+    assert levels == sorted(levels, reverse=True)
+    assert LEVELS[levels[-1]] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"records": 3, "energy": 1.0}, "3 records of each chain"),
+        ({}, "kept nothing"),
+        ({"chains": 1, "energy": 1.0, "value": 1.0}, "a single chain"),
+        ({"ended": "time", "energy": 1.0, "value": 1.0}, "time was up"),
+        ({"ended": "terminated", "energy": 1.0, "value": 1.0}, "interrupted"),
+        ({"records": 40, "energy": 1.0, "value": 1.0}, "few independent draws"),
+    ],
+    ids=lambda part: str(part),
+)
+def test_what_is_missing_is_said(changes, words):
+    run = synthetic(**changes)
+    assert any(words in warning for warning in run.summary().warnings)
+    assert boxes(run)[0][0] in ("unknown", "doubt")
+
+
+def test_an_error_that_stopped_a_run_leaves_its_mark():
+    assert boxes(synthetic(1.0, 1.0, ended="length"))[0][0] == "good"
+    assert boxes(synthetic(1.0, 1.0, ended="stopped"))[0][0] == "doubt"
+
+
+def test_draws_of_some_variables_get_one_verdict():
+    """The report looks at the drawn ones alone; its verdict is that of the whole run."""
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)], names=list("abc"))
+    for sweeps, variables in itertools.product((3, 30, 300), (["b"], ["c", "a"])):
+        run = sample(
+            graph,
+            sweeps=sweeps,
+            start=[[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]],
+            record="draws",
+            record_variables=variables,
+            seed=1,
+            progress=False,
+        )
+        found = findings(run, run.summary())
+        assert [level for level, _ in boxes(run)] == [finding.level for finding in found]
+        assert found[0].level == ("unknown" if sweeps == 3 else "bad")
+        assert found[0].name in (None, *variables)
+
+
+def test_names_reach_the_terminal_escaped():
+    graph = mg.FactorGraph(
+        [2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)], names=["\x1b[31m", "b\nc", "\ud800"]
+    )
+    run = sample(graph, sweeps=50, seed=1, progress=False, start=[[0] * 3, [1] * 3], chains=2)
+    assert run.summary().worst_variable == "\x1b[31m"
+    text = str(run.summary())
+    assert "\x1b" not in text
+    assert r"disagree on \x1b[31m (R-hat infinite" in text
+    assert r"infinite (\x1b[31m)" in text
+    text.encode()
+
+
+def test_the_call_that_makes_a_run_again_is_right():
+    """The code on the page, run as it stands, gives the same draws."""
+    graph = ZOO["potts"]
+    for options in (
+        {"sweeps": 30, "warmup": 2, "record": "draws", "thin": 2, "record_variables": [2, 0]},
+        {"updates": 70, "record": ("marginals", "draws", "energy"), "scan": "shuffled"},
+        {"sweeps": 10, "sampler": mg.MGPMH(batch=5.0), "record": "marginals"},
+        {"sweeps": 10, "record": ()},
+    ):
+        run = sample(graph, seed=3, chains=2, progress=False, **options)
+        page = report.render(run)
+        code = re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1].replace("&quot;", '"')
+        again = eval(code.replace("graph,", "graph, progress=False,"), {"mg": mg, "graph": graph})
+        for name in ("clock", "counts", "draws", "energy", "state", "drawn"):
+            np.testing.assert_array_equal(getattr(run, name), getattr(again, name))
+        assert dataclasses.replace(again.info, seconds=0, updates_per_second=0) == (
+            dataclasses.replace(run.info, seconds=0, updates_per_second=0)
+        )
