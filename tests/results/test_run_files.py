@@ -346,7 +346,7 @@ def test_seeds_of_any_size_come_through_files_and_json(tmp_path, seed):
     assert json.loads(members(tmp_path / "run")["header.json"])["info"]["seed"] == str(seed)
     assert mg.load(tmp_path / "run").info.seed == seed
     assert json.loads(json.dumps(run.summary().to_dict()))["seed"] == str(seed)
-    assert f"seed{' ' * 18}{seed}" in str(run.summary())
+    assert ("seed", str(seed)) in run.summary().rows()
 
 
 def test_a_seed_that_was_drawn_is_enough_to_make_a_run_again(tmp_path):
@@ -379,7 +379,7 @@ def test_files_of_0_1_still_load(tmp_path, seed):
     free = ~run.clamped  # of which an old file knows nothing: it leaves their values open
     np.testing.assert_array_equal(old.standard_errors[free], run.standard_errors[free])
     assert (run.clamped.any(), old.clamped.any()) == (True, False)
-    assert old.summary() == dataclasses.replace(run.summary())
+    assert old.summary() == run.summary()
     with pytest.raises(mg.SampleError, match=r"keeps no last states.*0\.1"):
         sample(graph, updates=10, start=old)
 
