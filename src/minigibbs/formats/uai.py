@@ -17,7 +17,7 @@ from minigibbs.errors import FormatError
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
-from minigibbs.graph.domains import MAX_DOMAIN, Domains, States
+from minigibbs.graph.domains import MAX_DOMAIN, Domains, PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.base import FREE, General, Pairs
 from minigibbs.graph.factors.implicit.base import Implicit
@@ -255,14 +255,14 @@ def _probabilities(energy: NDArray[np.float64], group: Factors, factor: int) -> 
 
 def _full_sizes(domains: Domains) -> NDArray[np.int32]:
     """How many states the variables had before any were pruned."""
-    return domains.full_sizes if isinstance(domains, States) else domains.sizes
+    return domains.full_sizes if isinstance(domains, PrunedDomains) else domains.sizes
 
 
 def _full_table(
     table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
 ) -> NDArray[np.float64]:
     """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, States) or not domains.kept:
+    if not isinstance(domains, PrunedDomains) or not domains.kept:
         return table
     full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
     left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array, as_list, frozen
 
 MAX_DOMAIN = 2**31 - 1
 
@@ -197,7 +198,7 @@ class Domains:
         return row
 
 
-class States(Domains):
+class PrunedDomains(Domains):
     """Domains that lost the states that cannot occur; those that are left keep their labels.
 
     Parameters
@@ -256,7 +257,7 @@ def domains_header(domains: Domains) -> dict[str, Any]:
             )
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
     header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
-    if isinstance(domains, States):  # by variable: how many states it had, and those left
+    if isinstance(domains, PrunedDomains):  # by variable: how many states it had, and those left
         full = domains.full_sizes.tolist()
         header["pruned"] = {v: [full[v], states.tolist()] for v, states in domains.kept.items()}
     return header
@@ -266,7 +267,7 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
     """The inverse of `domains_header`."""
     domains = Domains(sizes, header["names"], {int(v): row for v, row in header["labels"].items()})
     if header.get("pruned"):
-        domains = _states(domains, header["pruned"])
+        domains = _pruned(domains, header["pruned"])
     for key, row in header["grids"].items():
         variable, grid = domains.index(int(key)), Grid(*row)
         if grid.points != domains.sizes[variable]:
@@ -278,8 +279,8 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
     return domains
 
 
-def _states(domains: Domains, pruned: Mapping[str, Any]) -> States:
-    """Domains as `States`, from what a header says was pruned."""
+def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
+    """Domains as `PrunedDomains`, from what a header says was pruned."""
     full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
     kept = {}
     for key, (size, states) in pruned.items():
@@ -295,49 +296,11 @@ def _states(domains: Domains, pruned: Mapping[str, Any]) -> States:
             )
         full_sizes[variable] = size
         labels[variable] = dict(zip(ordered, domains.values(variable), strict=True))
-    return States(full_sizes, kept, domains.names, labels)
+    return PrunedDomains(full_sizes, kept, domains.names, labels)
 
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
-
-
-class Frozen:
-    """What cannot change once it is built; constructors write to `vars(self)`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(
-            f"a {type(self).__name__} is frozen; build a new one to change {name!r}"
-        )
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is frozen; {name!r} cannot be deleted")
-
-
-def as_list(given: Any, rule: str) -> list[Any]:
-    """What was given as a list, or a `GraphError` that states the rule."""
-    try:
-        return list(given)
-    except TypeError:
-        raise GraphError(f"{rule}; got {given!r}") from None
-
-
-def as_array(given: Any, kinds: str, rule: str) -> NDArray[Any]:
-    """What was given as an array of one of NumPy's `kinds`, or a `GraphError` with the rule."""
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        raise GraphError(f"{rule}; got rows of different lengths") from None
-    if array.size and array.dtype.kind not in kinds:
-        raise GraphError(f"{rule}; got type {array.dtype}")
-    return array
-
-
-def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:
-    """A read-only copy, so that a graph cannot change behind its own back."""
-    copy = np.array(array, dtype=dtype, order="C")
-    copy.flags.writeable = False
-    return copy
 
 
 def _is_label(label: Any) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Frozen, Grid, as_array, as_list, frozen
+from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
+from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 

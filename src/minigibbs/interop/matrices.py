@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Factors, Ising, Potts
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Ising, Potts, Unary
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph

@@ -14,7 +14,8 @@ from minigibbs.errors import GraphError
 from minigibbs.formats.pruning import TableFactor, cut, prune
 from minigibbs.formats.tables import exponentials, group_tables
 from minigibbs.formats.uai import factor_energies
-from minigibbs.graph.domains import Domains, as_array
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import optional, unique_names

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.kernels.random import SEEDED

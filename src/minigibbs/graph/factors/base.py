@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Frozen, as_array, frozen
+from minigibbs.graph.checks import Frozen, as_array, frozen
+from minigibbs.graph.domains import Domains
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
@@ -89,6 +90,18 @@ class Factors(Frozen, ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self):,} factors of arity {self._scope.shape[1]}>"
+
+
+def require_two_valued(group: Factors, domains: Domains, number: int) -> None:
+    """Raise if a factor of the group touches a variable that has not exactly two values."""
+    wrong = (domains.sizes != 2)[group.scope]
+    if wrong.any():
+        factor, slot = np.argwhere(wrong)[0]
+        variable = int(group.scope[factor, slot])
+        raise GraphError(
+            f"{group.where(int(factor), number)}: {group.kind} factors need variables with 2 "
+            f"values, but {domains.describe(variable)} has {domains.sizes[variable]}"
+        )
 
 
 def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import Factors, Pairs, read_scope, read_weight
-from minigibbs.graph.factors.binary import require_two_valued
+from minigibbs.graph.factors.base import Factors, Pairs, read_scope, read_weight, require_two_valued
 
 
 class Ising(Factors):

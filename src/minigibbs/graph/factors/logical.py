@@ -8,9 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, as_array, frozen
-from minigibbs.graph.factors.base import FREE, Factors, General, read_scope, read_weight
-from minigibbs.graph.factors.binary import require_two_valued
+from minigibbs.graph.checks import as_array, frozen
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors.base import (
+    FREE,
+    Factors,
+    General,
+    read_scope,
+    read_weight,
+    require_two_valued,
+)
 from minigibbs.kernels.layout import AND, EQUAL
 
 OPS = ("imply", "and", "or", "equal", "istrue")

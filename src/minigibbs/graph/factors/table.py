@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Grid, as_array
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import (
     FREE,
     Factors,
