@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array, as_list, frozen
 
 MAX_DOMAIN = 2**31 - 1
+_MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,19 @@ class Domains:
                 f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
             )
         try:
-            return self._numbers[variable]  # type: ignore[index]
+            return self.numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
-            hint = "no such name"
-            if self.names is None:
-                hint = f"the graph's variables have no names but x0 to x{len(self) - 1}"
-            raise GraphError(f"unknown variable {variable!r}: {hint}") from None
+            raise GraphError(self.unknown(variable)) from None
+
+    def unknown(self, variable: Any) -> str:
+        """What an error says of a name that no variable has."""
+        hint = "no such name"
+        if self.names is None:
+            hint = f"the graph's variables have no names but x0 to x{len(self) - 1}"
+        elif isinstance(variable, str):
+            close = difflib.get_close_matches(variable, self.names[:_MOST_COMPARED])
+            hint += f"; close names: {_list(close)}" if close else ""
+        return f"unknown variable {variable!r}: {hint}"
 
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
@@ -130,8 +139,10 @@ class Domains:
         return picked
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {self.name(number): number for number in range(len(self))}
+    def numbers(self) -> dict[str, int]:
+        """The number of each variable by its name; `x7` for variable 7 where none was given."""
+        names = self.names or (f"x{number}" for number in range(len(self)))
+        return {name: number for number, name in enumerate(names)}
 
     def _read_sizes(self, sizes: Any) -> NDArray[np.int32]:
         rule = "sizes must be integers (or Grids), one per variable, at least one"

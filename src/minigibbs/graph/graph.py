@@ -44,7 +44,7 @@ class FactorGraph(Frozen):
         The domain size of each variable, or a `Grid` for a discretised continuous one.
     factors
         Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
-        `Complete`, `LowRank`.
+        `Complete`, `LowRank`. They call variables by number or, where `names` are given, by name.
     names
         One name per variable.
     labels
@@ -59,6 +59,9 @@ class FactorGraph(Frozen):
     1.5
     >>> graph.stats.local_energy
     1.5
+    >>> rain = mg.Logical("imply", [["rain", "wet"]], 2.0)
+    >>> mg.FactorGraph([2, 2], [rain], names=["rain", "wet"]).factors[0].scope
+    array([[0, 1]], dtype=int32)
     """
 
     domains: Domains
@@ -84,8 +87,8 @@ class FactorGraph(Frozen):
                     f"factors: expected groups such as mg.Potts(...), got "
                     f"{type(group).__name__} at position {number}"
                 )
-            group.check_scope(domains, number)
-            group.check_domains(domains, number)
+            groups[number] = group.resolve(domains, number)
+            groups[number].check_domains(domains, number)
         if sum(isinstance(group, Implicit) for group in groups) > 1:
             raise GraphError("factors: at most one group that is never stored, got several")
         clamped = np.full(len(domains), FREE) if evidence is None else evidence

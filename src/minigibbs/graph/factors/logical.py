@@ -14,10 +14,10 @@ from minigibbs.graph.factors.base import (
     FREE,
     Factors,
     General,
-    read_scope,
     read_weight,
     require_two_valued,
 )
+from minigibbs.graph.factors.scope import read_scope
 from minigibbs.kernels.layout import AND, EQUAL
 
 OPS = ("imply", "and", "or", "equal", "istrue")
@@ -34,7 +34,7 @@ class Logical(Factors):
         "and": all literals hold; "or": at least one; "equal": all or none; "imply": the last
         one holds or some other one does not; "istrue": the one literal holds.
     scope
-        One row per factor, one column per literal.
+        One row per factor, one column per literal, by number or name.
     weight
         One log-potential per factor, or one for all.
     negated
@@ -46,6 +46,9 @@ class Logical(Factors):
     >>> rule = mg.Logical("imply", [[0, 1, 2]], 1.5)
     >>> mg.FactorGraph([2, 2, 2], [rule]).energy([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
     array([0. , 1.5, 1.5])
+    >>> named = mg.Logical("imply", [["rain", "wet"]], 1.5)
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([1, 0])
+    0.0
     """
 
     kind = "logical"

@@ -78,13 +78,14 @@ class Implicit(Factors):
         i, j = np.triu_indices(self.variables, 1)
         return PAIR_KINDS[self.form](i, j, self.pair_weights(i, j))
 
-    def check_scope(self, domains: Domains, group: int) -> None:
-        """The group must join all variables of the graph."""
+    def resolve(self, domains: Domains, group: int) -> Implicit:
+        """Return the group itself, which must join all variables of the graph."""
         if self.variables != len(domains):
             raise GraphError(
                 f"{self.kind} group {group} joins {self.variables:,} variables, but the graph has "
                 f"{len(domains):,}"
             )
+        return self
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Spins have two values."""
