@@ -153,3 +153,40 @@ def test_model_files_keep_them(model, tmp_path):
     again = mg.read(tmp_path / "model.mg")
     states = np.array(naive.states(graph))[::11]
     np.testing.assert_allclose(again.energy(states), graph.energy(states), atol=1e-12)
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("side", [2, 3, 4, 7, 8])
+def test_a_line_or_ring_in_closed_form(side, periodic):
+    """Pairs by the definition, from a function and from a table of its values."""
+
+    def weight(d):
+        return np.where(d == 0, np.inf, 1.0) * 0.6 / np.maximum(np.abs(d), 1) ** 1.5
+
+    ours = mg.Kernel((side,), weight, kind="ising", periodic=periodic)
+    table = mg.Kernel((side,), ours.table(), kind="ising", periodic=periodic)
+    i, j = np.triu_indices(side, 1)
+    apart = np.minimum(j - i, side - (j - i)) if periodic else j - i
+    for kernel in (ours, table):
+        np.testing.assert_allclose(kernel.pair_weights(i, j), 0.6 / apart**1.5, rtol=1e-14)
+        np.testing.assert_array_equal(kernel.pair_weights(i, j), kernel.pair_weights(j, i))
+
+
+def test_a_line_asks_its_function_once_for_all_displacements():
+    asked = []
+
+    def weight(d):
+        asked.append(len(d))
+        return np.exp(-np.abs(d))
+
+    mg.Kernel((1000,), weight)
+    assert asked == [1999] * 2  # the values, and their mirror image
+
+
+def test_a_bad_weight_is_shown_with_its_displacement():
+    with pytest.raises(mg.GraphError, match=r"got nan at displacement \[2, -1\]"):
+        mg.Kernel((4, 3), lambda r, c: np.where((r == 2) & (c == -1), np.nan, 1.0))
+    with pytest.raises(mg.GraphError, match=r"got nan at displacement \[2\]"):
+        mg.Kernel((4,), lambda d: np.where(d == 2, np.nan, 1.0))
+    with pytest.raises(mg.GraphError, match="same for a displacement and its opposite"):
+        mg.Kernel((5,), [0.0, 1.0, 2.0, 3.0, 1.0], periodic=True)

@@ -63,7 +63,7 @@ class Kernel(Implicit):
         if rows is None:
             table = np.asarray(weight, dtype=np.float64)
             sides = _check_table(table, grid, periodic)
-            rows = table.reshape(sides[0], -1).__getitem__
+            rows = table.reshape(_by_rows(sides)[0], -1).__getitem__
         half = _read_half(rows, sides, periodic)
         if not periodic:
             half, sides = _crop(half, sides)
@@ -187,39 +187,47 @@ def _evaluated(
     weight: Callable[..., ArrayLike], sides: tuple[int, ...], periodic: bool
 ) -> Callable[[int], NDArray[np.float64]]:
     """The function's values for one displacement along the first axis and all along the others."""
-    axes = [np.arange(side) if periodic else np.arange(side) - side // 2 for side in sides]
+    axes = [np.arange(side) - (0 if periodic else side // 2) for side in _by_rows(sides)]
     if periodic:  # the shortest way round
         axes = [np.where(2 * axis > len(axis), axis - len(axis), axis) for axis in axes]
     others = np.meshgrid(*axes[1:], indexing="ij")
 
     def row(first: int) -> NDArray[np.float64]:
-        steps = [np.full(others[0].shape if others else (), axes[0][first]), *others]
+        steps = [np.full(others[0].shape, axes[0][first]), *others][-len(sides) :]
         with np.errstate(all="ignore"):
             values = np.asarray(weight(*(step.astype(np.float64) for step in steps)))
-        return np.array(np.broadcast_to(values, steps[0].shape), dtype=np.float64).ravel()
+        return np.array(np.broadcast_to(values, others[0].shape), dtype=np.float64).ravel()
 
     return row
+
+
+def _by_rows(sides: tuple[int, ...]) -> tuple[int, ...]:
+    """Sides of the table with a first axis to go along: a line is one row."""
+    return sides if len(sides) > 1 else (1, *sides)
 
 
 def _read_half(
     rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
 ) -> NDArray[np.float64]:
     """The weights after the centre of the flat table, checked row by row to be finite and even."""
-    width, total = math.prod(sides[1:]), math.prod(sides)
-    centre = 0 if periodic else total // 2
-    memory.require(3.0 * 8 * (total - centre), "a kernel's displacements", "use a smaller grid")
+    grid, total = _by_rows(sides), math.prod(sides)
+    width, centre = total // grid[0], 0 if periodic else total // 2
+    needed = 8.0 * (3 * (total - centre) + 6 * width)
+    memory.require(needed, "a kernel's displacements", "use a smaller grid")
     half = np.empty(total - centre - 1)
-    for first in range(centre // width, sides[0]):
-        values = rows(first)
-        begin = first * width
-        own = values[max(centre + 1 - begin, 0) :]
-        if not (np.abs(own) <= _LIMIT).all():
+    for first in range(centre // width, grid[0]):
+        values, skipped = rows(first), max(centre + 1 - first * width, 0)
+        own, begin = values[skipped:], first * width + skipped
+        bad = np.flatnonzero(~(np.abs(own) <= _LIMIT))
+        if len(bad):
+            steps = np.unravel_index(begin + bad[0], sides)
+            middle = [0 if periodic else side // 2 for side in sides]
             raise GraphError(
-                f"kernel: weights must be finite; got {own[~(np.abs(own) <= _LIMIT)][0]} at a "
-                f"displacement of {first - sides[0] // 2 * (not periodic)} along the first axis"
+                f"kernel: weights must be finite; got {own[bad[0]]} at displacement "
+                f"{[int(step) - m for step, m in zip(steps, middle, strict=True)]}"
             )
-        half[begin + len(values) - len(own) - centre - 1 :][: len(own)] = own
-        _check_even(values, rows, sides, first, periodic)
+        half[begin - centre - 1 :][: len(own)] = own
+        _check_even(values, rows, grid, first, periodic)
     return half
 
 
