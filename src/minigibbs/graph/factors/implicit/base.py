@@ -42,7 +42,7 @@ class Implicit(Factors):
         return self.variables * (self.variables - 1) // 2
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self):,} factors, never stored>"
+        return f"<{type(self).__name__}: {len(self):,} factors, implicit>"
 
     @property
     def energy_per_weight(self) -> float:
