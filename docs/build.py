@@ -51,8 +51,8 @@ CHAPTERS: dict[str, list[str]] = {
     ],
     "Files": ["read", "write"],
     "Other libraries": [
-        "ising",
-        "potts",
+        "ising_from_matrix",
+        "potts_from_matrix",
         "from_networkx",
         "to_networkx",
         "from_bqm",

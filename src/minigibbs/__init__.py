@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Unary,
     )
     from minigibbs.graph.graph import FactorGraph
-    from minigibbs.interop.matrices import ising, potts
+    from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
@@ -78,7 +78,7 @@ _HOMES = {
     **dict.fromkeys(["load", "read", "write"], "formats"),
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph"], "graph.graph"),
-    **dict.fromkeys(["ising", "potts"], "interop.matrices"),
+    **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
@@ -142,10 +142,10 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "interop",
-    "ising",
+    "ising_from_matrix",
     "load",
     "models",
-    "potts",
+    "potts_from_matrix",
     "read",
     "resume",
     "sample",
