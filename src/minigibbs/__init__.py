@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from minigibbs.explanation.explain import Explanation, explain
     from minigibbs.formats import load, read, write
-    from minigibbs.graph.domains import Grid
+    from minigibbs.graph.domains import Domains, Grid
     from minigibbs.graph.factors import (
         Complete,
         Ising,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Table,
         Unary,
     )
-    from minigibbs.graph.graph import FactorGraph
+    from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
@@ -58,7 +58,7 @@ _HOMES = {
     "interop": "",
     "models": "",
     "theory": "",
-    **dict.fromkeys(["Grid"], "graph.domains"),
+    **dict.fromkeys(["Domains", "Grid"], "graph.domains"),
     **dict.fromkeys(
         [
             "FormatError",
@@ -77,7 +77,7 @@ _HOMES = {
     ),
     **dict.fromkeys(["load", "read", "write"], "formats"),
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
-    **dict.fromkeys(["FactorGraph"], "graph.graph"),
+    **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
@@ -107,6 +107,7 @@ __all__ = [
     "MGPMH",
     "Complete",
     "CustomEstimator",
+    "Domains",
     "DoubleMinGibbs",
     "Estimator",
     "ExactEstimator",
@@ -130,6 +131,7 @@ __all__ = [
     "Run",
     "SampleError",
     "Sampler",
+    "Stats",
     "StoppedError",
     "SubsetEstimator",
     "Table",

@@ -49,7 +49,24 @@ class Grid:
 
 
 class Domains:
-    """The variables of a graph: sizes, names, and labels or grids of their values."""
+    """The variables of a graph: sizes, names, and labels or grids of their values.
+
+    A graph makes its own, `graph.domains`, from what it is given; a `Domains` may be given in their
+    place and then serves several graphs.
+
+    Parameters
+    ----------
+    sizes, names, labels
+        As in `mg.FactorGraph`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> domains = mg.Domains([2, mg.Grid(0.0, 1.0, 3)], ["rain", "level"], {"rain": ["no", "yes"]})
+    >>> graph = mg.FactorGraph(domains, [])
+    >>> domains.values(0), domains.values(domains.index("level"))
+    (('no', 'yes'), (0.0, 0.5, 1.0))
+    """
 
     def __init__(
         self,
@@ -95,17 +112,7 @@ class Domains:
         try:
             return self.numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
-            raise GraphError(self.unknown(variable)) from None
-
-    def unknown(self, variable: Any) -> str:
-        """What an error says of a name that no variable has."""
-        hint = "no such name"
-        if self.names is None:
-            hint = f"the graph's variables have no names but x0 to x{len(self) - 1}"
-        elif isinstance(variable, str):
-            close = difflib.get_close_matches(variable, self.names[:_MOST_COMPARED])
-            hint += f"; close names: {_list(close)}" if close else ""
-        return f"unknown variable {variable!r}: {hint}"
+            raise GraphError(unknown_name(self, variable)) from None
 
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
@@ -207,6 +214,17 @@ class Domains:
         if len(set(row)) != len(row):
             raise GraphError(f"{where}: duplicate labels in {row!r}")
         return row
+
+
+def unknown_name(domains: Domains, name: Any) -> str:
+    """What an error says of a name that no variable has."""
+    hint = "no such name"
+    if domains.names is None:
+        hint = f"the graph's variables have no names but x0 to x{len(domains) - 1}"
+    elif isinstance(name, str):
+        close = difflib.get_close_matches(name, domains.names[:_MOST_COMPARED])
+        hint += f"; close names: {_list(close)}" if close else ""
+    return f"unknown variable {name!r}: {hint}"
 
 
 class PrunedDomains(Domains):

@@ -25,7 +25,13 @@ _QUICK = 20_000_000  # steps of counting that a description may take
 
 @dataclass(frozen=True)
 class Stats:
-    """A graph's size in the paper's terms (Definition 1), after its evidence."""
+    """A graph's size in the paper's terms (Definition 1), after its evidence: `graph.stats`.
+
+    >>> import minigibbs as mg
+    >>> ring = mg.FactorGraph([3, 3, 3], [mg.Potts([0, 1, 2], [1, 2, 0], 0.5)])
+    >>> ring.stats
+    Stats(variables=3, factors=3, max_degree=2, local_energy=1.0, total_energy=1.5, max_domain=3)
+    """
 
     variables: int  # that are not clamped
     factors: int  # that still depend on such a variable
@@ -41,7 +47,8 @@ class FactorGraph(Frozen):
     Parameters
     ----------
     sizes
-        The domain size of each variable, or a `Grid` for a discretised continuous one.
+        The domain size of each variable, or a `Grid` for a discretised continuous one; or
+        `Domains`, which have names and labels of their own.
     factors
         Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
         `Complete`, `LowRank`. They call variables by number or, where `names` are given, by name.
@@ -77,7 +84,12 @@ class FactorGraph(Frozen):
         *,
         evidence: ArrayLike | None = None,
     ) -> None:
-        domains = sizes if isinstance(sizes, Domains) else Domains(sizes, names, labels)
+        if isinstance(sizes, Domains):
+            if names is not None or labels is not None:
+                raise GraphError("names and labels are those of the Domains; give them there")
+            domains = sizes
+        else:
+            domains = Domains(sizes, names, labels)
         if isinstance(factors, Factors):
             factors = [factors]
         groups = as_list(factors, "factors must be a list of groups such as mg.Potts(...)")

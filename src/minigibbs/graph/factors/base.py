@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import Frozen, as_array, frozen
-from minigibbs.graph.domains import Domains
+from minigibbs.graph.domains import Domains, unknown_name
 from minigibbs.graph.factors.scope import refuse_repeats
 
 FREE = -1  # in an evidence array: the variable is not clamped
@@ -113,7 +113,7 @@ class Factors(Frozen, ABC):
             factor, position = np.argwhere(scope < 0)[0].tolist()
             raise GraphError(
                 f"{self.where(factor, group)}, position {position}: "
-                f"{domains.unknown(self._scope[factor, position])}"
+                f"{unknown_name(domains, self._scope[factor, position])}"
             )
         refuse_repeats(scope, lambda factor: self.where(factor, group))
         scope.flags.writeable = False
