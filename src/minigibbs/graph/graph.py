@@ -159,7 +159,7 @@ class FactorGraph(Frozen):
         energies(self.packed, np.atleast_2d(states), values)
         values += self.offset
         if self.implicit is not None:
-            values += [self.implicit.energy(row) for row in np.atleast_2d(states)]
+            values += self.implicit.energies(np.atleast_2d(states))
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:

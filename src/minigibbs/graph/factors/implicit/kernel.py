@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
 
 _LIMIT = 1e100
@@ -131,22 +132,40 @@ class Kernel(Implicit):
             result += (-1.0) ** (table.ndim - sum(corner)) * total[index]
         return result.ravel()
 
-    def energy(self, x: NDArray[Any]) -> float:
-        """By fast Fourier transform: O(n log n) for each value."""
-        from scipy.fft import irfftn, rfftn
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """By fast Fourier transforms, O(n log n) for each value, and Parseval's identity."""
+        from scipy.fft import rfftn
 
-        sides = (
-            self.sides
-            if self.periodic
-            else tuple(n + 2 * r for n, r in zip(self.shape, self.reach, strict=True))
-        )
-        kernel = rfftn(self.table(), sides)
-        window = tuple(slice(r, r + n) for n, r in zip(self.shape, self.reach, strict=True))
-        total = 0.0
-        for vector in agreement(x.reshape(self.shape), self.form):
-            field = irfftn(rfftn(vector, sides) * kernel, sides)[window]
-            total += float((vector * field).sum())
-        return 0.5 * total
+        spectrum, sides = self._spectrum
+        axes, total = tuple(range(1, len(sides) + 1)), np.zeros(len(states))
+        for row, v in agreement(states, self.form, max(1, CHUNK // math.prod(sides))):
+            waves = rfftn(v.reshape(-1, *self.shape), sides, axes)
+            power = waves.real**2
+            power += waves.imag**2
+            squares = power.reshape(len(v), -1) @ spectrum
+            total += np.bincount(row, squares, minlength=len(states))
+        return total
+
+    @cached_property
+    def _spectrum(self) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        """S with sum over w of S_w * |V_w|^2 = half the sum over i, j of weight_ij * v_i * v_j.
+
+        V is the real transform of v on a grid of the sides that come second: so large that no
+        displacement leads around it, unless the kernel is periodic.
+        """
+        from scipy.fft import next_fast_len, rfftn
+
+        room = [n + r for n, r in zip(self.shape, self.reach, strict=True)]
+        sides = tuple(n if self.periodic else next_fast_len(n, real=True) for n in room)
+        memory.require(40.0 * math.prod(sides), "the energy of a kernel", "use a smaller grid")
+        around = self.table()
+        if not self.periodic:
+            places = [np.arange(-r, r + 1) % n for n, r in zip(sides, self.reach, strict=True)]
+            around = np.zeros(sides)
+            around[np.ix_(*places)] = self.table()
+        spectrum = rfftn(around).real  # an even function has a real transform
+        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # these waves stand for their mirror images
+        return 0.5 / math.prod(sides) * spectrum.ravel(), sides
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""

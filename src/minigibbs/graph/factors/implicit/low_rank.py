@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.factors.base import read_energy
-from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 
 
 class LowRank(Implicit):
@@ -85,11 +85,13 @@ class LowRank(Implicit):
             result[i] = reduce(row)
         return result
 
-    def energy(self, x: NDArray[Any]) -> float:
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Through the sums of a and b over each value."""
-        own = np.einsum("ik,ik->i", self.a, self.b)
-        total = sum((v @ self.a) @ (v @ self.b) - (v**2) @ own for v in agreement(x, self.form))
-        return float(0.5 * total)
+        own, total = np.einsum("ik,ik->i", self.a, self.b), np.zeros(len(states))
+        for row, v in agreement(states, self.form, max(1, CHUNK // self.variables)):
+            squares = np.einsum("rk,rk->r", v @ self.a, v @ self.b) - v**2 @ own
+            total += np.bincount(row, squares, minlength=len(states))
+        return 0.5 * total
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
