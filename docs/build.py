@@ -30,7 +30,7 @@ PICTURES = DOCS / "images" / "tutorial"
 CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
-    "Factors that are never stored": ["Kernel", "Complete", "LowRank"],
+    "Implicit factors": ["Kernel", "Complete", "LowRank"],
     "Sampling": ["sample", "sample_until", "resume", "Run", "load", "explain", "Explanation"],
     "Samplers": [
         "PoissonGibbs",

@@ -1,4 +1,4 @@
-"""Factors that are never stored: the same law, energy and stats as their stored form."""
+"""Implicit factors: the same law, energy and stats as their stored form."""
 
 import math
 
@@ -138,7 +138,7 @@ def test_a_million_variables_take_little_memory():
         (lambda: mg.LowRank([[1.0], [np.nan]]), "finite"),
         (lambda: mg.FactorGraph([2] * 4, [mg.Complete(5, 0.5)]), "joins 5 variables"),
         (lambda: mg.FactorGraph([3] * 5, [mg.Complete(5, 0.5)]), "2 values"),
-        (lambda: mg.FactorGraph([2] * 5, [mg.Complete(5, 0.5)] * 2), "at most one group"),
+        (lambda: mg.FactorGraph([2] * 5, [mg.Complete(5, 0.5)] * 2), "at most one implicit group"),
     ],
 )
 def test_bad_groups_are_refused(make, message):

@@ -43,8 +43,8 @@ def assemble(
     factors
         The tables over all states.
     floor
-        Probabilities below it are raised to it after the pruning; left out, zeros that remain
-        are refused.
+        Probabilities below it are raised to it after the pruning; by default, zeros that
+        remain are refused.
     names, labels
         What the file calls variables and states.
     """

@@ -42,8 +42,8 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning. Left out,
-        zeros that remain are refused.
+        Probabilities below it, zeros included, are raised to it after the pruning. By
+        default, zeros that remain are refused.
     """
     check_floor(floor)
     sizes, factors = _parse(path)
@@ -175,8 +175,8 @@ def _read_table(
 def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> None:
     if isinstance(group, Implicit):
         raise FormatError(
-            f"{group.kind} group {number}: a .uai file lists every factor, but this group is never "
-            "stored; write graph.stored() if it is small"
+            f"{group.kind} group {number}: a .uai file lists every factor, but this group is "
+            "implicit; write graph.stored() if it is small"
         )
     arity = group.scope.shape[1]
     if arity > _MOST_ARITY:

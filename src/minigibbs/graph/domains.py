@@ -239,8 +239,8 @@ class PrunedDomains(Domains):
     names
         One name per variable.
     labels
-        By variable, the labels of the states that it had, as a list or by number. Left out, a
-        variable that lost some calls the others by their numbers.
+        By variable, the labels of the states that it had, as a list or by number. By
+        default, a variable that lost some calls the others by their numbers.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class FactorGraph(Frozen):
             groups[number] = group.resolve(domains, number)
             groups[number].check_domains(domains, number)
         if sum(isinstance(group, Implicit) for group in groups) > 1:
-            raise GraphError("factors: at most one group that is never stored, got several")
+            raise GraphError("factors: at most one implicit group, got several")
         clamped = np.full(len(domains), FREE) if evidence is None else evidence
         vars(self).update(
             domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
@@ -184,7 +184,7 @@ class FactorGraph(Frozen):
 
     @property
     def implicit(self) -> Implicit | None:
-        """The group that is never stored, if there is one."""
+        """The implicit group, if there is one."""
         return next((group for group in self.factors if isinstance(group, Implicit)), None)
 
     def stored(self) -> FactorGraph:
@@ -221,7 +221,11 @@ class FactorGraph(Frozen):
 
     @cached_property
     def stats(self) -> Stats:
-        """The paper's Delta, L, Psi and D."""
+        """The paper's Delta, L, Psi and D, counted on first use.
+
+        Counting takes a time that is linear in the number of factors; of a `Kernel` or `Complete`
+        group, in the number of variables n; of a `LowRank` group, O(n^2).
+        """
         from minigibbs.graph.packing import factor_spans
 
         spans = factor_spans(self.packed, self.evidence)

@@ -36,7 +36,7 @@ def ising_from_matrix(
         A square matrix, NumPy's or any of scipy.sparse's, with a zero diagonal: symmetric, or
         triangular with J_ij given once. Sparse ones are never made dense.
     h
-        One field per spin; left out, none.
+        One field per spin; by default none.
     beta
         The inverse temperature.
     names
@@ -78,7 +78,7 @@ def potts_from_matrix(
     states
         How many values each variable has.
     h
-        Fields [variable, value]; or [value], the same for every variable; left out, none.
+        Fields [variable, value]; or [value], the same for every variable; by default none.
     beta
         The inverse temperature.
     names

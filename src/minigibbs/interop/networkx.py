@@ -37,7 +37,7 @@ def from_networkx(
     G
         A networkx graph. A node that is not text is named as it prints: `(0, 1)`.
     kind
-        "ising" or "potts"; left out, what `to_networkx` noted in the graph, or "ising".
+        "ising" or "potts"; by default what `to_networkx` noted in the graph, or "ising".
     states
         How many values each variable of a Potts model has. Ising models have 2.
     weight
@@ -108,8 +108,8 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     names = [graph.domains.name(variable) for variable in range(len(graph))]
     if graph.implicit is not None:
         raise GraphError(
-            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is never "
-            "stored; convert graph.stored() if it is small"
+            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is "
+            "implicit; convert graph.stored() if it is small"
         )
     if bipartite:
         return _bipartite(networkx.Graph(), graph, names)

@@ -37,7 +37,7 @@ class Table(Factors):
         Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
         array of shape (D_a, D_b, ...) that all factors share.
     weight
-        A multiplier per factor; left out, 1.
+        A multiplier per factor; by default 1.
     floor
         Energies below it, -inf included, are raised to it.
 

@@ -1,4 +1,4 @@
-"""Dense groups that are never written out: every pair of variables is a factor.
+"""Implicit groups: every pair of variables is a factor, and none is stored.
 
 A fully connected model of nine million variables has 4e13 factors. Such a group keeps what fixes
 them all (a table of displacements, a number, two thin matrices), and the default sampler draws from
@@ -38,7 +38,7 @@ class Implicit(Factors):
     @property
     def scope(self) -> NDArray[np.int32]:
         """There is none: the scopes are all pairs."""
-        raise GraphError(f"a {self.kind} group is never stored; use its stored() form")
+        raise GraphError(f"a {self.kind} group is implicit; use its stored() form")
 
     def __len__(self) -> int:
         return self.variables * (self.variables - 1) // 2

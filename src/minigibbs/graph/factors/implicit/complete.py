@@ -1,4 +1,4 @@
-"""Every pair alike: the Curie-Weiss model and its Potts form, never stored."""
+"""Every pair alike: the Curie-Weiss model and its Potts form, implicit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Couplings that depend on displacement: a kernel over a grid, never stored."""
+"""Couplings that depend on displacement: a kernel over a grid, implicit."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def _check_even(
 def _crop(
     half: NDArray[np.float64], sides: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    """Leave out the rim of the table where all weights are 0."""
+    """Crop the rim of the table where all weights are 0."""
     if len(half) and half[-1] != 0:  # the far corner is in use
         return half, sides
     used = np.flatnonzero(half) + math.prod(sides) // 2 + 1
