@@ -148,6 +148,57 @@ def test_long_range_ising_couplings():
     np.testing.assert_allclose(group.coupling, want, rtol=1e-14)
 
 
+CONNECTED = {
+    "ising": lambda **given: models.ising_rbf(side=3, beta=0.7, gamma=0.4, **given),
+    "potts": lambda **given: models.potts_rbf(side=2, states=3, beta=-1.2, gamma=0.4, **given),
+    "curie-weiss": lambda **given: models.curie_weiss(n=6, beta=0.9, **given),
+    "long-range": lambda **given: models.long_range_ising(n=7, alpha=1.5, beta=0.4, **given),
+}
+
+
+@pytest.mark.parametrize("name", CONNECTED)
+def test_implicit_models_are_the_stored_ones(name):
+    stored, implicit = CONNECTED[name](), CONNECTED[name](implicit=True)
+    assert stored.implicit is None
+    assert implicit.implicit is not None
+    states = all_states(len(stored), int(stored.sizes[0]))
+    # sums of at most 36 terms below 1
+    np.testing.assert_allclose(implicit.energy(states), stored.energy(states), atol=1e-12)
+    np.testing.assert_allclose(implicit.local_energies, stored.local_energies, rtol=1e-12)
+    assert implicit.stats.factors == stored.stats.factors
+
+
+@pytest.mark.parametrize("name", ["curie-weiss", "long-range"])
+def test_models_are_implicit_beyond_two_million_pairs(name):
+    def make(n, **given):
+        small = {"curie-weiss": {"beta": 0.5}, "long-range": {"alpha": 2.0, "beta": 0.5}}[name]
+        known = {"curie-weiss": models.curie_weiss, "long-range": models.long_range_ising}
+        return known[name](n, **small, **given)
+
+    assert len(make(2048).factors[0].scope) == 2048 * 2047 // 2
+    assert make(2049).implicit is not None
+    assert make(2049, implicit=False).implicit is None
+    assert make(100_000).stats.max_degree == 99_999
+
+
+@pytest.mark.parametrize("make", [models.ising_rbf, models.potts_rbf])
+def test_grids_are_implicit_beyond_two_million_pairs(make):
+    assert make(side=45).implicit is None
+    assert make(side=46).implicit is not None
+    assert make(side=1000).stats.variables == 10**6
+
+
+def test_a_million_spins_are_sampled():
+    graph = models.curie_weiss(10**6, 0.9)
+    run = mg.sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
+    assert run.info.factor_evaluations < 100 * 1000  # not a million each
+
+
+def test_implicit_is_true_false_or_none():
+    with pytest.raises(mg.GraphError, match="implicit must be True, False or None, got 'yes'"):
+        models.curie_weiss(5, 1.0, implicit="yes")
+
+
 def test_random_tables_are_reproducible():
     settings = {"variables": 8, "factors": 6, "arity": 3, "states": 2, "unary": 0.5}
     first, again = (models.random_tables(**settings, seed=4) for _ in range(2))

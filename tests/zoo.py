@@ -113,10 +113,17 @@ def _low_rank():
     return mg.FactorGraph([2] * 5, [mg.LowRank(a, b)])
 
 
-# Factors that are never stored; for samplers that draw from them.
+# Implicit factors; for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
     "kernel-periodic": _kernel(periodic=True),
+    "ring": mg.FactorGraph(
+        [2] * 7, [mg.Kernel((7,), lambda d: 0.3 / d**2, kind="ising", periodic=True)]
+    ),
+    "ring-3": mg.FactorGraph([3] * 3, [mg.Kernel((3,), lambda d: -0.8 / d**2, periodic=True)]),
+    "ring-2": mg.FactorGraph([3] * 2, [mg.Kernel((2,), [0.0, 1.1], periodic=True)]),
+    "line-3": mg.FactorGraph([3] * 3, [mg.Kernel((3,), lambda d: 0.9 / np.abs(d))]),
+    "line-2": mg.FactorGraph([2] * 2, [mg.Kernel((2,), [0.6, 0.0, 0.6], kind="ising")]),
     "kernel-ising": mg.FactorGraph([2] * 7, [mg.Kernel((7,), lambda d: 0.8 / d**2, kind="ising")]),
     "kernel-3d": mg.FactorGraph(
         [2] * 8, [mg.Kernel((2, 2, 2), lambda a, b, c: 0.3 + 0.2 * a * a - 0.4 * b * b * c * c)]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         TooLargeError,
     )
     from minigibbs.explanation.explain import Explanation, explain
-    from minigibbs.formats import read, write
-    from minigibbs.graph.domains import Grid
+    from minigibbs.formats import load, read, write
+    from minigibbs.graph.domains import Domains, Grid
     from minigibbs.graph.factors import (
         Complete,
         Ising,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         Table,
         Unary,
     )
-    from minigibbs.graph.graph import FactorGraph
-    from minigibbs.interop.matrices import ising, potts
+    from minigibbs.graph.graph import FactorGraph, Stats
+    from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
@@ -61,7 +61,7 @@ _HOMES = {
     "interop": "",
     "models": "",
     "theory": "",
-    **dict.fromkeys(["Grid"], "graph.domains"),
+    **dict.fromkeys(["Domains", "Grid"], "graph.domains"),
     **dict.fromkeys(
         [
             "FormatError",
@@ -81,8 +81,8 @@ _HOMES = {
     **dict.fromkeys(["read", "write"], "formats"),
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
-    **dict.fromkeys(["FactorGraph"], "graph.graph"),
-    **dict.fromkeys(["ising", "potts"], "interop.matrices"),
+    **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
+    **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
@@ -113,6 +113,7 @@ __all__ = [
     "MGPMH",
     "Complete",
     "CustomEstimator",
+    "Domains",
     "DoubleMinGibbs",
     "Estimator",
     "ExactEstimator",
@@ -139,6 +140,7 @@ __all__ = [
     "Run",
     "SampleError",
     "Sampler",
+    "Stats",
     "StoppedError",
     "SubsetEstimator",
     "Summary",
@@ -152,10 +154,10 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "interop",
-    "ising",
+    "ising_from_matrix",
     "load",
     "models",
-    "potts",
+    "potts_from_matrix",
     "read",
     "resume",
     "sample",

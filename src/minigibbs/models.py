@@ -3,6 +3,9 @@
 >>> import minigibbs as mg
 >>> mg.models.potts_lattice(side=8, states=3, beta=0.9)
 <FactorGraph: 64 variables; factors: 128 potts>
+
+Fully connected models are stored up to 2,048 variables, and implicit (`mg.Complete`, `mg.Kernel`)
+beyond, unless `implicit` is given. Only the default sampler draws from implicit models.
 """
 
 from __future__ import annotations
@@ -14,28 +17,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors import Ising, Potts, Table, Unary
+from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Potts, Table, Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
+_VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
 _VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
 _MOST_AXES = 64  # of a NumPy array
+_MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
 
 
-def ising_rbf(side: int = 20, beta: float = 1.0, gamma: float = 1.5) -> FactorGraph:
+def ising_rbf(
+    side: int = 20, beta: float = 1.0, gamma: float = 1.5, implicit: bool | None = None
+) -> FactorGraph:
     """The paper's Ising model: a square grid, fully connected, couplings beta*exp(-gamma*d^2).
 
     >>> stats = ising_rbf().stats
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (2.21, 416.1)
     """
-    i, j, weight = _rbf(side, beta, gamma)
-    return FactorGraph(np.full(side * side, 2), [Ising(i, j, weight)])
+    return _alike(_rbf("ising", side, beta, gamma, implicit), side**2, 2)
 
 
 def potts_rbf(
-    side: int = 20, states: int = 10, beta: float = 4.6, gamma: float = 1.5
+    side: int = 20,
+    states: int = 10,
+    beta: float = 4.6,
+    gamma: float = 1.5,
+    implicit: bool | None = None,
 ) -> FactorGraph:
     """The paper's Potts model: a square grid, fully connected, weights beta*exp(-gamma*d^2).
 
@@ -43,9 +53,7 @@ def potts_rbf(
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (5.09, 957.1)
     """
-    i, j, weight = _rbf(side, beta, gamma)
-    _at_least("states", states, 1)
-    return FactorGraph(np.full(side * side, states), [Potts(i, j, weight)])
+    return _alike(_rbf("potts", side, beta, gamma, implicit), side**2, states)
 
 
 def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
@@ -54,8 +62,7 @@ def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
     >>> ising_lattice(side=4, beta=0.4).stats.max_degree
     4
     """
-    i, j = _lattice(side, periodic)
-    return FactorGraph(np.full(side * side, 2), [Ising(i, j, beta)])
+    return _alike(Ising(*_lattice(side, periodic), beta), side**2, 2)
 
 
 def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
@@ -64,29 +71,35 @@ def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) ->
     >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
     <FactorGraph: 16 variables; factors: 24 potts>
     """
-    i, j = _lattice(side, periodic)
-    _at_least("states", states, 1)
-    return FactorGraph(np.full(side * side, states), [Potts(i, j, beta)])
+    return _alike(Potts(*_lattice(side, periodic), beta), side**2, states)
 
 
-def curie_weiss(n: int, beta: float) -> FactorGraph:
+def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
     """The mean-field Ising model: coupling beta/n between every two of n spins.
 
     >>> curie_weiss(n=8, beta=1.0).energy([1] * 8)
     3.5
+    >>> curie_weiss(n=1_000_000, beta=0.9).factors
+    (<Complete: 499,999,500,000 factors, implicit>,)
     """
-    i, j = _all_pairs(_at_least("n", n, 2))
-    return FactorGraph(np.full(n, 2), [Ising(i, j, beta / n)])
+    if _is_implicit(implicit, _at_least("n", n, 2)):
+        return _alike(Complete(n, beta / n), n, 2)
+    return _alike(Ising(*_all_pairs(n), beta / n), n, 2)
 
 
-def long_range_ising(n: int, alpha: float, beta: float) -> FactorGraph:
+def long_range_ising(
+    n: int, alpha: float, beta: float, implicit: bool | None = None
+) -> FactorGraph:
     """N spins in a line with coupling beta/d^alpha between spins d apart.
 
     >>> long_range_ising(n=3, alpha=2.0, beta=1.0).energy([1, 1, 1])
     2.25
     """
-    i, j = _all_pairs(_at_least("n", n, 2))
-    return FactorGraph(np.full(n, 2), [Ising(i, j, beta * (j - i) ** -float(alpha))])
+    if _is_implicit(implicit, _at_least("n", n, 2)):
+        line = Kernel((n,), lambda d: beta * np.abs(d) ** -float(alpha), kind="ising")
+        return _alike(line, n, 2)
+    i, j = _all_pairs(n)
+    return _alike(Ising(i, j, beta * (j - i) ** -float(alpha)), n, 2)
 
 
 def random_tables(
@@ -147,7 +160,7 @@ def _all_pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     memory.require(
         pairs * _PAIR_BYTES,
         f"a fully connected graph of {n:,} variables ({pairs:,} pairs)",
-        "use a smaller one",
+        "use a smaller one, or implicit=True",
     )
     i = np.repeat(np.arange(n, dtype=np.int32), np.arange(n - 1, -1, -1))
     first = np.cumsum(np.arange(n - 1, -1, -1)) - np.arange(n - 1, -1, -1)
@@ -155,10 +168,28 @@ def _all_pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return i, j
 
 
-def _rbf(side: int, beta: float, gamma: float) -> tuple[NDArray[Any], ...]:
-    i, j = _all_pairs(_at_least("side", side, 2) ** 2)
+def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
+    """One group over variables of one size."""
+    _at_least("states", states, 1)
+    memory.require(
+        variables * _VARIABLE_BYTES, f"a model of {variables:,} variables", "use a smaller one"
+    )
+    return FactorGraph(np.full(variables, states), [group])
+
+
+def _is_implicit(implicit: bool | None, variables: int) -> bool:
+    if implicit is not None and not isinstance(implicit, bool):
+        raise GraphError(f"implicit must be True, False or None, got {implicit!r}")
+    return variables > _MOST_STORED if implicit is None else implicit
+
+
+def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:
+    """Every pair of a square grid, weighted by its distance."""
+    if _is_implicit(implicit, _at_least("side", side, 2) ** 2):
+        return Kernel((side, side), lambda r, c: beta * np.exp(-gamma * (r**2 + c**2)), kind)
+    i, j = _all_pairs(side * side)
     square = (i // side - j // side) ** 2 + (i % side - j % side) ** 2
-    return i, j, beta * np.exp(-gamma * square)
+    return {"ising": Ising, "potts": Potts}[kind](i, j, beta * np.exp(-gamma * square))
 
 
 def _lattice(side: int, periodic: bool) -> tuple[NDArray[Any], NDArray[Any]]:

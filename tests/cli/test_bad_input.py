@@ -360,8 +360,8 @@ def small_memory(monkeypatch):
 
 
 TOO_LARGE = {
-    "all pairs": lambda: mg.models.curie_weiss(100_000, 1.0),
-    "a grid of all pairs": lambda: mg.models.potts_rbf(side=300),
+    "all pairs": lambda: mg.models.curie_weiss(100_000, 1.0, implicit=False),
+    "a grid of all pairs": lambda: mg.models.potts_rbf(side=300, implicit=False),
     "a lattice": lambda: mg.models.ising_lattice(10_000, 1.0),
     "tables": lambda: mg.models.random_tables(factors=10, arity=20, states=10),
     "tables of many axes": lambda: mg.models.random_tables(factors=2, arity=70, states=2),
@@ -413,7 +413,10 @@ COMMANDS = {
     ),
     "evidence without a value": (["sample", "potts-rbf:side=3", "--given", "2"], ["'2'", "="]),
     "evidence in odd digits": (["sample", "potts-rbf:side=3", "--given", "²=1"], ["²"]),
-    "too large": (["explain", "curie-weiss:n=3000000,beta=1"], ["3,000,000", "needs", "TiB"]),
+    "too large": (
+        ["explain", "curie-weiss:n=3000000,beta=1,implicit=false"],
+        ["3,000,000", "needs", "TiB", "implicit=True"],
+    ),
     "unknown folder": (["sample", "potts-rbf:side=3", "--out", "no/run.mgr"], ["no/run.mgr"]),
     "demo of negative length": (["demo", "--updates", "-1"], ["updates", "-1"]),
 }

@@ -348,7 +348,7 @@ ARGUMENTS = {
     "potts-rbf": "side=3",
     "ising-lattice": "side=3,beta=0.1,periodic=false",
     "potts-lattice": "side=3,states=3,beta=-0.1,periodic=True",
-    "curie-weiss": "n=5,beta=1e-1",
+    "curie-weiss": "n=5,beta=1e-1,implicit=true",
     "long-range-ising": "n=5,alpha=2,beta=0.1",
     "random-tables": "variables=5,factors=3,arity=2,states=2,scale=0.5,unary=0.1,seed=3",
 }
@@ -363,6 +363,13 @@ def test_every_generator_by_name(command, name):
         key, value = part.split("=")
         values[key] = json.loads(value.lower())
     assert json.loads(out)["stats"] == vars(GENERATORS[name](**values).stats)
+
+
+@pytest.mark.parametrize("model", ["curie-weiss:n=100000,beta=0.9", "curie-weiss:n=5,beta=0.9"])
+def test_implicit_models_by_name(command, model):
+    code, out, _ = command("explain", f"{model},implicit=true", "--json")
+    assert code == 0
+    assert json.loads(out)["stats"]["variables"] == (5 if "n=5" in model else 100_000)
 
 
 def test_a_damaged_model_file(command, tmp_path):

@@ -59,10 +59,10 @@ def test_infinity_is_text_in_json(command, tmp_path):  # noqa: F811
     mg.write(graph, tmp_path / "stuck.mg")
     arguments = ["sample", "stuck.mg", "--sweeps", 200, "--warmup", 50, "--seed", 2, "-q", "--json"]
     code, out, err = command(*arguments)
-    assert code == 0
+    assert (code, err) == (0, "")
     got = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in the output"))
     assert got["value_rhat"] == "inf"
-    assert "R-hat infinite" in err
+    assert "R-hat infinite" in got["warnings"][0]
 
 
 def test_large_seeds_are_text_in_json_and_shown_in_the_table(command):  # noqa: F811
@@ -77,7 +77,7 @@ def test_large_seeds_are_text_in_json_and_shown_in_the_table(command):  # noqa: 
 
 def test_a_goal_that_is_not_met_in_time(command, tmp_path):  # noqa: F811
     code, out, err = command(
-        *["sample", LATTICE, "--until", "ess=1e12", "--max-time", "0.2s", "-q"],
+        *["sample", LATTICE, "--until", "rhat=1.0000001", "--max-time", "0.2s", "-q"],
         *["--out", "run.mgr"],
     )
     assert code == 3
@@ -308,17 +308,16 @@ def test_results_are_saved_before_anything_is_said_of_them(
     out,
     where,
 ):
-    def fail(*_, **__):
-        raise OSError("the terminal is gone")
+    def fail(*_, err=False):
+        if not err:
+            raise OSError("the terminal is gone")
 
     if where == "summary":
         monkeypatch.setattr(runs.Run, "summary", fail)
     else:
         monkeypatch.setattr(output.typer, "echo", fail)
     options = ["--json"] if where == "json" else []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minigibbs.cli.main.typer.echo", lambda *_, **__: None)
-        code, _, _ = command("sample", LATTICE, "--sweeps", 20, "-q", "--out", out, *options)
+    code, _, _ = command("sample", LATTICE, "--sweeps", 20, "-q", "--out", out, *options)
     assert code == 1
     assert (tmp_path / out).stat().st_size > 0
     assert len(os.listdir(tmp_path)) == 1
@@ -443,7 +442,7 @@ def test_hostile_names_in_files(command, hostile, tmp_path):  # noqa: F811
         HOSTILE["markup"],
         "'" + HOSTILE["formula"],
     ]
-    assert mg.load(tmp_path / "run.mgr").domains.names == list(HOSTILE.values())
+    assert mg.load(tmp_path / "run.mgr").domains.names == tuple(HOSTILE.values())
     assert command("report", "run.mgr", "-o", "p.html")[0] == 0
     page = (tmp_path / "p.html").read_bytes().decode("utf-8")
     assert r"red \x1b[31m" in page
@@ -471,6 +470,6 @@ def test_an_error_that_names_something_hostile_is_one_line(command):  # noqa: F8
     code, _, err = command("sample", "no-such\x1b[31m\nfile")
     assert code == 2
     assert "\x1b" not in one_line(err)
-    code, _, err = command("sample", LATTICE, "--out", "no\ud800/run.mgr")
+    code, _, err = command("sample", LATTICE, "--out", "no\udcff/run.mgr")
     assert code == 2
     one_line(err).encode()

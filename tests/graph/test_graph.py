@@ -264,3 +264,17 @@ def test_repr_says_what_is_in_it():
 
 def test_one_group_needs_no_list():
     assert mg.FactorGraph([2, 2], mg.Potts([0], [1], 1.0)).stats.factors == 1
+
+
+def test_domains_serve_several_graphs():
+    domains = mg.Domains([2, 3], names=["a", "b"])
+    first = mg.FactorGraph(domains, [mg.Potts(["a"], ["b"], 1.0)])
+    second = mg.FactorGraph(domains, [mg.Unary(["b"], [0.0, 1.0, 2.0])])
+    assert first.domains is second.domains is domains
+    assert (first.energy([1, 1]), second.energy([1, 1])) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("given", [{"names": ["u", "v"]}, {"labels": ["no", "yes"]}])
+def test_domains_have_names_and_labels_of_their_own(given):
+    with pytest.raises(mg.GraphError, match="those of the Domains"):
+        mg.FactorGraph(mg.Domains([2, 2]), [], **given)

@@ -28,7 +28,7 @@ import sys
 for name in {LIBRARIES[:6]}:
     sys.modules[name] = None
 from minigibbs import *
-assert ising([[0, 1], [1, 0]]).energy([1, 1]) == 1
+assert ising_from_matrix([[0, 1], [1, 0]]).energy([1, 1]) == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -86,3 +86,12 @@ def test_names_are_unique_whatever_the_labels():
     assert len(set(names)) == 7
     assert names[0] == "same"
     assert names[5:] == ["1", "1 (int)"]
+
+
+def test_no_two_public_names_differ_in_case_alone():
+    assert len({name.lower() for name in mg.__all__}) == len(mg.__all__)
+
+
+def test_every_library_that_is_listed_can_be_imported():
+    for name in dir(mg.interop):
+        assert getattr(mg.interop, name).__name__ == f"minigibbs.interop.{name}"

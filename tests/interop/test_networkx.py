@@ -138,9 +138,9 @@ BAD = {
         ),
         ["ising, potts", "bipartite=True"],
     ),
-    "a model that is not stored": (
+    "an implicit model": (
         lambda: mg.to_networkx(mg.FactorGraph([2] * 4, [mg.Complete(4, 0.1)])),
-        ["never stored", "graph.stored()"],
+        ["implicit", "graph.stored()"],
     ),
 }
 

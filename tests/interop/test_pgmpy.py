@@ -210,9 +210,9 @@ BAD = {
         ["'a'", "finite", "nan"],
     ),
     "negative floor": (lambda: mg.from_pgmpy(network(), floor=-1.0), ["floor", "-1.0"]),
-    "a model that is not stored": (
+    "an implicit model": (
         lambda: mg.to_pgmpy(mg.FactorGraph([2] * 4, [mg.Complete(4, 0.1)])),
-        ["never stored", "graph.stored()"],
+        ["implicit", "graph.stored()"],
     ),
     "a formula too long for a table": (
         lambda: mg.to_pgmpy(mg.FactorGraph([2] * 30, [mg.Logical("or", np.arange(30)[None], 1.0)])),

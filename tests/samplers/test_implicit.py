@@ -1,4 +1,4 @@
-"""Factors that are never stored: the same law, energy and stats as their stored form."""
+"""Implicit factors: the same law, energy and stats as their stored form."""
 
 import math
 
@@ -136,7 +136,7 @@ def test_a_million_variables_take_little_memory():
         (lambda: mg.LowRank([[1.0], [np.nan]]), "finite"),
         (lambda: mg.FactorGraph([2] * 4, [mg.Complete(5, 0.5)]), "joins 5 variables"),
         (lambda: mg.FactorGraph([3] * 5, [mg.Complete(5, 0.5)]), "2 values"),
-        (lambda: mg.FactorGraph([2] * 5, [mg.Complete(5, 0.5)] * 2), "at most one group"),
+        (lambda: mg.FactorGraph([2] * 5, [mg.Complete(5, 0.5)] * 2), "at most one implicit group"),
     ],
 )
 def test_bad_groups_are_refused(make, message):
@@ -151,3 +151,83 @@ def test_model_files_keep_them(model, tmp_path):
     again = mg.read(tmp_path / "model.mg")
     states = np.array(naive.states(graph))[::11]
     np.testing.assert_allclose(again.energy(states), graph.energy(states), atol=1e-12)
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("side", [2, 3, 4, 7, 8])
+def test_a_line_or_ring_in_closed_form(side, periodic):
+    """Pairs by the definition, from a function and from a table of its values."""
+
+    def weight(d):
+        return np.where(d == 0, np.inf, 1.0) * 0.6 / np.maximum(np.abs(d), 1) ** 1.5
+
+    ours = mg.Kernel((side,), weight, kind="ising", periodic=periodic)
+    table = mg.Kernel((side,), ours.table(), kind="ising", periodic=periodic)
+    i, j = np.triu_indices(side, 1)
+    apart = np.minimum(j - i, side - (j - i)) if periodic else j - i
+    for kernel in (ours, table):
+        np.testing.assert_allclose(kernel.pair_weights(i, j), 0.6 / apart**1.5, rtol=1e-14)
+        np.testing.assert_array_equal(kernel.pair_weights(i, j), kernel.pair_weights(j, i))
+
+
+def test_a_line_asks_its_function_once_for_all_displacements():
+    asked = []
+
+    def weight(d):
+        asked.append(len(d))
+        return np.exp(-np.abs(d))
+
+    mg.Kernel((1000,), weight)
+    assert asked == [1999] * 2  # the values, and their mirror image
+
+
+def test_a_bad_weight_is_shown_with_its_displacement():
+    with pytest.raises(mg.GraphError, match=r"got nan at displacement \[2, -1\]"):
+        mg.Kernel((4, 3), lambda r, c: np.where((r == 2) & (c == -1), np.nan, 1.0))
+    with pytest.raises(mg.GraphError, match=r"got nan at displacement \[2\]"):
+        mg.Kernel((4,), lambda d: np.where(d == 2, np.nan, 1.0))
+    with pytest.raises(mg.GraphError, match="same for a displacement and its opposite"):
+        mg.Kernel((5,), [0.0, 1.0, 2.0, 3.0, 1.0], periodic=True)
+
+
+@pytest.mark.parametrize("model", IMPLICIT)
+def test_energies_of_many_states(model):
+    """More rows than are taken at a time, against the stored form."""
+    graph = mg.FactorGraph(IMPLICIT[model].domains, [IMPLICIT[model].implicit])
+    rows = 2**22 // len(graph) + 1000
+    states = np.random.default_rng(5).integers(0, graph.sizes, (rows, len(graph)))
+    kept = np.r_[:500, rows - 1500 : rows]
+    # sums of at most 21 terms of the order of 1
+    np.testing.assert_allclose(
+        graph.energy(states)[kept], graph.stored().energy(states[kept]), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["ising", "potts"])
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(60,), (61,), (8, 9), (5, 4, 6)])
+@pytest.mark.parametrize("decay", [0.1, 30.0], ids=["far", "near"])
+def test_energies_of_kernels_of_every_shape(decay, shape, periodic, kind):
+    """Even and odd sides, long and short reach."""
+    kernel = mg.Kernel(shape, lambda *d: np.exp(-decay * sum(map(np.abs, d))), kind, periodic)
+    graph = mg.FactorGraph([2] * kernel.variables, [kernel])
+    states = np.random.default_rng(6).integers(0, 2, (20, len(graph)))
+    # about 7,000 terms below 1: rounding stays below 1e-10
+    np.testing.assert_allclose(
+        graph.energy(states), graph.stored().energy(states), rtol=1e-12, atol=1e-10
+    )
+
+
+def test_energies_do_not_grow_with_the_domain():
+    """A million values, of which a state has a few."""
+    graph = mg.FactorGraph([10**6] * 6, [mg.Kernel((6,), lambda d: 1.0 / np.abs(d))])
+    states = np.array([[7, 7, 999_999, 7, 1, 999_999], [1, 2, 3, 4, 5, 6]])
+    want = [1 + 1 / 3 + 1 / 2 + 1 / 3, 0.0]
+    np.testing.assert_allclose(graph.energy(states), want, atol=1e-12)
+    pairs = mg.FactorGraph([10**6] * 6, [mg.Complete(6, 0.5, kind="potts")])
+    np.testing.assert_allclose(pairs.energy(states), [2.0, 0.0], atol=1e-12)
+
+
+def test_energy_of_no_states():
+    for graph in IMPLICIT.values():
+        assert graph.energy(np.empty((0, len(graph)), dtype=int)).shape == (0,)

@@ -61,4 +61,4 @@ def test_require_says_what_is_needed_and_what_there_is(monkeypatch):
 def test_a_model_beyond_any_machine_is_refused_at_once():
     # 4.5e12 pairs at 64 bytes each
     with pytest.raises(mg.TooLargeError, match=r"3,000,000 variables.*needs 261\.9 TiB"):
-        mg.models.curie_weiss(3_000_000, 1.0)
+        mg.models.curie_weiss(3_000_000, 1.0, implicit=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError, GraphError
 from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.graph.domains import States
+from minigibbs.graph.domains import PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.graph import FactorGraph
 
@@ -43,14 +43,14 @@ def assemble(
     factors
         The tables over all states.
     floor
-        Probabilities below it are raised to it after the pruning; left out, zeros that remain
-        are refused.
+        Probabilities below it are raised to it after the pruning; by default, zeros that
+        remain are refused.
     names, labels
         What the file calls variables and states.
     """
     check_floor(floor)
     kept = prune(factors)
-    domains = States(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
+    domains = PrunedDomains(sizes, {v: s for v, s in kept.items() if len(s)}, names, labels)
     for variable, states in kept.items():
         if not len(states):
             raise FormatError(
@@ -86,7 +86,7 @@ def _several(count: int, what: str) -> str:
 
 
 def _refuse_zeros(
-    path: str | os.PathLike[str], factors: Sequence[TableFactor], domains: States
+    path: str | os.PathLike[str], factors: Sequence[TableFactor], domains: PrunedDomains
 ) -> None:
     for number, (scope, table) in enumerate(factors):
         if not table.all():

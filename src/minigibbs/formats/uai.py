@@ -17,7 +17,7 @@ from minigibbs.errors import FormatError
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
-from minigibbs.graph.domains import MAX_DOMAIN, Domains, States
+from minigibbs.graph.domains import MAX_DOMAIN, Domains, PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.base import FREE, General, Pairs
 from minigibbs.graph.factors.implicit.base import Implicit
@@ -42,8 +42,8 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning. Left out,
-        zeros that remain are refused.
+        Probabilities below it, zeros included, are raised to it after the pruning. By
+        default, zeros that remain are refused.
     """
     check_floor(floor)
     sizes, factors = _parse(path)
@@ -175,8 +175,8 @@ def _read_table(
 def _check_writable(group: Factors, number: int, sizes: NDArray[np.int32]) -> None:
     if isinstance(group, Implicit):
         raise FormatError(
-            f"{group.kind} group {number}: a .uai file lists every factor, but this group is never "
-            "stored; write graph.stored() if it is small"
+            f"{group.kind} group {number}: a .uai file lists every factor, but this group is "
+            "implicit; write graph.stored() if it is small"
         )
     arity = group.scope.shape[1]
     if arity > _MOST_ARITY:
@@ -255,14 +255,14 @@ def _probabilities(energy: NDArray[np.float64], group: Factors, factor: int) -> 
 
 def _full_sizes(domains: Domains) -> NDArray[np.int32]:
     """How many states the variables had before any were pruned."""
-    return domains.full_sizes if isinstance(domains, States) else domains.sizes
+    return domains.full_sizes if isinstance(domains, PrunedDomains) else domains.sizes
 
 
 def _full_table(
     table: NDArray[np.float64], scope: NDArray[np.integer], domains: Domains
 ) -> NDArray[np.float64]:
     """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, States) or not domains.kept:
+    if not isinstance(domains, PrunedDomains) or not domains.kept:
         return table
     full = np.zeros(tuple(domains.full_sizes[scope].tolist()))
     left = (domains.kept.get(v, np.arange(domains.sizes[v])) for v in scope.tolist())

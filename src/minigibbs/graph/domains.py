@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array, as_list, frozen
 
 MAX_DOMAIN = 2**31 - 1
+_MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,24 @@ class Grid:
 
 
 class Domains:
-    """The variables of a graph: sizes, names, and labels or grids of their values."""
+    """The variables of a graph: sizes, names, and labels or grids of their values.
+
+    A graph makes its own, `graph.domains`, from what it is given; a `Domains` may be given in their
+    place and then serves several graphs.
+
+    Parameters
+    ----------
+    sizes, names, labels
+        As in `mg.FactorGraph`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> domains = mg.Domains([2, mg.Grid(0.0, 1.0, 3)], ["rain", "level"], {"rain": ["no", "yes"]})
+    >>> graph = mg.FactorGraph(domains, [])
+    >>> domains.values(0), domains.values(domains.index("level"))
+    (('no', 'yes'), (0.0, 0.5, 1.0))
+    """
 
     def __init__(
         self,
@@ -90,12 +110,9 @@ class Domains:
                 f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
             )
         try:
-            return self._numbers[variable]  # type: ignore[index]
+            return self.numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
-            hint = "no such name"
-            if self.names is None:
-                hint = f"the graph's variables have no names but x0 to x{len(self) - 1}"
-            raise GraphError(f"unknown variable {variable!r}: {hint}") from None
+            raise GraphError(unknown_name(self, variable)) from None
 
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
@@ -129,8 +146,10 @@ class Domains:
         return picked
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {self.name(number): number for number in range(len(self))}
+    def numbers(self) -> dict[str, int]:
+        """The number of each variable by its name; `x7` for variable 7 where none was given."""
+        names = self.names or (f"x{number}" for number in range(len(self)))
+        return {name: number for number, name in enumerate(names)}
 
     def _read_sizes(self, sizes: Any) -> NDArray[np.int32]:
         rule = "sizes must be integers (or Grids), one per variable, at least one"
@@ -197,7 +216,18 @@ class Domains:
         return row
 
 
-class States(Domains):
+def unknown_name(domains: Domains, name: Any) -> str:
+    """What an error says of a name that no variable has."""
+    hint = "no such name"
+    if domains.names is None:
+        hint = f"the graph's variables have no names but x0 to x{len(domains) - 1}"
+    elif isinstance(name, str):
+        close = difflib.get_close_matches(name, domains.names[:_MOST_COMPARED])
+        hint += f"; close names: {_list(close)}" if close else ""
+    return f"unknown variable {name!r}: {hint}"
+
+
+class PrunedDomains(Domains):
     """Domains that lost the states that cannot occur; those that are left keep their labels.
 
     Parameters
@@ -209,8 +239,8 @@ class States(Domains):
     names
         One name per variable.
     labels
-        By variable, the labels of the states that it had, as a list or by number. Left out, a
-        variable that lost some calls the others by their numbers.
+        By variable, the labels of the states that it had, as a list or by number. By
+        default, a variable that lost some calls the others by their numbers.
     """
 
     def __init__(
@@ -256,7 +286,7 @@ def domains_header(domains: Domains) -> dict[str, Any]:
             )
     grids = {v: [float(g.low), float(g.high), int(g.points)] for v, g in domains.grids.items()}
     header: dict[str, Any] = {"names": domains.names, "labels": labels, "grids": grids}
-    if isinstance(domains, States):  # by variable: how many states it had, and those left
+    if isinstance(domains, PrunedDomains):  # by variable: how many states it had, and those left
         full = domains.full_sizes.tolist()
         header["pruned"] = {v: [full[v], states.tolist()] for v, states in domains.kept.items()}
     return header
@@ -266,7 +296,7 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
     """The inverse of `domains_header`."""
     domains = Domains(sizes, header["names"], {int(v): row for v, row in header["labels"].items()})
     if header.get("pruned"):
-        domains = _states(domains, header["pruned"])
+        domains = _pruned(domains, header["pruned"])
     for key, row in header["grids"].items():
         variable, grid = domains.index(int(key)), Grid(*row)
         if grid.points != domains.sizes[variable]:
@@ -278,8 +308,8 @@ def domains_from_header(header: Mapping[str, Any], sizes: NDArray[Any]) -> Domai
     return domains
 
 
-def _states(domains: Domains, pruned: Mapping[str, Any]) -> States:
-    """Domains as `States`, from what a header says was pruned."""
+def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
+    """Domains as `PrunedDomains`, from what a header says was pruned."""
     full_sizes, labels = domains.sizes.copy(), dict[int, Any](domains.labels)
     kept = {}
     for key, (size, states) in pruned.items():
@@ -295,49 +325,11 @@ def _states(domains: Domains, pruned: Mapping[str, Any]) -> States:
             )
         full_sizes[variable] = size
         labels[variable] = dict(zip(ordered, domains.values(variable), strict=True))
-    return States(full_sizes, kept, domains.names, labels)
+    return PrunedDomains(full_sizes, kept, domains.names, labels)
 
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
-
-
-class Frozen:
-    """What cannot change once it is built; constructors write to `vars(self)`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(
-            f"a {type(self).__name__} is frozen; build a new one to change {name!r}"
-        )
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is frozen; {name!r} cannot be deleted")
-
-
-def as_list(given: Any, rule: str) -> list[Any]:
-    """What was given as a list, or a `GraphError` that states the rule."""
-    try:
-        return list(given)
-    except TypeError:
-        raise GraphError(f"{rule}; got {given!r}") from None
-
-
-def as_array(given: Any, kinds: str, rule: str) -> NDArray[Any]:
-    """What was given as an array of one of NumPy's `kinds`, or a `GraphError` with the rule."""
-    try:
-        array = np.asarray(given)
-    except ValueError:
-        raise GraphError(f"{rule}; got rows of different lengths") from None
-    if array.size and array.dtype.kind not in kinds:
-        raise GraphError(f"{rule}; got type {array.dtype}")
-    return array
-
-
-def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:
-    """A read-only copy, so that a graph cannot change behind its own back."""
-    copy = np.array(array, dtype=dtype, order="C")
-    copy.flags.writeable = False
-    return copy
 
 
 def _is_label(label: Any) -> bool:

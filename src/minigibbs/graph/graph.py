@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Frozen, Grid, as_array, as_list, frozen
+from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
+from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 
@@ -24,7 +25,13 @@ _QUICK = 20_000_000  # steps of counting that a description may take
 
 @dataclass(frozen=True)
 class Stats:
-    """A graph's size in the paper's terms (Definition 1), after its evidence."""
+    """A graph's size in the paper's terms (Definition 1), after its evidence: `graph.stats`.
+
+    >>> import minigibbs as mg
+    >>> ring = mg.FactorGraph([3, 3, 3], [mg.Potts([0, 1, 2], [1, 2, 0], 0.5)])
+    >>> ring.stats
+    Stats(variables=3, factors=3, max_degree=2, local_energy=1.0, total_energy=1.5, max_domain=3)
+    """
 
     variables: int  # that are not clamped
     factors: int  # that still depend on such a variable
@@ -40,10 +47,11 @@ class FactorGraph(Frozen):
     Parameters
     ----------
     sizes
-        The domain size of each variable, or a `Grid` for a discretised continuous one.
+        The domain size of each variable, or a `Grid` for a discretised continuous one; or
+        `Domains`, which have names and labels of their own.
     factors
         Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
-        `Complete`, `LowRank`.
+        `Complete`, `LowRank`. They call variables by number or, where `names` are given, by name.
     names
         One name per variable.
     labels
@@ -58,6 +66,9 @@ class FactorGraph(Frozen):
     1.5
     >>> graph.stats.local_energy
     1.5
+    >>> rain = mg.Logical("imply", [["rain", "wet"]], 2.0)
+    >>> mg.FactorGraph([2, 2], [rain], names=["rain", "wet"]).factors[0].scope
+    array([[0, 1]], dtype=int32)
     """
 
     domains: Domains
@@ -73,7 +84,12 @@ class FactorGraph(Frozen):
         *,
         evidence: ArrayLike | None = None,
     ) -> None:
-        domains = sizes if isinstance(sizes, Domains) else Domains(sizes, names, labels)
+        if isinstance(sizes, Domains):
+            if names is not None or labels is not None:
+                raise GraphError("names and labels are those of the Domains; give them there")
+            domains = sizes
+        else:
+            domains = Domains(sizes, names, labels)
         if isinstance(factors, Factors):
             factors = [factors]
         groups = as_list(factors, "factors must be a list of groups such as mg.Potts(...)")
@@ -83,10 +99,10 @@ class FactorGraph(Frozen):
                     f"factors: expected groups such as mg.Potts(...), got "
                     f"{type(group).__name__} at position {number}"
                 )
-            group.check_scope(domains, number)
-            group.check_domains(domains, number)
+            groups[number] = group.resolve(domains, number)
+            groups[number].check_domains(domains, number)
         if sum(isinstance(group, Implicit) for group in groups) > 1:
-            raise GraphError("factors: at most one group that is never stored, got several")
+            raise GraphError("factors: at most one implicit group, got several")
         clamped = np.full(len(domains), FREE) if evidence is None else evidence
         vars(self).update(
             domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
@@ -143,7 +159,7 @@ class FactorGraph(Frozen):
         energies(self.packed, np.atleast_2d(states), values)
         values += self.offset
         if self.implicit is not None:
-            values += [self.implicit.energy(row) for row in np.atleast_2d(states)]
+            values += self.implicit.energies(np.atleast_2d(states))
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
@@ -168,7 +184,7 @@ class FactorGraph(Frozen):
 
     @property
     def implicit(self) -> Implicit | None:
-        """The group that is never stored, if there is one."""
+        """The implicit group, if there is one."""
         return next((group for group in self.factors if isinstance(group, Implicit)), None)
 
     def stored(self) -> FactorGraph:
@@ -205,7 +221,11 @@ class FactorGraph(Frozen):
 
     @cached_property
     def stats(self) -> Stats:
-        """The paper's Delta, L, Psi and D."""
+        """The paper's Delta, L, Psi and D, counted on first use.
+
+        Counting takes a time that is linear in the number of factors; of a `Kernel` or `Complete`
+        group, in the number of variables n; of a `LowRank` group, O(n^2).
+        """
         from minigibbs.graph.packing import factor_spans
 
         spans = factor_spans(self.packed, self.evidence)

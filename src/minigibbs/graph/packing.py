@@ -27,7 +27,7 @@ def pack(
     memory.require(
         entries * _ENTRY_BYTES + len(sizes) * 8,
         f"packing {sum(map(len, factors)):,} factors",
-        "use fewer factors, or a model that is never stored",
+        "use fewer factors, or an implicit model",
     )
     lowered = [group.lower(sizes, evidence) for group in factors]
     pairs = [group for group in lowered if isinstance(group, Pairs)]

@@ -1,11 +1,11 @@
-"""Models and results of other libraries: one library a file, none imported before it is used."""
+"""Models of other libraries: one library a file, none imported before it is used."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-LIBRARIES = ("arviz", "dimod", "matrices", "networkx", "pandas", "pgmpy")
+LIBRARIES = ("dimod", "matrices", "networkx", "pgmpy")
 
 
 def __getattr__(name: str) -> Any:

@@ -77,7 +77,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         bqm
             The model.
         num_reads
-            How many independent chains to run, and so the number of samples; left out, as many
+            How many independent chains to run, and so the number of samples; by default as many
             as there are initial states, or 1.
         num_sweeps
             Sweeps of each chain, of one update per variable on average.
@@ -86,7 +86,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         seed
             Fixes every draw.
         sampler
-            A sampler such as `mg.Gibbs()`, or its name; left out, `mg.PoissonGibbs()`.
+            A sampler such as `mg.Gibbs()`, or its name; by default `mg.PoissonGibbs()`.
         scan
             "random", "systematic" or "shuffled", as in `mg.sample`.
         initial_states, initial_states_generator

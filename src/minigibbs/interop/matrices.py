@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Factors, Ising, Potts
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups
@@ -19,7 +19,7 @@ _ENTRY_BYTES = 64  # while an entry is sorted, compared and stored
 _ROUNDING = 1e-12  # of the largest entry: what two halves of a symmetric matrix may differ by
 
 
-def ising(
+def ising_from_matrix(
     J: Any,  # noqa: N803 - the name that physics gives it
     h: ArrayLike | None = None,
     beta: float = 1.0,
@@ -36,7 +36,7 @@ def ising(
         A square matrix, NumPy's or any of scipy.sparse's, with a zero diagonal: symmetric, or
         triangular with J_ij given once. Sparse ones are never made dense.
     h
-        One field per spin; left out, none.
+        One field per spin; by default none.
     beta
         The inverse temperature.
     names
@@ -45,7 +45,7 @@ def ising(
     Examples
     --------
     >>> import minigibbs as mg
-    >>> graph = mg.ising([[0, 1.0], [1.0, 0]], h=[0.5, 0], beta=2.0)
+    >>> graph = mg.ising_from_matrix([[0, 1.0], [1.0, 0]], h=[0.5, 0], beta=2.0)
     >>> graph.energy([[1, 1], [1, 0]])
     array([ 3., -1.])
     """
@@ -59,7 +59,7 @@ def ising(
     return FactorGraph(np.full(n, 2), groups, names)
 
 
-def potts(
+def potts_from_matrix(
     J: Any,  # noqa: N803
     states: int,
     h: ArrayLike | None = None,
@@ -74,11 +74,11 @@ def potts(
     Parameters
     ----------
     J
-        A square matrix, as for `mg.ising`.
+        A square matrix, as for `mg.ising_from_matrix`.
     states
         How many values each variable has.
     h
-        Fields [variable, value]; or [value], the same for every variable; left out, none.
+        Fields [variable, value]; or [value], the same for every variable; by default none.
     beta
         The inverse temperature.
     names
@@ -87,7 +87,7 @@ def potts(
     Examples
     --------
     >>> import minigibbs as mg
-    >>> graph = mg.potts([[0, 1.5], [0, 0]], states=3, h=[0, 0, 0.25])
+    >>> graph = mg.potts_from_matrix([[0, 1.5], [0, 0]], states=3, h=[0, 0, 0.25])
     >>> graph.energy([[0, 0], [2, 2], [0, 1]])
     array([1.5, 2. , 0. ])
     """

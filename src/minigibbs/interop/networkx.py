@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Ising, Potts, Unary
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph
@@ -38,7 +38,7 @@ def from_networkx(
     G
         A networkx graph. A node that is not text is named as it prints: `(0, 1)`.
     kind
-        "ising" or "potts"; left out, what `to_networkx` noted in the graph, or "ising".
+        "ising" or "potts"; by default what `to_networkx` noted in the graph, or "ising".
     states
         How many values each variable of a Potts model has. Ising models have 2.
     weight
@@ -109,8 +109,8 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     names = [graph.domains.name(variable) for variable in range(len(graph))]
     if graph.implicit is not None:
         raise GraphError(
-            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is never "
-            "stored; convert graph.stored() if it is small"
+            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is "
+            "implicit; convert graph.stored() if it is small"
         )
     if bipartite:
         return _bipartite(networkx.Graph(), graph, names)

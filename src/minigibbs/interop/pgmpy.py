@@ -14,7 +14,8 @@ from minigibbs.errors import GraphError
 from minigibbs.formats.pruning import TableFactor, cut, prune
 from minigibbs.formats.tables import exponentials, group_tables
 from minigibbs.formats.uai import factor_energies
-from minigibbs.graph.domains import Domains, as_array
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
@@ -77,7 +78,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
     Parameters
     ----------
     graph
-        The model; factors that are never stored must be written out first (`graph.stored()`).
+        The model; implicit factors must be stored first (`graph.stored()`).
     factor_graph
         Whether to build a `pgmpy.models.FactorGraph`.
     """
@@ -238,8 +239,8 @@ def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
     """The sum of all factors with the same variables; zeros for a variable that has none."""
     if graph.implicit is not None:
         raise GraphError(
-            f"{graph.implicit.kind}: a pgmpy model lists every factor, but this group is never "
-            "stored; convert graph.stored() if it is small"
+            f"{graph.implicit.kind}: a pgmpy model lists every factor, but this group is implicit; "
+            "convert graph.stored() if it is small"
         )
     total: dict[tuple[int, ...], NDArray[np.float64]] = {}
     for number, group in enumerate(graph.factors):

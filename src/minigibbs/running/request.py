@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.graph.domains import as_array
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED

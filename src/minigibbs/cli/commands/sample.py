@@ -91,18 +91,15 @@ def sample(
     check_out(out, kept, as_json)
     goal = read_goal(until, updates, sweeps, max_time)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
+    whose = _variables(variables, kept, graph)
+    what = Record(*kept, thin=thin, variables=whose, chains=record_chains)
     options = Options(
         sampler=chosen,
         warmup=warmup,
         chains=chains,
         seed=seed,
         scan=scan,
-        record=Record(
-            *kept,
-            thin=thin,
-            variables=_variables(variables, kept, graph),
-            chains=record_chains,
-        ),
+        record=what if kept else (),
         progress=not quiet,
         threads=threads,
         checkpoint=checkpoint,

@@ -6,15 +6,18 @@ A kind is a group of factors given as whole arrays. It validates itself, and low
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Frozen, as_array, frozen
+from minigibbs.graph.checks import Frozen, as_array, frozen
+from minigibbs.graph.domains import Domains, unknown_name
+from minigibbs.graph.factors.scope import refuse_repeats
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
@@ -45,17 +48,25 @@ class General:
 
 
 class Factors(Frozen, ABC):
-    """A group of factors of one kind."""
+    """A group of factors of one kind.
+
+    Variables are numbers, or names until a graph resolves them: it holds a numbered copy.
+    """
 
     kind: ClassVar[str]  # the name in files and on the command line
-    _scope: NDArray[np.int32]  # [factors, k]
+    _scope: NDArray[Any]  # [factors, k] int32, or objects (names, numbers) before a graph has it
 
     def __len__(self) -> int:
         return len(self._scope)
 
     @property
     def scope(self) -> NDArray[np.int32]:
-        """The variables of each factor, one row per factor."""
+        """The variables of each factor by number, one row per factor."""
+        if self._scope.dtype == object:
+            raise GraphError(
+                f"this {self.kind} group names its variables, which have numbers in a graph alone; "
+                "build one, and look at graph.factors[...].scope"
+            )
         return self._scope
 
     @abstractmethod
@@ -70,71 +81,66 @@ class Factors(Frozen, ABC):
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments as arrays and strings, for files."""
 
-    def check_scope(self, domains: Domains, group: int) -> None:
-        """Raise `GraphError` if a factor names a variable that does not exist."""
-        scope = self._scope
+    def resolve(self, domains: Domains, group: int) -> Factors:
+        """The group with its variables by number; itself where they were given so.
+
+        Raises `GraphError` if a factor has a variable that does not exist.
+        """
+        resolved = self._numbered(domains, group) if self._scope.dtype == object else self
+        scope = resolved.scope
         if len(scope) and (scope.max() >= len(domains)):
             factor = int(np.flatnonzero((scope >= len(domains)).any(axis=1))[0])
             raise GraphError(
                 f"{self.where(factor, group)}: variables must be 0 to {len(domains) - 1}, "
-                f"got {self._scope[factor].max()}"
+                f"got {scope[factor].max()}"
             )
+        return resolved
+
+    def _numbered(self, domains: Domains, group: int) -> Self:
+        """A copy of the group with the numbers of the variables that it names."""
+        arity = self._scope.shape[1]
+        given = self._scope.ravel().tolist()
+        if domains.names is None:
+            factor = next(k for k, v in enumerate(given) if isinstance(v, str)) // arity
+            raise GraphError(
+                f"{self.where(factor, group)}: the graph's variables have no names; give them as "
+                "FactorGraph(..., names=[...]), or use numbers"
+            )
+        numbers = domains.numbers
+        found = [numbers.get(v, -1) if isinstance(v, str) else v for v in given]
+        scope = np.array(found, dtype=np.int32).reshape(self._scope.shape)
+        if (scope < 0).any():
+            factor, position = np.argwhere(scope < 0)[0].tolist()
+            raise GraphError(
+                f"{self.where(factor, group)}, position {position}: "
+                f"{unknown_name(domains, self._scope[factor, position])}"
+            )
+        refuse_repeats(scope, lambda factor: self.where(factor, group))
+        scope.flags.writeable = False
+        resolved = copy.copy(self)
+        vars(resolved).update(_scope=scope)
+        return resolved
 
     def where(self, factor: int, group: int | None = None) -> str:
         """A factor as errors call it."""
         place = "" if group is None else f" of group {group}"
         shown = self._scope[factor][:6].tolist()
         dots = ", ..." if self._scope.shape[1] > 6 else ""
-        return f"{self.kind} factor {factor}{place} (variables {', '.join(map(str, shown))}{dots})"
+        return f"{self.kind} factor {factor}{place} (variables {', '.join(map(repr, shown))}{dots})"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {len(self):,} factors of arity {self._scope.shape[1]}>"
 
 
-def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
-    """Variables as a read-only int32 array [factors, arity], checked as far as it can be alone."""
-    rule = f"{kind}: variables must be integers"
-    if isinstance(columns, list) and arity is not None:
-        arrays = [np.atleast_1d(as_array(column, "iu", rule)) for column in columns]
-        lengths = {len(a) for a in arrays}
-        if any(a.ndim != 1 for a in arrays) or len(lengths) != 1:
-            shapes = ", ".join(str(a.shape) for a in arrays)
-            raise GraphError(f"{kind}: variables must be 1-D arrays of one length, got {shapes}")
-    else:
-        rule += "; scope must have one row per factor and one column per variable"
-        whole = as_array(columns, "iu", rule)
-        if whole.ndim == 1:
-            whole = whole[None, :]
-        if whole.ndim != 2 or whole.shape[1] == 0:
-            raise GraphError(f"{rule}; got shape {whole.shape}")
-        arrays = [whole[:, k] for k in range(whole.shape[1])]
-    scope = np.empty((len(arrays[0]), len(arrays)), dtype=np.int32)
-    for k, column in enumerate(arrays):
-        if len(column) and (column.min() < 0 or column.max() > np.iinfo(np.int32).max):
-            factor = int(np.flatnonzero((column < 0) | (column > np.iinfo(np.int32).max))[0])
-            raise GraphError(
-                f"{kind} factor {factor}: a variable must be a non-negative number, "
-                f"got {column[factor]}"
-            )
-        scope[:, k] = column
-    _refuse_repeats(kind, scope)
-    scope.flags.writeable = False
-    return scope
-
-
-def _refuse_repeats(kind: str, scope: NDArray[np.int32]) -> None:
-    if scope.shape[1] == 2:
-        repeated = scope[:, 0] == scope[:, 1]
-    elif scope.shape[1] > 2:
-        ordered = np.sort(scope, axis=1)
-        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    else:
-        return
-    if repeated.any():
-        factor = int(np.flatnonzero(repeated)[0])
+def require_two_valued(group: Factors, domains: Domains, number: int) -> None:
+    """Raise if a factor of the group touches a variable that has not exactly two values."""
+    wrong = (domains.sizes != 2)[group.scope]
+    if wrong.any():
+        factor, slot = np.argwhere(wrong)[0]
+        variable = int(group.scope[factor, slot])
         raise GraphError(
-            f"{kind} factor {factor}: the variables of a factor must differ, "
-            f"got {scope[factor].tolist()}"
+            f"{group.where(int(factor), number)}: {group.kind} factors need variables with 2 "
+            f"values, but {domains.describe(variable)} has {domains.sizes[variable]}"
         )
 
 

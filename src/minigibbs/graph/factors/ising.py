@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import Factors, Pairs, read_scope, read_weight
-from minigibbs.graph.factors.binary import require_two_valued
+from minigibbs.graph.factors.base import Factors, Pairs, read_weight, require_two_valued
+from minigibbs.graph.factors.scope import read_scope
 
 
 class Ising(Factors):
@@ -18,7 +18,7 @@ class Ising(Factors):
     Parameters
     ----------
     i, j
-        The two variables of each factor, as integer arrays of one length.
+        The two variables of each factor, by number or name, as arrays of one length.
     coupling
         One number per factor, or one for all; positive couplings align.
 
@@ -28,6 +28,9 @@ class Ising(Factors):
     >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
     >>> graph.energy([[0, 0], [0, 1]])
     array([ 0.5, -0.5])
+    >>> named = mg.Ising(["rain"], ["wet"], 0.5)
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([1, 1])
+    0.5
     """
 
     kind = "ising"

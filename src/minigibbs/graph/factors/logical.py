@@ -8,9 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, as_array, frozen
-from minigibbs.graph.factors.base import FREE, Factors, General, read_scope, read_weight
-from minigibbs.graph.factors.binary import require_two_valued
+from minigibbs.graph.checks import as_array, frozen
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors.base import (
+    FREE,
+    Factors,
+    General,
+    read_weight,
+    require_two_valued,
+)
+from minigibbs.graph.factors.scope import read_scope
 from minigibbs.kernels.layout import AND, EQUAL
 
 OPS = ("imply", "and", "or", "equal", "istrue")
@@ -27,7 +34,7 @@ class Logical(Factors):
         "and": all literals hold; "or": at least one; "equal": all or none; "imply": the last
         one holds or some other one does not; "istrue": the one literal holds.
     scope
-        One row per factor, one column per literal.
+        One row per factor, one column per literal, by number or name.
     weight
         One log-potential per factor, or one for all.
     negated
@@ -39,6 +46,9 @@ class Logical(Factors):
     >>> rule = mg.Logical("imply", [[0, 1, 2]], 1.5)
     >>> mg.FactorGraph([2, 2, 2], [rule]).energy([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
     array([0. , 1.5, 1.5])
+    >>> named = mg.Logical("imply", [["rain", "wet"]], 1.5)
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([1, 0])
+    0.0
     """
 
     kind = "logical"

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import Factors, Pairs, read_scope, read_weight
+from minigibbs.graph.factors.base import Factors, Pairs, read_weight
+from minigibbs.graph.factors.scope import read_scope
 
 
 class Potts(Factors):
@@ -17,7 +18,7 @@ class Potts(Factors):
     Parameters
     ----------
     i, j
-        The two variables of each factor, as integer arrays of one length.
+        The two variables of each factor, by number or name, as arrays of one length.
     weight
         One log-potential per factor, or one for all; negative weights repel.
 

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.domains import Domains, Grid, as_array
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import (
     FREE,
     Factors,
     General,
     log_probabilities,
     read_energy,
-    read_scope,
     read_weight,
 )
+from minigibbs.graph.factors.scope import read_scope
 from minigibbs.kernels.layout import TABLE
 
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
@@ -30,12 +31,13 @@ class Table(Factors):
     Parameters
     ----------
     scope
-        One row per factor, one column per variable; a single row for a single factor.
+        One row per factor, one column per variable, by number or name; a single row for a single
+        factor.
     energy
         Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
         array of shape (D_a, D_b, ...) that all factors share.
     weight
-        A multiplier per factor; left out, 1.
+        A multiplier per factor; by default 1.
     floor
         Energies below it, -inf included, are raised to it.
 
@@ -45,6 +47,9 @@ class Table(Factors):
     >>> rule = mg.Table([[0, 1], [1, 2]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], weight=[0.5, 2.0])
     >>> mg.FactorGraph([3, 3, 3], [rule]).energy([0, 1, 2])
     2.5
+    >>> named = mg.Table([["sky", "rain"]], [[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
+    >>> mg.FactorGraph([2, 3], [named], names=["rain", "sky"]).energy([0, 1])
+    2.0
     """
 
     kind = "table"

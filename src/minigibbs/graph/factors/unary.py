@@ -15,8 +15,8 @@ from minigibbs.graph.factors.base import (
     General,
     log_probabilities,
     read_energy,
-    read_scope,
 )
+from minigibbs.graph.factors.scope import read_scope
 from minigibbs.kernels.layout import TABLE
 
 
@@ -26,7 +26,7 @@ class Unary(Factors):
     Parameters
     ----------
     var
-        The variable of each factor.
+        The variable of each factor, by number or name.
     energy
         One row of log-potentials per factor, a column per value; or one row for all.
     floor
@@ -38,6 +38,9 @@ class Unary(Factors):
     >>> fields = mg.Unary([0, 1], [[0.0, 1.0], [0.5, 0.0]])
     >>> mg.FactorGraph([2, 2], [fields]).energy([1, 0])
     1.5
+    >>> named = mg.Unary(["wet"], [0.0, 1.0])
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([0, 1])
+    1.0
     """
 
     kind = "unary"

@@ -141,7 +141,7 @@ class CpuGroup(Group):
 
     def _implicit_energy(self) -> float:
         implicit = self.plan.graph.implicit
-        return 0.0 if implicit is None else implicit.energy(self.chain.x)
+        return 0.0 if implicit is None else float(implicit.energies(self.chain.x[None])[0])
 
     def _error(self, counts: NDArray[np.int64], visits: int) -> float:
         first, reference = self.model.first, self.recorder.reference

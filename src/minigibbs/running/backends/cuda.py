@@ -359,7 +359,7 @@ class CudaGroup(Group):
         implicit = self.plan.graph.implicit
         if implicit is not None:
             states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            found += [[implicit.energy(state) for state in record] for record in states]
+            found += implicit.energies(states.reshape(-1, states.shape[2])).reshape(found.shape)
         return found
 
     def state(self) -> State:

@@ -207,7 +207,8 @@ def split_weights(
     best = (math.inf, math.inf, 1.0, 0.0)
     if heavy is not None:
         ordered = np.sort(np.abs(weights))[::-1]
-        cuts = [float(ordered[heavy // copies - 1])] if heavy >= copies else [math.inf]
+        most = min(heavy // copies, len(ordered))
+        cuts = [float(ordered[most - 1])] if most else [math.inf]
     else:
         used = np.flatnonzero(counts) + lowest
         cuts = [math.inf, *(math.ldexp(1.0, int(exponent) - 1) for exponent in used)]

@@ -1,1 +1,1 @@
-"""Factors over all pairs that are implicit: given by a rule, never written out."""
+"""Implicit factors: all pairs of variables, given by a rule."""

@@ -1,4 +1,4 @@
-"""Dense groups that are never written out: every pair of variables is a factor.
+"""Implicit groups: every pair of variables is a factor, and none is stored.
 
 A fully connected model of nine million variables has 4e13 factors. Such a group keeps what fixes
 them all (a table of displacements, a number, two thin matrices), and the default sampler draws from
@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from minigibbs.graph.factors.potts import Potts
 from minigibbs.system import memory
 
 PAIR_KINDS = {"potts": Potts, "ising": Ising}
+CHUNK = 2**22  # numbers that energies take at a time
 _STORED_BYTES = 64  # a pair while it is expanded, stored and packed
 
 
@@ -36,13 +38,13 @@ class Implicit(Factors):
     @property
     def scope(self) -> NDArray[np.int32]:
         """There is none: the scopes are all pairs."""
-        raise GraphError(f"a {self.kind} group is never stored; use its stored() form")
+        raise GraphError(f"a {self.kind} group is implicit; use its stored() form")
 
     def __len__(self) -> int:
         return self.variables * (self.variables - 1) // 2
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self):,} factors, never stored>"
+        return f"<{type(self).__name__}: {len(self):,} factors, implicit>"
 
     @property
     def energy_per_weight(self) -> float:
@@ -66,9 +68,15 @@ class Implicit(Factors):
     def degrees(self) -> NDArray[np.int64]:
         """For each variable how many of its pairs have a weight other than 0."""
 
+    def energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """The sum of the factors in each row of states, some rows at a time to bound memory."""
+        step = max(1, CHUNK // self.variables)
+        pieces = [states[first : first + step] for first in range(0, len(states), step)]
+        return np.concatenate([np.empty(0), *(self._energies(piece) for piece in pieces)])
+
     @abstractmethod
-    def energy(self, x: NDArray[Any]) -> float:
-        """The sum of the factors in a state."""
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """The sum of the factors in each of a few rows of states."""
 
     def stored(self) -> Factors:
         """The same factors written out, for small graphs."""
@@ -78,13 +86,14 @@ class Implicit(Factors):
         i, j = np.triu_indices(self.variables, 1)
         return PAIR_KINDS[self.form](i, j, self.pair_weights(i, j))
 
-    def check_scope(self, domains: Domains, group: int) -> None:
-        """The group must join all variables of the graph."""
+    def resolve(self, domains: Domains, group: int) -> Implicit:
+        """Return the group itself, which must join all variables of the graph."""
         if self.variables != len(domains):
             raise GraphError(
                 f"{self.kind} group {group} joins {self.variables:,} variables, but the graph has "
                 f"{len(domains):,}"
             )
+        return self
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Spins have two values."""
@@ -107,8 +116,31 @@ def read_form(group: str, form: str) -> str:
     return form
 
 
-def agreement(x: NDArray[Any], form: str) -> list[NDArray[np.float64]]:
-    """Vectors v with weight * sum over v of v_i * v_j = the pair's factor: spins, or indicators."""
+def value_counts(states: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(row, value, count) of the values in each row, at a cost that no domain's size changes."""
+    ordered = np.sort(states, axis=1, kind="stable")  # a radix sort of small types
+    new = np.ones(ordered.shape, dtype=np.bool_)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    start = np.flatnonzero(new)
+    count = np.diff(start, append=ordered.size)
+    return start // states.shape[1], ordered.ravel()[start], count
+
+
+def agreement(
+    states: NDArray[Any], form: str, most: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """Vectors v, at most `most` at a time, and the row of states that each belongs to.
+
+    The factor of a pair is weight * v_i * v_j, summed over the vectors of its row: the spins, or an
+    indicator for each value that more than one variable has.
+    """
     if form == "ising":
-        return [2.0 * x - 1.0]
-    return [(x == value).astype(np.float64) for value in np.unique(x)]
+        for first in range(0, len(states), most):
+            piece = states[first : first + most]
+            yield first + np.arange(len(piece)), 2.0 * piece - 1.0
+        return
+    row, value, count = value_counts(states)
+    row, value = row[count > 1], value[count > 1]
+    for first in range(0, len(row), most):
+        some = slice(first, first + most)
+        yield row[some], (states[row[some]] == value[some, None]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Every pair alike: the Curie-Weiss model and its Potts form, never stored."""
+"""Every pair alike: the Curie-Weiss model and its Potts form, implicit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+from minigibbs.graph.factors.implicit.base import Implicit, read_form, value_counts
 
 
 class Complete(Implicit):
@@ -54,10 +54,17 @@ class Complete(Implicit):
         """All others."""
         return np.full(self.variables, (self.variables - 1) if self.weight else 0)
 
-    def energy(self, x: NDArray[Any]) -> float:
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Pairs counted through the number of variables in each value."""
-        total = sum(v.sum() ** 2 - (v**2).sum() for v in agreement(x, self.form))
-        return float(0.5 * self.weight * total)
+        n = float(self.variables)
+        if self.form == "ising":
+            spin = 2.0 * np.count_nonzero(states, axis=1).astype(np.float64) - n
+            squares = spin**2 - n
+        else:
+            row, _, count = value_counts(states)
+            squares = np.bincount(row, count * (count - 1.0), minlength=len(states))
+        energies: NDArray[np.float64] = 0.5 * self.weight * squares
+        return energies
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""

@@ -1,17 +1,18 @@
-"""Couplings that depend on displacement: a kernel over a grid, never stored."""
+"""Couplings that depend on displacement: a kernel over a grid, implicit."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors.implicit.base import Implicit, agreement, read_form
+from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
 
 _LIMIT = 1e100
@@ -63,7 +64,7 @@ class Kernel(Implicit):
         if rows is None:
             table = np.asarray(weight, dtype=np.float64)
             sides = _check_table(table, grid, periodic)
-            rows = table.reshape(sides[0], -1).__getitem__
+            rows = table.reshape(_by_rows(sides)[0], -1).__getitem__
         half = _read_half(rows, sides, periodic)
         if not periodic:
             half, sides = _crop(half, sides)
@@ -131,22 +132,40 @@ class Kernel(Implicit):
             result += (-1.0) ** (table.ndim - sum(corner)) * total[index]
         return result.ravel()
 
-    def energy(self, x: NDArray[Any]) -> float:
-        """By fast Fourier transform: O(n log n) for each value."""
-        from scipy.fft import irfftn, rfftn
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """By fast Fourier transforms, O(n log n) for each value, and Parseval's identity."""
+        from scipy.fft import rfftn
 
-        sides = (
-            self.sides
-            if self.periodic
-            else tuple(n + 2 * r for n, r in zip(self.shape, self.reach, strict=True))
-        )
-        kernel = rfftn(self.table(), sides)
-        window = tuple(slice(r, r + n) for n, r in zip(self.shape, self.reach, strict=True))
-        total = 0.0
-        for vector in agreement(x.reshape(self.shape), self.form):
-            field = irfftn(rfftn(vector, sides) * kernel, sides)[window]
-            total += float((vector * field).sum())
-        return 0.5 * total
+        spectrum, sides = self._spectrum
+        axes, total = tuple(range(1, len(sides) + 1)), np.zeros(len(states))
+        for row, v in agreement(states, self.form, max(1, CHUNK // math.prod(sides))):
+            waves = rfftn(v.reshape(-1, *self.shape), sides, axes)
+            power = waves.real**2
+            power += waves.imag**2
+            squares = power.reshape(len(v), -1) @ spectrum
+            total += np.bincount(row, squares, minlength=len(states))
+        return total
+
+    @cached_property
+    def _spectrum(self) -> tuple[NDArray[np.float64], tuple[int, ...]]:
+        """S with sum over w of S_w * |V_w|^2 = half the sum over i, j of weight_ij * v_i * v_j.
+
+        V is the real transform of v on a grid of the sides that come second: so large that no
+        displacement leads around it, unless the kernel is periodic.
+        """
+        from scipy.fft import next_fast_len, rfftn
+
+        room = [n + r for n, r in zip(self.shape, self.reach, strict=True)]
+        sides = tuple(n if self.periodic else next_fast_len(n, real=True) for n in room)
+        memory.require(40.0 * math.prod(sides), "the energy of a kernel", "use a smaller grid")
+        around = self.table()
+        if not self.periodic:
+            places = [np.arange(-r, r + 1) % n for n, r in zip(sides, self.reach, strict=True)]
+            around = np.zeros(sides)
+            around[np.ix_(*places)] = self.table()
+        spectrum = rfftn(around).real  # an even function has a real transform
+        spectrum[..., 1 : (sides[-1] + 1) // 2] *= 2.0  # these waves stand for their mirror images
+        return 0.5 / math.prod(sides) * spectrum.ravel(), sides
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -187,39 +206,47 @@ def _evaluated(
     weight: Callable[..., ArrayLike], sides: tuple[int, ...], periodic: bool
 ) -> Callable[[int], NDArray[np.float64]]:
     """The function's values for one displacement along the first axis and all along the others."""
-    axes = [np.arange(side) if periodic else np.arange(side) - side // 2 for side in sides]
+    axes = [np.arange(side) - (0 if periodic else side // 2) for side in _by_rows(sides)]
     if periodic:  # the shortest way round
         axes = [np.where(2 * axis > len(axis), axis - len(axis), axis) for axis in axes]
     others = np.meshgrid(*axes[1:], indexing="ij")
 
     def row(first: int) -> NDArray[np.float64]:
-        steps = [np.full(others[0].shape if others else (), axes[0][first]), *others]
+        steps = [np.full(others[0].shape, axes[0][first]), *others][-len(sides) :]
         with np.errstate(all="ignore"):
             values = np.asarray(weight(*(step.astype(np.float64) for step in steps)))
-        return np.array(np.broadcast_to(values, steps[0].shape), dtype=np.float64).ravel()
+        return np.array(np.broadcast_to(values, others[0].shape), dtype=np.float64).ravel()
 
     return row
+
+
+def _by_rows(sides: tuple[int, ...]) -> tuple[int, ...]:
+    """Sides of the table with a first axis to go along: a line is one row."""
+    return sides if len(sides) > 1 else (1, *sides)
 
 
 def _read_half(
     rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
 ) -> NDArray[np.float64]:
     """The weights after the centre of the flat table, checked row by row to be finite and even."""
-    width, total = math.prod(sides[1:]), math.prod(sides)
-    centre = 0 if periodic else total // 2
-    memory.require(3.0 * 8 * (total - centre), "a kernel's displacements", "use a smaller grid")
+    grid, total = _by_rows(sides), math.prod(sides)
+    width, centre = total // grid[0], 0 if periodic else total // 2
+    needed = 8.0 * (3 * (total - centre) + 6 * width)
+    memory.require(needed, "a kernel's displacements", "use a smaller grid")
     half = np.empty(total - centre - 1)
-    for first in range(centre // width, sides[0]):
-        values = rows(first)
-        begin = first * width
-        own = values[max(centre + 1 - begin, 0) :]
-        if not (np.abs(own) <= _LIMIT).all():
+    for first in range(centre // width, grid[0]):
+        values, skipped = rows(first), max(centre + 1 - first * width, 0)
+        own, begin = values[skipped:], first * width + skipped
+        bad = np.flatnonzero(~(np.abs(own) <= _LIMIT))
+        if len(bad):
+            steps = np.unravel_index(begin + bad[0], sides)
+            middle = [0 if periodic else side // 2 for side in sides]
             raise GraphError(
-                f"kernel: weights must be finite; got {own[~(np.abs(own) <= _LIMIT)][0]} at a "
-                f"displacement of {first - sides[0] // 2 * (not periodic)} along the first axis"
+                f"kernel: weights must be finite; got {own[bad[0]]} at displacement "
+                f"{[int(step) - m for step, m in zip(steps, middle, strict=True)]}"
             )
-        half[begin + len(values) - len(own) - centre - 1 :][: len(own)] = own
-        _check_even(values, rows, sides, first, periodic)
+        half[begin - centre - 1 :][: len(own)] = own
+        _check_even(values, rows, grid, first, periodic)
     return half
 
 
@@ -248,7 +275,7 @@ def _check_even(
 def _crop(
     half: NDArray[np.float64], sides: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], tuple[int, ...]]:
-    """Leave out the rim of the table where all weights are 0."""
+    """Crop the rim of the table where all weights are 0."""
     if len(half) and half[-1] != 0:  # the far corner is in use
         return half, sides
     used = np.flatnonzero(half) + math.prod(sides) // 2 + 1

@@ -1,0 +1,95 @@
+"""The variables of factors as users give them: by number, by name, or mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
+
+
+def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | None = None) -> Any:
+    """Variables as a read-only array [factors, arity], checked as far as they can be alone.
+
+    The array is of int32; where there are names among them, of objects.
+    """
+    rule = f"{kind}: variables must be integers or names"
+    if isinstance(columns, list) and arity is not None:
+        arrays = [np.atleast_1d(_read_variables(column, rule)) for column in columns]
+        lengths = {len(a) for a in arrays}
+        if any(a.ndim != 1 for a in arrays) or len(lengths) != 1:
+            shapes = ", ".join(str(a.shape) for a in arrays)
+            raise GraphError(f"{kind}: variables must be 1-D arrays of one length, got {shapes}")
+    else:
+        rule += "; scope must have one row per factor and one column per variable"
+        whole = _read_variables(columns, rule)
+        if whole.ndim == 1:
+            whole = whole[None, :]
+        if whole.ndim != 2 or whole.shape[1] == 0:
+            raise GraphError(f"{rule}; got shape {whole.shape}")
+        arrays = [whole[:, k] for k in range(whole.shape[1])]
+    for column in arrays:
+        bad = np.flatnonzero(_not_variables(column))
+        if len(bad):
+            raise GraphError(
+                f"{kind} factor {bad[0]}: a variable must be a name or a non-negative number, "
+                f"got {column[bad[:1]].tolist()[0]!r}"
+            )
+    named = any(_has_names(column) for column in arrays)
+    scope = np.empty((len(arrays[0]), len(arrays)), dtype=object if named else np.int32)
+    for k, column in enumerate(arrays):
+        scope[:, k] = column
+    if not named:  # else names may stand for the same variable as numbers
+        refuse_repeats(scope, lambda factor: f"{kind} factor {factor}")
+    scope.flags.writeable = False
+    return scope
+
+
+def _read_variables(given: Any, rule: str) -> NDArray[Any]:
+    """Integers as they are; anything with names in it as objects."""
+    array = as_array(given, "iuUTO", rule)
+    if array.dtype.kind in "UT":
+        # NumPy writes the numbers of a mixed list out as text, so lists are read once more.
+        array = np.array(array if isinstance(given, np.ndarray) else given, dtype=object)
+    return array
+
+
+def _has_names(column: NDArray[Any]) -> bool:
+    return column.dtype == object and any(isinstance(entry, str) for entry in column)
+
+
+def _not_variables(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where an array holds neither names nor numbers that a variable may have."""
+    largest = np.iinfo(np.int32).max
+    if column.dtype != object:
+        return (column < 0) | (column > largest)
+    if set(map(type, column)) == {str}:
+        return np.zeros(len(column), dtype=np.bool_)
+    return np.array(
+        [
+            not isinstance(entry, str | int | np.integer)
+            or isinstance(entry, bool)
+            or (not isinstance(entry, str) and not 0 <= entry <= largest)
+            for entry in column
+        ]
+    )
+
+
+def refuse_repeats(scope: NDArray[np.int32], where: Callable[[int], str]) -> None:
+    """Raise if a factor has a variable twice; `where` says how errors call a factor."""
+    if scope.shape[1] == 2:
+        repeated = scope[:, 0] == scope[:, 1]
+    elif scope.shape[1] > 2:
+        ordered = np.sort(scope, axis=1)
+        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    else:
+        return
+    if repeated.any():
+        factor = int(np.flatnonzero(repeated)[0])
+        raise GraphError(
+            f"{where(factor)}: the variables of a factor must differ, got {scope[factor].tolist()}"
+        )
