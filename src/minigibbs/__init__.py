@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         TooLargeError,
     )
     from minigibbs.explanation.explain import Explanation, explain
-    from minigibbs.formats import load, read, write
+    from minigibbs.formats import read, write
     from minigibbs.graph.domains import Domains, Grid
     from minigibbs.graph.factors import (
         Complete,
