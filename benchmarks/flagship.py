@@ -181,8 +181,7 @@ def time_to_error(report: Report, error: float = 0.05) -> None:
                 threads=1,
                 seed=1,
                 start=np.zeros(len(graph), dtype=int),
-                record="marginals",
-                thin=1000,
+                record=mg.Record("marginals", thin=1000),
                 reference=np.full((len(graph), states), 1.0 / states),
                 progress=False,
             )

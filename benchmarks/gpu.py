@@ -64,39 +64,43 @@ def median_seconds(work) -> float:
 
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
-    from minigibbs.graph.packing import free_variables
     from minigibbs.kernels.random import streams
-    from minigibbs.running.backends.device import LANES
-    from minigibbs.running.plan import Plan
+    from minigibbs.running.backends.cuda import LANES, CudaGroup
+    from minigibbs.running.request import Options
 
-    order = free_variables(graph.evidence)
-    plan = Plan(graph, sampler, order, 0, 0, scan, frozenset(), 2**62, None)
+    options = Options(sampler=sampler, chains=chains, seed=0, scan=scan, record=(), backend="cuda")
+    plan = options.plan(graph, 0, 1)
     rng = np.random.default_rng(0)
     states = rng.integers(0, graph.sizes.min(), (chains, len(graph)), dtype=graph.state_type)
-    run = plan.device_run(sampler.prepare(graph, LANES), chains, 0)
+    run = CudaGroup(plan, sampler.prepare(graph, LANES))
     run.place(states, streams(0, chains))
     return run
+
+
+def launch(run, updates) -> None:
+    """Make so many updates of every chain, and do not wait for them."""
+    run._launch(updates)
 
 
 def rate(graph, sampler, chains, scan="shared") -> float:
     """Updates per second."""
     run = device_run(graph, sampler, chains, scan)
-    run.launch(20 * len(graph) if len(graph) < 1000 else 2000)
+    launch(run, 20 * len(graph) if len(graph) < 1000 else 2000)
     run.cuda.synchronize()
     updates, taken = 16, 0.0
     while taken < 0.02 and updates < 60_000:
         updates = min(updates * 4, 60_000)
         begun = time.perf_counter()
-        run.launch(updates)
+        launch(run, updates)
         run.cuda.synchronize()
         taken = time.perf_counter() - begun
     updates = max(16, min(60_000, int(updates * 0.05 / taken)))
-    return chains * updates / median_seconds(lambda: run.launch(updates))
+    return chains * updates / median_seconds(lambda: launch(run, updates))
 
 
 def neighbours(graph, sampler) -> float:
     """Mean neighbours that an update looks at."""
-    from minigibbs.running.backends.device import LANES
+    from minigibbs.running.backends.cuda import LANES
 
     data = sampler.prepare(graph, LANES)
     if hasattr(data, "parts"):
@@ -194,9 +198,9 @@ def layouts(report, graph) -> None:
     run = device_run(graph, sampler, chains)
     x = run.device_chains.x.copy_to_host()
     run.device_chains = run.device_chains._replace(x=run.cuda.to_device(np.asfortranarray(x)))
-    run.launch(400)
+    launch(run, 400)
     updates = 2000
-    one_by_one = chains * updates / median_seconds(lambda: run.launch(updates))
+    one_by_one = chains * updates / median_seconds(lambda: launch(run, updates))
     report.add("Potts, state as [chain][variable]", f"{one_by_one:.3g} updates/s")
     report.add("lying side by side brings", f"{side_by_side / one_by_one:.1f}x")
 
@@ -205,7 +209,7 @@ def whole_run(report, graph) -> None:
     """`mg.sample` as a user calls it, marginals counted and energies of 64 chains kept."""
     options = {"backend": "cuda", "chains": 131_072, "progress": False, "seed": 0}
     mg.sample(graph, sweeps=2, **options)
-    run = mg.sample(graph, sweeps=1000, warmup=40_000, **options)
+    run = mg.sample(graph, sweeps=1000, warmup=100, **options)
     report.add(
         "Potts, mg.sample with marginals and energies, 131,072 chains",
         f"{run.info.updates_per_second:.3g} updates/s",

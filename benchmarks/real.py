@@ -51,9 +51,7 @@ def main() -> None:
 
 
 def law(report: Report, graph: mg.FactorGraph, truth: np.ndarray) -> None:
-    run = mg.sample(
-        graph, sweeps=20_000, warmup=500 * len(graph), seed=1, record="marginals", progress=False
-    )
+    run = mg.sample(graph, sweeps=20_000, warmup=500, seed=1, record="marginals", progress=False)
     width = min(truth.shape[1], run.marginals.shape[1])
     error = np.abs(run.marginals[:, :width] - truth[:, :width]).max()
     spread = run.chain_marginals.std(axis=0, ddof=1).max() / 2

@@ -77,10 +77,10 @@ def star(report: Report) -> None:
                 np.full(leaves + 1, 2), [mg.Potts(hub, np.arange(1, leaves + 1), 5.0 / leaves)]
             )
             timed = Timed(graph, sampler)
-            before = timed.job.chain.tally.copy()
+            before = timed.group.chain.tally.copy()
             for _ in range(7):
                 timed.turn()
-            draws[leaves] = (timed.job.chain.tally - before)[1] / (7 * timed.updates)
+            draws[leaves] = (timed.group.chain.tally - before)[1] / (7 * timed.updates)
             times[leaves] = timed.best
         few, many = draws.values()
         report.add(

@@ -14,13 +14,12 @@ import numpy as np
 
 import minigibbs as mg
 from benchmarks.report import Report
-from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
 from minigibbs.running.api import time_updates
-from minigibbs.running.executors import runners as executors
-from minigibbs.running.executors import worker
-from minigibbs.running.executors.worker import Outline, Parcel, work
-from minigibbs.running.plan import Plan
+from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.executors import remote, worker
+from minigibbs.running.executors.worker import Outline, Parcel, absorb, work
+from minigibbs.running.request import Options
 
 NETWORK = 125e6  # bytes per second: a gigabit
 
@@ -78,13 +77,12 @@ def checkpoints(report: Report, name: str, graph: mg.FactorGraph) -> None:
 def travel(report: Report, name: str, graph: mg.FactorGraph) -> dict[str, float]:
     """What a segment sends there and back, and what taking it back costs at home."""
     sampler = mg.PoissonGibbs()
-    order = free_variables(graph.evidence)
-    kept = frozenset(["marginals", "energy"])
-    plan = Plan(graph, sampler, order, 10**9, 0, "random", kept, 10**6, None)
+    record = mg.Record("marginals", "energy", thin=10**6)
+    plan = Options(sampler=sampler, chains=1, seed=1, record=record).plan(graph, 10**9, 1)
     data = sampler.prepare(graph)
-    job = plan.job(data, np.zeros(len(graph), graph.state_type), streams(1, 1)[0])
-    job.prepare()
-    outline = Outline("benchmark", sampler, "random", kept, 10**6, type(data).__name__)
+    group = CpuGroup(plan, data, np.zeros(len(graph), graph.state_type), streams(1, 1)[0])
+    group.compile()
+    outline = Outline("benchmark", plan.small(), type(data).__name__)
     path = Path(tempfile.mkdtemp()) / "model.mg"
     mg.write(graph, path)
     begun = time.perf_counter()
@@ -93,13 +91,13 @@ def travel(report: Report, name: str, graph: mg.FactorGraph) -> dict[str, float]
     home = []
     for _ in range(9):
         begun = time.perf_counter()
-        state = job.state()._replace(counts=np.zeros(1, np.int64))
+        state = group.state() | {"counts": np.zeros(1, np.int64)}
         there = pickle.dumps((outline, None, state, 200_000, True))
         home.append(time.perf_counter() - begun)
         segment = work(*pickle.loads(there))
         back = pickle.dumps(segment)
         begun = time.perf_counter()
-        executors.absorb(job, pickle.loads(back), 200_000, True, 1.0)
+        absorb(group, pickle.loads(back), 200_000, True, 1.0)
         home[-1] += time.perf_counter() - begun
     shutil.rmtree(path.parent)
     worker.forget("benchmark")
@@ -125,8 +123,8 @@ def dask(report: Report) -> float:
     from distributed import Client, LocalCluster
 
     graph = mg.models.ising_lattice(8, 0.3)
-    before = executors.segment_seconds
-    executors.segment_seconds = lambda chains, size: 0.0  # segments of one update
+    before = remote.segment_seconds
+    remote.segment_seconds = lambda chains, size: 0.0  # segments of one update
     options = {"chains": 16, "seed": 1, "progress": False, "record": "marginals"}
     with (
         LocalCluster(
@@ -140,7 +138,7 @@ def dask(report: Report) -> float:
             begun = time.perf_counter()
             mg.sample(graph, updates=16 + 30, executor=client, **options)
             each.append((time.perf_counter() - begun) / (16 * 31))
-    executors.segment_seconds = before
+    remote.segment_seconds = before
     cost = statistics.median(each)
     what = "an empty segment on Dask: client, scheduler and two workers share this machine"
     report.add(what, f"{cost * 1e3:.2f} ms")
@@ -163,7 +161,7 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
     for name, cost in costs.items():
         for machines in (1, 10, 100, 1000):
             chains = 16 * machines
-            seconds = executors.segment_seconds(chains, cost["bytes"])
+            seconds = remote.segment_seconds(chains, cost["bytes"])
             handling = per_segment + max(cost["home"], cost["bytes"] / NETWORK)
             busy, useful = play(chains, seconds, handling)
             rate = useful * chains / cost["update"]

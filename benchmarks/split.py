@@ -30,11 +30,10 @@ def per_sample(graph: mg.FactorGraph, sampler: mg.Sampler, timed: Timed) -> floa
         graph,
         sampler,
         sweeps=SWEEPS,
-        warmup=100 * len(graph),
+        warmup=100,
         chains=4,
         seed=1,
-        record="draws",
-        thin=len(graph),
+        record=mg.Record("draws", thin=1),
         progress=False,
     )
     some = run.draws[:, :, :: max(1, len(graph) // 40)]

@@ -13,15 +13,12 @@ class Timed:
     """A sampler ready to be timed again and again, so that rivals can take turns."""
 
     def __init__(self, graph, sampler, start=None, warm=20_000, seconds=0.2):
-        from minigibbs.graph.packing import free_variables
-        from minigibbs.running.plan import Plan
+        from minigibbs.running.api import one_chain
 
-        order = free_variables(graph.evidence)
-        plan = Plan(graph, sampler, order, 2**62, 0, "random", frozenset(), 2**62, None)
         state = np.zeros(len(graph), graph.state_type) if start is None else start.copy()
         stream = np.array([1, 2, 3, 4], dtype=np.uint64)
-        self.job = plan.job(sampler.prepare(graph), state.astype(graph.state_type), stream)
-        self.job.prepare()
+        self.group = one_chain(graph, sampler, state, stream)
+        self.group.compile()
         self.best = np.inf
         per_update = self._time(16)
         self.updates = max(16, min(warm, int(seconds / per_update)))
@@ -36,11 +33,8 @@ class Timed:
         return per_update
 
     def _time(self, updates: int) -> float:
-        from minigibbs.running.backends.cpu import advance
-
-        job = self.job
         begun = time.perf_counter()
-        advance(job.data, job.model, job.chain, job.scan, job.recorder, updates, False)
+        self.group.advance(updates, False)
         return (time.perf_counter() - begun) / updates
 
 

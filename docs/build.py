@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import minigibbs as mg
-from minigibbs.results import diagnostics, report, summary
-from minigibbs.results import run as record
+from minigibbs.results import diagnostics, report
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "tutorial"
@@ -31,7 +30,8 @@ CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
     "Implicit factors": ["Kernel", "Complete", "LowRank"],
-    "Sampling": ["sample", "sample_until", "resume", "Run", "load", "explain", "Explanation"],
+    "Sampling": ["sample", "sample_until", "resume", "Record", "explain", "Explanation"],
+    "Results": ["Run", "Info", "Marginal", "Summary", "load"],
     "Samplers": [
         "PoissonGibbs",
         "Gibbs",
@@ -71,14 +71,7 @@ CHAPTERS: dict[str, list[str]] = {
         "MissingDependencyError",
     ],
 }
-RESULTS: list[Any] = [
-    record.Info,
-    record.Marginal,
-    summary.Summary,
-    report.write,
-    diagnostics.rhat,
-    diagnostics.ess,
-]
+RESULTS: list[Any] = [report.write, diagnostics.rhat, diagnostics.ess]
 
 
 def reference() -> str:
@@ -100,7 +93,9 @@ def reference() -> str:
 
 def _entry(name: str, thing: Any) -> str:
     if isinstance(thing, ModuleType):
-        members = [m for m in vars(thing).values() if _belongs(m, thing.__name__)]
+        named = [getattr(thing, member) for member in getattr(thing, "__all__", ())]
+        members = [m for m in named if inspect.isfunction(m) or inspect.isclass(m)]
+        members = members or [m for m in vars(thing).values() if _belongs(m, thing.__name__)]
         parts = [_entry(f"{name}.{member.__name__}", member) for member in members]
         return "\n".join([f"### `{name}`\n", _prose(thing.__doc__), *parts])
     signature = "" if _is_abstract(thing) else _signature(thing)

@@ -21,7 +21,7 @@ graph = mg.FactorGraph(
     np.full(SIDE * SIDE, COLOURS),
     [mg.Unary.from_probabilities(site.ravel(), chance), mg.Potts(i, j, 1.2)],
 )
-run = mg.sample(graph, sweeps=500, warmup=50 * SIDE * SIDE, seed=1)
+run = mg.sample(graph, sweeps=500, warmup=50, seed=1)
 cleaned = run.marginals.argmax(axis=1).reshape(SIDE, SIDE)
 print(f"pixels right: {np.mean(seen == truth):.3f} seen, {np.mean(cleaned == truth):.3f} cleaned")
 print(run.summary())

@@ -14,7 +14,7 @@ def weight(r, c):
 
 graph = mg.FactorGraph(np.full(SIDE**2, 2), [mg.Kernel((SIDE, SIDE), weight, kind="ising")])
 print(graph.stats)
-run = mg.sample(graph, sweeps=300, warmup=100 * SIDE**2, seed=1, record=("marginals", "draws"))
+run = mg.sample(graph, sweeps=300, warmup=100, seed=1, record=("marginals", "draws"))
 spins = 2.0 * run.draws.astype(np.float64) - 1.0
 print("magnetisation per site:", np.abs(spins.mean(axis=2)).mean(axis=1).round(3))
 print(run.summary())

@@ -18,6 +18,7 @@ import minigibbs as mg
 from minigibbs.cli import output
 from minigibbs.results import run as runs
 from minigibbs.results import tables
+from minigibbs.running import loop
 from minigibbs.running.checkpoint.folder import Checkpoint
 from tests.cli.test_cli import command, one_line  # noqa: F401
 from tests.harness import sample
@@ -92,14 +93,16 @@ def test_a_goal_that_is_met(command):  # noqa: F811
     assert json.loads(out)["info"]["ended"] == "converged"
 
 
-def wait_for(path, program):
-    """Until a program has written a file."""
-    for _ in range(1200):
-        if path.exists():
-            return
-        assert program.poll() is None, program.stderr.read()
-        time.sleep(0.05)
-    raise AssertionError(f"{path} never came")
+def generation(folder):
+    """How often a run has been saved in a checkpoint folder."""
+    return max((int(path.stem[6:]) for path in folder.glob("state-*.npz")), default=0)
+
+
+def wait_for(folder, wanted, alive):
+    """Until a run has been saved so often; fails if it ends first."""
+    while generation(folder) < wanted:
+        assert alive()
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,7 @@ def wait_for(path, program):
 )
 @pytest.mark.parametrize("out", ["run.mgr", "m.csv"])
 def test_signals_keep_what_was_sampled(tmp_path, number, code, ended, out):
-    """From outside, in a process of its own; the second checkpoint is written while chains run."""
+    """From outside, in a process of its own; the third checkpoint is written while chains run."""
     program = subprocess.Popen(
         [*PROGRAM, "sample", LATTICE, "--sweeps", str(10**9), "--record", "marginals", "-q"]
         + ["--checkpoint", "saved", "--every", "0.05s", "--out", out],
@@ -119,7 +122,7 @@ def test_signals_keep_what_was_sampled(tmp_path, number, code, ended, out):
         cwd=tmp_path,
     )
     try:
-        wait_for(tmp_path / "saved" / "state-00000003.npz", program)
+        wait_for(tmp_path / "saved", 3, lambda: program.poll() is None)
         program.send_signal(number)
         said, warned = program.communicate(timeout=60)
     finally:
@@ -200,30 +203,38 @@ def test_a_checkpoint_is_read_while_another_holds_it(command, tmp_path):  # noqa
         assert command("report", "saved")[0] == 0
 
 
-def test_a_checkpoint_is_read_while_the_run_goes_on(command, tmp_path):  # noqa: F811
-    """Every look sees a whole run, no shorter than the one before, until it has ended."""
-    folder = tmp_path / "saved"
-    done = []
+def test_a_checkpoint_is_read_while_the_run_goes_on(
+    command,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    """Every look sees a whole run, no shorter than the one before; the run saves meanwhile.
+
+    It makes a segment and saves each time it is let through the gate, once during each look.
+    Segments grow by 8 at the most, so that five of them are far from the end.
+    """
+    folder, gate, done, seen = tmp_path / "saved", threading.Semaphore(0), [], []
+    real = loop.wait
+    monkeypatch.setattr(loop, "wait", lambda *arguments: gate.acquire() and real(*arguments))
+    options = {"sweeps": 20_000, "chains": 1, "seed": 1, "progress": False, "every": 1e-6}
     graph = mg.models.ising_lattice(side=8, beta=0.2)
-    options = {"sweeps": 30_000, "seed": 1, "threads": 1, "progress": False}
     thread = threading.Thread(
-        target=lambda: done.append(sample(graph, checkpoint=folder, every=0.1, **options))
+        target=lambda: done.append(sample(graph, checkpoint=folder, **options))
     )
     thread.start()
     try:
-        while thread.is_alive() and not list(folder.glob("state-*.npz")):
-            time.sleep(0.01)
-        seen = []
-        while thread.is_alive() and len(seen) < 20:
+        for look in range(1, 6):
+            wait_for(folder, look, thread.is_alive)
+            gate.release()
             run = mg.load(folder)
             runs.check_run(run)
             seen.append(run.info.updates)
             assert command("report", "saved")[0] == 0
     finally:
+        gate.release(10_000)
         thread.join()
-    assert len(seen) > 1
     assert seen == sorted(seen)
-    assert mg.load(folder).info.updates == done[0].info.updates
+    assert seen[-1] < mg.load(folder).info.updates == done[0].info.updates
 
 
 # Where results go

@@ -1,6 +1,7 @@
 """The verdict: the worse run gets the worse one, and report and summary say the same."""
 
 import dataclasses
+import html
 import itertools
 import json
 import math
@@ -153,6 +154,8 @@ def test_draws_of_some_variables_get_one_verdict():
         )
         found = findings(run, run.summary())
         assert [level for level, _ in boxes(run)] == [finding.level for finding in found]
+        page = html.unescape(re.sub(r"<[^>]+>", "", report.render(run)))
+        assert all(finding.words.replace("{}", finding.name or "") in page for finding in found)
         assert found[0].level == ("unknown" if sweeps == 3 else "bad")
         assert found[0].name in (None, *variables)
 

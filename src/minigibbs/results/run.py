@@ -27,7 +27,16 @@ _ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference",
 
 @dataclass(frozen=True)
 class Info:
-    """How a run went; counts are over all chains, warm-up included where it says so."""
+    """How a run went; counts are over all chains, warm-up included where it says so.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> info = mg.sample(graph, sweeps=100, warmup=10, chains=2, seed=1, progress=False).info
+    >>> info.updates, info.warmup, info.ended
+    (3200, 320, 'length')
+    """
 
     sampler: str
     chains: int
@@ -49,7 +58,13 @@ class Info:
 
 
 class Marginal(NamedTuple):
-    """One variable's distribution."""
+    """One variable's distribution.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
+    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
+    ('no', 'yes')
+    """
 
     values: tuple[Any, ...]  # labels, grid points or numbers
     probability: NDArray[np.float64]

@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.graph import FactorGraph
@@ -310,6 +311,22 @@ def peek(checkpoint: str | os.PathLike[str]) -> Run:
     return saved.latest(lambda found: saved_run(plan, found))
 
 
+def one_chain(
+    graph: FactorGraph,
+    sampler: Sampler,
+    state: NDArray[Any] | None = None,
+    stream: NDArray[np.uint64] | None = None,
+    scan: str = "random",
+) -> CpuGroup:
+    """A chain on its own that records nothing, at its start: to be timed or looked at."""
+    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 0, 1)
+    state = start_states(graph, "random", 1, 0)[0] if state is None else state
+    stream = streams(0, 1)[0] if stream is None else stream
+    group = CpuGroup(plan, sampler.prepare(graph), state.astype(graph.state_type), stream)
+    group.begin()
+    return group
+
+
 def time_updates(
     graph: FactorGraph,
     sampler: Sampler,
@@ -320,10 +337,7 @@ def time_updates(
 
     With `time.thread_time` for a clock, processor time: what others do on the machine counts less.
     """
-    plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 0, 1)
-    (state,) = start_states(graph, "random", 1, 0)
-    group = CpuGroup(plan, sampler.prepare(graph), state, streams(0, 1)[0])
-    group.begin()
+    group = one_chain(graph, sampler)
     group.compile()
     updates, best = 16, float("inf")
     for stretch in range(8):

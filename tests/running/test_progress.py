@@ -1,0 +1,75 @@
+"""The progress bar: it only goes forward, a resumed run begins where it was, R-hat stays live."""
+
+import io
+
+import numpy as np
+import pytest
+from rich import console
+
+import minigibbs as mg
+from minigibbs.running import progress
+from minigibbs.running.progress import Bar
+from tests.zoo import ZOO
+
+
+@pytest.fixture
+def shares(monkeypatch):
+    """What the bar showed as its share, in turn."""
+    seen = []
+    original = Bar._show
+
+    def show(bar):
+        seen.append(bar.share())
+        original(bar)
+
+    monkeypatch.setattr(Bar, "_show", show)
+    return seen
+
+
+def test_a_run_of_known_length_goes_from_nothing_to_all(shares):
+    mg.sample(ZOO["potts"], sweeps=2000, warmup=100, seed=1, progress=False)
+    assert shares[0] == 0
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+
+
+def test_a_resumed_run_begins_where_it_was(shares, tmp_path):
+    mg.sample(ZOO["potts"], sweeps=300, seed=1, progress=False, checkpoint=tmp_path / "run")
+    shares.clear()
+    mg.resume(tmp_path / "run", sweeps=100, progress=False)
+    assert shares[0] == pytest.approx(0.75)
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+
+
+def test_a_run_with_a_goal_never_goes_back(shares):
+    """Rounds make it longer; without a limit of time nobody knows how much is left."""
+    mg.sample_until(ZOO["potts"], ess=3000, seed=1, progress=False)
+    assert set(shares) == {None}
+    shares.clear()
+    mg.sample_until(ZOO["potts"], ess=1e9, max_time=0.5, seed=1, progress=False)
+    assert shares == sorted(shares)
+    assert 0 < shares[-1] <= 1
+
+
+def test_rhat_is_looked_at_again_and_again(monkeypatch):
+    """The first look imports ArviZ, which takes a second: that must not put off the next one."""
+    stream, now, looks = io.StringIO(), [0.0], []
+    terminal = console.Console(file=stream, force_terminal=True, width=200)
+    monkeypatch.setattr(console, "Console", lambda **_: terminal)
+
+    def slow_look(groups):
+        now[0] += 2.0 if not looks else 0.005  # the import, then what it takes
+        looks.append(now[0])
+        return f"energy R-hat 1.{len(looks):03d}"
+
+    monkeypatch.setattr(progress, "rhat_note", slow_look)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    with Bar(1000, 0, True) as bar:
+        bar.begin()
+        for _ in range(100):
+            now[0] += 0.5
+            bar.look([])
+    assert len(looks) > 20  # one a second: 5 ms are less than 1% of that
+    assert np.diff(looks).min() >= 1.0
+    assert "1.050" in stream.getvalue()  # the last one is what stands there
