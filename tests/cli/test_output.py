@@ -129,7 +129,7 @@ def test_signals_keep_what_was_sampled(tmp_path, number, code, ended, out):
         program.kill()
     assert program.returncode == code, warned
     assert f"saved: {out}" in said
-    assert "interrupted: these are the updates made until then" in warned
+    assert f"{ended}: these are the updates made until then" in warned
     assert "Traceback" not in warned
     kept = mg.load(tmp_path / "saved")
     assert (kept.info.ended, kept.interrupted) == (ended, True)

@@ -87,7 +87,7 @@ def test_the_worse_of_two_findings_is_told_first():
 
 ENERGIES = (None, 1.0, 1.05, 1.3)
 VALUES = (None, 1.0, 1.05, 1.15, 1.5, math.inf)
-ENDS = ("length", "converged", "time", "interrupted", "terminated", "stopped")
+ENDS = ("length", "converged", "time", "interrupted", "terminated", "stopped", "running")
 
 
 @pytest.mark.parametrize("records", [2, 20, RECORDS])
@@ -123,7 +123,7 @@ def test_a_larger_rhat_is_never_judged_milder(energy):
         ({}, "kept nothing"),
         ({"chains": 1, "energy": 1.0, "value": 1.0}, "a single chain"),
         ({"ended": "time", "energy": 1.0, "value": 1.0}, "time was up"),
-        ({"ended": "terminated", "energy": 1.0, "value": 1.0}, "interrupted"),
+        ({"ended": "terminated", "energy": 1.0, "value": 1.0}, "terminated"),
         ({"records": 40, "energy": 1.0, "value": 1.0}, "few independent draws"),
     ],
     ids=lambda part: str(part),

@@ -18,6 +18,8 @@ import minigibbs as mg
 from minigibbs.running import durations
 from minigibbs.running import group as running
 from minigibbs.running.checkpoint import saver
+from minigibbs.running.checkpoint.folder import Checkpoint
+from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system import files
 from tests.harness import sample
@@ -482,3 +484,49 @@ def test_durations(text, expected):
 def test_durations_that_are_none(folder, text):
     with pytest.raises(mg.SampleError, match=r"every must be seconds.*got"):
         durations.seconds(text, "every")
+
+
+def test_a_checkpoint_that_is_looked_at_says_that_the_run_goes_on(folder, at_segment):
+    seen = []
+    at_segment(30, lambda: seen.append(mg.load(folder)))
+    whole = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    assert seen[0].info.ended == "running"
+    assert "has not ended" in str(seen[0].summary())
+    records = seen[0].draws.shape[1]
+    np.testing.assert_array_equal(seen[0].draws, whole.draws[:, :records])
+    assert mg.load(folder).info.ended == "length"
+
+
+def test_a_look_at_what_is_being_written_tries_again(folder, monkeypatch):
+    """Both generations that are listed may be gone before they are read."""
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    saved = Checkpoint.look(folder)
+    plan, _ = saved.read_plan()
+    original, tries = Checkpoint._read, []
+
+    def read(checkpoint, generation):
+        tries.append(generation)
+        if len(tries) == 1:  # the writer moves on: a new generation, and this one goes
+            path = states(folder)[-1]
+            header, arrays = files.read_arrays(path, STATE)
+            header["generation"] += 1
+            files.write_arrays(saved._name("state", generation + 1), header, arrays, sealed=True)
+            for old in states(folder)[:-1]:
+                old.unlink()
+        return original(checkpoint, generation)
+
+    monkeypatch.setattr(Checkpoint, "_read", read)
+    assert saved.latest(lambda found: saved_run(plan, found)).info.ended == "length"
+    assert tries[-1] == max(tries)
+
+
+def test_marginals_that_were_not_recorded_are_refused_before_going_on(folder, capsys, monkeypatch):
+    from minigibbs.cli import main as cli
+
+    sample(ZOO["mixed"], **{**OPTIONS, "record": "energy"}, checkpoint=folder)
+    command = ["minigibbs", "resume", str(folder), "--sweeps", "1000000000", "--out", "x.csv"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "add marginals to --record" in capsys.readouterr().err

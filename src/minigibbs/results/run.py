@@ -54,7 +54,9 @@ class Info:
     interrupted: bool
     version: str
     backend: str = "cpu"
-    ended: str = "length"  # or "interrupted", "terminated", "stopped", "converged", "time"
+    ended: str = (
+        "length"  # or "converged", "time", "interrupted", "terminated", "stopped", "running"
+    )
 
 
 class Marginal(NamedTuple):

@@ -168,37 +168,40 @@ def _why(run: Run) -> str:
 RECORD_ALL = 'record=("marginals", "draws", "energy")'
 
 
+# What is said of a run by how it ended: a headline, a paragraph, and a line.
+_ENDINGS = {
+    "interrupted": (
+        "The run was interrupted",
+        "What follows is from the updates that were made until then.",
+        "interrupted: these are the updates made until then",
+    ),
+    "terminated": (
+        "The run was terminated",
+        "What follows is from the updates that were made until then.",
+        "terminated: these are the updates made until then",
+    ),
+    "stopped": (
+        "The run was stopped",
+        "Something failed, such as a disk that is full. What follows is from the updates that were "
+        "made until then.",
+        "stopped: these are the updates made until then",
+    ),
+    "running": (
+        "The run has not ended",
+        "What follows is from its latest checkpoint.",
+        "the run has not ended: these are the updates up to its latest checkpoint",
+    ),
+    "time": (
+        "Time was up",
+        "The run ended before R-hat and ESS were as wanted. Run longer.",
+        "time was up before R-hat and ESS were as wanted: run longer",
+    ),
+}
+
+
 def _ending(run: Run) -> list[Finding]:
-    found = []
-    if run.interrupted:
-        found.append(
-            Finding(
-                "doubt",
-                "The run was interrupted",
-                "What follows is from the updates that were made until then.",
-                "interrupted: these are the updates made until then",
-            )
-        )
-    if run.info.ended == "stopped":
-        found.append(
-            Finding(
-                "doubt",
-                "The run was stopped",
-                "Something failed, such as a disk that is full. What follows is from the updates "
-                "that were made until then.",
-                "stopped: these are the updates made until then",
-            )
-        )
-    if run.info.ended == "time":
-        found.append(
-            Finding(
-                "doubt",
-                "Time was up",
-                "The run ended before R-hat and ESS were as wanted. Run longer.",
-                "time was up before R-hat and ESS were as wanted: run longer",
-            )
-        )
-    return found
+    ended = run.info.ended if run.info.ended in _ENDINGS or not run.interrupted else "interrupted"
+    return [Finding("doubt", *_ENDINGS[ended])] if ended in _ENDINGS else []
 
 
 def _all_well(run: Run, summary: Summary) -> Finding:

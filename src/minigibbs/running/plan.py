@@ -21,6 +21,7 @@ SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED, "shar
 RECORDS = ("marginals", "draws", "energy")
 
 # How a run can end.
+RUNNING = "running"  # it has not: a checkpoint was looked at on the way
 LENGTH = "length"  # it made the updates that were asked for
 STOPPED = "stopped"  # an error, such as a full disk
 INTERRUPTED = "interrupted"  # Ctrl-C

@@ -26,9 +26,10 @@ def resume(
 ) -> None:
     """Go on with a run from its checkpoint, and print a summary."""
     from minigibbs.running.api import resume as go_on
+    from minigibbs.running.checkpoint.folder import Checkpoint
     from minigibbs.running.executors.dask import dask_client
 
-    check_out(out, ["marginals"], as_json)
+    check_out(out, Checkpoint.look(checkpoint).recorded(), as_json)
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         run = go_on(
             checkpoint,

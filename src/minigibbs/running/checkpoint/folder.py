@@ -113,8 +113,7 @@ class Checkpoint:
     def read_plan(self) -> tuple[Plan, dict[str, Any]]:
         """The plan as it was at the beginning, and what else was asked for."""
         path = self.folder / _RUN
-        files.check_seal(path)
-        header, arrays = files.read_arrays(path, _RUN_FORMAT)
+        header, arrays = self._read_request()
         model = self.folder / _MODEL
         if files.digest(model) != header["model"]:
             raise FormatError(f"{model}: changed since the run began (wrong checksum)")
@@ -125,8 +124,30 @@ class Checkpoint:
             self.number = header["run"]
         return plan, header
 
+    def recorded(self) -> list[str]:
+        """What the run records, without reading its model."""
+        with files.refusing_damage(self.folder / _RUN):
+            return [str(name) for name in self._read_request()[0]["plan"]["kept"]]
+
+    def _read_request(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        files.check_seal(self.folder / _RUN)
+        return files.read_arrays(self.folder / _RUN, _RUN_FORMAT)
+
     def latest(self, take_up: Callable[[Generation], T]) -> T:
-        """What `take_up` makes of the latest generation that is sound; others are warned of."""
+        """What `take_up` makes of the latest generation that is sound; others are warned of.
+
+        Where somebody else goes on writing, generations may vanish while they are read: then those
+        that have come since are tried.
+        """
+        before = self._generations()
+        try:
+            return self._latest(take_up)
+        except (FormatError, SampleError):
+            if self._lock is not None or self._generations() == before:
+                raise
+            return self.latest(take_up)
+
+    def _latest(self, take_up: Callable[[Generation], T]) -> T:
         problems: list[Exception] = []
         for generation in sorted(self._generations(), reverse=True):
             try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from minigibbs.results.run import Run, check_run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.folder import Generation, join_rows
-from minigibbs.running.plan import LENGTH, Plan
+from minigibbs.running.plan import RUNNING, Plan
 from minigibbs.running.result import result
 
 
@@ -21,7 +21,7 @@ def saved_run(base: Plan, found: Generation) -> Run:
     for number in range(groups):
         state = {name: array[number] for name, array in states.items() if len(array) == groups}
         parts.append(backend.collect(plan, state, rows[number]))
-    ended = found.header["ended"] or LENGTH
+    ended = found.header["ended"] or RUNNING
     run = result(plan, parts, float(found.header["seconds"]), ended)
     check_run(run)
     return run
