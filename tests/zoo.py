@@ -113,7 +113,7 @@ def _low_rank():
     return mg.FactorGraph([2] * 5, [mg.LowRank(a, b)])
 
 
-# Factors that are never stored; for samplers that draw from them.
+# Implicit factors; for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
     "kernel-periodic": _kernel(periodic=True),

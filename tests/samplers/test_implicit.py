@@ -1,4 +1,4 @@
-"""Factors that are never stored: the same law, energy and stats as their stored form."""
+"""Implicit factors: the same law, energy and stats as their stored form."""
 
 import math
 

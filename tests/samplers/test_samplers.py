@@ -9,7 +9,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers import SAMPLERS
 from minigibbs.samplers import bounds as recipes
-from minigibbs.samplers.gibbs.sampler import fields
+from minigibbs.samplers.gibbs import fields
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
 from tests.zoo import ZOO
 

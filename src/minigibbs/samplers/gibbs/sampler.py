@@ -26,8 +26,8 @@ from minigibbs.kernels.touched import (
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.gibbs.fields import (
     FieldData,
-    carried_fields,
     change_rate,
+    field_workspace,
     fields_fit,
     rare_changes,
 )
@@ -75,9 +75,7 @@ class Gibbs(Sampler):
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values, and for the fields."""
-        if isinstance(data, FieldData):
-            return Workspace(carried=carried_fields(graph))
-        return Workspace(*touched_space(int(graph.sizes.max())))
+        return field_workspace(graph) if isinstance(data, FieldData) else touched_workspace(graph)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Every factor once; in the textbook form once per value."""
@@ -111,6 +109,11 @@ class Gibbs(Sampler):
         else:
             count = f"{stats.max_degree:,} factors once for all values"
         return f"Gibbs: exact; an update evaluates up to {count}."
+
+
+def touched_workspace(graph: FactorGraph) -> Workspace:
+    """Room for the touched values, where a domain is large."""
+    return Workspace(*touched_space(int(graph.sizes.max())))
 
 
 def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
