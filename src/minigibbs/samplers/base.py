@@ -67,16 +67,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def operations(self, graph: FactorGraph) -> dict[str, float]:
-        """Expected operations of an update, by kind, averaged over the variables.
-
-        Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), swap
-        (a pair looked at for two), slot and cell (of tables and formulas), choice, exp and exps (a
-        value chosen by exponentials: the first few, and the rest), value (weights of all values),
-        odds and heavy (a heavy pair of a spin, of a small domain), touch (the same where domains
-        are large), draw (a factor drawn by alias table), strong (a Poisson variate of its own),
-        accept (a proposal decided upon), member (of a subset), write (a field brought up to date),
-        far (a cache line that must come from main memory).
-        """
+        """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """How many times slower than plain Gibbs it can converge at most; None if unknown."""

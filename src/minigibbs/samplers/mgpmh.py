@@ -67,6 +67,7 @@ class MGPMH(Sampler):
         moves = 1.0 - 1.0 / max(row["values"], 1.0)  # all values alike: an upper bound
         vector = self.prepare(graph)
         total = minibatch_operations(graph, vector.rows)
+        total["general"] += moves * row["general"]
         total["slot"] += moves * row["slots"]
         return {
             **total,
@@ -127,6 +128,7 @@ def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str
         "update": 1.0,
         "strong": strong,
         "draw": weak,
+        "general": visits * per_general["general"],
         "slot": visits * per_general["slots"],
         "cell": visits * per_general["general"] * per_general["values"],
         "far": 2.0 * weak * far_share(16 * len(graph.packed.weight)),

@@ -118,7 +118,9 @@ class PoissonGibbs(Sampler):
             "update": 1.0,
             pair: heavy * (1.0 - share),
             "value": 0.0 if spins or row["values"] > DENSE_DOMAIN else row["values"],
+            "tail": 1.0,
             "draw": draws,
+            "general": visits,
             "slot": visits * slots,
             "cell": visits * row["values"],
             "far": far + 4.0 * far_share(100 * free),
@@ -137,6 +139,7 @@ class PoissonGibbs(Sampler):
             "update": 1.0,
             "touch": 2.0 * split.heavy,
             "value": 0.0 if values > DENSE_DOMAIN else values,
+            "tail": 1.0,
             "draw": 2.0 * split.draws,
             "far": 3.0 * far_share(len(graph)),
         }

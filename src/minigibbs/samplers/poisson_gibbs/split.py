@@ -1,8 +1,6 @@
 """Which factors of a variable Poisson-Gibbs evaluates exactly, and how it draws from the rest.
 
-The choice minimises predicted time per effective sample. The costs below are nanoseconds measured
-on one machine; only their ratios matter. They are shipped rather than measured on the spot, so that
-a seed gives the same chain on every machine.
+The choice minimises predicted time per effective sample, by the costs of `samplers.costs`.
 """
 
 from __future__ import annotations
@@ -22,19 +20,12 @@ from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
+from minigibbs.samplers.costs import COSTS, LANE_DRAW
 
-UPDATE = 35.0  # an update with nothing to look at
-HEAVY_PAIR = 2.0
-HEAVY_DISPLACEMENT = 4.0
-GENERAL = 12.0  # a table or formula, and for each slot and value on top:
-GENERAL_SLOT = 3.0
-GENERAL_VALUE = 1.0
-TAIL = 8.0  # having a tail at all
-DRAW = 30.0
-LANE_DRAW = 12.0  # on a GPU, where all threads of a warp wait for one that draws
-FAR_DRAW = 70.0  # where the alias tables do not fit into the processor's cache
+UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
+TAIL, DRAW = COSTS["tail"], COSTS["draw"]
+FAR_DRAW = DRAW + COSTS["far"]  # where the alias tables do not fit into the cache
 CACHE = 250_000  # slots of alias tables that do
-FIELD_WRITE = 5.0  # bringing a neighbour's field up to date
 MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
 
@@ -163,11 +154,11 @@ def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None)
     cost = entry_costs(model, rows["domain"][owner], place, general)
     far = _draw_cost(len(owner), split.lanes)
     draws = waits((1 + split.theta) * split.tail, split.lanes).sum()
-    draws *= far + (2 * GENERAL if general.any() else 0)
+    draws *= far + (2 * COSTS["general"] if general.any() else 0)
     ours = (cost[split.heavy & stored].sum() + draws) / free + UPDATE + TAIL
     plain = cost[stored].sum() / free + UPDATE
     if change_rate is not None:
-        plain = UPDATE + change_rate * FIELD_WRITE / HEAVY_PAIR * cost[stored].sum() / free
+        plain = UPDATE + change_rate * COSTS["write"] / COSTS["heavy"] * cost[stored].sum() / free
     return bool(ours < MARGIN * plain)
 
 
@@ -241,7 +232,7 @@ def split_weights(
             energy, exact = sums.sum() - np.abs(weights[np.abs(weights) >= cut]).sum(), heavy
         energy = copies * scale * max(float(energy), 0.0)
         chosen = best_theta(np.array([energy]), slowdown)[0] if theta is None else theta
-        time = UPDATE + copies * HEAVY_DISPLACEMENT * float(exact)
+        time = UPDATE + copies * COSTS["touch"] * float(exact)
         time += TAIL + DRAW * (1 + chosen) * energy
         time *= math.exp(min(energy * stickiness(chosen), 700.0))
         if time < best[0]:
@@ -361,10 +352,10 @@ def entry_costs(
     model: Model, sizes: NDArray[Any], place: NDArray[np.intp], general: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """What it takes to evaluate each entry for all values of its variable."""
-    cost = np.full(len(place), HEAVY_PAIR)
+    cost = np.full(len(place), COSTS["heavy"])
     factors = model.factors[model.target[place[general]]]
     slots = factors["scope_end"] - factors["scope_start"]
-    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * sizes[general]
+    cost[general] = COSTS["general"] + COSTS["slot"] * slots + COSTS["cell"] * sizes[general]
     return cost
 
 
