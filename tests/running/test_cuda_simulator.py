@@ -15,48 +15,40 @@ from minigibbs.kernels.random import streams
 from minigibbs.running.plan import Plan
 from minigibbs.running.request import start_states
 from tests.running.simulate_cuda import flatten
-from tests.zoo import IMPLICIT, ZOO
+from tests.settings import IMPLICIT_CASES, LAYOUT_CASES, SETTINGS
+from tests.zoo import ZOO
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 CHAINS, UPDATES, WARMUP, THIN, EVERY, SEED = 6, 24, 5, 8, 4, 3
-CASES = {
-    "gibbs": (mg.Gibbs(fields=False), ZOO["potts"], "shared"),
-    "gibbs-own-scan": (mg.Gibbs(fields=False), ZOO["potts"], "random"),
-    "fields": (mg.Gibbs(fields=True), ZOO["potts"], "shared"),
-    "spins": (mg.PoissonGibbs(heavy=1), ZOO["ising"], "shared"),
-    "small": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
-    "mixed": (mg.PoissonGibbs(heavy=1), ZOO["mixed"], "shared"),
+# Samplers, layouts and implicit groups, and then scans and factor kinds.
+SIMULATED = {name: (s.sampler, s.graph, "shared") for name, s in SETTINGS.items()}
+SIMULATED |= {f"layout-{name}": (c.sampler, c.graph, "shared") for name, c in LAYOUT_CASES.items()}
+SIMULATED |= {name: (c.sampler, c.graph, "shared") for name, c in IMPLICIT_CASES.items()}
+SIMULATED |= {
+    "own-scan": (mg.Gibbs(fields=False), ZOO["potts"], "random"),
+    "systematic": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
     "evidence": (mg.Gibbs(fields=False), ZOO["evidence"], "shared"),
-    "large": (mg.PoissonGibbs(heavy=1), ZOO["large"], "shared"),
-    "mgpmh": (mg.MGPMH(batch=4), ZOO["tables"], "shared"),
-    "min-gibbs": (mg.MinGibbs(batch=10), ZOO["logical"], "shared"),
-    "double-min": (mg.DoubleMinGibbs(batch=4, second_batch=20), ZOO["potts"], "shared"),
-    "local": (mg.LocalMinibatchGibbs(batch=2), ZOO["potts"], "shared"),
-    "kernel": (mg.PoissonGibbs(), IMPLICIT["kernel"], "shared"),
 }
-# Settings of a case, where they differ: chains, how many are kept, the variables whose draws are
+# Options of a case, where they differ: chains, how many are kept, the variables whose draws are
 # kept (None for all), whether energies are, and the bytes of kept states before they are moved.
 COMMON = {"chains": CHAINS, "kept": CHAINS, "variables": None, "energy": True, "buffer": 1 << 20}
-SETTINGS = {
+OPTIONS = {name: {"energy": False} for name in IMPLICIT_CASES}
+OPTIONS |= {
     "chosen": {"variables": [3, 0], "kept": 3},
     "chosen-no-energy": {"variables": [2], "kept": 4, "energy": False, "buffer": 2 * 4},
     "chosen-one-by-one": {"variables": [1, 2], "buffer": 1},
     "groups": {"chains": 13, "kept": 3},
     "small-groups": {"chains": 7, "kept": 5},
-    "kernel": {"energy": False},
 }
-CASES |= {
-    "chosen": CASES["gibbs"],
-    "chosen-no-energy": CASES["gibbs"],
-    "chosen-one-by-one": CASES["gibbs"],
-    "groups": CASES["gibbs"],
-    "small-groups": CASES["gibbs"],
+SIMULATED |= {
+    name: (mg.Gibbs(fields=False), ZOO["potts"], "shared")
+    for name in OPTIONS.keys() - IMPLICIT_CASES.keys()
 }
 
 
-def settings_of(name):
-    return COMMON | SETTINGS.get(name, {})
+def options_of(name):
+    return COMMON | OPTIONS.get(name, {})
 
 
 def plan_for(sampler, graph, scan):
@@ -66,7 +58,7 @@ def plan_for(sampler, graph, scan):
 
 def write_case(folder, name):
     """Everything that the simulator needs to know."""
-    (sampler, graph, scan), settings = CASES[name], settings_of(name)
+    (sampler, graph, scan), settings = SIMULATED[name], options_of(name)
     chains, variables = settings["chains"], settings["variables"]
     data = sampler.prepare(graph)
     space = sampler.workspace(graph, data)
@@ -100,7 +92,7 @@ def write_case(folder, name):
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")
-    for name in CASES:
+    for name in SIMULATED:
         write_case(folder, name)
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
     script = Path(__file__).with_name("simulate_cuda.py")
@@ -110,9 +102,9 @@ def simulated(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", SIMULATED)
 def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
-    (sampler, graph, scan), settings = CASES[name], settings_of(name)
+    (sampler, graph, scan), settings = SIMULATED[name], options_of(name)
     chains, kept = settings["chains"], settings["kept"]
     record = ("draws", "energy") if settings["energy"] else ("draws",)
     expected = mg.sample(

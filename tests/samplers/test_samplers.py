@@ -1,30 +1,18 @@
 """What samplers count, promise, refuse and survive."""
 
 import math
+import zlib
 
 import numba
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers import SAMPLERS
 from minigibbs.samplers import bounds as recipes
 from minigibbs.samplers.gibbs import fields
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
+from tests.settings import CASES, GOLDEN, SETTINGS
 from tests.zoo import ZOO
-
-QUICK = {
-    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=1.0),
-    "gibbs": mg.Gibbs(),
-    "min-gibbs": mg.MinGibbs(batch=50),
-    "local": mg.LocalMinibatchGibbs(2),
-    "mgpmh": mg.MGPMH(),
-    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=50),
-}
-
-
-def test_every_sampler_is_tried_here():
-    assert QUICK.keys() == SAMPLERS.keys()
 
 
 def counters(graph, sampler, updates=20_000, **options):
@@ -101,6 +89,19 @@ def test_local_minibatch_draws_exactly_its_batch():
     assert counters(mg.models.ising_rbf(side=6), mg.LocalMinibatchGibbs(7))[1] == 7
 
 
+@pytest.mark.parametrize("name", SETTINGS)
+def test_draws_are_as_many_as_the_operations_say(name):
+    """What `explain` predicts for each sampler is what its updates count."""
+    graph, sampler = mg.models.potts_rbf(side=5, states=3), SETTINGS[name].sampler
+    operations = sampler.operations(graph)
+    expected = sum(operations.get(kind, 0.0) for kind in ("draw", "strong", "member"))
+    # counts of variance about their mean, 20,000 of them: six standard errors, and the spread of
+    # the mean between variables, which are visited at random
+    assert counters(graph, sampler)[1] == pytest.approx(
+        expected, abs=6 * math.sqrt(expected / 20_000), rel=0.01
+    )
+
+
 # --- recipes ------------------------------------------------------------------------------------
 
 
@@ -146,9 +147,9 @@ def test_estimator_batch_is_lemma_2():
         assert stray <= 0.1
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_describe_says_cost_and_bias(name):
-    sampler, graph = QUICK[name], mg.models.potts_rbf(side=5)
+    sampler, graph = GOLDEN[name].sampler, mg.models.potts_rbf(side=5)
     text = sampler.describe(graph)
     assert ("BIASED" in text) == (not sampler.exact)
     assert "update" in text
@@ -191,10 +192,10 @@ def test_custom_estimator():
 # --- numbers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_energies_of_thousands_do_not_overflow(name):
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
-    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else QUICK[name]
+    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else GOLDEN[name].sampler
     run = mg.sample(
         graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False
     )
@@ -220,13 +221,13 @@ def test_carried_energy_does_not_drift():
     assert job.chain.carried[0] == pytest.approx(energy, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_same_draws_whatever_the_number_of_threads(name):
     graph = ZOO["mixed"]
     runs = [
         mg.sample(
             graph,
-            QUICK[name],
+            GOLDEN[name].sampler,
             updates=3_000,
             chains=3,
             seed=5,
@@ -239,46 +240,38 @@ def test_same_draws_whatever_the_number_of_threads(name):
     assert (runs[0].draws == runs[1].draws).all()
 
 
-GOLDEN = {
-    "poisson-gibbs": "112100 111400 111400 012100 000200 000001 001400 102000 110200 111401",
-    "gibbs": "001400 010301 111400 000200 000001 112101 001401 002301 002000 001401",
-    "min-gibbs": "000000 000000 111401 111400 000201 110100 001400 111400 001001 101400",
-    "local": "111400 001400 001400 002100 101400 102000 110201 112300 002300 000201",
-    "mgpmh": "111000 002100 111300 111001 000101 002300 110301 012101 000401 101401",
-    "double-min": "111301 111401 111200 112101 110301 001401 001401 101101 000300 001400",
-}
-
-
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
     """These pin the random stream: to change them is a breaking change."""
-    run = mg.sample(
-        ZOO["mixed"],
-        QUICK[name],
-        updates=400,
-        chains=1,
-        seed=2024,
-        record="draws",
-        thin=40,
-        progress=False,
-    )
-    assert ["".join(map(str, x)) for x in run.draws[0]] == GOLDEN[name].split()
+    setting = GOLDEN[name]
+    run = mg.sample(ZOO["mixed"], setting.sampler, updates=400, **PINNED, thin=40)
+    assert ["".join(map(str, x)) for x in run.draws[0]] == setting.golden.split()
+
+
+PINNED = {"chains": 1, "seed": 2024, "record": "draws", "progress": False}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden_draws_of_layouts_and_implicit_groups(name):
+    case = CASES[name]
+    run = mg.sample(case.graph, case.sampler, updates=4000, **PINNED, thin=1)
+    assert zlib.crc32(run.draws.tobytes()) == case.golden
 
 
 # --- edges and bad input ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_variables_without_factors_are_uniform(name):
     graph = mg.FactorGraph(
         [2, 2, 3], [mg.Ising([0], [1], 0.5), mg.Unary([0, 0], [[0.1, 0.4], [0.0, 0.2]])]
     )
-    run = mg.sample(graph, QUICK[name], updates=60_000, seed=1, progress=False)
+    run = mg.sample(graph, GOLDEN[name].sampler, updates=60_000, seed=1, progress=False)
     # 240,000 updates, a third of them on this variable: standard error 0.0017, 6 of them
     assert np.abs(run.marginals[2] - 1 / 3).max() < 0.01
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_factors_without_energy_vanish(name):
     base = [mg.Potts([0, 1, 0], [1, 2, 2], [0.5, 0.7, -0.2]), mg.Unary([1], [[0.0, 0.4, 0.1]])]
     empty = [
@@ -289,7 +282,7 @@ def test_factors_without_energy_vanish(name):
     with_, without = (
         mg.sample(
             mg.FactorGraph([3] * 3, groups),
-            QUICK[name],
+            GOLDEN[name].sampler,
             updates=999,
             seed=1,
             record="draws",
