@@ -309,7 +309,14 @@ def test_meaningless_batches_are_refused(make, batch):
         (lambda: mg.SubsetEstimator(0), "at least 1, got 0"),
         (lambda: mg.SubsetEstimator(2.5), "got 2.5"),
         (lambda: mg.MGPMH(slowdown=1.0), "slowdown must be above 1"),
-        (lambda: mg.MGPMH(batch=1, slowdown=1.5), "not both"),
+        (lambda: mg.MGPMH(batch=1, slowdown=1.2), "a batch or a slowdown, not both; got 1.2"),
+        (lambda: mg.MGPMH(slowdown=None), "no guarantee.*give a batch, or a slowdown such as 1.5"),
+        (lambda: mg.MinGibbs(batch=1, slowdown=1.2), "not both"),
+        (lambda: mg.MinGibbs(estimator=mg.ExactEstimator(), slowdown=1.2), "not both"),
+        (lambda: mg.MinGibbs(slowdown=None), "give a batch or an estimator, or a slowdown"),
+        (lambda: mg.DoubleMinGibbs(batch=1, second_batch=1, slowdown=1.2), "not both"),
+        (lambda: mg.DoubleMinGibbs(batch=1, slowdown=None), "give both batches"),
+        (lambda: mg.DoubleMinGibbs(second_batch=1, slowdown=None), "give both batches"),
         (lambda: mg.MinGibbs(batch=1, estimator=mg.ExactEstimator()), "not both"),
         (lambda: mg.MinGibbs(estimator="exact"), "must be an estimator"),
         (lambda: mg.MinGibbs(failure=2.0), "failure"),
@@ -320,6 +327,36 @@ def test_meaningless_batches_are_refused(make, batch):
 def test_contradictory_settings_are_refused(make, message):
     with pytest.raises(mg.SampleError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (mg.MGPMH(batch=3), mg.MGPMH(batch=3, slowdown=None)),
+        (mg.MGPMH(), mg.MGPMH(slowdown=1.5)),
+        (mg.MinGibbs(batch=9), mg.MinGibbs(batch=9, slowdown=None)),
+        (mg.DoubleMinGibbs(batch=3, second_batch=9), mg.DoubleMinGibbs(3, 9, slowdown=None)),
+        (mg.PoissonGibbs(theta=2.0), mg.PoissonGibbs(theta=2.0, slowdown=None)),
+    ],
+    ids=lambda sampler: str(sampler),
+)
+def test_no_slowdown_asks_for_no_guarantee(given, asked):
+    """A batch takes the place of the default guarantee; None says that none is asked for."""
+    draws = [
+        mg.sample(ZOO["potts"], sampler, updates=500, seed=1, record="draws", progress=False).draws
+        for sampler in (given, asked)
+    ]
+    assert (draws[0] == draws[1]).all()
+    assert given.describe(ZOO["potts"]) == asked.describe(ZOO["potts"])
+
+
+def test_defaults_promise_a_slowdown_of_one_and_a_half():
+    graph = ZOO["potts"]
+    for kind in (mg.MGPMH, mg.MinGibbs, mg.DoubleMinGibbs):
+        assert kind().slowdown == 1.5
+        assert kind().guaranteed_slowdown(graph) == pytest.approx(1.5)
+        assert str(kind()) == f"{kind.__name__}()"
+        assert kind(batch=5.0).slowdown == 1.5  # which the batch takes the place of
 
 
 def test_subsets_larger_than_the_set_are_refused():

@@ -22,7 +22,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
-from minigibbs.samplers.bounds import check_one, check_settings
+from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
@@ -46,8 +46,8 @@ class PoissonGibbs(Sampler):
     Parameters
     ----------
     slowdown
-        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's. In practice chains
-        mix much better than the bound, and the default (no guarantee asked for) is faster.
+        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's. None, the default,
+        asks for no guarantee: in practice chains mix much better than the bound, and it is faster.
     theta
         The weight of the auxiliary draws; larger is closer to plain Gibbs and draws more.
     heavy
@@ -70,7 +70,11 @@ class PoissonGibbs(Sampler):
 
     def __post_init__(self) -> None:
         check_settings("PoissonGibbs", slowdown=self.slowdown)
-        check_one("PoissonGibbs", self.theta, self.slowdown)
+        if self.theta is not None and self.slowdown is not None:
+            raise SampleError(
+                f"PoissonGibbs: give theta or a slowdown, not both; got {self.theta!r} and "
+                f"{self.slowdown!r}"
+            )
         if self.theta is not None and not (math.isfinite(self.theta) and self.theta > 0):
             raise SampleError(f"PoissonGibbs: theta must be above 0, got {self.theta!r}")
         whole = isinstance(self.heavy, int | np.integer) and not isinstance(self.heavy, bool)
