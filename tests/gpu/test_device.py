@@ -11,7 +11,8 @@ from scipy.stats import chi2
 
 import minigibbs as mg
 from tests.harness import sample
-from tests.zoo import IMPLICIT, ZOO
+from tests.settings import CASES, EXACT, SETTINGS
+from tests.zoo import ZOO
 
 
 def device_is_there():
@@ -27,18 +28,7 @@ def device_is_there():
 pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
 
 CHAINS = 40
-SAMPLERS = {
-    "gibbs": mg.Gibbs(fields=False),
-    "textbook": mg.Gibbs(textbook=True),
-    "fields": mg.Gibbs(fields=True),
-    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=0.5),
-    "mgpmh": mg.MGPMH(batch=4),
-    "local": mg.LocalMinibatchGibbs(2),
-    "min-gibbs": mg.MinGibbs(batch=20),
-    "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(3)),
-    "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
-    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=20),
-}
+TAILS = mg.PoissonGibbs(heavy=1, theta=0.5)
 
 
 def integers(kind):
@@ -66,9 +56,13 @@ def both(graph, sampler, **options):
 
 
 @pytest.mark.parametrize("kind", ["ising", "potts"])
-@pytest.mark.parametrize("name", ["gibbs", "textbook", "fields", "poisson-gibbs"])
-def test_the_same_chains_bit_for_bit_on_exact_weights(name, kind):
-    cpu, gpu = both(integers(kind), SAMPLERS[name])
+@pytest.mark.parametrize(
+    "sampler",
+    [mg.Gibbs(fields=False), mg.Gibbs(textbook=True), mg.Gibbs(fields=True), TAILS],
+    ids=["gibbs", "textbook", "fields", "poisson-gibbs"],
+)
+def test_the_same_chains_bit_for_bit_on_exact_weights(sampler, kind):
+    cpu, gpu = both(integers(kind), sampler)
     np.testing.assert_array_equal(cpu.draws, gpu.draws)
 
 
@@ -78,35 +72,32 @@ def test_the_same_chains_for_every_scan_that_is_the_same(scan):
     np.testing.assert_array_equal(cpu.draws, gpu.draws)
 
 
-@pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"double-min"}))  # it adds up logarithms
+@pytest.mark.parametrize("name", sorted(set(SETTINGS) - {"double-min"}))  # it adds up logarithms
 def test_nearly_all_chains_are_the_same_elsewhere(name):
     """A last bit of exp or log may send a chain another way, rarely, but not its law."""
-    cpu, gpu = both(ZOO["potts"], SAMPLERS[name])
+    cpu, gpu = both(ZOO["potts"], SETTINGS[name].sampler)
     assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
 
 
 @pytest.mark.parametrize("model", ["tables", "logical", "mixed", "evidence", "large"])
 def test_every_factor_kind(model):
-    cpu, gpu = both(ZOO[model], mg.PoissonGibbs(heavy=1, theta=0.5))
+    cpu, gpu = both(ZOO[model], TAILS)
     assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
 
 
-@pytest.mark.parametrize("model", ["kernel", "kernel-3d", "complete", "low-rank"])
-def test_models_that_are_never_stored(model):
-    cpu, gpu = both(IMPLICIT[model], mg.PoissonGibbs())
+@pytest.mark.parametrize("name", CASES)
+def test_every_layout_and_implicit_group(name):
+    cpu, gpu = both(CASES[name].graph, CASES[name].sampler)
     assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
 
 
-LAW = sorted(set(SAMPLERS) - {"local", "min-gibbs-subset", "fields"})
-
-
-@pytest.mark.parametrize("name", LAW)
+@pytest.mark.parametrize("name", sorted(set(EXACT) - {"gibbs-fields"}))
 def test_law(name):
     """Chi-square of the last states of many independent chains; false alarms: 1 in 10,000."""
     graph, chains = ZOO["potts"], 20_000
     run = sample(
         graph,
-        SAMPLERS[name],
+        EXACT[name].sampler,
         backend="cuda",
         chains=chains,
         record_chains=chains,

@@ -1,6 +1,8 @@
 """The random stream: the published generator, exact ranges, and streams that a seed fixes."""
 
+import copy
 import gc
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,8 +137,22 @@ def test_disk_cache_is_tied_to_every_source_that_compiled_code_may_call():
 
 
 def test_what_is_kept_on_disk_carries_the_stamp():
-    assert _words._cache._cache_file._source_stamp[1] == jit._SOURCES
+    assert _words._cache._cache_file._version[1] == jit._SOURCES
     assert isinstance(next_word._cache, NullCache)  # it is kept inside its callers alone
+
+
+def test_a_cache_of_sources_that_have_moved_is_not_read(tmp_path):
+    """Its types are pickled by the names of their modules, which may be gone."""
+    file = copy.copy(_words._cache._cache_file)
+    file._index_path = str(tmp_path / "words.nbi")
+    file._save_index({"key": "data"})
+    assert file._load_index() == {"key": "data"}
+    moved = b"cno_such_module\nKind\n."  # unpickling this fails
+    Path(file._index_path).write_bytes(pickle.dumps(file._version) + moved)
+    with pytest.raises(ModuleNotFoundError):
+        file._load_index()
+    file._version = (file._version[0], (("other.py", 0.0, 0),))
+    assert file._load_index() == {}
 
 
 def test_stamp_follows_an_edit(tmp_path, monkeypatch):

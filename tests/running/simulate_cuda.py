@@ -63,6 +63,9 @@ def small_device(cuda):
         kernel.extensions.append(Nested())
 
 
+RUN_SEGMENT = None  # as it is, before any case puts another in its place
+
+
 def run_case(path):
     """Do what one file asks for."""
     import minigibbs as mg
@@ -76,14 +79,15 @@ def run_case(path):
         model, data = (restore(case[name], arrays) for name in ("model", "data"))
     packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
     sampler = sampler_from(case["sampler"])
+    prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
     cuda._BUFFER_BYTES = case["buffer"]
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
-    original, left = Group.run_segment, [case["die_after"] or -1]
+    left = [case["die_after"] or -1]
 
     def run_segment(group):
-        made = original(group)
+        made = RUN_SEGMENT(group)
         group.segment = case["segment"]
         left[0] -= 1
         if left[0] == 0:
@@ -97,14 +101,18 @@ def run_case(path):
         record = mg.Record(*case["record"], **case["record_options"])
         options = {"backend": "cuda", "record": record, "progress": False, **case["options"]}
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
+    type(sampler).prepare = prepare
     run.save(path.with_suffix(".run"))
 
 
 def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
     from minigibbs.running.backends import cuda
+    from minigibbs.running.group import Group
 
     small_device(cuda)
+    global RUN_SEGMENT
+    RUN_SEGMENT = Group.run_segment
     for path in sorted(folder.glob("*.json")):
         run_case(path)
 

@@ -1,10 +1,13 @@
 """The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from tests.zoo import IMPLICIT, ZOO
+from tests.settings import CASES, SETTINGS
+from tests.zoo import ZOO
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 import numba  # noqa: E402
@@ -52,26 +55,11 @@ def chains_type(state):
 SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
 
 
+@cache  # several samplers have the same types of data
 def ptx(kernel, *arguments):
     text, _ = cuda.compile_ptx(kernel.py_func, arguments, cc=(9, 0), device=False)
     assert ".visible .entry" in text
     return text
-
-
-SAMPLERS = {
-    "gibbs": mg.Gibbs(),
-    "textbook": mg.Gibbs(textbook=True),
-    "fields": mg.Gibbs(fields=True),
-    "poisson-gibbs": mg.PoissonGibbs(heavy=1),
-    "mgpmh": mg.MGPMH(),
-    "local": mg.LocalMinibatchGibbs(batch=2),
-    "local-adjusted": mg.LocalMinibatchGibbs(batch=2, adjusted=True),
-    "min-gibbs": mg.MinGibbs(batch=20),
-    "min-gibbs-subset": mg.MinGibbs(estimator=mg.SubsetEstimator(3)),
-    "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
-    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=20),
-}
-CASES = [(name, "potts") for name in SAMPLERS] + [("poisson-gibbs", "ising")]
 
 
 def check_advance(sampler, graph):
@@ -85,9 +73,9 @@ def check_advance(sampler, graph):
     return arguments, chains
 
 
-@pytest.mark.parametrize(("name", "model"), CASES)
-def test_every_sampler_compiles_for_a_gpu(name, model):
-    sampler, graph = SAMPLERS[name], ZOO[model]
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_sampler_compiles_for_a_gpu(name):
+    sampler, graph = SETTINGS[name].sampler, SETTINGS[name].graph
     arguments, chains = check_advance(sampler, graph)
     if backend_carries(sampler, graph):
         ptx(backend.start_chains, *arguments, chains)
@@ -99,9 +87,9 @@ def backend_carries(sampler, graph):
     return carries(sampler.prepare(graph))
 
 
-@pytest.mark.parametrize("name", ["kernel", "complete", "low-rank"])
-def test_models_that_are_never_stored_compile_for_a_gpu(name):
-    check_advance(mg.PoissonGibbs(), IMPLICIT[name])
+@pytest.mark.parametrize("name", CASES)
+def test_every_layout_and_implicit_group_compiles_for_a_gpu(name):
+    check_advance(CASES[name].sampler, CASES[name].graph)
 
 
 def test_every_recording_kernel_compiles_for_a_gpu():

@@ -14,28 +14,28 @@ import minigibbs as mg
 from minigibbs.formats import uai
 from minigibbs.results import report, tables
 from minigibbs.samplers.encoding import describe_sampler
+from tests import settings
 from tests.harness import sample
 from tests.running.simulate_cuda import flatten
-from tests.zoo import IMPLICIT, ZOO
+from tests.settings import IMPLICIT_CASES, LAYOUT_CASES
+from tests.zoo import ZOO
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 CHAINS, UPDATES, WARMUP, THIN, SEED = 6, 24, 5, 8, 3
-CASES = {
-    "gibbs": (mg.Gibbs(fields=False), ZOO["potts"], "shared"),
-    "gibbs-own-scan": (mg.Gibbs(fields=False), ZOO["potts"], "random"),
-    "gibbs-shuffled": (mg.Gibbs(fields=False), ZOO["potts"], "shuffled"),
-    "fields": (mg.Gibbs(fields=True), ZOO["potts"], "shared"),
-    "spins": (mg.PoissonGibbs(heavy=1), ZOO["ising"], "shared"),
-    "small": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
-    "mixed": (mg.PoissonGibbs(heavy=1), ZOO["mixed"], "shared"),
+# Samplers, layouts and implicit groups, and then scans and factor kinds.
+CASES = {name: (s.sampler, s.graph, "shared") for name, s in settings.SETTINGS.items()}
+CASES |= {f"layout-{name}": (c.sampler, c.graph, "shared") for name, c in LAYOUT_CASES.items()}
+CASES |= {name: (c.sampler, c.graph, "shared") for name, c in IMPLICIT_CASES.items()}
+PLAIN = (mg.Gibbs(fields=False), ZOO["potts"])
+CASES |= {
+    "own-scan": (*PLAIN, "random"),
+    "shuffled": (*PLAIN, "shuffled"),
+    "systematic": (mg.PoissonGibbs(heavy=1), ZOO["potts"], "systematic"),
     "evidence": (mg.Gibbs(fields=False), ZOO["evidence"], "shared"),
-    "large": (mg.PoissonGibbs(heavy=1), ZOO["large"], "shared"),
-    "mgpmh": (mg.MGPMH(batch=4), ZOO["tables"], "shared"),
-    "min-gibbs": (mg.MinGibbs(batch=10), ZOO["logical"], "shared"),
-    "double-min": (mg.DoubleMinGibbs(batch=4, second_batch=20), ZOO["potts"], "shared"),
-    "local": (mg.LocalMinibatchGibbs(batch=2), ZOO["potts"], "shared"),
-    "kernel": (mg.PoissonGibbs(), IMPLICIT["kernel"], "shared"),
+    "tables": (mg.MGPMH(batch=4), ZOO["tables"], "shared"),
+    "logical": (mg.MinGibbs(batch=10), ZOO["logical"], "shared"),
+    "mixed": (mg.PoissonGibbs(heavy=1), ZOO["mixed"], "shared"),
 }
 # Settings of a case, where they differ: chains, how many are recorded one by one, the variables
 # whose draws are kept (None for all), and the bytes of kept states before they are moved.
@@ -47,7 +47,7 @@ SETTINGS = {
     "groups": {"chains": 13, "kept": 3},
     "small-groups": {"chains": 7, "kept": 5},
 }
-CASES |= dict.fromkeys(SETTINGS, CASES["gibbs"])
+CASES |= dict.fromkeys(SETTINGS, (*PLAIN, "shared"))
 
 
 def settings_of(name):
@@ -58,8 +58,9 @@ def kept(settings):
     return ("marginals", "draws", "energy") if settings["energy"] else ("marginals", "draws")
 
 
-def write_case(folder, name, **changes):
+def write_case(folder, name, file=None, **changes):
     """Everything that the simulator needs to know."""
+    file = file or name
     (sampler, graph, scan), settings = CASES[name], settings_of(name)
     arrays: list[np.ndarray] = []
     case = {
@@ -86,9 +87,9 @@ def write_case(folder, name, **changes):
         },
     }
     options = case["options"] | changes.pop("options", {})
-    (folder / f"{name}.json").write_text(json.dumps({**case, **changes, "options": options}))
-    np.savez(folder / f"{name}.npz", *arrays)
-    mg.write(graph, folder / f"{name}.mg")
+    (folder / f"{file}.json").write_text(json.dumps({**case, **changes, "options": options}))
+    np.savez(folder / f"{file}.npz", *arrays)
+    mg.write(graph, folder / f"{file}.mg")
 
 
 def simulate(folder):
@@ -125,7 +126,7 @@ def on_the_cpu(name, **changes):
     )
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"gibbs-shuffled"}))  # one order for all
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"shuffled"}))  # one order for all
 def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
     """Paths are 10 steps long here: chains must not depend on how launches fall."""
     graph, settings, found = CASES[name][1], settings_of(name), simulated[name]
@@ -184,27 +185,40 @@ def test_the_summary_compares_the_rows_of_a_gpu_run(simulated):
     assert run.summary().value_rhat == pytest.approx(want)
 
 
-@pytest.mark.parametrize("name", ["gibbs", "gibbs-own-scan", "gibbs-shuffled", "min-gibbs"])
-@pytest.mark.parametrize("die_after", [1, 3, 6])
-def test_a_killed_gpu_run_resumes_to_the_same_bits(name, die_after, tmp_path):
-    whole, killed, again = (tmp_path / part for part in ("whole", "killed", "again"))
-    for folder in (whole, killed, again):
-        folder.mkdir()
-    checkpoint = str(tmp_path / "run.zarr")
-    saving = {"checkpoint": checkpoint, "every": 0, "updates": 45}
-    write_case(whole, name, options={"updates": 45})
-    write_case(killed, name, options=saving, die_after=die_after)
-    write_case(again, name, resume=checkpoint)
-    assert simulate(whole).returncode == 0
-    assert simulate(killed).returncode == -9
-    done = simulate(again)
-    assert done.returncode == 0, done.stderr[-4000:]
-    a, b = (mg.load(folder / f"{name}.run") for folder in (whole, again))
+RESUMED = [(name, after) for name in ("evidence", "shuffled", "logical") for after in (1, 3, 6)]
+RESUMED.append(("own-scan", 4))
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """Runs killed after so many segments and taken up again; and the same undisturbed."""
+    folder = tmp_path_factory.mktemp("resumed")
+    for name, after in RESUMED:
+        own = folder / f"{name}-{after}"
+        own.mkdir()
+        saving = {"checkpoint": str(own / "run.zarr"), "every": 0, "updates": 45}
+        write_case(own, name, options=saving, die_after=after)
+        assert simulate(own).returncode == -9
+    for part in ("whole", "again"):
+        (folder / part).mkdir()
+    for name, after in RESUMED:
+        write_case(folder / "whole", name, options={"updates": 45})
+        checkpoint = str(folder / f"{name}-{after}" / "run.zarr")
+        write_case(folder / "again", name, f"{name}-{after}", resume=checkpoint)
+    for part in ("whole", "again"):
+        done = simulate(folder / part)
+        assert done.returncode == 0, done.stderr[-4000:]
+    return folder
+
+
+@pytest.mark.parametrize(("name", "after"), RESUMED)
+def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
+    a = mg.load(resumed / "whole" / f"{name}.run")
+    b = mg.load(resumed / "again" / f"{name}-{after}.run")
     for array in ("clock", "counts", "visits", "draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
-    peeked = mg.load(checkpoint)  # which needs no GPU
-    np.testing.assert_array_equal(peeked.counts, a.counts)
-    np.testing.assert_array_equal(peeked.visits, a.visits)
-    np.testing.assert_array_equal(peeked.draws, a.draws)
+    looked_at = mg.load(resumed / f"{name}-{after}" / "run.zarr")  # which needs no GPU
+    for array in ("counts", "visits", "draws", "energy", "state"):
+        np.testing.assert_array_equal(getattr(a, array), getattr(looked_at, array))

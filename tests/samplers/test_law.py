@@ -6,7 +6,7 @@ import pytest
 import minigibbs as mg
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
-from tests.settings import SETTINGS
+from tests.settings import EXACT
 from tests.zoo import ZOO
 
 STARTS = 60_000
@@ -20,10 +20,10 @@ def exact_starts(graph, count, seed):
 
 
 @pytest.mark.parametrize("model", ZOO)
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", EXACT)
 def test_exact_start_keeps_the_law(setting, model):
     """From exact draws, a sweep's worth of updates must leave the law as it was."""
-    case, graph = SETTINGS[setting], ZOO[model]
+    case, graph = EXACT[setting], ZOO[model]
     if case.pairs_only and model not in ("potts", "ising"):
         pytest.skip("it takes pairs and unary factors over small domains alone")
     starts = exact_starts(graph, STARTS, seed=11)
@@ -35,10 +35,10 @@ def test_exact_start_keeps_the_law(setting, model):
     assert (states != starts).any(axis=1).mean() > 0.3  # and it must have moved
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", EXACT)
 def test_slightly_wrong_weight_is_caught(setting):
     """The negative control: the chi-square must see a weight that is off by 15%."""
-    case, graph = SETTINGS[setting], ZOO["potts"]
+    case, graph = EXACT[setting], ZOO["potts"]
     group = graph.factors[0]
     wrong = mg.FactorGraph(
         graph.sizes,
@@ -51,11 +51,11 @@ def test_slightly_wrong_weight_is_caught(setting):
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", EXACT)
 @pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
 def test_mixes_from_a_corner(setting, scan):
     """From one fixed state, every scan order must arrive at the law."""
-    case, graph = SETTINGS[setting], ZOO["potts"]
+    case, graph = EXACT[setting], ZOO["potts"]
     starts = np.zeros((20_000, len(graph)), dtype=int)
     states, _, _ = advance_each(
         graph,

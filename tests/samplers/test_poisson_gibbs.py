@@ -8,7 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.gibbs.fields import FieldData
 from minigibbs.samplers.gibbs.sampler import GibbsData
-from minigibbs.samplers.poisson_gibbs.spins import SpinData
+from minigibbs.samplers.poisson_gibbs.layouts.spins import SpinData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
@@ -125,20 +125,16 @@ def test_fields_are_remembered_where_changes_are_rare():
 
 
 def test_remembered_fields_do_not_drift():
-    from minigibbs.running.backends.cpu import advance, start_chain
-    from minigibbs.running.plan import Plan
+    from minigibbs.running.api import one_chain
 
     graph, sampler = ZOO["potts"], mg.Gibbs(fields=True)
-    order = np.arange(len(graph), dtype=np.int32)
-    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
     state = np.zeros(len(graph), graph.state_type)
-    job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
-    start_chain(job.data, job.model, job.chain)
-    advance(job.data, job.model, job.chain, job.scan, job.recorder, 10_000_000, False)
-    remembered = job.chain.carried.copy()
-    start_chain(job.data, job.model, job.chain)
+    group = one_chain(graph, sampler, state, np.arange(1, 5, dtype=np.uint64))
+    group.advance(10_000_000, False)
+    remembered = group.chain.carried.copy()
+    group.begin()
     # ten million additions of numbers about 1: rounding adds up to 1e-12 or so
-    np.testing.assert_allclose(remembered, job.chain.carried, atol=1e-10)
+    np.testing.assert_allclose(remembered, group.chain.carried, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,19 @@
 """What samplers count, promise, refuse and survive."""
 
 import math
+import zlib
 
 import numba
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers import SAMPLERS
+from minigibbs.running.api import one_chain
 from minigibbs.samplers import bounds as recipes
-from minigibbs.samplers.gibbs.sampler import fields
+from minigibbs.samplers.gibbs import fields
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
+from tests.settings import CASES, GOLDEN, SETTINGS
 from tests.zoo import ZOO
-
-QUICK = {
-    "poisson-gibbs": mg.PoissonGibbs(heavy=1, theta=1.0),
-    "gibbs": mg.Gibbs(),
-    "min-gibbs": mg.MinGibbs(batch=50),
-    "local": mg.LocalMinibatchGibbs(2),
-    "mgpmh": mg.MGPMH(),
-    "double-min": mg.DoubleMinGibbs(batch=4, second_batch=50),
-}
-
-
-def test_every_sampler_is_tried_here():
-    assert QUICK.keys() == SAMPLERS.keys()
 
 
 def counters(graph, sampler, updates=20_000, **options):
@@ -101,6 +90,19 @@ def test_local_minibatch_draws_exactly_its_batch():
     assert counters(mg.models.ising_rbf(side=6), mg.LocalMinibatchGibbs(7))[1] == 7
 
 
+@pytest.mark.parametrize("name", SETTINGS)
+def test_draws_are_as_many_as_the_operations_say(name):
+    """What `explain` predicts for each sampler is what its updates count."""
+    graph, sampler = mg.models.potts_rbf(side=5, states=3), SETTINGS[name].sampler
+    operations = sampler.operations(graph)
+    expected = sum(operations.get(kind, 0.0) for kind in ("draw", "strong", "member"))
+    # counts of variance about their mean, 20,000 of them: six standard errors, and the spread of
+    # the mean between variables, which are visited at random
+    assert counters(graph, sampler)[1] == pytest.approx(
+        expected, abs=6 * math.sqrt(expected / 20_000), rel=0.01
+    )
+
+
 # --- recipes ------------------------------------------------------------------------------------
 
 
@@ -146,9 +148,9 @@ def test_estimator_batch_is_lemma_2():
         assert stray <= 0.1
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_describe_says_cost_and_bias(name):
-    sampler, graph = QUICK[name], mg.models.potts_rbf(side=5)
+    sampler, graph = GOLDEN[name].sampler, mg.models.potts_rbf(side=5)
     text = sampler.describe(graph)
     assert ("BIASED" in text) == (not sampler.exact)
     assert "update" in text
@@ -189,10 +191,10 @@ def test_custom_estimator():
 # --- numbers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_energies_of_thousands_do_not_overflow(name):
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
-    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else QUICK[name]
+    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else GOLDEN[name].sampler
     run = sample(graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False)
     assert np.isfinite(run.energy).all()
     if name in ("gibbs", "poisson-gibbs"):  # the ground states alone have any probability
@@ -201,28 +203,22 @@ def test_energies_of_thousands_do_not_overflow(name):
 
 def test_carried_energy_does_not_drift():
     """After ten million updates the remembered energy is still that of the state."""
-    from minigibbs.running.backends.cpu import advance, start_chain
-    from minigibbs.running.plan import Plan
-
     graph = ZOO["mixed"]
     sampler = mg.MinGibbs(estimator=mg.ExactEstimator())
-    order = np.arange(len(graph), dtype=np.int32)
-    plan = Plan(graph, sampler, order, 1, 0, "random", frozenset(), 1, None)
     state = np.zeros(len(graph), graph.state_type)
-    job = plan.job(sampler.prepare(graph), state, np.arange(1, 5, dtype=np.uint64))
-    start_chain(job.data, job.model, job.chain)
-    advance(job.data, job.model, job.chain, job.scan, job.recorder, 10_000_000, False)
-    energy = graph.energy(job.chain.x) - graph.offset
-    assert job.chain.carried[0] == pytest.approx(energy, abs=1e-12)
+    group = one_chain(graph, sampler, state, np.arange(1, 5, dtype=np.uint64))
+    group.advance(10_000_000, False)
+    energy = graph.energy(group.chain.x) - graph.offset
+    assert group.chain.carried[0] == pytest.approx(energy, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_same_draws_whatever_the_number_of_threads(name):
     graph = ZOO["mixed"]
     runs = [
         sample(
             graph,
-            QUICK[name],
+            GOLDEN[name].sampler,
             updates=3_000,
             chains=3,
             seed=5,
@@ -235,46 +231,38 @@ def test_same_draws_whatever_the_number_of_threads(name):
     assert (runs[0].draws == runs[1].draws).all()
 
 
-GOLDEN = {
-    "poisson-gibbs": "112100 111400 111400 012100 000200 000001 001400 102000 110200 111401",
-    "gibbs": "001400 010301 111400 000200 000001 112101 001401 002301 002000 001401",
-    "min-gibbs": "000000 000000 111401 111400 000201 110100 001400 111400 001001 101400",
-    "local": "111400 001400 001400 002100 101400 102000 110201 112300 002300 000201",
-    "mgpmh": "111000 002100 111300 111001 000101 002300 110301 012101 000401 101401",
-    "double-min": "111301 111401 111200 112101 110301 001401 001401 101101 000300 001400",
-}
-
-
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
     """These pin the random stream: to change them is a breaking change."""
-    run = sample(
-        ZOO["mixed"],
-        QUICK[name],
-        updates=400,
-        chains=1,
-        seed=2024,
-        record="draws",
-        thin=40,
-        progress=False,
-    )
-    assert ["".join(map(str, x)) for x in run.draws[0]] == GOLDEN[name].split()
+    setting = GOLDEN[name]
+    run = sample(ZOO["mixed"], setting.sampler, updates=400, **PINNED, thin=40)
+    assert ["".join(map(str, x)) for x in run.draws[0]] == setting.golden.split()
+
+
+PINNED = {"chains": 1, "seed": 2024, "record": "draws", "progress": False}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden_draws_of_layouts_and_implicit_groups(name):
+    case = CASES[name]
+    run = sample(case.graph, case.sampler, updates=4000, **PINNED, thin=1)
+    assert zlib.crc32(run.draws.tobytes()) == case.golden
 
 
 # --- edges and bad input ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_variables_without_factors_are_uniform(name):
     graph = mg.FactorGraph(
         [2, 2, 3], [mg.Ising([0], [1], 0.5), mg.Unary([0, 0], [[0.1, 0.4], [0.0, 0.2]])]
     )
-    run = sample(graph, QUICK[name], updates=60_000, seed=1, progress=False)
+    run = sample(graph, GOLDEN[name].sampler, updates=60_000, seed=1, progress=False)
     # 240,000 updates, a third of them on this variable: standard error 0.0017, 6 of them
     assert np.abs(run.marginals[2] - 1 / 3).max() < 0.01
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_factors_without_energy_vanish(name):
     base = [mg.Potts([0, 1, 0], [1, 2, 2], [0.5, 0.7, -0.2]), mg.Unary([1], [[0.0, 0.4, 0.1]])]
     empty = [
@@ -285,7 +273,7 @@ def test_factors_without_energy_vanish(name):
     with_, without = (
         sample(
             mg.FactorGraph([3] * 3, groups),
-            QUICK[name],
+            GOLDEN[name].sampler,
             updates=999,
             seed=1,
             record="draws",
@@ -312,7 +300,14 @@ def test_meaningless_batches_are_refused(make, batch):
         (lambda: mg.SubsetEstimator(0), "at least 1, got 0"),
         (lambda: mg.SubsetEstimator(2.5), "got 2.5"),
         (lambda: mg.MGPMH(slowdown=1.0), "slowdown must be above 1"),
-        (lambda: mg.MGPMH(batch=1, slowdown=1.5), "not both"),
+        (lambda: mg.MGPMH(batch=1, slowdown=1.2), "a batch or a slowdown, not both; got 1.2"),
+        (lambda: mg.MGPMH(slowdown=None), "no guarantee.*give a batch, or a slowdown such as 1.5"),
+        (lambda: mg.MinGibbs(batch=1, slowdown=1.2), "not both"),
+        (lambda: mg.MinGibbs(estimator=mg.ExactEstimator(), slowdown=1.2), "not both"),
+        (lambda: mg.MinGibbs(slowdown=None), "give a batch or an estimator, or a slowdown"),
+        (lambda: mg.DoubleMinGibbs(batch=1, second_batch=1, slowdown=1.2), "not both"),
+        (lambda: mg.DoubleMinGibbs(batch=1, slowdown=None), "give both batches"),
+        (lambda: mg.DoubleMinGibbs(second_batch=1, slowdown=None), "give both batches"),
         (lambda: mg.MinGibbs(batch=1, estimator=mg.ExactEstimator()), "not both"),
         (lambda: mg.MinGibbs(estimator="exact"), "must be an estimator"),
         (lambda: mg.MinGibbs(failure=2.0), "failure"),
@@ -323,6 +318,36 @@ def test_meaningless_batches_are_refused(make, batch):
 def test_contradictory_settings_are_refused(make, message):
     with pytest.raises(mg.SampleError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (mg.MGPMH(batch=3), mg.MGPMH(batch=3, slowdown=None)),
+        (mg.MGPMH(), mg.MGPMH(slowdown=1.5)),
+        (mg.MinGibbs(batch=9), mg.MinGibbs(batch=9, slowdown=None)),
+        (mg.DoubleMinGibbs(batch=3, second_batch=9), mg.DoubleMinGibbs(3, 9, slowdown=None)),
+        (mg.PoissonGibbs(theta=2.0), mg.PoissonGibbs(theta=2.0, slowdown=None)),
+    ],
+    ids=lambda sampler: str(sampler),
+)
+def test_no_slowdown_asks_for_no_guarantee(given, asked):
+    """A batch takes the place of the default guarantee; None says that none is asked for."""
+    draws = [
+        mg.sample(ZOO["potts"], sampler, updates=500, seed=1, record="draws", progress=False).draws
+        for sampler in (given, asked)
+    ]
+    assert (draws[0] == draws[1]).all()
+    assert given.describe(ZOO["potts"]) == asked.describe(ZOO["potts"])
+
+
+def test_defaults_promise_a_slowdown_of_one_and_a_half():
+    graph = ZOO["potts"]
+    for kind in (mg.MGPMH, mg.MinGibbs, mg.DoubleMinGibbs):
+        assert kind().slowdown == 1.5
+        assert kind().guaranteed_slowdown(graph) == pytest.approx(1.5)
+        assert str(kind()) == f"{kind.__name__}()"
+        assert kind(batch=5.0).slowdown == 1.5  # which the batch takes the place of
 
 
 def test_subsets_larger_than_the_set_are_refused():

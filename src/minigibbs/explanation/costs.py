@@ -30,33 +30,10 @@ from minigibbs.samplers import (
     PoissonGibbs,
     Sampler,
 )
+from minigibbs.samplers.costs import COSTS, Costs
 from minigibbs.system import files
 
-Costs = dict[str, float]  # nanoseconds by kind of operation
-
-# What operations cost on one machine. They decide where measurements cannot tell kinds apart.
-TYPICAL: Costs = {
-    "update": 12.0,
-    "read": 1.8,
-    "textbook": 2.2,
-    "swap": 2.5,
-    "slot": 6.0,
-    "cell": 2.5,
-    "choice": 20.0,
-    "exp": 8.0,
-    "exps": 7.0,
-    "value": 1.0,
-    "odds": 1.1,
-    "heavy": 1.5,
-    "touch": 4.0,
-    "draw": 20.0,
-    "strong": 17.0,
-    "accept": 60.0,
-    "member": 11.0,
-    "write": 7.0,
-    "far": 40.0,
-}
-_TRUST = 0.15  # in TYPICAL, against that in a measurement
+_TRUST = 0.15  # in shipped costs, against that in a measurement
 
 
 def calibration() -> list[tuple[FactorGraph, Sampler]]:
@@ -113,7 +90,7 @@ def measure(tell: Callable[[str], None] = lambda text: None) -> Costs:
     rows = []
     for graph, sampler in calibration():
         rows.append((sampler.operations(graph), time_updates(graph, sampler) * 1e9))
-    return solve(rows, TYPICAL)
+    return solve(rows, COSTS)
 
 
 def machine_costs() -> Costs:

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from minigibbs.errors import SampleError
-from minigibbs.explanation.costs import Costs, machine_costs, predict
+from minigibbs.explanation.costs import machine_costs, predict
 from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored
+from minigibbs.samplers.costs import Costs
 
 _SYMBOLS = {
     "max_degree": "Delta",

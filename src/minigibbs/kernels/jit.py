@@ -88,10 +88,11 @@ def _stamp(compiled: Any) -> None:
     """Tie the cache to all sources that compiled functions call.
 
     Numba ties a cached function to its own file alone, so an edit of a callee in another file
-    would go unnoticed and stale machine code would run.
+    would go unnoticed and stale machine code would run. It compares versions before it unpickles
+    the rest, which fails where a module has moved since.
     """
     file = compiled._cache._cache_file
-    file._source_stamp = (file._source_stamp, _SOURCES)
+    file._version = (file._version, _SOURCES)
 
 
 def _sources() -> tuple[tuple[str, float, int], ...]:

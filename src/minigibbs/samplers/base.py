@@ -67,16 +67,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def operations(self, graph: FactorGraph) -> dict[str, float]:
-        """Expected operations of an update, by kind, averaged over the variables.
-
-        Kinds: update (1), read (a pair looked at), textbook (a pair looked at for one value), swap
-        (a pair looked at for two), slot and cell (of tables and formulas), choice, exp and exps (a
-        value chosen by exponentials: the first few, and the rest), value (weights of all values),
-        odds and heavy (a heavy pair of a spin, of a small domain), touch (the same where domains
-        are large), draw (a factor drawn by alias table), strong (a Poisson variate of its own),
-        accept (a proposal decided upon), member (of a subset), write (a field brought up to date),
-        far (a cache line that must come from main memory).
-        """
+        """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """How many times slower than plain Gibbs it can converge at most; None if unknown."""
@@ -121,13 +112,13 @@ ROW_BYTES = 40
 
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
-    """Refuse a sampler that reads stored factors for a graph whose factors are never stored."""
+    """Refuse a sampler that reads stored factors for a graph with implicit ones."""
     if graph.implicit is None or sampler.draws_implicit:
         return
     stats = graph.stats
     raise SampleError(
         f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
-        f"never stored; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
+        f"implicit; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
         f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
     )
 
@@ -148,24 +139,24 @@ def register(data: type, update: Any, begin: Any = None) -> None:
     _COMPILED[data] = _Compiled(update, begin)
 
 
-def compiled_for(data: Any) -> _Compiled:
-    """The compiled functions for prepared data."""
-    return _COMPILED[type(data)]
+def compiled_for(kind: type) -> _Compiled:
+    """The compiled functions for a type of prepared data."""
+    return _COMPILED[kind]
 
 
 def carries(data: Any) -> bool:
     """Whether the sampler carries something that must be set before its first update."""
-    return compiled_for(data).begin is not None
+    return compiled_for(type(data)).begin is not None
 
 
 def update(data: Any, model: Any, chain: Any, i: int) -> int:
     """Draw a new value for variable `i`; compiled code only."""
-    return compiled_for(data).update(data, model, chain, i)  # type: ignore[no-any-return]
+    return compiled_for(type(data)).update(data, model, chain, i)  # type: ignore[no-any-return]
 
 
 def begin(data: Any, model: Any, chain: Any) -> None:
     """Set what the sampler carries, for a fresh state; compiled code only."""
-    compiled_for(data).begin(data, model, chain)
+    compiled_for(type(data)).begin(data, model, chain)
 
 
 # Numba wants these signatures bare, letter for letter, and takes the chosen function's source for

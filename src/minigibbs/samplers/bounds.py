@@ -36,10 +36,19 @@ def check_settings(name: str, **settings: Any) -> None:
             raise SampleError(f"{name}: failure is a chance between 0 and 1, got {value!r}")
 
 
-def check_one(name: str, batch: float | None, slowdown: float | None) -> None:
-    """Refuse a batch beside a slowdown: one follows from the other."""
-    if batch is not None and slowdown is not None:
-        raise SampleError(f"{name}: give a batch or a slowdown, not both")
+def check_guarantee(name: str, slowdown: float | None, given: bool, what: str) -> None:
+    """Refuse a slowdown beside what takes its place, and neither of the two.
+
+    `given` says whether all that a slowdown would fix is given, and `what` names it. A slowdown of
+    None asks for no guarantee; the default gives way to what is given.
+    """
+    if given and slowdown not in (None, SLOWDOWN):
+        raise SampleError(f"{name}: give {what} or a slowdown, not both; got {slowdown!r} as well")
+    if not given and slowdown is None:
+        raise SampleError(
+            f"{name}: slowdown=None asks for no guarantee, so nothing says how much to draw; give "
+            f"{what}, or a slowdown such as {SLOWDOWN}"
+        )
 
 
 def check_work(name: str, graph: FactorGraph, draws: float) -> None:
@@ -74,16 +83,19 @@ def mgpmh_ratio(slowdown: float) -> float:
     return low
 
 
-def local_batches(graph: FactorGraph, batch: float | None, slowdown: float) -> NDArray[np.float64]:
+def local_batches(
+    graph: FactorGraph, batch: float | None, slowdown: float | None
+) -> NDArray[np.float64]:
     """MGPMH's lambda / L at each variable: draws per unit of energy.
 
-    A batch given by hand is the paper's lambda, with the graph's L for all variables. Left out,
+    A batch that is given is the paper's lambda, with the graph's L for all variables. Otherwise
     it follows from the slowdown (see `mgpmh_slowdown`), and is not below 2L. There each variable
     may use its own L, since the variable is drawn first.
     """
     local = graph.local_energies
     if batch is not None:
         return np.full(len(local), batch / max(graph.stats.local_energy, 1e-300))
+    assert slowdown is not None  # samplers check that one of the two is given
     return np.maximum(local / mgpmh_ratio(slowdown), 2.0)
 
 

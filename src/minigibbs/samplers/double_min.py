@@ -20,7 +20,7 @@ from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_
 from minigibbs.samplers.bounds import (
     FAILURE,
     SLOWDOWN,
-    check_one,
+    check_guarantee,
     check_settings,
     check_work,
 )
@@ -46,8 +46,9 @@ class DoubleMinGibbs(Sampler):
     estimator
         In place of a second batch: any estimator.
     slowdown
-        Half of log(slowdown) fixes the first batch where none is given (Theorem 4), the other
-        half the second (Theorem 6 and Lemma 2). Left out, 1.5.
+        A guarantee: half of log(slowdown) fixes the first batch where none is given (Theorem 4),
+        the other half the second (Theorem 6 and Lemma 2). None asks for no guarantee; both batches
+        are then needed.
     failure
         The chance that an estimate strays further than the bound assumes.
 
@@ -62,7 +63,7 @@ class DoubleMinGibbs(Sampler):
     batch: float | None = None
     second_batch: float | None = None
     estimator: Estimator | None = None
-    slowdown: float | None = None
+    slowdown: float | None = SLOWDOWN
     failure: float = FAILURE
     name = "double-min"
 
@@ -75,8 +76,9 @@ class DoubleMinGibbs(Sampler):
             failure=self.failure,
         )
         check_estimator("DoubleMinGibbs", self.estimator, self.second_batch)
-        if self.second_batch is not None or self.estimator is not None:
-            check_one("DoubleMinGibbs", self.batch, self.slowdown)
+        second = self.second_batch is not None or self.estimator is not None
+        what = "both batches (or an estimator for the second)"
+        check_guarantee("DoubleMinGibbs", self.slowdown, self.batch is not None and second, what)
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare both minibatches, unless an update would never end."""
@@ -102,7 +104,7 @@ class DoubleMinGibbs(Sampler):
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Theorems 4 and 6, with high probability, where both batches are the recipes'."""
         given = self.batch or self.second_batch or self.estimator
-        return None if given else self.slowdown or SLOWDOWN
+        return None if given else self.slowdown
 
     def describe(self, graph: FactorGraph) -> str:
         """Say both batches, the cost and the bound."""
@@ -113,8 +115,9 @@ class DoubleMinGibbs(Sampler):
             f"DoubleMIN-Gibbs: {chosen.describe()}; about {draws.mean() if len(draws) else 0:.3g} "
             f"draws to propose and {chosen.work(graph):.3g} to decide an update."
         )
-        if self.batch is None and self.second_batch is None and self.estimator is None:
-            text += " " + estimate_bound(self.slowdown or SLOWDOWN, 8, self.failure)
+        promised = self.guaranteed_slowdown(graph)
+        if promised is not None:
+            text += " " + estimate_bound(promised, 8, self.failure)
         return text
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:
@@ -123,12 +126,14 @@ class DoubleMinGibbs(Sampler):
             return self.estimator
         if self.second_batch is not None:
             return PoissonEstimator(self.second_batch)
+        assert self._half is not None
         delta = math.log(self._half) / 4
         return PoissonEstimator(recipe_batch("DoubleMinGibbs", graph, delta, self.failure))
 
     @property
-    def _half(self) -> float:
-        return math.sqrt(self.slowdown or SLOWDOWN)
+    def _half(self) -> float | None:
+        """The slowdown that either batch may cause."""
+        return None if self.slowdown is None else math.sqrt(self.slowdown)
 
 
 class DoubleMinData(NamedTuple):

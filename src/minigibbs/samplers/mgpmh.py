@@ -21,7 +21,7 @@ from minigibbs.kernels.random import positive_uniform
 from minigibbs.samplers.base import Sampler, choice_operations, far_share, mean_row, register
 from minigibbs.samplers.bounds import (
     SLOWDOWN,
-    check_one,
+    check_guarantee,
     check_settings,
     local_batches,
     mgpmh_slowdown,
@@ -36,10 +36,10 @@ class MGPMH(Sampler):
     ----------
     batch
         The paper's lambda, the expected number of draws at the variable with the largest local
-        energy L. A good start is L^2.
+        energy L. A good start is L^2. A batch takes the place of `slowdown`.
     slowdown
-        In place of a batch: the guaranteed spectral gap is at least 1/slowdown of plain Gibbs's
-        (Theorem 4, repaired: see docs/paper.md). Left out as well, 1.5.
+        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's (Theorem 4, repaired:
+        see docs/paper.md). None asks for no guarantee; a batch is then needed.
 
     Examples
     --------
@@ -50,16 +50,16 @@ class MGPMH(Sampler):
     """
 
     batch: float | None = None
-    slowdown: float | None = None
+    slowdown: float | None = SLOWDOWN
     name = "mgpmh"
 
     def __post_init__(self) -> None:
         check_settings("MGPMH", batch=self.batch, slowdown=self.slowdown)
-        check_one("MGPMH", self.batch, self.slowdown)
+        check_guarantee("MGPMH", self.slowdown, self.batch is not None, "a batch")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """A Poisson vector for each variable."""
-        return MGPMHData(*minibatch_rows(graph, self.batch, self.slowdown or SLOWDOWN))
+        return MGPMHData(*minibatch_rows(graph, self.batch, self.slowdown))
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The minibatch, and one pass over the factors where the proposal differs."""
@@ -67,6 +67,7 @@ class MGPMH(Sampler):
         moves = 1.0 - 1.0 / max(row["values"], 1.0)  # all values alike: an upper bound
         vector = self.prepare(graph)
         total = minibatch_operations(graph, vector.rows)
+        total["general"] += moves * row["general"]
         total["slot"] += moves * row["slots"]
         return {
             **total,
@@ -78,12 +79,12 @@ class MGPMH(Sampler):
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Theorem 4, repaired, where lambda is at least 2L."""
-        density = local_batches(graph, self.batch, self.slowdown or SLOWDOWN)
+        density = local_batches(graph, self.batch, self.slowdown)
         return local_slowdown(graph, density)
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the batch, the cost and the bound."""
-        density = local_batches(graph, self.batch, self.slowdown or SLOWDOWN)
+        density = local_batches(graph, self.batch, self.slowdown)
         batch = float((density * graph.local_energies).max())
         return (
             f"MGPMH: exact; lambda up to {batch:.4g} (about {self._draws(graph):.3g} draws an "
@@ -105,7 +106,9 @@ class MGPMHData(NamedTuple):
     step: NDArray[np.float64]  # [n]
 
 
-def minibatch_rows(graph: FactorGraph, batch: float | None, slowdown: float) -> tuple[Any, ...]:
+def minibatch_rows(
+    graph: FactorGraph, batch: float | None, slowdown: float | None
+) -> tuple[Any, ...]:
     """The rows of s_phi ~ Poisson(lambda * M_phi / L), and L / lambda."""
     density = local_batches(graph, batch, slowdown)
     rows = graph.packed.rows
@@ -127,6 +130,7 @@ def minibatch_operations(graph: FactorGraph, rows: NDArray[np.void]) -> dict[str
         "update": 1.0,
         "strong": strong,
         "draw": weak,
+        "general": visits * per_general["general"],
         "slot": visits * per_general["slots"],
         "cell": visits * per_general["general"] * per_general["values"],
         "far": 2.0 * weak * far_share(16 * len(graph.packed.weight)),

@@ -14,7 +14,7 @@ from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_
 from minigibbs.samplers.bounds import (
     FAILURE,
     SLOWDOWN,
-    check_one,
+    check_guarantee,
     check_settings,
     check_work,
     estimator_batch,
@@ -32,13 +32,15 @@ class MinGibbs(Sampler):
     Parameters
     ----------
     batch
-        lambda of the Poisson estimator, in expected draws per estimate; Psi^2 is a good start.
+        lambda of the Poisson estimator, in expected draws per estimate; Psi^2 is a good start. A
+        batch takes the place of `slowdown`.
     estimator
         In place of a batch: any estimator, such as `mg.SubsetEstimator(100)`.
     slowdown
-        In place of both: the guaranteed spectral gap is at least 1/slowdown of plain Gibbs's
-        (Theorem 2) if every estimate is within delta = log(slowdown)/6 of the energy; the batch
-        of Lemma 2 misses that with a chance of at most `failure` per estimate.
+        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's (Theorem 2) if every
+        estimate is within delta = log(slowdown)/6 of the energy; the batch of Lemma 2 misses that
+        with a chance of at most `failure` per estimate. None asks for no guarantee; a batch or an
+        estimator is then needed.
     failure
         See `slowdown`.
 
@@ -52,14 +54,15 @@ class MinGibbs(Sampler):
 
     batch: float | None = None
     estimator: Estimator | None = None
-    slowdown: float | None = None
+    slowdown: float | None = SLOWDOWN
     failure: float = FAILURE
     name = "min-gibbs"
 
     def __post_init__(self) -> None:
         check_settings("MinGibbs", batch=self.batch, slowdown=self.slowdown, failure=self.failure)
-        check_one("MinGibbs", self.batch, self.slowdown)
-        check_estimator("MinGibbs", self.estimator, self.batch, self.slowdown)
+        check_estimator("MinGibbs", self.estimator, self.batch)
+        given = self.batch is not None or self.estimator is not None
+        check_guarantee("MinGibbs", self.slowdown, given, "a batch or an estimator")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Prepare the estimator, unless an update would never end."""
@@ -80,7 +83,7 @@ class MinGibbs(Sampler):
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Theorem 2, with high probability, where the batch is Lemma 2's."""
-        return None if self.batch or self.estimator else self.slowdown or SLOWDOWN
+        return self._recipe
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the estimator, the cost and the bound."""
@@ -89,8 +92,8 @@ class MinGibbs(Sampler):
             f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws an "
             "update."
         )
-        if self.batch is None and self.estimator is None:
-            text += " " + estimate_bound(self.slowdown or SLOWDOWN, 6, self.failure)
+        if self._recipe is not None:
+            text += " " + estimate_bound(self._recipe, 6, self.failure)
         return text
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:
@@ -99,15 +102,21 @@ class MinGibbs(Sampler):
             return self.estimator
         if self.batch is not None:
             return PoissonEstimator(self.batch)
-        delta = math.log(self.slowdown or SLOWDOWN) / 6
+        assert self._recipe is not None
+        delta = math.log(self._recipe) / 6
         return PoissonEstimator(recipe_batch("MinGibbs", graph, delta, self.failure))
+
+    @property
+    def _recipe(self) -> float | None:
+        """The slowdown that fixes the batch; None where something else does."""
+        return self.slowdown if self.batch is None and self.estimator is None else None
 
     def _work(self, graph: FactorGraph, chosen: Estimator) -> float:
         return (graph.stats.max_domain - 1) * chosen.work(graph)
 
 
-def check_estimator(name: str, estimator: Any, *others: float | None) -> None:
-    """Refuse what is no estimator, and one beside a batch or slowdown."""
+def check_estimator(name: str, estimator: Any, batch: float | None) -> None:
+    """Refuse what is no estimator, and one beside a batch."""
     if estimator is None:
         return
     if not isinstance(estimator, Estimator):
@@ -115,8 +124,8 @@ def check_estimator(name: str, estimator: Any, *others: float | None) -> None:
             f"{name}: estimator must be an estimator such as mg.PoissonEstimator(100), got "
             f"{estimator!r}"
         )
-    if any(other is not None for other in others):
-        raise SampleError(f"{name}: give an estimator or a batch or slowdown, not both")
+    if batch is not None:
+        raise SampleError(f"{name}: give an estimator or a batch, not both")
 
 
 def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) -> float:

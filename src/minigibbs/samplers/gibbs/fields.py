@@ -18,7 +18,7 @@ from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.samplers.base import register
+from minigibbs.samplers.base import Workspace, register
 
 LEAST_DEGREE = 32.0  # below this mean degree a pass over the factors is cheap anyway
 RARE = 0.35  # share of changes below which remembering pays: a change writes where a pass reads
@@ -167,6 +167,6 @@ def field_update(data, model, chain, i):
 register(FieldData, field_update, field_begin)
 
 
-def carried_fields(graph: FactorGraph) -> int:
-    """How many fields a chain remembers."""
-    return int(graph.sizes.sum())
+def field_workspace(graph: FactorGraph) -> Workspace:
+    """Room for a field per variable and value."""
+    return Workspace(carried=int(graph.sizes.sum()))

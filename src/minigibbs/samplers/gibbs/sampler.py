@@ -26,8 +26,8 @@ from minigibbs.kernels.touched import (
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.gibbs.fields import (
     FieldData,
-    carried_fields,
     change_rate,
+    field_workspace,
     fields_fit,
     rare_changes,
 )
@@ -75,9 +75,7 @@ class Gibbs(Sampler):
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values, and for the fields."""
-        if isinstance(data, FieldData):
-            return Workspace(carried=carried_fields(graph))
-        return Workspace(*touched_space(int(graph.sizes.max())))
+        return field_workspace(graph) if isinstance(data, FieldData) else touched_workspace(graph)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Every factor once; in the textbook form once per value."""
@@ -88,6 +86,7 @@ class Gibbs(Sampler):
                 "update": 1.0,
                 "textbook": pairs,
                 **choice_operations(row["values"]),
+                "general": row["general"],
                 "slot": row["slots"],
                 "cell": row["cells"],
                 "far": row["far"],
@@ -113,6 +112,11 @@ class Gibbs(Sampler):
         return f"Gibbs: exact; an update evaluates up to {count}."
 
 
+def touched_workspace(graph: FactorGraph) -> Workspace:
+    """Room for the touched values, where a domain is large."""
+    return Workspace(*touched_space(int(graph.sizes.max())))
+
+
 def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
     """The operations of plain Gibbs, with or without remembered fields."""
     row = mean_row(graph)
@@ -125,6 +129,7 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
         "update": 1.0,
         "touch" if large else "read": row["pairs"],
         **choice_operations(min(row["pairs"], row["values"]) if large else row["values"]),
+        "general": row["general"],
         "slot": row["slots"],
         "cell": row["cells"],
         "far": row["far"],

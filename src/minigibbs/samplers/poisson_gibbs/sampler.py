@@ -14,47 +14,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.packing import entry_spans
-from minigibbs.kernels.alias import alias_rows, draw_alias
-from minigibbs.kernels.categorical import draw_linear
-from minigibbs.kernels.energy import add_general
-from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson_beyond
-from minigibbs.kernels.random import leftover, uniform
-from minigibbs.kernels.touched import DENSE_DOMAIN, draw_touched, touch, touched_space
-from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row, register
-from minigibbs.samplers.bounds import check_one, check_settings
-from minigibbs.samplers.gibbs.fields import FieldData, carried_fields, rare_changes
-from minigibbs.samplers.gibbs.sampler import base_weights, gibbs_data, gibbs_operations, sum_unary
-from minigibbs.samplers.poisson_gibbs.implicit import (
-    draw_implicit,
-    implicit_counts,
-    implicit_data,
-    implicit_log_slowdown,
+from minigibbs.kernels.touched import DENSE_DOMAIN
+from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
+from minigibbs.samplers.bounds import check_settings
+from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
+from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
+from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
+from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
+from minigibbs.samplers.poisson_gibbs.split import (
+    ImplicitSplit,
+    Split,
+    all_heavy,
+    choose_split,
+    worth_splitting,
 )
-from minigibbs.samplers.poisson_gibbs.large import large_data
-from minigibbs.samplers.poisson_gibbs.small import (
-    HEAVY,
-    SmallData,
-    heavy_pairs,
-    lean_fits,
-    load_base,
-    load_heavy,
-    place_heavy,
-    place_parts,
-    place_rates,
-    small_data,
-)
-from minigibbs.samplers.poisson_gibbs.spins import SpinData, spin_data, spins_fit
-from minigibbs.samplers.poisson_gibbs.split import Split, all_heavy, choose_split, worth_splitting
 
 
 @dataclass(frozen=True)
@@ -67,8 +46,8 @@ class PoissonGibbs(Sampler):
     Parameters
     ----------
     slowdown
-        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's. In practice chains
-        mix much better than the bound, and the default (no guarantee asked for) is faster.
+        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's. None, the default,
+        asks for no guarantee: in practice chains mix much better than the bound, and it is faster.
     theta
         The weight of the auxiliary draws; larger is closer to plain Gibbs and draws more.
     heavy
@@ -91,7 +70,11 @@ class PoissonGibbs(Sampler):
 
     def __post_init__(self) -> None:
         check_settings("PoissonGibbs", slowdown=self.slowdown)
-        check_one("PoissonGibbs", self.theta, self.slowdown)
+        if self.theta is not None and self.slowdown is not None:
+            raise SampleError(
+                f"PoissonGibbs: give theta or a slowdown, not both; got {self.theta!r} and "
+                f"{self.slowdown!r}"
+            )
         if self.theta is not None and not (math.isfinite(self.theta) and self.theta > 0):
             raise SampleError(f"PoissonGibbs: theta must be above 0, got {self.theta!r}")
         whole = isinstance(self.heavy, int | np.integer) and not isinstance(self.heavy, bool)
@@ -106,42 +89,30 @@ class PoissonGibbs(Sampler):
         if self == PoissonGibbs() and split.tail.any():
             alone = lanes == 1
             rate = rare_changes(graph, FieldData(sum_unary(graph.packed))) if alone else None
-            if not worth_splitting(graph, split, rate, lanes):
-                return all_heavy(graph)
+            if not worth_splitting(graph, split, rate):
+                return all_heavy(split)
         return split
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Prepare heavy lists and alias tables; plain Gibbs's data where all is heavy."""
+        """Lay the split graph out: heavy lists and alias tables, or what plain Gibbs needs."""
         split = self.split(graph, lanes)
-        implicit = implicit_data(graph, self.slowdown, self.theta, self.heavy)
-        if graph.implicit is None and not split.tail.any():
-            return gibbs_data(graph, None if lanes == 1 else False)
-        if not lean_fits(graph, split):
-            return poisson_gibbs_data(graph, split, implicit)
-        if spins_fit(graph):
-            return spin_data(graph, split)
-        small = graph.sizes.max() <= DENSE_DOMAIN
-        return small_data(graph, split) if small else large_data(graph, split)
+        return choose_layout(graph, split).prepare(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Room for the touched values; for the fields where it is plain Gibbs with them."""
-        if isinstance(data, SmallData | SpinData):
-            return Workspace(weights=1)
-        if isinstance(data, FieldData):
-            return Workspace(carried=carried_fields(graph))
-        return Workspace(*touched_space(int(graph.sizes.max())))
+        """What the layout asks for."""
+        return layout_of(data).workspace(graph)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
-        if graph.implicit is not None:
-            return self._implicit_operations(graph)
         split, row = self.split(graph), mean_row(graph)
+        if split.implicit is not None:
+            return self._implicit_operations(graph, split.implicit)
         if not split.tail.any():
             return gibbs_operations(graph, gibbs_data(graph))
         free = max(graph.stats.variables, 1)
         heavy, draws = self._counts(graph, split)
         light = max(row["pairs"] + row["general"], 1e-300)
-        spins, share = spins_fit(graph), row["general"] / light
+        spins, share = choose_layout(graph, split) is SPINS, row["general"] / light
         pair = "odds" if spins else "heavy" if row["values"] <= DENSE_DOMAIN else "touch"
         slots = row["slots"] / max(row["general"], 1e-300)
         visits = heavy * share + 2.0 * draws * share
@@ -151,7 +122,9 @@ class PoissonGibbs(Sampler):
             "update": 1.0,
             pair: heavy * (1.0 - share),
             "value": 0.0 if spins or row["values"] > DENSE_DOMAIN else row["values"],
+            "tail": 1.0,
             "draw": draws,
+            "general": visits,
             "slot": visits * slots,
             "cell": visits * row["values"],
             "far": far + 4.0 * far_share(100 * free),
@@ -164,30 +137,26 @@ class PoissonGibbs(Sampler):
         heavy = (float(np.count_nonzero(split.heavy)) - unary) / free
         return heavy, float(((1 + split.theta) * split.tail)[graph.evidence < 0].sum()) / free
 
-    def _implicit_operations(self, graph: FactorGraph) -> dict[str, float]:
-        data = implicit_data(graph, self.slowdown, self.theta, self.heavy)
-        heavy, draws = implicit_counts(data)
+    def _implicit_operations(self, graph: FactorGraph, split: ImplicitSplit) -> dict[str, float]:
         values = float(graph.sizes.mean())
         return {
             "update": 1.0,
-            "touch": 2.0 * heavy,
+            "touch": 2.0 * split.heavy,
             "value": 0.0 if values > DENSE_DOMAIN else values,
-            "draw": 2.0 * draws,
+            "tail": 1.0,
+            "draw": 2.0 * split.draws,
             "far": 3.0 * far_share(len(graph)),
         }
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """The bound exp(L_T * (2 / theta + 1 / theta^2)) at the worst variable."""
-        if graph.implicit is not None:
-            data = implicit_data(graph, self.slowdown, self.theta, self.heavy)
-            return math.exp(min(implicit_log_slowdown(data), 700.0))
         return math.exp(min(self.split(graph).log_slowdown, 700.0))
 
     def reason(self, graph: FactorGraph) -> str:
         """Say why it splits as it does."""
         stats = graph.stats
         if graph.implicit is not None:
-            return "the factors are never stored, and it alone can do without them."
+            return "the factors are implicit, and it alone can draw from those."
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
@@ -208,16 +177,13 @@ class PoissonGibbs(Sampler):
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the split, the cost and the bound."""
-        if graph.implicit is not None:
-            data = implicit_data(graph, self.slowdown, self.theta, self.heavy)
-            heavy, draws = implicit_counts(data)
+        split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
+        if split.implicit is not None:
             return (
-                f"Poisson-Gibbs: exact; of factors that are never stored {heavy:.3g} a variable "
-                f"evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-                f"{math.exp(min(implicit_log_slowdown(data), 700)):.3g} times slower to converge "
-                "than Gibbs."
+                f"Poisson-Gibbs: exact; of implicit factors {split.implicit.heavy:.3g} a variable "
+                f"evaluated, {split.implicit.draws:.3g} drawn an update. Guaranteed: at most "
+                f"{slowdown:.3g} times slower to converge than Gibbs."
             )
-        split = self.split(graph)
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
@@ -226,172 +192,5 @@ class PoissonGibbs(Sampler):
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "
             f"variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-            f"{math.exp(min(split.log_slowdown, 700)):.3g} times slower to converge than Gibbs."
+            f"{slowdown:.3g} times slower to converge than Gibbs."
         )
-
-
-# One variable of Poisson-Gibbs.
-PART = np.dtype(
-    [
-        ("heavy_start", np.int64),  # its heavy pairs
-        ("general_start", np.int64),  # its heavy general factors
-        ("tail_start", np.int64),  # its slots of the alias table
-        ("heavy", np.int32),  # how many of each
-        ("general", np.int32),
-        ("tail", np.int32),
-        ("dense", np.int32),  # whether to look at every value
-        ("rate", np.float64),  # (1 + theta) * L_T
-        ("none", np.float64),  # exp(-rate)
-        ("some", np.float64),  # exp(rate)
-        ("theta", np.float64),
-        ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
-        ("gain", np.float64),  # 1 / keep: what a pair that is kept multiplies a weight by
-    ],
-    align=True,
-)
-
-
-class PoissonGibbsData(NamedTuple):
-    """Heavy parts, tails, and the unary factors as base weights."""
-
-    parts: NDArray[np.void]  # [n] of PART
-    heavy: NDArray[np.void]  # of HEAVY
-    general: NDArray[np.int64]  # places of heavy general factors
-    tail: NDArray[np.void]  # of ALIAS, over places
-    base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
-    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
-    implicit: Any  # see samplers.implicit
-
-
-def poisson_gibbs_data(graph: FactorGraph, split: Split, implicit: Any) -> PoissonGibbsData:
-    """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
-    model, rows = graph.packed, graph.packed.rows
-    if rows.strides == (0,):
-        return _nothing_stored(len(rows), int(rows[0]["domain"]), implicit)
-    spans = entry_spans(model)
-    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
-    place = np.arange(len(spans))
-    pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
-    heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
-    parts = np.zeros(len(rows), dtype=PART)
-    place_parts(parts, owner, general=heavy_general, tail=~split.heavy)
-    places = place_heavy(parts, owner[heavy_pair])
-    place_rates(parts, split)
-    parts["theta"] = split.theta
-    has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
-    parts["dense"] = has_general | (rows["domain"] <= DENSE_DOMAIN)
-    base, alias = base_weights(model)
-    return PoissonGibbsData(
-        parts=parts,
-        heavy=heavy_pairs(graph, heavy_pair, places),
-        general=np.flatnonzero(heavy_general),
-        tail=alias_rows(
-            parts["tail_start"],
-            parts["tail_start"] + parts["tail"],
-            np.flatnonzero(~split.heavy),
-            spans,
-        ),
-        base=base,
-        alias=alias,
-        implicit=implicit,
-    )
-
-
-def _nothing_stored(variables: int, size: int, implicit: Any) -> PoissonGibbsData:
-    """Without stored factors one part serves all variables."""
-    part = np.zeros(1, dtype=PART)
-    part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0  # no draws
-    part["dense"] = size <= DENSE_DOMAIN
-    return PoissonGibbsData(
-        parts=np.broadcast_to(part, variables),
-        heavy=np.empty(0, HEAVY),
-        general=np.empty(0, np.int64),
-        tail=np.empty(0, ALIAS),
-        base=np.empty(0),
-        alias=np.empty(0, ALIAS),
-        implicit=implicit,
-    )
-
-
-@kernel
-def _draw_general(part, model, chain, i, place, size):
-    """Keep a drawn general factor or not; if kept, multiply every value's weight."""
-    factor, weights = model.factors[model.target[place]], chain.weights
-    values = weights[size:]
-    for value in range(size):
-        values[value] = -factor.low
-    add_general(model, chain.x, i, place, 1.0, values)
-    share = values[chain.x[i]] / factor.span
-    if uniform(chain.stream) * (1.0 + part.theta) < part.theta + share:
-        for value in range(size):
-            weights[value] *= 1.0 + values[value] / (part.theta * factor.span)
-
-
-@kernel
-def _draw_tail(data, part, model, chain, i, dense, u, touched):
-    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour.
-
-    Returns how many values are touched.
-    """
-    row, x = model.rows[i], chain.x
-    draws = poisson_beyond(u, part.rate, part.none, chain.stream)
-    for _ in range(draws):
-        first = part.tail_start
-        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
-        if place >= row.pair_end:
-            _draw_general(part, model, chain, i, place, row.domain)
-            continue
-        other, attracts = x[model.target[place]], model.weight[place] > 0.0
-        if (other == x[i]) == attracts or uniform(chain.stream) < part.keep:
-            factor = part.gain if attracts else part.keep
-            touched = touch(chain, dense, row.domain, other, factor, touched)
-    chain.tally[DRAWS] += draws
-    return touched
-
-
-@kernel
-def _load_dense(data, part, model, chain, i):
-    """Set the weight of every value to its base weight times the heavy general factors."""
-    row, weights = model.rows[i], chain.weights
-    if part.general == 0:
-        load_base(data.base, model.first[i], row.domain, weights)
-        return
-    for value in range(row.domain):
-        weights[value] = 0.0
-    for k in range(part.general):
-        add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, weights)
-    top = weights[0]
-    for value in range(1, row.domain):
-        top = max(top, weights[value])
-    for value in range(row.domain):
-        own = data.base[model.first[i] + value] if len(data.base) else 1.0
-        weights[value] = own * math.exp(weights[value] - top)
-
-
-@kernel
-def poisson_gibbs_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part; see the top of this file."""
-    part, row, x = data.parts[i], model.rows[i], chain.x
-    dense, touched = part.dense != 0, 0
-    if dense:
-        _load_dense(data, part, model, chain, i)
-        load_heavy(data.heavy, part.heavy_start, part.heavy, chain)
-    else:
-        for k in range(part.heavy):
-            pair = data.heavy[part.heavy_start + k]
-            touched = touch(chain, False, row.domain, x[pair.target], pair.factor, touched)
-    chain.tally[EVALUATIONS] += part.heavy + part.general
-    u = uniform(chain.stream)
-    if u >= part.none:
-        touched = _draw_tail(data, part, model, chain, i, dense, u, touched)
-        u = uniform(chain.stream)
-    else:
-        u = leftover(u, part.none, part.some, chain.stream)
-    touched = draw_implicit(data.implicit, chain, i, dense, row.domain, touched)
-    if dense:
-        return draw_linear(chain.weights, row.domain, u)
-    first, size = model.first[i], row.domain
-    return draw_touched(data.base, data.alias, first, size, chain, touched, u, True, False)
-
-
-register(PoissonGibbsData, poisson_gibbs_update)

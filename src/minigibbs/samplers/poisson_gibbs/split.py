@@ -1,36 +1,31 @@
 """Which factors of a variable Poisson-Gibbs evaluates exactly, and how it draws from the rest.
 
-The choice minimises predicted time per effective sample. The costs below are nanoseconds measured
-on one machine; only their ratios matter. They are shipped rather than measured on the spot, so that
-a seed gives the same chain on every machine.
+The choice minimises predicted time per effective sample, by the costs of `samplers.costs`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.factors.implicit.complete import Complete
+from minigibbs.graph.factors.implicit.kernel import Kernel
+from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
+from minigibbs.samplers.costs import COSTS, LANE_DRAW
 
-UPDATE = 35.0  # an update with nothing to look at
-HEAVY_PAIR = 2.0
-HEAVY_DISPLACEMENT = 4.0
-GENERAL = 12.0  # a table or formula, and for each slot and value on top:
-GENERAL_SLOT = 3.0
-GENERAL_VALUE = 1.0
-TAIL = 8.0  # having a tail at all
-DRAW = 30.0
-LANE_DRAW = 12.0  # on a GPU, where all threads of a warp wait for one that draws
-FAR_DRAW = 70.0  # where the alias tables do not fit into the processor's cache
+UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
+TAIL, DRAW = COSTS["tail"], COSTS["draw"]
+FAR_DRAW = DRAW + COSTS["far"]  # where the alias tables do not fit into the cache
 CACHE = 250_000  # slots of alias tables that do
-FIELD_WRITE = 5.0  # bringing a neighbour's field up to date
 MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
 
@@ -40,6 +35,22 @@ _PIECE = 1 << 20  # combinations of row, cut and theta tried in one go
 _LARGEST = 500.0  # products of exp(M) stay far from overflow
 
 
+@dataclass(frozen=True)
+class ImplicitSplit:
+    """How an implicit group is split: the same for all variables."""
+
+    theta: float
+    tail: float  # L_T where it is largest
+    draws: float  # in an update, expected, averaged over the variables
+    least: float = math.inf  # the least |weight| that is heavy
+    heavy: int = 0  # pairs of a variable that are evaluated, at most
+
+    @property
+    def log_slowdown(self) -> float:
+        """The bound on log(slowdown) where the tail is largest."""
+        return self.tail * (2 / self.theta + 1 / self.theta**2)
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """For each entry whether it is heavy; for each variable theta and L_T."""
@@ -47,11 +58,14 @@ class Split:
     heavy: NDArray[np.bool_]  # [E] unary entries count as heavy
     theta: NDArray[np.float64]  # [n]
     tail: NDArray[np.float64]  # [n] L_T
+    lanes: int = 1  # chains in lockstep, for which it was chosen
+    implicit: ImplicitSplit | None = None  # of the graph's implicit group, if it has one
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown): the largest L_T * (2 / theta + 1 / theta^2)."""
-        return float((self.tail * (2 / self.theta + 1 / self.theta**2)).max(initial=0.0))
+        stored = float((self.tail * (2 / self.theta + 1 / self.theta**2)).max(initial=0.0))
+        return stored + (self.implicit.log_slowdown if self.implicit else 0.0)
 
 
 def stickiness(theta: Any) -> Any:
@@ -81,13 +95,15 @@ def choose_split(
 ) -> Split:
     """Split every variable's factors: by cost, under a guarantee, or as told.
 
-    `lanes` chains go in step: when one draws from its tail, all the others wait.
+    `lanes` chains go in lockstep: when one draws from its tail, all the others wait.
     """
     model, spans = graph.packed, entry_spans(graph.packed)
-    rows = model.rows
+    rows, group = model.rows, graph.implicit
+    implicit = None if group is None else _OF_GROUP[type(group)](group, slowdown, theta, heavy)
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
-        return Split(np.empty(0, dtype=bool), np.broadcast_to(np.ones(1), len(rows)), none)
+        ones = np.broadcast_to(np.ones(1), len(rows))
+        return Split(np.empty(0, dtype=bool), ones, none, lanes, implicit)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
@@ -108,7 +124,7 @@ def choose_split(
             f"PoissonGibbs: a tail of energy {tail.max():.3g} at theta = {chosen.min():.3g} is too "
             "large to draw from; leave heavy and theta out, or evaluate more factors exactly"
         )
-    return Split(mask, chosen, tail)
+    return Split(mask, chosen, tail, lanes, implicit)
 
 
 def _draw_cost(slots: int, lanes: int) -> float:
@@ -117,16 +133,13 @@ def _draw_cost(slots: int, lanes: int) -> float:
     return DRAW if slots < CACHE else FAR_DRAW
 
 
-def all_heavy(graph: FactorGraph) -> Split:
-    """The split that is plain Gibbs."""
-    rows = len(graph.packed.rows)
-    mask = np.ones(len(graph.packed.weight), dtype=bool)
-    return Split(mask, np.ones(rows), np.zeros(rows))
+def all_heavy(split: Split) -> Split:
+    """The split whose stored factors are all evaluated."""
+    ones, zeros = np.ones_like(split.theta), np.zeros_like(split.tail)
+    return replace(split, heavy=np.ones_like(split.heavy), theta=ones, tail=zeros)
 
 
-def worth_splitting(
-    graph: FactorGraph, split: Split, change_rate: float | None, lanes: int = 1
-) -> bool:
+def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None) -> bool:
     """Whether a split is predicted to beat plain Gibbs by more than the prediction may be off.
 
     `change_rate` is the share of updates that change something, where plain Gibbs would remember
@@ -139,13 +152,13 @@ def worth_splitting(
     stored = place < rows["unary_begin"][owner]
     general = place >= rows["pair_end"][owner]
     cost = entry_costs(model, rows["domain"][owner], place, general)
-    far = _draw_cost(len(owner), lanes)
-    draws = waits((1 + split.theta) * split.tail, lanes).sum()
-    draws *= far + (2 * GENERAL if general.any() else 0)
+    far = _draw_cost(len(owner), split.lanes)
+    draws = waits((1 + split.theta) * split.tail, split.lanes).sum()
+    draws *= far + (2 * COSTS["general"] if general.any() else 0)
     ours = (cost[split.heavy & stored].sum() + draws) / free + UPDATE + TAIL
     plain = cost[stored].sum() / free + UPDATE
     if change_rate is not None:
-        plain = UPDATE + change_rate * FIELD_WRITE / HEAVY_PAIR * cost[stored].sum() / free
+        plain = UPDATE + change_rate * COSTS["write"] / COSTS["heavy"] * cost[stored].sum() / free
     return bool(ours < MARGIN * plain)
 
 
@@ -220,12 +233,58 @@ def split_weights(
             energy, exact = sums.sum() - np.abs(weights[np.abs(weights) >= cut]).sum(), heavy
         energy = copies * scale * max(float(energy), 0.0)
         chosen = best_theta(np.array([energy]), slowdown)[0] if theta is None else theta
-        time = UPDATE + copies * HEAVY_DISPLACEMENT * float(exact)
+        time = UPDATE + copies * COSTS["touch"] * float(exact)
         time += TAIL + DRAW * (1 + chosen) * energy
         time *= math.exp(min(energy * stickiness(chosen), 700.0))
         if time < best[0]:
             best = (time, cut, float(chosen), energy)
     return best[1:]
+
+
+def _split_kernel(
+    group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
+) -> ImplicitSplit:
+    """Split the displacements like a variable's factors, once for all variables."""
+    copies = 1 if group.periodic else 2  # the half table stands for d and -d
+    scale = group.energy_per_weight
+    least, chosen, tail = split_weights(group.half, scale, copies, slowdown, theta, heavy)
+    count = copies * int(np.count_nonzero(heavy_displacements(group, least)))
+    return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count)
+
+
+def heavy_displacements(group: Kernel, least: float) -> NDArray[np.bool_]:
+    """Which places of a kernel's half table are heavy."""
+    return (group.half >= least) | (group.half <= -least)
+
+
+def _split_complete(
+    group: Complete, slowdown: float | None, theta: float | None, heavy: int | None
+) -> ImplicitSplit:
+    energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
+    return _all_drawn(energy, energy, slowdown, theta)
+
+
+def _split_low_rank(
+    group: LowRank, slowdown: float | None, theta: float | None, heavy: int | None
+) -> ImplicitSplit:
+    bound = group.bounds()
+    total = group.energy_per_weight * float(bound.sum())
+    return _all_drawn(total * float(bound.max()), total * float(bound.mean()), slowdown, theta)
+
+
+def _all_drawn(
+    tail: float, mean: float, slowdown: float | None, theta: float | None
+) -> ImplicitSplit:
+    """No pair is heavy; theta suits the largest tail."""
+    chosen = theta or float(best_theta(np.array([tail]), slowdown)[0])
+    return ImplicitSplit(chosen, tail, (1 + chosen) * mean)
+
+
+_OF_GROUP: dict[type, Callable[..., ImplicitSplit]] = {
+    Kernel: _split_kernel,
+    Complete: _split_complete,
+    LowRank: _split_low_rank,
+}
 
 
 def _choose(
@@ -294,10 +353,10 @@ def entry_costs(
     model: Model, sizes: NDArray[Any], place: NDArray[np.intp], general: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """What it takes to evaluate each entry for all values of its variable."""
-    cost = np.full(len(place), HEAVY_PAIR)
+    cost = np.full(len(place), COSTS["heavy"])
     factors = model.factors[model.target[place[general]]]
     slots = factors["scope_end"] - factors["scope_start"]
-    cost[general] = GENERAL + GENERAL_SLOT * slots + GENERAL_VALUE * sizes[general]
+    cost[general] = COSTS["general"] + COSTS["slot"] * slots + COSTS["cell"] * sizes[general]
     return cost
 
 

@@ -1,4 +1,4 @@
-"""How Poisson-Gibbs draws from groups that are never stored.
+"""How implicit groups are drawn.
 
 Upper bounds on M are enough: a draw that turns out to be weaker than its bound, or no factor at all
 (a neighbour off the grid, the variable itself), is thinned away.
@@ -7,6 +7,7 @@ Upper bounds on M are enough: a draw that turns out to be weaker than its bound,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,15 @@ from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
-from minigibbs.kernels.random import below, next_word, uniform
+from minigibbs.kernels.random import below, next_word
 from minigibbs.kernels.touched import touch
-from minigibbs.samplers.poisson_gibbs.split import CHUNK, best_theta, split_weights
+from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
+from minigibbs.samplers.poisson_gibbs.split import (
+    CHUNK,
+    ImplicitSplit,
+    Split,
+    heavy_displacements,
+)
 
 
 class NothingData(NamedTuple):
@@ -46,17 +53,19 @@ class KernelData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS
     rate: float  # (1 + theta) * L_T
     none: float  # exp(-rate)
-    theta: float
+    keep: float  # theta / (1 + theta)
+    gain: float  # 1 / keep
 
 
 class CompleteData(NamedTuple):
-    """Every other variable alike."""
+    """Every other variable alike; the rest as in `KernelData`."""
 
     variables: int
     attracts: bool
     rate: float
     none: float
-    theta: float
+    keep: float
+    gain: float
 
 
 class LowRankData(NamedTuple):
@@ -66,77 +75,52 @@ class LowRankData(NamedTuple):
     b: NDArray[np.float64]
     bound: NDArray[np.float64]  # [n] c
     total: float  # energy per weight times the sum of c
-    scale: float  # energy per weight
     alias: NDArray[np.void]  # of ALIAS
     theta: float
 
 
-def implicit_data(
-    graph: FactorGraph, slowdown: float | None, theta: float | None, heavy: int | None
-) -> Any:
+def prepare_implicit(graph: FactorGraph, split: Split) -> Any:
     """Prepare the graph's implicit group, if it has one."""
-    group = graph.implicit
-    if isinstance(group, Kernel):
-        return _kernel_data(group, slowdown, theta, heavy)
-    if isinstance(group, Complete):
-        energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
-        chosen = theta or float(best_theta(np.array([energy]), slowdown)[0])
-        rate = (1 + chosen) * energy
-        return CompleteData(group.variables, group.weight > 0, rate, math.exp(-rate), chosen)
-    if isinstance(group, LowRank):
-        bound = group.bounds()
-        energy = group.energy_per_weight * bound.sum() * bound.max()
-        chosen = theta or float(best_theta(np.array([energy]), slowdown)[0])
-        table = np.empty(len(bound), dtype=ALIAS)
-        table["place"], table["accept"] = np.arange(len(bound)), bound
-        fill_alias(table)
-        scale = group.energy_per_weight
-        return LowRankData(group.a, group.b, bound, scale * bound.sum(), scale, table, chosen)
-    return NothingData(0)
+    if split.implicit is None:
+        return NothingData(0)
+    return _PREPARE[type(graph.implicit)](graph.implicit, split.implicit)
 
 
-def implicit_counts(data: Any) -> tuple[float, float]:
-    """Mean heavy pairs and draws of an update."""
-    if isinstance(data, LowRankData):
-        return 0.0, (1 + data.theta) * data.total * float(data.bound.mean())
-    return float(len(data.heavy)) if isinstance(data, KernelData) else 0.0, data.rate
+def _tail(split: ImplicitSplit) -> tuple[float, float, float, float]:
+    """Rate, none, keep and gain, where all variables have the same tail."""
+    rate, theta = (1 + split.theta) * split.tail, split.theta
+    return rate, math.exp(-rate), theta / (1 + theta), 1 + 1 / theta
 
 
-def implicit_log_slowdown(data: Any) -> float:
-    """The bound on log(slowdown): L_T * (2 / theta + 1 / theta^2) at the worst variable."""
-    if isinstance(data, LowRankData):
-        energy = data.total * float(data.bound.max())
-    else:
-        energy = data.rate / (1 + data.theta)
-    return float(energy * (2 / data.theta + 1 / data.theta**2))
+def _prepare_complete(group: Complete, split: ImplicitSplit) -> CompleteData:
+    return CompleteData(group.variables, group.weight > 0, *_tail(split))
 
 
-def _kernel_data(
-    group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
-) -> KernelData:
-    """Split the displacements like a variable's factors, once for all variables."""
-    copies = 1 if group.periodic else 2  # the half table stands for d and -d
-    scale = group.energy_per_weight
-    limit, chosen, energy = split_weights(group.half, scale, copies, slowdown, theta, heavy)
-    strong = (group.half >= limit) | (group.half <= -limit)
+def _prepare_low_rank(group: LowRank, split: ImplicitSplit) -> LowRankData:
+    bound = group.bounds()
+    table = np.empty(len(bound), dtype=ALIAS)
+    table["place"], table["accept"] = np.arange(len(bound)), bound
+    fill_alias(table)
+    total = group.energy_per_weight * float(bound.sum())
+    return LowRankData(group.a, group.b, bound, total, table, split.theta)
+
+
+def _prepare_kernel(group: Kernel, split: ImplicitSplit) -> KernelData:
+    strong = heavy_displacements(group, split.least)
     places = np.flatnonzero(strong)
-    weights, steps = scale * group.half[places], _steps(group, places)
+    weights, steps = group.energy_per_weight * group.half[places], _steps(group, places)
     if not group.periodic:
         steps, weights = np.concatenate([steps, -steps]), np.concatenate([weights, weights])
-    tail = _displacement_alias(group.half, strong)
-    rate = (1 + chosen) * energy
     pad = 3 - len(group.shape)
     return KernelData(
-        shape=np.array((1,) * pad + group.shape, dtype=np.int64),
-        sides=np.array((1,) * pad + group.sides, dtype=np.int64),
-        reach=np.array((0,) * pad + group.reach, dtype=np.int64),
-        periodic=group.periodic,
-        heavy=np.ascontiguousarray(steps),
-        factor=np.exp(np.stack([-weights, weights], axis=1)),
-        tail=tail,
-        rate=rate,
-        none=math.exp(-rate),
-        theta=chosen,
+        np.array((1,) * pad + group.shape, dtype=np.int64),
+        np.array((1,) * pad + group.sides, dtype=np.int64),
+        np.array((0,) * pad + group.reach, dtype=np.int64),
+        group.periodic,
+        np.ascontiguousarray(steps),
+        np.exp(np.stack([-weights, weights], axis=1)),
+        _displacement_alias(group.half, strong),
+        *_tail(split),
     )
 
 
@@ -182,16 +166,6 @@ def _neighbour(data, a, b, c, step_a, step_b, step_c):
 
 
 @kernel
-def _keep_pair(chain, i, other, attracts, theta, dense, size, touched):
-    """Keep a drawn pair whose M is its bound, or not; if kept, multiply the value it favours."""
-    value = chain.x[other]
-    if (value == chain.x[i]) == attracts or uniform(chain.stream) * (1.0 + theta) < theta:
-        gain = (1.0 + theta) / theta
-        touched = touch(chain, dense, size, value, gain if attracts else 1.0 / gain, touched)
-    return touched
-
-
-@kernel
 def kernel_draw(data, chain, i, dense, size, touched):
     """Heavy displacements one by one; of the rest, a Poisson number by alias table."""
     x, rest = chain.x, i // data.shape[2]
@@ -220,8 +194,7 @@ def kernel_draw(data, chain, i, dense, size, touched):
             step_a, step_b, step_c = -step_a, -step_b, -step_c
         other = _neighbour(data, a, b, c, step_a, step_b, step_c)
         if other >= 0:
-            attracts = place > 0
-            touched = _keep_pair(chain, i, other, attracts, data.theta, dense, size, touched)
+            touched = touch_kept(data, chain, i, x[other], place > 0, dense, size, touched)
     chain.tally[DRAWS] += draws
     return touched
 
@@ -233,7 +206,8 @@ def complete_draw(data, chain, i, dense, size, touched):
     for _ in range(draws):
         other = below(chain.stream, data.variables - 1)
         other += other >= i
-        touched = _keep_pair(chain, i, other, data.attracts, data.theta, dense, size, touched)
+        value = chain.x[other]
+        touched = touch_kept(data, chain, i, value, data.attracts, dense, size, touched)
     chain.tally[DRAWS] += draws
     return touched
 
@@ -253,7 +227,7 @@ def low_rank_draw(data, chain, i, dense, size, touched):
         share = 0.5 * weight / (data.bound[i] * data.bound[other])  # of the bound, signed
         value = chain.x[other]
         on = (value == chain.x[i]) == (share > 0.0)
-        if uniform(chain.stream) * (1.0 + data.theta) < data.theta + (abs(share) if on else 0.0):
+        if keep_share(chain, abs(share) if on else 0.0, data.theta):
             gain = 1.0 + abs(share) / data.theta
             gain = gain if share > 0.0 else 1.0 / gain
             touched = touch(chain, dense, size, value, gain, touched)
@@ -267,6 +241,11 @@ def nothing_draw(data, chain, i, dense, size, touched):
     return touched
 
 
+_PREPARE: dict[type, Callable[..., Any]] = {
+    Kernel: _prepare_kernel,
+    Complete: _prepare_complete,
+    LowRank: _prepare_low_rank,
+}
 _COMPILED = {
     NothingData: nothing_draw,
     KernelData: kernel_draw,

@@ -1,6 +1,5 @@
-"""Poisson-Gibbs for pairs and unary factors over large domains: only touched values are looked at.
+"""Pairs and unary factors over large domains: only touched values are looked at.
 
-The same algorithm and law as `poisson_gibbs`, without what general and implicit factors need there;
 `small` is its counterpart for small domains.
 """
 
@@ -12,32 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import draw_touched, multiply
 from minigibbs.samplers.base import register
-from minigibbs.samplers.gibbs.sampler import base_weights
-from minigibbs.samplers.poisson_gibbs.small import BLOCK, small_data
+from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
+from minigibbs.samplers.poisson_gibbs.layouts.base import BLOCK, Layout, few_pairs_drawn
+from minigibbs.samplers.poisson_gibbs.layouts.small import prepare as prepare_small
+from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
 from minigibbs.samplers.poisson_gibbs.split import Split
 
 
 class LargeData(NamedTuple):
     """What `SmallData` holds, and the unary factors' alias tables."""
 
-    parts: NDArray[np.void]  # [n] of SMALL
-    heavy: NDArray[np.void]  # of HEAVY
+    parts: NDArray[np.void]  # [n] of PAIR_PART
+    heavy: NDArray[np.void]  # of HEAVY_PAIR
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
 
 
-def large_data(graph: FactorGraph, split: Split) -> LargeData:
+def prepare(graph: FactorGraph, split: Split) -> LargeData:
     """Lay out the split, variable by variable."""
     _, alias = base_weights(graph.packed)
-    return LargeData(*small_data(graph, split), alias)
+    return LargeData(*prepare_small(graph, split), alias)
 
 
 @inlined
@@ -68,21 +68,18 @@ def _touch_heavy(data, part, chain):
 @inlined
 def _draw_tail(data, part, chain, i, u, touched):
     """Draw pairs of the tail, keep some, and multiply the values they favour."""
-    draws, first = poisson_by_inversion(u, part.rate, part.none), part.tail_start
+    draws = poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
-        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
-        attracts, other = place > 0, chain.x[abs(place) - 1]
-        kept = (other == chain.x[i]) == attracts or uniform(chain.stream) < part.keep
-        if kept and other < part.domain:
-            factor = part.gain if attracts else part.keep
-            touched = multiply(chain, other, factor, touched)
+        kept, value, attracts = draw_pair(data.tail, part, chain, i)
+        if kept and value < part.domain:
+            touched = multiply(chain, value, part.gain if attracts else part.keep, touched)
     chain.tally[DRAWS] += draws
     return touched
 
 
 @kernel
 def large_update(data, model, chain, i):
-    """Zhang and De Sa's Algorithm 2 with an exact heavy part; see `poisson_gibbs`."""
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
     part = data.parts[i]
     touched = _touch_heavy(data, part, chain)
     chain.tally[EVALUATIONS] += part.heavy
@@ -97,3 +94,4 @@ def large_update(data, model, chain, i):
 
 
 register(LargeData, large_update)
+LARGE = Layout("large", LargeData, few_pairs_drawn, prepare, touched_workspace)

@@ -1,7 +1,6 @@
-"""Poisson-Gibbs for graphs of spins: two values, pairs and unary factors, everything in odds.
+"""Graphs of spins: two values, pairs and unary factors, everything in odds.
 
-The same algorithm and the same law as `poisson_gibbs`, laid out so that an update of an Ising model
-reads two or three cache lines and multiplies a few numbers.
+An update of an Ising model reads two or three cache lines and multiplies a few numbers.
 """
 
 from __future__ import annotations
@@ -13,23 +12,28 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at
-from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights
-from minigibbs.samplers.poisson_gibbs.small import (
+from minigibbs.samplers.poisson_gibbs.layouts.base import (
     BLOCK,
+    TAIL_FIELDS,
+    Layout,
+    few_pairs_drawn,
     fill_blocks,
+    one_per_value,
     place_heavy,
     place_parts,
     place_rates,
     signed_tail,
 )
+from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
 from minigibbs.samplers.poisson_gibbs.split import Split
 
+# One variable.
 SPIN = np.dtype(
     [
         ("heavy_start", np.int64),  # its heavy pairs
@@ -38,18 +42,14 @@ SPIN = np.dtype(
         ("tail", np.int32),
         ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs against it:
         ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
-        ("rate", np.float64),  # (1 + theta) * L_T
-        ("none", np.float64),  # exp(-rate)
-        ("some", np.float64),  # exp(rate)
-        ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
-        ("gain", np.float64),  # 1 / keep: what a draw that is kept multiplies the odds by
+        *TAIL_FIELDS,
     ],
     align=True,
 )
-
-
 # A heavy pair multiplies the odds by 1 + gain where the other's value, flipped or not, is 1.
-HEAVY = np.dtype([("gain", np.float64), ("target", np.uint32), ("flip", np.uint32)], align=True)
+HEAVY_SPIN = np.dtype(
+    [("gain", np.float64), ("target", np.uint32), ("flip", np.uint32)], align=True
+)
 _LARGEST = 300.0
 
 
@@ -57,21 +57,20 @@ class SpinData(NamedTuple):
     """Heavy pairs and alias tables, a part per variable."""
 
     parts: NDArray[np.void]  # [n] of SPIN
-    heavy: NDArray[np.void]  # of HEAVY
+    heavy: NDArray[np.void]  # of HEAVY_SPIN
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
 
 
-def spins_fit(graph: FactorGraph) -> bool:
+def fits(graph: FactorGraph, split: Split) -> bool:
     """Whether every variable has two values, every factor is a pair or unary, and none too strong.
 
     Odds are products of exp(2 * weight), which must not overflow.
     """
-    model, rows = graph.packed, graph.packed.rows
-    pairs = bool((rows["domain"] == 2).all() and (rows["pair_end"] == rows["unary_begin"]).all())
-    return pairs and float(energy_at(model).max(initial=0.0)) <= _LARGEST
+    spins = few_pairs_drawn(graph, split) and bool((graph.packed.rows["domain"] == 2).all())
+    return spins and float(energy_at(graph.packed).max(initial=0.0)) <= _LARGEST
 
 
-def spin_data(graph: FactorGraph, split: Split) -> SpinData:
+def prepare(graph: FactorGraph, split: Split) -> SpinData:
     """Lay out the split, variable by variable."""
     model, rows = graph.packed, graph.packed.rows
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
@@ -88,7 +87,7 @@ def spin_data(graph: FactorGraph, split: Split) -> SpinData:
     parts["odds"] *= np.exp(np.bincount(owner[heavy][~odd], against[~odd], minlength=len(rows)))
     parts["more"] = np.exp(np.bincount(owner[heavy][odd], against[odd], minlength=len(rows)))
     gain, target = np.expm1(2.0 * np.abs(weight)), model.target[heavy]
-    pairs = fill_blocks(HEAVY, places, gain=gain, flip=weight < 0, target=target)
+    pairs = fill_blocks(HEAVY_SPIN, places, gain=gain, flip=weight < 0, target=target)
     return SpinData(parts, pairs, signed_tail(graph, parts, split))
 
 
@@ -127,10 +126,8 @@ def _tail_odds(data, part, chain, i, u):
     """What the tail multiplies the odds of value 1 by; there is at least one draw."""
     odds, draws = 1.0, poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
-        first = part.tail_start
-        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
-        attracts, value = place > 0, chain.x[abs(place) - 1]
-        if (value == chain.x[i]) == attracts or uniform(chain.stream) < part.keep:
+        kept, value, attracts = draw_pair(data.tail, part, chain, i)
+        if kept:
             odds *= part.gain if (value == 1) == attracts else part.keep
     chain.tally[DRAWS] += draws
     return odds
@@ -152,3 +149,4 @@ def spin_update(data, model, chain, i):
 
 
 register(SpinData, spin_update)
+SPINS = Layout("spins", SpinData, fits, prepare, one_per_value)

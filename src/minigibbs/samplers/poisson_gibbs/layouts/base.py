@@ -1,0 +1,129 @@
+"""What a layout is, and the arrays that several layouts have in common.
+
+All layouts run the same algorithm (see `poisson_gibbs.sampler`). A layout is a file with a
+NamedTuple of arrays, the update that reads them, and a `Layout` that says when they fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import entry_spans
+from minigibbs.kernels.alias import alias_rows
+from minigibbs.kernels.poisson import FEW_DRAWS
+from minigibbs.samplers.base import Workspace, compiled_for
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+BLOCK = 4  # a variable's heavy pairs are filled up to a multiple of this with pairs of no effect
+
+# How a variable draws from its tail: fields of every layout's record of a variable.
+TAIL_FIELDS: list[tuple[str, Any]] = [
+    ("rate", np.float64),  # (1 + theta) * L_T
+    ("none", np.float64),  # exp(-rate)
+    ("some", np.float64),  # exp(rate)
+    ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
+    ("gain", np.float64),  # 1 / keep: what a pair that is kept multiplies a weight by
+]
+# A heavy pair: what the weight of the other variable's value is multiplied by, exp(weight).
+HEAVY_PAIR = np.dtype([("factor", np.float64), ("target", np.uint32)], align=True)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to lay out a split graph; its update is registered for the type of `data`."""
+
+    name: str
+    data: type  # what `prepare` returns
+    fits: Callable[[FactorGraph, Split], bool]
+    prepare: Callable[[FactorGraph, Split], Any]
+    workspace: Callable[[FactorGraph], Workspace]
+
+    @property
+    def update(self) -> Any:
+        """The compiled update(data, model, chain, i)."""
+        return compiled_for(self.data).update
+
+
+def one_per_value(graph: FactorGraph) -> Workspace:
+    """The workspace of layouts that keep a weight per value and nothing else."""
+    return Workspace(weights=1)
+
+
+def nothing_drawn(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is evaluated: the update is plain Gibbs's."""
+    return graph.implicit is None and not split.tail.any()
+
+
+def few_pairs_drawn(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is a stored pair or unary, and no variable has many draws."""
+    rows, rate = graph.packed.rows, (1 + split.theta) * split.tail
+    pairs = graph.implicit is None and bool((rows["pair_end"] == rows["unary_begin"]).all())
+    return pairs and bool((rate <= FEW_DRAWS).all())
+
+
+def place_parts(
+    parts: NDArray[np.void], owner: NDArray[np.int64], **masks: NDArray[np.bool_]
+) -> None:
+    """For each kind of entry set how many a variable has, and where its first one is."""
+    for name, mask in masks.items():
+        count = np.bincount(owner[mask], minlength=len(parts))
+        parts[name], parts[f"{name}_start"] = count, np.cumsum(count) - count
+
+
+def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Set how many heavy pairs a variable has, and where its first one is; returns their places.
+
+    `owner` is each pair's variable, in ascending order. The last place is followed by room.
+    """
+    count = np.bincount(owner, minlength=len(parts))
+    room = -(-count // BLOCK) * BLOCK
+    parts["heavy"], parts["heavy_start"] = count, np.cumsum(room) - room
+    shift: NDArray[np.int64] = parts["heavy_start"] - (np.cumsum(count) - count)
+    return np.arange(len(owner)) + shift[owner]
+
+
+def fill_blocks(kind: np.dtype[np.void], places: NDArray[np.int64], **values: Any) -> Any:
+    """Records at these places, and zeros between them, up to the end of a block."""
+    size = int(places[-1]) // BLOCK * BLOCK + BLOCK if len(places) else 0
+    records = np.zeros(size, dtype=kind)
+    for name, value in values.items():
+        records[name][places] = value
+    return records
+
+
+def place_rates(parts: NDArray[np.void], split: Split) -> None:
+    """Set how many draws to expect, and what they do."""
+    parts["rate"] = (1 + split.theta) * split.tail
+    parts["none"] = np.exp(-parts["rate"])
+    parts["some"] = np.exp(np.minimum(parts["rate"], 700.0))  # unused where `none` is that small
+    parts["keep"], parts["gain"] = split.theta / (1 + split.theta), 1 + 1 / split.theta
+
+
+def heavy_pairs(
+    graph: FactorGraph, heavy: NDArray[np.bool_], places: NDArray[np.int64]
+) -> NDArray[np.void]:
+    """The heavy pairs at their places; those of no effect multiply by 1."""
+    factor, target = np.exp(graph.packed.weight[heavy]), graph.packed.target[heavy]
+    pairs = fill_blocks(HEAVY_PAIR, places, factor=factor, target=target)
+    empty = np.ones(len(pairs), dtype=bool)
+    empty[places] = False
+    pairs["factor"][empty] = 1.0
+    return pairs  # type: ignore[no-any-return]
+
+
+def signed_tail(graph: FactorGraph, parts: NDArray[np.void], split: Split) -> NDArray[np.void]:
+    """The tails' alias tables, whose places are other variables plus 1, signed like the weight."""
+    model, start = graph.packed, parts["tail_start"]
+    tail = alias_rows(
+        start, start + parts["tail"], np.flatnonzero(~split.heavy), entry_spans(model)
+    )
+    sign = np.sign(model.weight).astype(np.int32) * (model.target + np.int32(1))
+    for name in ("place", "other"):
+        tail[name] = sign[tail[name]]
+    return tail

@@ -1,0 +1,197 @@
+"""Everything at once: general factors, large tails, implicit groups, domains of any size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import entry_spans
+from minigibbs.kernels.alias import alias_rows, draw_alias
+from minigibbs.kernels.categorical import draw_linear
+from minigibbs.kernels.energy import add_general
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
+from minigibbs.kernels.poisson import poisson_beyond
+from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.touched import DENSE_DOMAIN, draw_touched, touch
+from minigibbs.samplers.base import register
+from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
+from minigibbs.samplers.poisson_gibbs.layouts.base import (
+    HEAVY_PAIR,
+    TAIL_FIELDS,
+    Layout,
+    heavy_pairs,
+    place_heavy,
+    place_parts,
+    place_rates,
+)
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import draw_implicit, prepare_implicit
+from minigibbs.samplers.poisson_gibbs.layouts.small import load_base, load_heavy
+from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+# One variable.
+GENERAL_PART = np.dtype(
+    [
+        ("heavy_start", np.int64),  # its heavy pairs
+        ("general_start", np.int64),  # its heavy general factors
+        ("tail_start", np.int64),  # its slots of the alias table
+        ("heavy", np.int32),  # how many of each
+        ("general", np.int32),
+        ("tail", np.int32),
+        ("dense", np.int32),  # whether to look at every value
+        ("theta", np.float64),
+        *TAIL_FIELDS,
+    ],
+    align=True,
+)
+
+
+class GeneralData(NamedTuple):
+    """Heavy parts, tails, and the unary factors as base weights."""
+
+    parts: NDArray[np.void]  # [n] of GENERAL_PART
+    heavy: NDArray[np.void]  # of HEAVY_PAIR
+    general: NDArray[np.int64]  # places of heavy general factors
+    tail: NDArray[np.void]  # of ALIAS, over places
+    base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
+    alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+    implicit: Any  # see `layouts.implicit`
+
+
+def fits(graph: FactorGraph, split: Split) -> bool:
+    """Every graph."""
+    return True
+
+
+def prepare(graph: FactorGraph, split: Split) -> GeneralData:
+    """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
+    model, rows = graph.packed, graph.packed.rows
+    implicit = prepare_implicit(graph, split)
+    if rows.strides == (0,):
+        return _nothing_stored(len(rows), int(rows[0]["domain"]), implicit)
+    spans = entry_spans(model)
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    place = np.arange(len(spans))
+    pair, unary = place < rows["pair_end"][owner], place >= rows["unary_begin"][owner]
+    heavy_pair, heavy_general = split.heavy & pair, split.heavy & ~pair & ~unary
+    parts = np.zeros(len(rows), dtype=GENERAL_PART)
+    place_parts(parts, owner, general=heavy_general, tail=~split.heavy)
+    places = place_heavy(parts, owner[heavy_pair])
+    place_rates(parts, split)
+    parts["theta"] = split.theta
+    has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
+    parts["dense"] = has_general | (rows["domain"] <= DENSE_DOMAIN)
+    base, alias = base_weights(model)
+    first, last = parts["tail_start"], parts["tail_start"] + parts["tail"]
+    return GeneralData(
+        parts=parts,
+        heavy=heavy_pairs(graph, heavy_pair, places),
+        general=np.flatnonzero(heavy_general),
+        tail=alias_rows(first, last, np.flatnonzero(~split.heavy), spans),
+        base=base,
+        alias=alias,
+        implicit=implicit,
+    )
+
+
+def _nothing_stored(variables: int, size: int, implicit: Any) -> GeneralData:
+    """Without stored factors one part serves all variables."""
+    part = np.zeros(1, dtype=GENERAL_PART)
+    part["theta"], part["none"], part["some"] = 1.0, 1.0, 1.0  # no draws
+    part["dense"] = size <= DENSE_DOMAIN
+    return GeneralData(
+        parts=np.broadcast_to(part, variables),
+        heavy=np.empty(0, HEAVY_PAIR),
+        general=np.empty(0, np.int64),
+        tail=np.empty(0, ALIAS),
+        base=np.empty(0),
+        alias=np.empty(0, ALIAS),
+        implicit=implicit,
+    )
+
+
+@kernel
+def _draw_general(part, model, chain, i, place, size):
+    """Keep a drawn general factor or not; if kept, multiply every value's weight."""
+    factor, weights = model.factors[model.target[place]], chain.weights
+    values = weights[size:]
+    for value in range(size):
+        values[value] = -factor.low
+    add_general(model, chain.x, i, place, 1.0, values)
+    if keep_share(chain, values[chain.x[i]] / factor.span, part.theta):
+        for value in range(size):
+            weights[value] *= 1.0 + values[value] / (part.theta * factor.span)
+
+
+@kernel
+def _draw_tail(data, part, model, chain, i, dense, u, touched):
+    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour.
+
+    Returns how many values are touched.
+    """
+    row = model.rows[i]
+    draws = poisson_beyond(u, part.rate, part.none, chain.stream)
+    for _ in range(draws):
+        first = part.tail_start
+        place = draw_alias(data.tail, first, first + part.tail, chain.stream)
+        if place >= row.pair_end:
+            _draw_general(part, model, chain, i, place, row.domain)
+        else:
+            value, attracts = chain.x[model.target[place]], model.weight[place] > 0.0
+            touched = touch_kept(part, chain, i, value, attracts, dense, row.domain, touched)
+    chain.tally[DRAWS] += draws
+    return touched
+
+
+@kernel
+def _load_dense(data, part, model, chain, i):
+    """Set the weight of every value to its base weight times the heavy general factors."""
+    row, weights = model.rows[i], chain.weights
+    if part.general == 0:
+        load_base(data.base, model.first[i], row.domain, weights)
+        return
+    for value in range(row.domain):
+        weights[value] = 0.0
+    for k in range(part.general):
+        add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, weights)
+    top = weights[0]
+    for value in range(1, row.domain):
+        top = max(top, weights[value])
+    for value in range(row.domain):
+        own = data.base[model.first[i] + value] if len(data.base) else 1.0
+        weights[value] = own * math.exp(weights[value] - top)
+
+
+@kernel
+def general_update(data, model, chain, i):
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
+    part, row, x = data.parts[i], model.rows[i], chain.x
+    dense, touched = part.dense != 0, 0
+    if dense:
+        _load_dense(data, part, model, chain, i)
+        load_heavy(data.heavy, part.heavy_start, part.heavy, chain)
+    else:
+        for k in range(part.heavy):
+            pair = data.heavy[part.heavy_start + k]
+            touched = touch(chain, False, row.domain, x[pair.target], pair.factor, touched)
+    chain.tally[EVALUATIONS] += part.heavy + part.general
+    u = uniform(chain.stream)
+    if u >= part.none:
+        touched = _draw_tail(data, part, model, chain, i, dense, u, touched)
+        u = uniform(chain.stream)
+    else:
+        u = leftover(u, part.none, part.some, chain.stream)
+    touched = draw_implicit(data.implicit, chain, i, dense, row.domain, touched)
+    if dense:
+        return draw_linear(chain.weights, row.domain, u)
+    first, size = model.first[i], row.domain
+    return draw_touched(data.base, data.alias, first, size, chain, touched, u, True, False)
+
+
+register(GeneralData, general_update)
+GENERAL = Layout("general", GeneralData, fits, prepare, touched_workspace)

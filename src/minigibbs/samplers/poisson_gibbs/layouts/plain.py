@@ -1,0 +1,30 @@
+"""Nothing to draw: the update is plain Gibbs's, with or without remembered fields."""
+
+from __future__ import annotations
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.samplers.gibbs.fields import FieldData, field_workspace, rare_changes
+from minigibbs.samplers.gibbs.sampler import GibbsData, gibbs_data, sum_unary, touched_workspace
+from minigibbs.samplers.poisson_gibbs.layouts.base import Layout, nothing_drawn
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+
+def fields_pay(graph: FactorGraph, split: Split) -> bool:
+    """Whether nothing is drawn, and changes are so rare that remembered fields pay."""
+    if split.lanes > 1 or not nothing_drawn(graph, split):
+        return False
+    return rare_changes(graph, FieldData(sum_unary(graph.packed))) is not None
+
+
+def prepare_fields(graph: FactorGraph, split: Split) -> GibbsData | FieldData:
+    """What plain Gibbs with remembered fields prepares."""
+    return gibbs_data(graph, fields=True)
+
+
+def prepare(graph: FactorGraph, split: Split) -> GibbsData | FieldData:
+    """What plain Gibbs without them prepares."""
+    return gibbs_data(graph, fields=False)
+
+
+FIELDS = Layout("fields", FieldData, fields_pay, prepare_fields, field_workspace)
+GIBBS = Layout("gibbs", GibbsData, nothing_drawn, prepare, touched_workspace)

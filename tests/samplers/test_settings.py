@@ -1,0 +1,43 @@
+"""What is registered is tested: samplers, layouts, implicit groups and estimators."""
+
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.samplers import SAMPLERS
+from minigibbs.samplers.encoding import ESTIMATORS
+from minigibbs.samplers.poisson_gibbs.layouts import LAYOUTS, choose_layout
+from tests.settings import EXACT, GOLDEN, IMPLICIT_CASES, LAYOUT_CASES, SETTINGS
+
+
+def test_every_registered_sampler_has_a_setting_with_golden_draws():
+    missing = SAMPLERS.keys() - GOLDEN.keys()
+    assert not missing, f"add a Setting with golden draws to tests/settings.py for {missing}"
+
+
+def test_every_exact_sampler_has_its_law_tested():
+    missing = {name for name, kind in SAMPLERS.items() if kind.exact}
+    missing -= {setting.sampler.name for setting in EXACT.values()}
+    assert not missing, f"add an exact Setting to tests/settings.py for {missing}"
+
+
+def test_every_estimator_has_a_setting():
+    chosen = [setting.sampler.estimator_for(setting.graph) for setting in estimating()]
+    missing = set(ESTIMATORS.values()) - {type(estimator) for estimator in chosen}
+    assert not missing, f"add a Setting to tests/settings.py for {missing}"
+
+
+def estimating():
+    return [s for s in SETTINGS.values() if hasattr(s.sampler, "estimator_for")]
+
+
+def test_every_layout_has_a_case_that_uses_it():
+    missing = {layout.name for layout in LAYOUTS} - LAYOUT_CASES.keys()
+    assert not missing, f"add a Case to LAYOUT_CASES in tests/settings.py for {missing}"
+    for name, case in LAYOUT_CASES.items():
+        split = case.sampler.split(case.graph)
+        assert choose_layout(case.graph, split).name == name
+
+
+def test_every_kind_of_implicit_group_has_a_case():
+    missing = {kind.kind for kind in Implicit.__subclasses__()} - IMPLICIT_CASES.keys()
+    assert not missing, f"add a Case to IMPLICIT_CASES in tests/settings.py for {missing}"
+    for name, case in IMPLICIT_CASES.items():
+        assert case.graph.implicit.kind == name
