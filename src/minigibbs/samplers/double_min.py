@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.exact.enumeration import Enumeration, softmax
+from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
@@ -23,9 +26,10 @@ from minigibbs.samplers.bounds import (
     check_one,
     check_settings,
     check_work,
+    local_batches,
 )
-from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
-from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
+from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows, proposals
 from minigibbs.samplers.min_gibbs import check_estimator, estimate_bound, recipe_batch
 
 
@@ -129,6 +133,25 @@ class DoubleMinGibbs(Sampler):
     @property
     def _half(self) -> float:
         return math.sqrt(self.slowdown or SLOWDOWN)
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Algorithm 5, on pairs (state, energy)."""
+        joint = joint_space(everything, self.estimator_for(everything.graph))
+        density = local_batches(everything.graph, self.batch, self._half)
+        matrix = joint.empty()
+        for i in everything.free:
+            for line in everything.lines(i):
+                chance, estimates = proposals(everything, int(i), line, density[i])
+                psi = softmax(estimates)
+                for old, new in itertools.product(range(len(line)), repeat=2):
+                    a, b = joint.points(line[old])[:, None], joint.points(line[new])
+                    flow = np.zeros(np.broadcast_shapes(a.shape, b.shape))
+                    drift = estimates[:, old] - estimates[:, new]
+                    for own, extra in zip(chance * psi[:, new], drift, strict=True):
+                        flow += own * np.exp(np.minimum(b - a + extra, 0.0))
+                    flow *= joint.chances(line[new]) / len(everything.free)
+                    matrix[joint.block(line[old], line[new])] += flow
+        return joint.finish(matrix)
 
 
 class DoubleMinData(NamedTuple):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
@@ -19,7 +24,7 @@ from minigibbs.samplers.bounds import (
     check_work,
     estimator_batch,
 )
-from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate
+from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,25 @@ class MinGibbs(Sampler):
 
     def _work(self, graph: FactorGraph, chosen: Estimator) -> float:
         return (graph.stats.max_domain - 1) * chosen.work(graph)
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Algorithm 2, on pairs (state, energy)."""
+        joint = joint_space(everything, self.estimator_for(everything.graph))
+        matrix = joint.empty()
+        for i in everything.free:
+            for line in everything.lines(i):
+                for old, new in itertools.permutations(range(len(line)), 2):
+                    others = [s for k, s in enumerate(line) if k not in (old, new)]
+                    mass, chance = joint.sum_exp(others)
+                    a, b = joint.points(line[old])[:, None], joint.points(line[new])
+                    top = np.maximum(a, b)
+                    both = np.exp(a - top) + np.exp(b - top)
+                    odds = np.zeros_like(top)
+                    for rest, own in zip(mass, chance, strict=True):
+                        odds += own * np.exp(b - top) / (both + rest * np.exp(joint.shift - top))
+                    flow = odds * joint.chances(line[new]) / len(everything.free)
+                    matrix[joint.block(line[old], line[new])] += flow
+        return joint.finish(matrix)
 
 
 def check_estimator(name: str, estimator: Any, *others: float | None) -> None:

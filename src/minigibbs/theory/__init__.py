@@ -8,6 +8,7 @@
 
 from minigibbs.exact.elimination import exact_marginals, log_partition, treewidth_bound
 from minigibbs.exact.enumeration import MOST_STATES, Enumeration, exact_distribution
+from minigibbs.exact.laws import Law
 from minigibbs.exact.ordering import MOST_ENTRIES
 from minigibbs.theory.bounds import (
     Comparison,
@@ -23,7 +24,7 @@ from minigibbs.theory.bounds import (
     theorem_5,
     theorem_6,
 )
-from minigibbs.theory.laws import Law, TruncatedEstimator, estimate_law
+from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, estimate_law
 from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Law",
     "Transition",
     "TruncatedEstimator",
+    "TwoPointEstimator",
     "estimate_law",
     "exact_distribution",
     "exact_marginals",

@@ -25,7 +25,7 @@ from minigibbs.samplers import (
     Sampler,
 )
 from minigibbs.samplers.bounds import estimator_batch
-from minigibbs.theory.laws import estimate_law
+from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, transition
 
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.alias import alias_rows, draw_alias
@@ -55,6 +57,7 @@ from minigibbs.samplers.poisson_gibbs.small import (
 )
 from minigibbs.samplers.poisson_gibbs.spins import SpinData, spin_data, spins_fit
 from minigibbs.samplers.poisson_gibbs.split import Split, all_heavy, choose_split, worth_splitting
+from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,10 @@ class PoissonGibbs(Sampler):
             f"variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
             f"{math.exp(min(split.log_slowdown, 700)):.3g} times slower to converge than Gibbs."
         )
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Gibbs sampling on (state, counts)."""
+        return poisson_gibbs_transition(everything, self.split(everything.graph))
 
 
 # One variable of Poisson-Gibbs.
