@@ -79,6 +79,10 @@ SETTINGS = {
     "min-gibbs": Setting(mg.MinGibbs(batch=60), poisson_energy(60), mixing_sweeps=400),
     "min-gibbs-large": Setting(mg.MinGibbs(batch=3000), poisson_energy(3000)),
     "min-gibbs-exact": Setting(mg.MinGibbs(estimator=mg.ExactEstimator()), exact_energy),
+    "poisson-mh": Setting(mg.PoissonMH(), mixing_sweeps=300),
+    "poisson-mh-small": Setting(mg.PoissonMH(batch=1.5), mixing_sweeps=500),
+    "tuna-mh": Setting(mg.TunaMH(), mixing_sweeps=300),
+    "tuna-mh-small": Setting(mg.TunaMH(chi=0.1), mixing_sweeps=500),
     "double-min": Setting(
         mg.DoubleMinGibbs(batch=4, second_batch=80), poisson_energy(80), mixing_sweeps=400
     ),

@@ -49,8 +49,10 @@ if TYPE_CHECKING:
         MinGibbs,
         PoissonEstimator,
         PoissonGibbs,
+        PoissonMH,
         Sampler,
         SubsetEstimator,
+        TunaMH,
     )
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
@@ -96,8 +98,10 @@ _HOMES = {
             "MinGibbs",
             "PoissonEstimator",
             "PoissonGibbs",
+            "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "TunaMH",
         ],
         "samplers",
     ),
@@ -126,6 +130,7 @@ __all__ = [
     "MissingDependencyError",
     "PoissonEstimator",
     "PoissonGibbs",
+    "PoissonMH",
     "Potts",
     "Run",
     "SampleError",
@@ -134,6 +139,7 @@ __all__ = [
     "SubsetEstimator",
     "Table",
     "TooLargeError",
+    "TunaMH",
     "Unary",
     "__version__",
     "explain",

@@ -9,7 +9,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers import SAMPLERS
 from minigibbs.samplers import bounds as recipes
-from minigibbs.samplers.gibbs.sampler import fields
+from minigibbs.samplers.gibbs import fields
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
 from tests.zoo import ZOO
 
@@ -20,6 +20,8 @@ QUICK = {
     "local": mg.LocalMinibatchGibbs(2),
     "mgpmh": mg.MGPMH(),
     "double-min": mg.DoubleMinGibbs(batch=4, second_batch=50),
+    "poisson-mh": mg.PoissonMH(batch=4),
+    "tuna-mh": mg.TunaMH(chi=0.5),
 }
 
 
@@ -95,6 +97,21 @@ def test_strong_rates_are_drawn_one_by_one():
     graph = mg.models.ising_rbf()
     work = mg.PoissonEstimator(graph.stats.total_energy**2).work(graph)
     assert 2_500 < work < 3_500
+
+
+@pytest.mark.parametrize(
+    ("sampler", "draws"),
+    [(mg.PoissonMH(batch=9.0), 9.0 + 3.0), (mg.TunaMH(chi=0.5), 0.5 * 9.0 + 3.0)],
+    ids=lambda s: getattr(s, "name", None),
+)
+def test_metropolis_draws_its_batch_and_no_more_for_the_degree(sampler, draws):
+    """At the hub of L = 3 where another of three values is proposed; a leaf has L = 3 / leaves."""
+    for leaves in (1_000, 30_000):
+        graph = star(leaves, 3.0).condition({k: k % 3 for k in range(1, leaves + 1)})
+        evaluations, counted, _ = counters(graph, sampler)
+        assert evaluations == 0
+        # about 8 draws in two of three updates, 20,000 updates: standard error 0.05, 5 of them
+        assert abs(counted - 2 / 3 * draws) < 0.25
 
 
 def test_local_minibatch_draws_exactly_its_batch():
@@ -194,7 +211,8 @@ def test_custom_estimator():
 @pytest.mark.parametrize("name", QUICK)
 def test_energies_of_thousands_do_not_overflow(name):
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
-    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else QUICK[name]
+    few = {"poisson-gibbs": mg.PoissonGibbs(), "tuna-mh": mg.TunaMH(chi=1e-4)}
+    sampler = few.get(name, QUICK[name])
     run = mg.sample(
         graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False
     )
@@ -246,6 +264,8 @@ GOLDEN = {
     "local": "111400 001400 001400 002100 101400 102000 110201 112300 002300 000201",
     "mgpmh": "111000 002100 111300 111001 000101 002300 110301 012101 000401 101401",
     "double-min": "111301 111401 111200 112101 110301 001401 001401 101101 000300 001400",
+    "poisson-mh": "111400 002300 101300 112400 001400 110300 101401 001401 001401 001000",
+    "tuna-mh": "000301 001400 002401 100301 111100 002300 012101 000201 001001 000000",
 }
 
 
@@ -302,7 +322,15 @@ def test_factors_without_energy_vanish(name):
 
 
 @pytest.mark.parametrize(
-    "make", [mg.MGPMH, mg.MinGibbs, mg.DoubleMinGibbs, mg.LocalMinibatchGibbs, mg.PoissonEstimator]
+    "make",
+    [
+        mg.MGPMH,
+        mg.MinGibbs,
+        mg.DoubleMinGibbs,
+        mg.LocalMinibatchGibbs,
+        mg.PoissonMH,
+        mg.PoissonEstimator,
+    ],
 )
 @pytest.mark.parametrize("batch", [0, -1.0, math.nan, math.inf, 1e300, "many", True])
 def test_meaningless_batches_are_refused(make, batch):
@@ -322,6 +350,8 @@ def test_meaningless_batches_are_refused(make, batch):
         (lambda: mg.MinGibbs(failure=2.0), "failure"),
         (lambda: mg.DoubleMinGibbs(second_batch=-3), "second_batch"),
         (lambda: mg.LocalMinibatchGibbs(2.5), "number of factors"),
+        (lambda: mg.TunaMH(chi=0.0), "chi must be above 0, got 0"),
+        (lambda: mg.TunaMH(chi=math.inf), "chi must be a finite number"),
     ],
 )
 def test_contradictory_settings_are_refused(make, message):

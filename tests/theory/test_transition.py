@@ -41,6 +41,8 @@ REVERSIBLE = {
     "poisson-gibbs": mg.PoissonGibbs(),
     "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.5),
     "poisson-gibbs-one-heavy": mg.PoissonGibbs(heavy=1, theta=1.3),
+    "poisson-mh": mg.PoissonMH(batch=0.8),
+    "tuna-mh": mg.TunaMH(chi=0.4),
     "min-gibbs": mg.MinGibbs(batch=3.0),
     "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
     "double-min": mg.DoubleMinGibbs(batch=1.5, second_batch=3.0),
@@ -186,7 +188,7 @@ def one_update(t, name, model, row, count, seed, sampler=None):
     if "exact" in name:  # kernels leave energies unshifted there
         shift = graph.energy(starts[0]) - graph.offset - t.energy[row]
     carried = np.full((count, 1), t.energy[row] + shift)
-    if name.startswith(("gibbs", "poisson-gibbs", "mgpmh", "local")):
+    if name.startswith(("gibbs", "poisson", "tuna", "mgpmh", "local")):
         carried = None
     states, carried, _ = advance_each(graph, sampler, starts, 1, seed, carried=carried)
     numbers = state_numbers(graph, states)
@@ -220,7 +222,16 @@ def test_kernel_follows_the_matrix(name, model):
 
 @pytest.mark.parametrize(
     "name",
-    ["poisson-gibbs-no-heavy", "mgpmh", "min-gibbs", "double-min", "local", "local-adjusted"],
+    [
+        "poisson-gibbs-no-heavy",
+        "mgpmh",
+        "min-gibbs",
+        "double-min",
+        "local",
+        "local-adjusted",
+        "poisson-mh",
+        "tuna-mh",
+    ],
 )
 def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
     """The negative control: the same test must see a batch that is off."""
@@ -231,6 +242,8 @@ def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
         "double-min": mg.DoubleMinGibbs(batch=1.2, second_batch=3.0),
         "local": mg.LocalMinibatchGibbs(2),
         "local-adjusted": mg.LocalMinibatchGibbs(1.1, adjusted=True),
+        "poisson-mh": mg.PoissonMH(batch=0.3),
+        "tuna-mh": mg.TunaMH(chi=0.05),
     }
     t = transition("potts", name)
     law = t.law if t.law is not None else t.stationary()

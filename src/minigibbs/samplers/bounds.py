@@ -1,4 +1,7 @@
-"""Batch sizes that follow from the paper's bounds, and the checks on batches given by hand."""
+"""Bounds on spectral gaps, the batches that follow from them, and checks on batches given by hand.
+
+Where the paper's statement is false, what is here is its repair: docs/paper.md has the proofs.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,66 @@ def local_batches(graph: FactorGraph, batch: float | None, slowdown: float) -> N
 
 
 def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
-    """Lemma 2: the batch that keeps an energy estimate within delta, but for a chance `failure`."""
-    square = total_energy**2
-    return max(8.0 * square / delta**2 * math.log(2.0 / failure), 2.0 * square / delta)
+    """The batch that keeps an energy estimate within delta, but for a chance `failure`.
+
+    Lemma 2 with the term of Bernstein's inequality that the paper drops.
+    """
+    ratio = total_energy / delta
+    spread = (8.0 * ratio**2 + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)
+    return max(spread, 2.0 * total_energy * ratio)
+
+
+def min_gibbs_exponent(graph: FactorGraph) -> int:
+    """Theorem 2, repaired: estimates within delta slow MIN-Gibbs by exp(this * delta)."""
+    return 2 if graph.stats.max_domain <= 2 else 4
+
+
+def redraw_slowdown(graph: FactorGraph) -> float:
+    """How much slower than plain Gibbs a chain is whose energy is redrawn with the state only.
+
+    Such a chain waits for the state to change, which Gibbs does with probability 1 - T(x, x) at
+    least. A variable of D values leaves its present one with probability (D - 1) / (D - 1 + e^L)
+    at least, and no gap exceeds 1 / n. So it is 1 where these sum to 1: all but for few variables,
+    or strongly bound ones.
+    """
+    free = graph.evidence < 0
+    others, local = graph.sizes[free] - 1.0, graph.local_energies[free]
+    leaving = float((others / (others + np.exp(np.minimum(local, 700.0)))).sum())
+    return max(1.0, 1.0 / max(leaving, 1e-300))
+
+
+DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)
+
+
+def tail_log_slowdown(tail: Any, theta: Any, square: float = 1.0) -> Any:
+    """Poisson-Gibbs's bound on log(slowdown): L_T * (1 / theta + square / theta^2).
+
+    `square` is 0 where no factor can be high for two values of a variable at once; see
+    `tail_square`.
+    """
+    return tail * (1.0 / theta + square / theta**2)
+
+
+def tail_theta(tail: Any, slowdown: float, square: float = 1.0) -> Any:
+    """The least theta for which `tail_log_slowdown` is log(slowdown)."""
+    log = math.log(slowdown)
+    return (tail + np.sqrt(tail**2 + 4.0 * square * tail * log)) / (2.0 * log)
+
+
+def tail_square(graph: FactorGraph) -> float:
+    """0 where all variables have two values or all factors are pairs that attract, else 1."""
+    model = graph.packed
+    wide = model.factors["scope_end"] - model.factors["scope_start"] > 1
+    attract = bool((model.pair_weight >= 0).all()) and not wide.any()
+    return 0.0 if graph.stats.max_domain <= 2 or attract else 1.0
+
+
+def metropolis_slowdown(sizes: Any, exponent: Any) -> float:
+    """The slowdown of a minibatched Metropolis step with uniform proposals, at the worst variable.
+
+    Uniform proposals among D values cost a factor of D. `exponent` is twice the Hellinger exponent
+    between the minibatches of the present and the proposed state, whose laws then overlap by at
+    least 1 - sqrt(1 - exp(-exponent)).
+    """
+    safe = np.minimum(exponent, 700.0)
+    return float((sizes * np.exp(safe) * (1.0 + np.sqrt(-np.expm1(-safe)))).max(initial=1.0))
