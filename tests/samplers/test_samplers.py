@@ -145,12 +145,12 @@ def test_mgpmh_keeps_its_promise(slowdown):
 TWO = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4), mg.Unary([0, 1], [0.0, 0.3])])
 
 
-def test_estimator_batch_is_lemma_2():
+def test_estimator_batch_is_lemma_2_repaired():
     assert recipes.estimator_batch(10.0, 0.5, 0.01) == pytest.approx(
-        max(8 * 100 / 0.25 * math.log(200), 400)
+        max((8 * 400 + 4 / 3 * 20) * math.log(200), 400)
     )
     graph = TWO
-    delta = math.log(1.5) / 6
+    delta = math.log(1.5) / 2  # two values
     chosen = mg.MinGibbs(slowdown=1.5, failure=0.1).estimator_for(graph)
     assert chosen.batch == pytest.approx(
         recipes.estimator_batch(graph.stats.total_energy, delta, 0.1)
@@ -169,6 +169,39 @@ def test_describe_says_cost_and_bias(name):
     text = sampler.describe(graph)
     assert ("BIASED" in text) == (not sampler.exact)
     assert "update" in text
+
+
+def test_min_gibbs_and_double_min_promise_nothing_without_a_condition():
+    """Poisson estimates have no bound, so the gap is 0 in truth."""
+    graph = mg.models.potts_rbf(side=5)
+    for sampler in (mg.MinGibbs(), mg.DoubleMinGibbs()):
+        assert sampler.guaranteed_slowdown(graph) is None
+        assert sampler.proviso(graph).startswith("slowdown 1.5 if every estimate stays within 0.1")
+    assert mg.MinGibbs(batch=50).proviso(graph) == ""
+    lone = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.2])])
+    assert mg.MinGibbs().proviso(lone).startswith("slowdown 3.33 if")  # 1.5 * (1 + e^0.2)
+
+
+def test_redraw_slowdown_is_1_for_all_but_few_or_strongly_bound_variables():
+    assert recipes.redraw_slowdown(mg.models.potts_rbf()) == 1
+    assert recipes.redraw_slowdown(mg.models.ising_rbf()) == 1
+    assert recipes.redraw_slowdown(mg.FactorGraph([2], [])) == 2
+    bound = mg.models.ising_lattice(side=3, beta=5.0)
+    assert recipes.redraw_slowdown(bound) > 1e6
+
+
+@pytest.mark.parametrize("square", [0.0, 1.0])
+def test_tail_theta_is_the_inverse_of_the_bound(square):
+    tail = np.array([0.01, 1.0, 30.0])
+    theta = recipes.tail_theta(tail, 1.3, square)
+    np.testing.assert_allclose(np.exp(recipes.tail_log_slowdown(tail, theta, square)), 1.3)
+
+
+def test_tail_square_is_0_for_two_values_and_for_attraction():
+    assert recipes.tail_square(mg.models.ising_lattice(side=3, beta=-0.4)) == 0
+    assert recipes.tail_square(mg.models.potts_lattice(side=3, states=4, beta=0.4)) == 0
+    assert recipes.tail_square(ZOO["potts"]) == 1  # some pairs repel
+    assert recipes.tail_square(ZOO["tables"]) == 1
 
 
 def test_describe_states_the_bound():

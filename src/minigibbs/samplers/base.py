@@ -84,6 +84,10 @@ class Sampler(ABC):
         """How many times slower than plain Gibbs it can converge at most; None if unknown."""
         return None
 
+    def proviso(self, graph: FactorGraph) -> str:
+        """A slowdown that holds on a condition, with the condition; empty where there is none."""
+        return ""
+
     def transition(self, everything: Enumeration) -> Transition:
         """The matrix of one update at a uniformly random variable, by enumeration.
 

@@ -22,6 +22,7 @@ from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word, uniform
 from minigibbs.kernels.touched import touch
+from minigibbs.samplers.bounds import tail_log_slowdown
 from minigibbs.samplers.poisson_gibbs.split import CHUNK, best_theta, split_weights
 
 
@@ -103,12 +104,12 @@ def implicit_counts(data: Any) -> tuple[float, float]:
 
 
 def implicit_log_slowdown(data: Any) -> float:
-    """The bound on log(slowdown): L_T * (2 / theta + 1 / theta^2) at the worst variable."""
+    """The bound on log(slowdown) at the worst variable."""
     if isinstance(data, LowRankData):
         energy = data.total * float(data.bound.max())
     else:
         energy = data.rate / (1 + data.theta)
-    return float(energy * (2 / data.theta + 1 / data.theta**2))
+    return float(tail_log_slowdown(energy, data.theta))
 
 
 def _kernel_data(
