@@ -122,27 +122,18 @@ def redraw_slowdown(graph: FactorGraph) -> float:
 DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)
 
 
-def tail_log_slowdown(tail: Any, theta: Any, square: float = 1.0) -> Any:
-    """Poisson-Gibbs's bound on log(slowdown): L_T * (1 / theta + square / theta^2).
+def tail_log_slowdown(tail: Any, theta: Any) -> Any:
+    """Poisson-Gibbs's bound on log(slowdown): L_T * (sqrt(1 + theta) - sqrt(theta))^2.
 
-    `square` is 0 where no factor can be high for two values of a variable at once; see
-    `tail_square`.
+    At most L_T / (4 theta + 1), and Poisson-MH's exponent too; docs/flagship.md has the proof.
     """
-    return tail * (1.0 / theta + square / theta**2)
+    return tail / (np.sqrt(1.0 + theta) + np.sqrt(theta)) ** 2
 
 
-def tail_theta(tail: Any, slowdown: float, square: float = 1.0) -> Any:
-    """The least theta for which `tail_log_slowdown` is log(slowdown)."""
-    log = math.log(slowdown)
-    return (tail + np.sqrt(tail**2 + 4.0 * square * tail * log)) / (2.0 * log)
-
-
-def tail_square(graph: FactorGraph) -> float:
-    """0 where all variables have two values or all factors are pairs that attract, else 1."""
-    model = graph.packed
-    wide = model.factors["scope_end"] - model.factors["scope_start"] > 1
-    attract = bool((model.pair_weight >= 0).all()) and not wide.any()
-    return 0.0 if graph.stats.max_domain <= 2 or attract else 1.0
+def tail_theta(tail: Any, slowdown: float) -> Any:
+    """The least theta for which `tail_log_slowdown` is at most log(slowdown); 0 if any will do."""
+    ratio = np.maximum(tail / math.log(slowdown), 1.0)
+    return (ratio - 1.0) ** 2 / (4.0 * ratio)
 
 
 def metropolis_slowdown(sizes: Any, exponent: Any) -> float:

@@ -155,13 +155,27 @@ class DoubleMinGibbs(Sampler):
                 psi = softmax(estimates)
                 for old, new in itertools.product(range(len(line)), repeat=2):
                     a, b = joint.points(line[old])[:, None], joint.points(line[new])
-                    flow = np.zeros(np.broadcast_shapes(a.shape, b.shape))
                     drift = estimates[:, old] - estimates[:, new]
-                    for own, extra in zip(chance * psi[:, new], drift, strict=True):
-                        flow += own * np.exp(np.minimum(b - a + extra, 0.0))
+                    flow = _accepted(chance * psi[:, new], drift, b - a)
                     flow *= joint.chances(line[new]) / len(everything.free)
                     matrix[joint.block(line[old], line[new])] += flow
         return joint.finish(matrix)
+
+
+def _accepted(
+    weight: NDArray[np.float64], drift: NDArray[np.float64], gain: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """For each gain the sum of weight * min(1, exp(gain + drift)): what is accepted of proposals.
+
+    Sorted by drift, the terms from some place on are at 1, and the others share exp(gain).
+    """
+    order = np.argsort(drift)
+    weight, drift = weight[order], drift[order]
+    sure = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
+    likely = np.append(0.0, np.cumsum(weight * np.exp(drift)))
+    place = np.searchsorted(drift, -gain)
+    total: NDArray[np.float64] = sure[place] + np.exp(gain) * likely[place]
+    return total
 
 
 class DoubleMinData(NamedTuple):

@@ -30,7 +30,12 @@ from minigibbs.kernels.layout import ACCEPTED, DRAWS, PROPOSED
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, positive_uniform, uniform
 from minigibbs.samplers.base import Sampler, far_share, mean_row, register
-from minigibbs.samplers.bounds import check_settings, check_work, metropolis_slowdown
+from minigibbs.samplers.bounds import (
+    check_settings,
+    check_work,
+    metropolis_slowdown,
+    tail_log_slowdown,
+)
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,7 @@ class PoissonMH(Sampler):
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
-        theta = self.theta(graph)
-        exponent = graph.local_energies / (math.sqrt(theta) + math.sqrt(1.0 + theta)) ** 2
+        exponent = tail_log_slowdown(graph.local_energies, self.theta(graph))
         return metropolis_slowdown(graph.sizes, exponent)
 
     def describe(self, graph: FactorGraph) -> str:

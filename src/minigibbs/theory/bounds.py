@@ -34,6 +34,7 @@ from minigibbs.samplers.bounds import (
 from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, transition
 
+MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
 _UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
 
@@ -57,6 +58,21 @@ class Comparison:
         with np.errstate(divide="ignore"):
             ratio = np.log(self.true) - np.log(self.claimed)
         return float((ratio if self.sense == AT_LEAST else -ratio).min())
+
+    @property
+    def strain(self) -> float:
+        """How much of the claim is used up at its worst: 1 where it is just true, above if false.
+
+        For bounds it is a ratio of logarithms, so that a bound close to 1 can be strained too; for
+        laws the largest difference over 1e-9.
+        """
+        if self.sense == EQUAL:
+            return -self.margin / 1e-9
+        with np.errstate(divide="ignore"):
+            claimed, true = np.log(self.claimed), np.log(self.true)
+        if self.sense == AT_LEAST:
+            return float((true / np.minimum(claimed, -1e-6)).max())
+        return float((claimed / np.minimum(true, -1e-6)).max())
 
     def holds(self, tolerance: float = 1e-9) -> bool:
         """Whether the claim is true but for rounding."""
@@ -150,19 +166,20 @@ def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
 
 
 def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH's gap against exp(-L^2 / lambda) of Gibbs's, for lambda of at least L, as stated.
+    """MGPMH's gap against exp(-r) of Gibbs's, r = L^2 / lambda, for lambda >= L, as stated.
 
     The statement is too strong: its proof takes a factor out of a maximum as if it could not be
-    negative. It fails where L^2 / lambda is small; see `theorem_4_repaired`.
+    negative. It fails where r is small; see `theorem_4_repaired`.
     """
     local = graph.stats.local_energy
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch))
 
 
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH's gap is at least exp(-L^2 / lambda) / 2 of Gibbs's; docs/paper.md has the proof."""
-    local = graph.stats.local_energy
-    return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch) / 2)
+    """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/paper.md proves it."""
+    ratio = graph.stats.local_energy**2 / batch
+    bound = math.exp(-math.sqrt(ratio) / 2 - MGPMH_SQUARE * ratio)
+    return _gaps(graph, MGPMH(batch=batch), Gibbs(), bound)
 
 
 def theorem_6(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
@@ -182,10 +199,7 @@ def _theorem_6(graph: FactorGraph, batch: float, estimator: Estimator, exponent:
 
 
 def poisson_gibbs_bound(graph: FactorGraph, theta: float, heavy: int = 0) -> Comparison:
-    """Our sampler's gap is at least exp(-L_T (1 / theta + 1 / theta^2)) of Gibbs's.
-
-    With two values, or pairs that attract, exp(-L_T / theta).
-    """
+    """Our sampler's gap is at least exp(-L_T (sqrt(1 + theta) - sqrt(theta))^2) of Gibbs's."""
     return promise(graph, PoissonGibbs(theta=theta, heavy=heavy))
 
 

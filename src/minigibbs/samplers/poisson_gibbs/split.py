@@ -18,7 +18,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
-from minigibbs.samplers.bounds import tail_log_slowdown, tail_square, tail_theta
+from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
 
 UPDATE = 35.0  # an update with nothing to look at
 HEAVY_PAIR = 2.0
@@ -48,12 +48,11 @@ class Split:
     heavy: NDArray[np.bool_]  # [E] unary entries count as heavy
     theta: NDArray[np.float64]  # [n]
     tail: NDArray[np.float64]  # [n] L_T
-    square: float = 1.0  # see `tail_log_slowdown`
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) at the worst variable."""
-        return float(tail_log_slowdown(self.tail, self.theta, self.square).max(initial=0.0))
+        return float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
 
 
 def stickiness(theta: Any) -> Any:
@@ -93,7 +92,6 @@ def choose_split(
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
-    square = tail_square(graph)
     if heavy is not None:
         mask = _strongest(spans, unary, owner, heavy)
         tail = np.bincount(owner[~mask], spans[~mask], minlength=len(rows)).astype(np.float64)
@@ -101,17 +99,17 @@ def choose_split(
         limit = np.zeros(len(rows))
         if spans.sum() <= _LARGEST or energy_at(model).max() <= _LARGEST:
             thetas = THETAS if theta is None else np.array([float(theta)])
-            limit, chosen, tail = _choose(model, spans, thetas, slowdown, square, lanes)
+            limit, chosen, tail = _choose(model, spans, thetas, slowdown, lanes)
         mask = unary | (spans >= limit[owner])
     if heavy is not None and theta is None:
-        chosen = best_theta(tail, slowdown, square)
+        chosen = best_theta(tail, slowdown)
     overflow = (1 + chosen) * tail * np.log1p(1 / chosen)
     if overflow.max(initial=0.0) > _LARGEST:
         raise SampleError(
             f"PoissonGibbs: a tail of energy {tail.max():.3g} at theta = {chosen.min():.3g} is too "
             "large to draw from; leave heavy and theta out, or evaluate more factors exactly"
         )
-    return Split(mask, chosen, tail, square)
+    return Split(mask, chosen, tail)
 
 
 def _draw_cost(slots: int, lanes: int) -> float:
@@ -163,17 +161,13 @@ def _strongest(
     return mask
 
 
-def best_theta(
-    tail: NDArray[np.float64], slowdown: float | None, square: float = 1.0
-) -> NDArray[np.float64]:
-    """Theta for a given tail: what the guarantee asks for, or what time suggests."""
-    if slowdown is not None:
-        promised: NDArray[np.float64] = tail_theta(np.maximum(tail, 1e-12), slowdown, square)
-        return promised
-    grid = THETAS[:, None]
+def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
+    """Theta for a given tail: what time suggests among those that keep the guarantee."""
+    least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
+    grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
     sticky = np.minimum(tail * stickiness(grid), 700.0)
     time = (UPDATE + TAIL + DRAW * (1 + grid) * tail) * np.exp(sticky)
-    best: NDArray[np.float64] = THETAS[time.argmin(axis=0)]
+    best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
 
 
@@ -237,7 +231,6 @@ def _choose(
     spans: NDArray[np.float64],
     thetas: NDArray[np.float64],
     slowdown: float | None,
-    square: float,
     lanes: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """For each variable the least heavy M, theta and L_T with the least time per sample.
@@ -256,7 +249,7 @@ def _choose(
         entries = slice(int(rows["start"][first]), int(rows["end"][piece][-1]))
         counts = _count_powers(model, piece, entries, spans, level, len(used), lanes)
         gains = np.flatnonzero(counts[0].sum(axis=1) > TAIL)  # else a tail cannot pay for itself
-        cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, square, lanes)
+        cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, lanes)
         gains += first
         limit[gains] = np.where(cut > 0, np.ldexp(1.0, used[cut - 1]), 0.0)
         chosen[gains], tail[gains] = theta, energy
@@ -307,11 +300,7 @@ def entry_costs(
 
 
 def _best_cuts(
-    counts: NDArray[np.float64],
-    thetas: NDArray[np.float64],
-    slowdown: float | None,
-    square: float,
-    lanes: int,
+    counts: NDArray[np.float64], thetas: NDArray[np.float64], slowdown: float | None, lanes: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
     """For each row how many of the lowest levels are its tail, theta, and the tail's energy."""
     rows = counts.shape[1]
@@ -322,8 +311,7 @@ def _best_cuts(
     has = energy > 0
     safe = np.where(has, energy, 1.0)
     if slowdown is not None:
-        promised = tail_theta(safe, slowdown, square)
-        theta = np.where(has, promised, thetas[0])[..., None]
+        theta = np.maximum(tail_theta(energy, slowdown)[..., None], thetas)
     drawing = TAIL + waits((1.0 + theta) * safe[..., None], lanes) * (draws / safe)[..., None]
     time = UPDATE + exact[..., None] + np.where(has[..., None], drawing, 0.0)
     time *= np.exp(np.minimum(energy[..., None] * stickiness(theta), 700.0))
