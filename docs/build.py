@@ -39,6 +39,8 @@ CHAPTERS: dict[str, list[str]] = {
         "MinGibbs",
         "DoubleMinGibbs",
         "LocalMinibatchGibbs",
+        "PoissonMH",
+        "TunaMH",
         "Sampler",
     ],
     "Energy estimators": [

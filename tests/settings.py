@@ -106,6 +106,18 @@ SETTINGS = {
     "min-gibbs-large": Setting(mg.MinGibbs(batch=3000), poisson_energy(3000)),
     "min-gibbs-exact": Setting(mg.MinGibbs(estimator=mg.ExactEstimator()), exact_energy),
     "min-gibbs-subset": Setting(mg.MinGibbs(estimator=mg.SubsetEstimator(3)), exact=False),
+    "poisson-mh": Setting(mg.PoissonMH(), mixing_sweeps=300),
+    "poisson-mh-small": Setting(
+        mg.PoissonMH(batch=4),
+        mixing_sweeps=500,
+        golden="111400 002300 101300 112400 001400 110300 101401 001401 001401 001000",
+    ),
+    "tuna-mh": Setting(mg.TunaMH(), mixing_sweeps=300),
+    "tuna-mh-small": Setting(
+        mg.TunaMH(chi=0.5),
+        mixing_sweeps=500,
+        golden="000301 001400 002401 100301 111100 002300 012101 000201 001001 000000",
+    ),
     "double-min": Setting(
         mg.DoubleMinGibbs(batch=4, second_batch=50),
         poisson_energy(50),

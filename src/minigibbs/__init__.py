@@ -52,8 +52,10 @@ if TYPE_CHECKING:
         MinGibbs,
         PoissonEstimator,
         PoissonGibbs,
+        PoissonMH,
         Sampler,
         SubsetEstimator,
+        TunaMH,
     )
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
@@ -102,8 +104,10 @@ _HOMES = {
             "MinGibbs",
             "PoissonEstimator",
             "PoissonGibbs",
+            "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "TunaMH",
         ],
         "samplers",
     ),
@@ -135,6 +139,7 @@ __all__ = [
     "MissingDependencyError",
     "PoissonEstimator",
     "PoissonGibbs",
+    "PoissonMH",
     "Potts",
     "Record",
     "Run",
@@ -146,6 +151,7 @@ __all__ = [
     "Summary",
     "Table",
     "TooLargeError",
+    "TunaMH",
     "Unary",
     "__version__",
     "explain",

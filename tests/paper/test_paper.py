@@ -103,6 +103,14 @@ def test_settings_are_those_of_the_paper():
             ratio = 1 / (share * model.stats.total_energy)  # Psi / lambda
             assert gain == pytest.approx(np.log1p(ratio))
     assert made["potts-double-min-1"].batch == pytest.approx(potts.stats.local_energy**2)
+    assert made["potts-poisson-gibbs-1"].theta == pytest.approx(potts.stats.local_energy)
+
+
+def test_figures_show_what_the_paper_compares_with():
+    """DoubleMIN approaches MGPMH at L^2; the paper's Gibbs costs O(D Delta)."""
+    names = {figure: [curve.name for curve in curves] for figure, curves in FIGURES.items()}
+    assert "potts-mgpmh-1" in names["fig2c"]
+    assert "potts-gibbs-textbook" in names["fig2b"]
 
 
 def test_a_curve_is_the_error_of_the_running_marginals():
@@ -137,7 +145,7 @@ def test_figures_are_drawn_and_every_curve_is_in_the_csv(short, tmp_path):
     assert b"<svg" in (tmp_path / "fig2b-seconds.svg").read_bytes()
     rows = list(csv.DictReader((tmp_path / "fig2b.csv").read_text().splitlines()))
     assert {row["curve"] for row in rows} == {curve.name for curve in FIGURES["fig2b"]}
-    assert len(rows) == 6 * 500
+    assert len(rows) == 7 * 500
     for row in rows[::97]:
         seeds = [float(row["seed_0"]), float(row["seed_1"])]
         assert float(row["mean"]) == pytest.approx(np.mean(seeds), rel=1e-4)
@@ -241,9 +249,9 @@ def command(monkeypatch, capsys, tmp_path):
 
 def test_everything_at_once(short, command, monkeypatch, tmp_path):
     """With fewer curves, rows and graphs than there are, to be quick."""
-    for name in ("fig1", "fig2a", "fig2b"):
+    for name in ("fig1", "fig2a", "fig2b", "neighbours"):
         monkeypatch.delitem(FIGURES, name)
-    monkeypatch.setitem(FIGURES, "fig2c", FIGURES["fig2c"][1:])
+    monkeypatch.setitem(FIGURES, "fig2c", FIGURES["fig2c"][2:])
     monkeypatch.setattr(table, "ROWS", table.ROWS[:1])
     monkeypatch.setattr(table, "QUICK_STRETCH", 1e-4)
     monkeypatch.setattr(theorems, "QUICK_GRAPHS", 4)
@@ -256,9 +264,9 @@ def test_everything_at_once(short, command, monkeypatch, tmp_path):
     got = json.loads(out, parse_constant=refuse)
     assert [row["curve"] for row in got["figures"]["fig2c"]] == [c.name for c in FIGURES["fig2c"]]
     assert [cell["grows"] for cell in got["table1"]] == list(table.QUANTITIES)
-    assert got["theorems"]["ours"] == {"graphs": 4, "failures": 0} | {
-        "worst_margin": got["theorems"]["ours"]["worst_margin"]
-    }
+    ours = got["theorems"]["poisson-gibbs"]
+    assert (ours["graphs"], ours["failures"], ours["holds"]) == (4, 0, True)
+    assert "PoissonGibbs(theta=" in ours["worst_case"]
     assert all((tmp_path / path).is_file() for path in got["files"])
     assert "[4/4] potts-default" in err
     code, out, err = command("fig2c", "--quick", "-o", "out", "-q")
@@ -270,7 +278,7 @@ def test_unknown_names_are_refused(command, tmp_path):
     code, out, err = command("fig3")
     assert (code, out) == (2, "")
     assert "'fig3'" in err
-    assert "fig2c, table1, theorems, all" in err
+    assert "fig2c, neighbours, table1, theorems, all" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -29,7 +29,7 @@ def small_graphs(count):
 
 
 def test_spectral_gap_is_at_least_the_bound():
-    """exp(-L_T * (2/theta + 1/theta^2)) times plain Gibbs's, on a hundred random graphs."""
+    """exp(-L_T * (sqrt(1 + theta) - sqrt(theta))^2) times plain Gibbs's, on a hundred graphs."""
     tight = 0
     for graph, rng in small_graphs(100):
         theta, heavy = float(rng.uniform(0.3, 4.0)), int(rng.integers(0, 2))
@@ -47,7 +47,7 @@ def test_slowdown_is_kept():
         sampler = mg.PoissonGibbs(slowdown=1.2, heavy=0)
         gibbs = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
         assert mg.theory.transition(graph, sampler).spectral_gap() >= gibbs / 1.2
-        assert sampler.guaranteed_slowdown(graph) == pytest.approx(1.2)
+        assert sampler.guaranteed_slowdown(graph) <= 1.2 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("model", ZOO)

@@ -86,6 +86,21 @@ def test_strong_rates_are_drawn_one_by_one():
     assert 2_500 < work < 3_500
 
 
+@pytest.mark.parametrize(
+    ("sampler", "draws"),
+    [(mg.PoissonMH(batch=9.0), 9.0 + 3.0), (mg.TunaMH(chi=0.5), 0.5 * 9.0 + 3.0)],
+    ids=lambda s: getattr(s, "name", None),
+)
+def test_metropolis_draws_its_batch_and_no_more_for_the_degree(sampler, draws):
+    """At the hub of L = 3 where another of three values is proposed; a leaf has L = 3 / leaves."""
+    for leaves in (1_000, 30_000):
+        graph = star(leaves, 3.0).condition({k: k % 3 for k in range(1, leaves + 1)})
+        evaluations, counted, _ = counters(graph, sampler)
+        assert evaluations == 0
+        # about 8 draws in two of three updates, 20,000 updates: standard error 0.05, 5 of them
+        assert abs(counted - 2 / 3 * draws) < 0.25
+
+
 def test_local_minibatch_draws_exactly_its_batch():
     assert counters(mg.models.ising_rbf(side=6), mg.LocalMinibatchGibbs(7))[1] == 7
 
@@ -130,12 +145,12 @@ def test_mgpmh_keeps_its_promise(slowdown):
 TWO = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4), mg.Unary([0, 1], [0.0, 0.3])])
 
 
-def test_estimator_batch_is_lemma_2():
+def test_estimator_batch_is_lemma_2_repaired():
     assert recipes.estimator_batch(10.0, 0.5, 0.01) == pytest.approx(
-        max(8 * 100 / 0.25 * math.log(200), 400)
+        max((8 * 400 + 4 / 3 * 20) * math.log(200), 400)
     )
     graph = TWO
-    delta = math.log(1.5) / 6
+    delta = math.log(1.5) / 2  # two values
     chosen = mg.MinGibbs(slowdown=1.5, failure=0.1).estimator_for(graph)
     assert chosen.batch == pytest.approx(
         recipes.estimator_batch(graph.stats.total_energy, delta, 0.1)
@@ -154,6 +169,33 @@ def test_describe_says_cost_and_bias(name):
     text = sampler.describe(graph)
     assert ("BIASED" in text) == (not sampler.exact)
     assert "update" in text
+
+
+def test_min_gibbs_and_double_min_promise_nothing_without_a_condition():
+    """Poisson estimates have no bound, so the gap is 0 in truth."""
+    graph = mg.models.potts_rbf(side=5)
+    for sampler in (mg.MinGibbs(), mg.DoubleMinGibbs()):
+        assert sampler.guaranteed_slowdown(graph) is None
+        assert sampler.proviso(graph).startswith("slowdown 1.5 if every estimate stays within 0.1")
+    assert mg.MinGibbs(batch=50).proviso(graph) == ""
+    lone = mg.FactorGraph([2], [mg.Unary([0], [0.0, 0.2])])
+    assert mg.MinGibbs().proviso(lone).startswith("slowdown 3.33 if")  # 1.5 * (1 + e^0.2)
+
+
+def test_redraw_slowdown_is_1_for_all_but_few_or_strongly_bound_variables():
+    assert recipes.redraw_slowdown(mg.models.potts_rbf()) == 1
+    assert recipes.redraw_slowdown(mg.models.ising_rbf()) == 1
+    assert recipes.redraw_slowdown(mg.FactorGraph([2], [])) == 2
+    bound = mg.models.ising_lattice(side=3, beta=5.0)
+    assert recipes.redraw_slowdown(bound) > 1e6
+
+
+def test_tail_theta_is_the_inverse_of_the_bound():
+    tail = np.array([0.3, 1.0, 30.0])
+    theta = recipes.tail_theta(tail, 1.3)
+    np.testing.assert_allclose(np.exp(recipes.tail_log_slowdown(tail, theta)), 1.3)
+    assert recipes.tail_theta(np.array([0.2]), 1.3) == 0  # a tail below log(1.3): any theta
+    assert recipes.tail_log_slowdown(0.2, 0.0) == pytest.approx(0.2)
 
 
 def test_describe_states_the_bound():
@@ -194,7 +236,8 @@ def test_custom_estimator():
 @pytest.mark.parametrize("name", GOLDEN)
 def test_energies_of_thousands_do_not_overflow(name):
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
-    sampler = mg.PoissonGibbs() if name == "poisson-gibbs" else GOLDEN[name].sampler
+    few = {"poisson-gibbs": mg.PoissonGibbs(), "tuna-mh": mg.TunaMH(chi=1e-4)}
+    sampler = few.get(name, GOLDEN[name].sampler)
     run = sample(graph, sampler, updates=2_000, seed=1, record=("draws", "energy"), progress=False)
     assert np.isfinite(run.energy).all()
     if name in ("gibbs", "poisson-gibbs"):  # the ground states alone have any probability
@@ -286,7 +329,15 @@ def test_factors_without_energy_vanish(name):
 
 
 @pytest.mark.parametrize(
-    "make", [mg.MGPMH, mg.MinGibbs, mg.DoubleMinGibbs, mg.LocalMinibatchGibbs, mg.PoissonEstimator]
+    "make",
+    [
+        mg.MGPMH,
+        mg.MinGibbs,
+        mg.DoubleMinGibbs,
+        mg.LocalMinibatchGibbs,
+        mg.PoissonMH,
+        mg.PoissonEstimator,
+    ],
 )
 @pytest.mark.parametrize("batch", [0, -1.0, math.nan, math.inf, 1e300, "many", True])
 def test_meaningless_batches_are_refused(make, batch):
@@ -313,6 +364,8 @@ def test_meaningless_batches_are_refused(make, batch):
         (lambda: mg.MinGibbs(failure=2.0), "failure"),
         (lambda: mg.DoubleMinGibbs(second_batch=-3), "second_batch"),
         (lambda: mg.LocalMinibatchGibbs(2.5), "number of factors"),
+        (lambda: mg.TunaMH(chi=0.0), "chi must be above 0, got 0"),
+        (lambda: mg.TunaMH(chi=math.inf), "chi must be a finite number"),
     ],
 )
 def test_contradictory_settings_are_refused(make, message):

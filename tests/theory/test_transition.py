@@ -1,10 +1,15 @@
 """Transition matrices by enumeration: the theorems hold, and the kernels follow the matrices."""
 
+import itertools
+
+import numba
 import numpy as np
 import pytest
+from scipy import stats
 
 import minigibbs as mg
 from minigibbs import theory
+from minigibbs.samplers import SAMPLERS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
 
@@ -27,6 +32,8 @@ TINY = {
     ).condition({3: 1}),
 }
 
+SPIN = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])])
+
 REVERSIBLE = {
     "gibbs": mg.Gibbs(),
     "mgpmh": mg.MGPMH(batch=2.0),
@@ -34,6 +41,8 @@ REVERSIBLE = {
     "poisson-gibbs": mg.PoissonGibbs(),
     "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.5),
     "poisson-gibbs-one-heavy": mg.PoissonGibbs(heavy=1, theta=1.3),
+    "poisson-mh": mg.PoissonMH(batch=0.8),
+    "tuna-mh": mg.TunaMH(chi=0.4),
     "min-gibbs": mg.MinGibbs(batch=3.0),
     "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),
     "double-min": mg.DoubleMinGibbs(batch=1.5, second_batch=3.0),
@@ -89,6 +98,82 @@ def test_exact_estimates_are_plain_gibbs(model):
     )
 
 
+def test_every_sampler_has_a_transition():
+    """Registering a sampler asks for its matrix."""
+    for name, sampler in SAMPLERS.items():
+        t = theory.transition(SPIN, sampler())
+        np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12, err_msg=name)
+
+
+def test_a_sampler_or_estimator_without_one_is_named():
+    class Lazy(mg.Gibbs):
+        transition = mg.Sampler.transition
+
+    with pytest.raises(mg.SampleError, match="Lazy has no transition matrix"):
+        theory.transition(TINY["potts"], Lazy())
+    sampler = mg.MinGibbs(estimator=mg.CustomEstimator(numba.njit(lambda model, x, s, p: 0.0)))
+    with pytest.raises(mg.SampleError, match="CustomEstimator has no law"):
+        theory.transition(TINY["potts"], sampler)
+
+
+def test_implicit_factors_are_refused():
+    graph = mg.FactorGraph([2] * 4, [mg.Complete(4, 0.25)])
+    with pytest.raises(mg.SampleError, match=r"graph\.stored"):
+        theory.transition(graph, mg.PoissonGibbs())
+    theory.transition(graph.stored(), mg.PoissonGibbs(heavy=0, theta=1.0))
+
+
+def poisson_gibbs_by_hand(weights, theta, heavy, old, values):
+    """One variable of three values, its neighbours at `values`: its row, summed over counts."""
+    total, exact = np.zeros(3), np.zeros(3)
+    for weight, value in zip(weights[:heavy], values[:heavy], strict=True):
+        exact[value] += weight
+    tail = list(zip(weights[heavy:], values[heavy:], strict=True))
+    rates = [theta * weight + weight * (value == old) for weight, value in tail]
+    for counts in itertools.product(range(30), repeat=len(tail)):
+        log = exact.copy()
+        for count, (_, value) in zip(counts, tail, strict=True):
+            log[value] += count * np.log1p(1 / theta)
+        total += np.prod(stats.poisson.pmf(counts, rates)) * np.exp(log) / np.exp(log).sum()
+    return total
+
+
+@pytest.mark.parametrize("heavy", [0, 1])
+def test_factors_of_equal_strength_are_told_apart(heavy):
+    """A triangle of equal pairs: the tail is found by entry, not by the size of M."""
+    triangle = mg.FactorGraph([3] * 3, [mg.Potts([0, 1, 0], [1, 2, 2], 0.5)])
+    t = theory.transition(triangle, mg.PoissonGibbs(theta=0.5, heavy=heavy))
+    states = t.enumeration.states.tolist()
+    row = poisson_gibbs_by_hand([0.5, 0.5], 0.5, heavy, 0, [1, 2])
+    for value in (1, 2):  # variable 0 is drawn one time in three; its first entry is variable 1
+        moved = t.matrix[states.index([0, 1, 2]), states.index([value, 1, 2])]
+        assert moved == pytest.approx(row[value] / 3, abs=1e-11)
+
+
+def test_a_tie_does_not_change_the_gap():
+    """The same triangle with weights apart by a hair: .904 of Gibbs's gap, not .818."""
+    gaps = []
+    for weights in ([0.5, 0.5, 0.5], [0.5, 0.5 + 1e-7, 0.5 - 1e-7]):
+        triangle = mg.FactorGraph([2] * 3, [mg.Potts([0, 1, 0], [1, 2, 2], weights)])
+        ours = theory.transition(triangle, mg.PoissonGibbs(theta=0.5, heavy=1))
+        gaps.append(ours.spectral_gap() / theory.transition(triangle, mg.Gibbs()).spectral_gap())
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-5)
+    assert gaps[0] == pytest.approx(0.904, abs=1e-3)
+
+
+def test_large_batches_do_not_underflow():
+    """One spin with field 1: lambda is in the thousands, and no count near 0 has any chance."""
+    t = theory.transition(SPIN, mg.MinGibbs())
+    assert t.law.min() > 0
+    assert 0.2 < t.spectral_gap() < 0.27  # 1 - T(x, x) of plain Gibbs is 0.2689
+    np.testing.assert_allclose(t.marginal(t.law), t.enumeration.law, atol=1e-10)
+
+
+def test_states_beyond_doubles_do_not_stop_the_gap():
+    graph = mg.FactorGraph([2, 2], [mg.Unary([0], [[0.0, 900.0]])])
+    assert theory.transition(graph, mg.Gibbs()).spectral_gap() == pytest.approx(0.5)
+
+
 def test_local_minibatch_has_another_law():
     t = transition("potts", "local")
     assert t.law is None
@@ -103,7 +188,7 @@ def one_update(t, name, model, row, count, seed, sampler=None):
     if "exact" in name:  # kernels leave energies unshifted there
         shift = graph.energy(starts[0]) - graph.offset - t.energy[row]
     carried = np.full((count, 1), t.energy[row] + shift)
-    if name.startswith(("gibbs", "poisson-gibbs", "mgpmh", "local")):
+    if name.startswith(("gibbs", "poisson", "tuna", "mgpmh", "local")):
         carried = None
     states, carried, _ = advance_each(graph, sampler, starts, 1, seed, carried=carried)
     numbers = state_numbers(graph, states)
@@ -137,7 +222,16 @@ def test_kernel_follows_the_matrix(name, model):
 
 @pytest.mark.parametrize(
     "name",
-    ["poisson-gibbs-no-heavy", "mgpmh", "min-gibbs", "double-min", "local", "local-adjusted"],
+    [
+        "poisson-gibbs-no-heavy",
+        "mgpmh",
+        "min-gibbs",
+        "double-min",
+        "local",
+        "local-adjusted",
+        "poisson-mh",
+        "tuna-mh",
+    ],
 )
 def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
     """The negative control: the same test must see a batch that is off."""
@@ -148,6 +242,8 @@ def test_kernel_with_a_slightly_wrong_batch_is_caught(name):
         "double-min": mg.DoubleMinGibbs(batch=1.2, second_batch=3.0),
         "local": mg.LocalMinibatchGibbs(2),
         "local-adjusted": mg.LocalMinibatchGibbs(1.1, adjusted=True),
+        "poisson-mh": mg.PoissonMH(batch=0.3),
+        "tuna-mh": mg.TunaMH(chi=0.05),
     }
     t = transition("potts", name)
     law = t.law if t.law is not None else t.stationary()

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from minigibbs.errors import TooLargeError
 from minigibbs.graph.graph import FactorGraph
@@ -29,6 +28,12 @@ def readable_count(count: int) -> str:
         return f"{count:,}"
     exponent = math.log10(count)
     return f"{10 ** (exponent % 1):.3g}e+{int(exponent)}"
+
+
+def softmax(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights exp(logs) that sum to 1 along the last axis."""
+    weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,18 +81,26 @@ class Enumeration:
     @cached_property
     def law(self) -> NDArray[np.float64]:
         """The probability of each state."""
-        law: NDArray[np.float64] = softmax(self.energy)
-        return law
+        return softmax(self.energy)
+
+    @cached_property
+    def _shifted(self) -> NDArray[np.float64]:
+        """[stored factor, state]: every factor, pairs first, shifted to min 0."""
+        model = self.graph.packed
+        values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
+        factor_values(model, self.states, values)
+        shifted: NDArray[np.float64] = values - values.min(axis=1, keepdims=True)
+        return shifted
+
+    @cached_property
+    def varying(self) -> NDArray[np.intp]:
+        """The numbers of the stored factors that vary, pairs first."""
+        return np.flatnonzero(self._shifted.max(axis=1) > 0)
 
     @cached_property
     def phi(self) -> NDArray[np.float64]:
         """[factor, state]: the factors that vary, each shifted to min 0."""
-        model = self.graph.packed
-        values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
-        factor_values(model, self.states, values)
-        values -= values.min(axis=1, keepdims=True)
-        varying: NDArray[np.float64] = values[values.max(axis=1) > 0]
-        return varying
+        return self._shifted[self.varying]
 
     @cached_property
     def spans(self) -> NDArray[np.float64]:
@@ -106,6 +119,14 @@ class Enumeration:
                 varies = (np.ptp(self.phi[:, lines], axis=2) > 0).any(axis=1)
             found.append(np.flatnonzero(varies))
         return found
+
+    def entries(self, i: int) -> NDArray[np.intp]:
+        """For each entry of a variable's row in the packed graph, which row of `phi` it is."""
+        model = self.graph.packed
+        row, pairs = model.rows[i], self.varying[self.varying < len(model.pair)]
+        own = pairs[(model.pair[pairs] == i).any(axis=1)]
+        general = len(model.pair) + model.target[row["pair_end"] : row["end"]]
+        return np.searchsorted(self.varying, np.concatenate([own, general]))
 
     def lines(self, i: int) -> NDArray[np.int64]:
         """[line, value]: state numbers that differ in variable `i` only."""

@@ -120,8 +120,12 @@ def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
         slowdown=slowdown if slowdown is not None and math.isfinite(slowdown) else None,
         nanoseconds=predict(costs, operations),
         exact=sampler.exact,
-        note="" if slowdown is not None or not sampler.exact else "no guarantee",
+        note="" if slowdown is not None or not sampler.exact else _no_guarantee(sampler, graph),
     )
+
+
+def _no_guarantee(sampler: Sampler, graph: FactorGraph) -> str:
+    return sampler.proviso(graph) or "no guarantee"
 
 
 def _number(value: float | None) -> str:

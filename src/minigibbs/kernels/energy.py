@@ -66,6 +66,37 @@ def add_stored(model, x, i, weights):
 
 
 @kernel
+def general_values(model, x, i, factor, old, new):
+    """What a general factor is worth for two values of variable `i`."""
+    position, true, own = factor.table_start, 0, 0
+    for k in range(factor.scope_start, factor.scope_end):
+        slot = model.slots[k]
+        if slot.variable == i:
+            own = slot.key
+        else:
+            position += slot.key * x[slot.variable]
+            true += x[slot.variable] == slot.key
+    if factor.form == TABLE:
+        before, after = model.table[position + old * own], model.table[position + new * own]
+    else:
+        others = factor.scope_end - factor.scope_start - 1
+        before = np.float64(formula_holds(factor.form, true, others, old == own))
+        after = np.float64(formula_holds(factor.form, true, others, new == own))
+    return factor.weight * before, factor.weight * after
+
+
+@kernel
+def entry_shares(model, x, i, place, old, new):
+    """The share phi / M, from 0 to 1, of the factor behind an entry, for two values of `i`."""
+    if place < model.rows[i].pair_end:
+        other, attracts = x[model.target[place]], model.weight[place] > 0.0
+        return np.float64((other == old) == attracts), np.float64((other == new) == attracts)
+    factor = model.factors[model.target[place]]
+    before, after = general_values(model, x, i, factor, old, new)
+    return (before - factor.low) / factor.span, (after - factor.low) / factor.span
+
+
+@kernel
 def energy_change(model, x, i, old, new):
     """How much the sum of the factors at `i` grows when its value goes from `old` to `new`."""
     row, change = model.rows[i], 0.0
@@ -74,23 +105,8 @@ def energy_change(model, x, i, old, new):
         change += model.weight[place] * ((other == new) - np.float64(other == old))
     for place in range(row.pair_end, row.end):
         factor = model.factors[model.target[place]]
-        position, true, own = factor.table_start, 0, 0
-        for k in range(factor.scope_start, factor.scope_end):
-            slot = model.slots[k]
-            if slot.variable == i:
-                own = slot.key
-            else:
-                position += slot.key * x[slot.variable]
-                true += x[slot.variable] == slot.key
-        if factor.form == TABLE:
-            table = model.table
-            change += factor.weight * (table[position + new * own] - table[position + old * own])
-        else:
-            others = factor.scope_end - factor.scope_start - 1
-            change += factor.weight * (
-                formula_holds(factor.form, true, others, new == own)
-                - np.float64(formula_holds(factor.form, true, others, old == own))
-            )
+        before, after = general_values(model, x, i, factor, old, new)
+        change += after - before
     return change
 
 

@@ -25,7 +25,9 @@ from minigibbs.samplers import (
     LocalMinibatchGibbs,
     MinGibbs,
     PoissonGibbs,
+    PoissonMH,
     Sampler,
+    TunaMH,
 )
 from minigibbs.system import files
 
@@ -51,6 +53,7 @@ class Curve:
     label: str  # in figures
     model: str  # "ising" or "potts"
     sampler: Callable[[FactorGraph], Sampler]
+    seconds_only: bool = False  # its draws are another curve's, and only its time differs
 
 
 def _min_gibbs(share: float) -> Callable[[FactorGraph], Sampler]:
@@ -75,6 +78,16 @@ def _double_min(share: float) -> Callable[[FactorGraph], Sampler]:
         return DoubleMinGibbs(batch=graph.stats.local_energy**2, estimator=estimator)
 
     return make
+
+
+def _mgpmh_curve(share: float) -> Curve:
+    label = rf"MGPMH, $\lambda = {_times(share, 'L^2')}$"
+    return Curve(f"potts-mgpmh-{share:g}", label, "potts", _mgpmh(share))
+
+
+_TEXTBOOK = Curve(
+    "potts-gibbs-textbook", "Gibbs, textbook", "potts", lambda graph: Gibbs(textbook=True), True
+)
 
 
 def _baselines(model: str) -> list[Curve]:
@@ -110,15 +123,8 @@ FIGURES: dict[str, list[Curve]] = {
         *_baselines("ising"),
     ],
     "fig2b": [
-        *(
-            Curve(
-                f"potts-mgpmh-{share:g}",
-                rf"MGPMH, $\lambda = {_times(share, 'L^2')}$",
-                "potts",
-                _mgpmh(share),
-            )
-            for share in (0.5, 1, 2, 4)
-        ),
+        *(_mgpmh_curve(share) for share in (0.5, 1, 2, 4)),
+        _TEXTBOOK,
         *_baselines("potts"),
     ],
     "fig2c": [
@@ -131,6 +137,21 @@ FIGURES: dict[str, list[Curve]] = {
             )
             for share in (0.25, 1, 4)
         ),
+        _mgpmh_curve(1),
+        *_baselines("potts"),
+    ],
+    "neighbours": [
+        Curve(
+            "potts-poisson-gibbs-1",
+            r"Poisson-Gibbs, $\lambda = L^2$",
+            "potts",
+            lambda graph: PoissonGibbs(heavy=0, theta=graph.stats.local_energy),
+        ),
+        Curve(
+            "potts-poisson-mh-1", r"Poisson-MH, $\lambda = L^2$", "potts", lambda graph: PoissonMH()
+        ),
+        Curve("potts-tuna-mh-1", r"TunaMH, $\chi = 1$", "potts", lambda graph: TunaMH(chi=1.0)),
+        _mgpmh_curve(1),
         *_baselines("potts"),
     ],
 }

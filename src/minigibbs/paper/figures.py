@@ -20,6 +20,7 @@ TITLES = {
     "fig2a": "Figure 2a: Local Minibatch Gibbs (biased) on the Ising model",
     "fig2b": "Figure 2b: MGPMH on the Potts model",
     "fig2c": "Figure 2c: DoubleMIN-Gibbs on the Potts model",
+    "neighbours": "Neighbours of the paper on the Potts model",
 }
 ERROR = "mean $\\ell_2$ error of the marginals"
 # Colours of Okabe and Ito, which people of every colour vision can tell apart.
@@ -50,7 +51,8 @@ def _against_updates(name: str, results: Mapping[str, Result]) -> Any:
     for axes in (left, right):
         for curve, style in _styles(name):
             result = results[curve.name]
-            _line(axes, result.updates, result, curve, style)
+            if not curve.seconds_only:
+                _line(axes, result.updates, result, curve, style)
     left.set(xlabel="updates", ylabel=ERROR, xlim=(0, None), ylim=(0, TOP))
     right.set(xlabel="updates, logarithmic", xscale="log")
     _logarithmic_errors(right)
@@ -92,13 +94,17 @@ def _thousands(axes: Any) -> None:
 
 def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:
     """Plain Gibbs in black and ours in red stand out; batches go from orange to blue."""
-    curves = FIGURES[name]
+    *others, gibbs, ours = FIGURES[name]
+    batches = [curve for curve in others if not curve.seconds_only]
     styles: list[tuple[Curve, dict[str, Any]]] = [
         (curve, {"color": colour, "linewidth": 1.6})
-        for curve, colour in zip(curves[:-2], BATCHES[-(len(curves) - 2) :], strict=True)
+        for curve, colour in zip(batches, BATCHES[-len(batches) :], strict=True)
     ]
-    styles.append((curves[-2], {"color": GIBBS, "linewidth": 2.0}))
-    styles.append((curves[-1], {"color": OURS, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}))
+    for curve in others:
+        if curve.seconds_only:
+            styles.append((curve, {"color": GIBBS, "linewidth": 1.6, "linestyle": ":"}))
+    styles.append((gibbs, {"color": GIBBS, "linewidth": 2.0}))
+    styles.append((ours, {"color": OURS, "linewidth": 1.8, "linestyle": (0, (4, 1.5))}))
     return styles
 
 

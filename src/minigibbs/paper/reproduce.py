@@ -11,6 +11,7 @@ from typing import Any
 
 from minigibbs.errors import SampleError
 from minigibbs.paper import curves, figures, table, theorems
+from minigibbs.paper.claims import CLAIMS
 from minigibbs.paper.curves import FIGURES, QUICK_UPDATES, UPDATES, Result, Settings
 from minigibbs.results import plots
 from minigibbs.system import files
@@ -49,7 +50,9 @@ class Reproduction:
                 name: {
                     "graphs": len(found.margins),
                     "failures": found.failures,
-                    "worst_margin": found.worst,
+                    "holds": found.holds,
+                    "worst": theorems.worst_in_words(found),
+                    "worst_case": str(found.worst),
                 }
                 for name, found in self.theorems.items()
             },
@@ -164,8 +167,10 @@ def _theorems(
     graphs: int, folder: Path, written: list[Path], tell: Callable[[str], None]
 ) -> dict[str, theorems.Evidence]:
     found = {}
-    for number, (name, claim) in enumerate(theorems.CLAIMS.items(), 1):
-        tell(f"[{number}/{len(theorems.CLAIMS)}] {claim.title}: {graphs} graphs")
+    for number, (name, claim) in enumerate(CLAIMS.items(), 1):
+        tell(
+            f"[{number}/{len(CLAIMS)}] {claim.title}: {graphs} graphs, and a search from the worst"
+        )
         found[name] = theorems.gather(name, graphs)
     written += theorems.draw(found, folder)
     return found

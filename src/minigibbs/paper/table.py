@@ -26,7 +26,9 @@ from minigibbs.samplers import (
     Gibbs,
     MinGibbs,
     PoissonGibbs,
+    PoissonMH,
     Sampler,
+    TunaMH,
 )
 from minigibbs.system import files
 
@@ -106,7 +108,7 @@ _DEGREES = {"Delta": Family("Delta", (256, 512, 1024, 2048), Member(512, 2, 1.0,
 # Where Psi^2 is to outweigh D * L^2.
 _TOTALS = {"Psi": Family("Psi", (16.0, 32.0, 64.0), Member(Delta=512, D=2, L=1.0, Psi=16.0))}
 # Where theta is far above 1, so that the guarantee's L^2 is seen.
-_STRONG = {"L": Family("L", (4.0, 8.0, 16.0), Member(Delta=512, D=8, L=8.0, Psi=32.0))}
+_STRONG = {"L": Family("L", (16.0, 32.0, 64.0), Member(Delta=512, D=8, L=32.0, Psi=128.0))}
 
 
 def _evaluations(member: Member, counts: Counts) -> float:
@@ -119,6 +121,11 @@ def _draws(member: Member, counts: Counts) -> float:
 
 def _both(member: Member, counts: Counts) -> float:
     return counts[0] + counts[1]
+
+
+def _per_move(member: Member, counts: Counts) -> float:
+    """The draws of a proposal that differs, which is D - 1 of D."""
+    return counts[0] * member.D / (member.D - 1)
 
 
 def _mgpmh_as_stated(member: Member, counts: Counts) -> float:
@@ -177,6 +184,22 @@ ROWS = [
         {"Delta": 0, "D": 1, "L": 2, "Psi": 2},
         _double_min_as_stated,
         _PROPOSALS | _TOTALS,
+    ),
+    Row(
+        "Poisson-MH, λ = L²",
+        "O(L²)",
+        lambda m: PoissonMH(batch=m.L**2),
+        {"Delta": 0, "D": 0, "L": 2, "Psi": 0},
+        _per_move,
+        _STRONG,
+    ),
+    Row(
+        "TunaMH, χ = 1",
+        "O(L²)",
+        lambda m: TunaMH(chi=1.0),
+        {"Delta": 0, "D": 0, "L": 2, "Psi": 0},
+        _per_move,
+        _STRONG,
     ),
     Row(
         "Poisson-Gibbs, slowdown 1.5",

@@ -14,10 +14,21 @@ from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
+from minigibbs.samplers.poisson_mh import PoissonMH
+from minigibbs.samplers.tuna_mh import TunaMH
 
 SAMPLERS: dict[str, type[Sampler]] = {
     sampler.name: sampler
-    for sampler in (PoissonGibbs, Gibbs, MinGibbs, LocalMinibatchGibbs, MGPMH, DoubleMinGibbs)
+    for sampler in (
+        PoissonGibbs,
+        Gibbs,
+        MinGibbs,
+        LocalMinibatchGibbs,
+        MGPMH,
+        DoubleMinGibbs,
+        PoissonMH,
+        TunaMH,
+    )
 }
 
 __all__ = [
@@ -32,6 +43,8 @@ __all__ = [
     "MinGibbs",
     "PoissonEstimator",
     "PoissonGibbs",
+    "PoissonMH",
     "Sampler",
     "SubsetEstimator",
+    "TunaMH",
 ]

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import chosen_by_type
 from minigibbs.system.memory import readable
@@ -72,6 +74,20 @@ class Sampler(ABC):
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
         """How many times slower than plain Gibbs it can converge at most; None if unknown."""
         return None
+
+    def proviso(self, graph: FactorGraph) -> str:
+        """A slowdown that holds on a condition, with the condition; empty where there is none."""
+        return ""
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """The matrix of one update at a uniformly random variable, by enumeration.
+
+        It follows the published algorithm, not the kernel, which is tested against it.
+        """
+        raise SampleError(
+            f"{type(self).__name__} has no transition matrix: it needs a method "
+            "transition(everything), as mg.Gibbs has"
+        )
 
 
 def mean_row(graph: FactorGraph) -> dict[str, float]:

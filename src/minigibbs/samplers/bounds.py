@@ -1,4 +1,7 @@
-"""Batch sizes that follow from the paper's bounds, and the checks on batches given by hand."""
+"""Bounds on spectral gaps, the batches that follow from them, and checks on batches given by hand.
+
+Where the paper's statement is false, what is here is its repair: docs/paper.md has the proofs.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +103,57 @@ def local_batches(
 
 
 def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
-    """Lemma 2: the batch that keeps an energy estimate within delta, but for a chance `failure`."""
-    square = total_energy**2
-    return max(8.0 * square / delta**2 * math.log(2.0 / failure), 2.0 * square / delta)
+    """The batch that keeps an energy estimate within delta, but for a chance `failure`.
+
+    Lemma 2 with the term of Bernstein's inequality that the paper drops.
+    """
+    ratio = total_energy / delta
+    spread = (8.0 * ratio**2 + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)
+    return max(spread, 2.0 * total_energy * ratio)
+
+
+def min_gibbs_exponent(graph: FactorGraph) -> int:
+    """Theorem 2, repaired: estimates within delta slow MIN-Gibbs by exp(this * delta)."""
+    return 2 if graph.stats.max_domain <= 2 else 4
+
+
+def redraw_slowdown(graph: FactorGraph) -> float:
+    """How much slower than plain Gibbs a chain is whose energy is redrawn with the state only.
+
+    Such a chain waits for the state to change, which Gibbs does with probability 1 - T(x, x) at
+    least. A variable of D values leaves its present one with probability (D - 1) / (D - 1 + e^L)
+    at least, and no gap exceeds 1 / n. So it is 1 where these sum to 1: all but for few variables,
+    or strongly bound ones.
+    """
+    free = graph.evidence < 0
+    others, local = graph.sizes[free] - 1.0, graph.local_energies[free]
+    leaving = float((others / (others + np.exp(np.minimum(local, 700.0)))).sum())
+    return max(1.0, 1.0 / max(leaving, 1e-300))
+
+
+DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)
+
+
+def tail_log_slowdown(tail: Any, theta: Any) -> Any:
+    """Poisson-Gibbs's bound on log(slowdown): L_T * (sqrt(1 + theta) - sqrt(theta))^2.
+
+    At most L_T / (4 theta + 1), and Poisson-MH's exponent too; docs/flagship.md has the proof.
+    """
+    return tail / (np.sqrt(1.0 + theta) + np.sqrt(theta)) ** 2
+
+
+def tail_theta(tail: Any, slowdown: float) -> Any:
+    """The least theta for which `tail_log_slowdown` is at most log(slowdown); 0 if any will do."""
+    ratio = np.maximum(tail / math.log(slowdown), 1.0)
+    return (ratio - 1.0) ** 2 / (4.0 * ratio)
+
+
+def metropolis_slowdown(sizes: Any, exponent: Any) -> float:
+    """The slowdown of a minibatched Metropolis step with uniform proposals, at the worst variable.
+
+    Uniform proposals among D values cost a factor of D. `exponent` is twice the Hellinger exponent
+    between the minibatches of the present and the proposed state, whose laws then overlap by at
+    least 1 - sqrt(1 - exp(-exponent)).
+    """
+    safe = np.minimum(exponent, 700.0)
+    return float((sizes * np.exp(safe) * (1.0 + np.sqrt(-np.expm1(-safe)))).max(initial=1.0))

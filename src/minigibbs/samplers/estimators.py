@@ -6,6 +6,7 @@ An estimator is a frozen dataclass that prepares arrays for a compiled function
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.laws import Law, merge, poisson_points
+from minigibbs.exact.transition import Joint
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import factor_spans
 from minigibbs.kernels.alias import draw_alias
@@ -51,6 +55,16 @@ class Estimator(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Say what the estimate is, and where a chain that uses it goes."""
+
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """The paper's mu_x: the points that an estimate of a state can take, and their chances.
+
+        Energies are on the scale on which every factor has least value 0.
+        """
+        raise SampleError(
+            f"{type(self).__name__} has no law that can be enumerated: it needs a method "
+            "law(everything, state), as mg.PoissonEstimator has"
+        )
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,19 @@ class PoissonEstimator(Estimator):
         """The law stays the model's."""
         return f"Poisson estimates, lambda = {self.batch:.4g}, unbiased in exp: exact"
 
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """Independent Poisson counts, each times what a draw of its factor adds."""
+        ratio = everything.spans.sum() / self.batch
+        points, chances = np.zeros(1), np.ones(1)
+        for value, span in zip(everything.phi[:, state], everything.spans, strict=True):
+            if value > 0:
+                counts, own = poisson_points(span / ratio, value)
+                gains = counts * math.log1p(ratio * value / span)
+                points, chances = merge(
+                    (points[:, None] + gains).ravel(), (chances[:, None] * own).ravel()
+                )
+        return points, chances
+
 
 @dataclass(frozen=True)
 class SubsetEstimator(Estimator):
@@ -167,6 +194,13 @@ class SubsetEstimator(Estimator):
             "whose estimate varies most"
         )
 
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """Every subset is as likely as every other."""
+        phi = everything.phi[:, state]
+        members = list(itertools.combinations(range(len(phi)), self.size))
+        sums = np.array([phi[list(m)].sum() for m in members]) * len(phi) / self.size
+        return merge(sums, np.full(len(sums), 1.0 / len(sums)))
+
 
 @dataclass(frozen=True)
 class ExactEstimator(Estimator):
@@ -191,6 +225,10 @@ class ExactEstimator(Estimator):
     def describe(self) -> str:
         """The law stays the model's."""
         return "exact energies: plain Gibbs at the cost of all factors per value"
+
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """One point."""
+        return np.array([everything.phi[:, state].sum()]), np.ones(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +279,12 @@ def signed_places(graph: FactorGraph, places: NDArray[Any]) -> NDArray[Any]:
     pair = places < len(weights)
     repels = pair & (weights[np.where(pair, places, 0)] < 0) if len(weights) else pair
     return np.where(repels, -1 - places, places)
+
+
+def joint_space(everything: Enumeration, estimator: Estimator) -> Joint:
+    """The pairs (state, estimate) that MIN-Gibbs and DoubleMIN-Gibbs live on."""
+    states = range(len(everything.states))
+    return Joint(everything, [estimator.law(everything, state) for state in states])
 
 
 class PoissonData(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -10,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration, softmax
+from minigibbs.exact.laws import poisson_grid
+from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias
 from minigibbs.kernels.categorical import draw_log
@@ -95,6 +99,28 @@ class LocalMinibatchGibbs(Sampler):
             f"{self.batch_for(graph):g} "
             f"{how}."
         )
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Algorithm 3, and its variant with the weights of equation (2)."""
+        batch = self.batch_for(everything.graph)
+
+        def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
+            around = everything.adjacent[i]
+            phi = everything.phi[np.ix_(around, line)]
+            if self.adjusted:
+                spans = everything.spans[around]
+                step = everything.graph.stats.local_energy / batch
+                counts, chance = poisson_grid(spans / step)
+                energies = counts @ np.log1p(step * phi / spans[:, None])
+            else:
+                size = min(int(batch), len(around))
+                members = list(itertools.combinations(range(len(around)), size))
+                chance = np.full(len(members), 1.0 / len(members))
+                energies = np.array([phi[list(m)].sum(axis=0) for m in members])
+                energies *= len(around) / max(size, 1)
+            return np.tile(chance @ softmax(energies), (len(line), 1))
+
+        return on_states(everything, conditionals, None)
 
 
 class LocalData(NamedTuple):

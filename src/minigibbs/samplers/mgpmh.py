@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.exact.enumeration import Enumeration, softmax
+from minigibbs.exact.laws import poisson_grid
+from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.categorical import draw_log
@@ -95,6 +98,33 @@ class MGPMH(Sampler):
     def _draws(self, graph: FactorGraph) -> float:
         rows = expected_draws(self.prepare(graph).rows)[graph.evidence < 0]
         return float(rows.mean()) if len(rows) else 0.0
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Algorithm 4."""
+        density = local_batches(everything.graph, self.batch, self.slowdown or SLOWDOWN)
+
+        def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
+            chance, estimates = proposals(everything, i, line, density[i])
+            psi, exact = softmax(estimates), everything.energy[line]
+            rows = np.empty((len(line), len(line)))
+            for old in range(len(line)):
+                log_a = exact - exact[old] + estimates[:, [old]] - estimates
+                rows[old] = chance @ (psi * np.exp(np.minimum(log_a, 0.0)))
+                rows[old, old] += 1.0 - rows[old].sum()
+            return rows
+
+        return on_states(everything, conditionals, everything.law)
+
+
+def proposals(
+    everything: Enumeration, i: int, line: NDArray[np.int64], density: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Minibatches' probabilities, and for each the estimates eps_u of Algorithm 4."""
+    around = everything.adjacent[i]
+    spans = everything.spans[around]
+    counts, chance = poisson_grid(spans * density)
+    share = everything.phi[np.ix_(around, line)] / spans[:, None]
+    return chance, counts @ share / density
 
 
 class MGPMHData(NamedTuple):

@@ -8,22 +8,27 @@
 
 from minigibbs.exact.elimination import exact_marginals, log_partition, treewidth_bound
 from minigibbs.exact.enumeration import MOST_STATES, Enumeration, exact_distribution
+from minigibbs.exact.laws import Law
 from minigibbs.exact.ordering import MOST_ENTRIES
 from minigibbs.theory.bounds import (
     Comparison,
     largest_deviation,
     lemma_1,
     lemma_2,
+    lemma_2_repaired,
     poisson_gibbs_bound,
+    promise,
     theorem_1,
     theorem_2,
+    theorem_2_repaired,
     theorem_3,
     theorem_4,
     theorem_4_repaired,
     theorem_5,
     theorem_6,
+    theorem_6_sharper,
 )
-from minigibbs.theory.laws import Law, TruncatedEstimator, estimate_law
+from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, estimate_law
 from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
 
 __all__ = [
@@ -35,21 +40,26 @@ __all__ = [
     "Law",
     "Transition",
     "TruncatedEstimator",
+    "TwoPointEstimator",
     "estimate_law",
     "exact_distribution",
     "exact_marginals",
     "largest_deviation",
     "lemma_1",
     "lemma_2",
+    "lemma_2_repaired",
     "log_partition",
     "poisson_gibbs_bound",
+    "promise",
     "theorem_1",
     "theorem_2",
+    "theorem_2_repaired",
     "theorem_3",
     "theorem_4",
     "theorem_4_repaired",
     "theorem_5",
     "theorem_6",
+    "theorem_6_sharper",
     "transition",
     "treewidth_bound",
 ]

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration, softmax
+from minigibbs.exact.transition import Transition, on_states
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import alias_rows
 from minigibbs.kernels.categorical import draw_log
@@ -110,6 +112,14 @@ class Gibbs(Sampler):
         else:
             count = f"{stats.max_degree:,} factors once for all values"
         return f"Gibbs: exact; an update evaluates up to {count}."
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Algorithm 1."""
+
+        def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.tile(softmax(everything.energy[line]), (len(line), 1))
+
+        return on_states(everything, conditionals, everything.law)
 
 
 def touched_workspace(graph: FactorGraph) -> Workspace:

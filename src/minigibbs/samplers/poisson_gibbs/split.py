@@ -20,6 +20,7 @@ from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
+from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
 from minigibbs.samplers.costs import COSTS, LANE_DRAW
 
 UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
@@ -48,7 +49,7 @@ class ImplicitSplit:
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) where the tail is largest."""
-        return self.tail * (2 / self.theta + 1 / self.theta**2)
+        return float(tail_log_slowdown(self.tail, self.theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,8 @@ class Split:
 
     @property
     def log_slowdown(self) -> float:
-        """The bound on log(slowdown): the largest L_T * (2 / theta + 1 / theta^2)."""
-        stored = float((self.tail * (2 / self.theta + 1 / self.theta**2)).max(initial=0.0))
+        """The bound on log(slowdown) at the worst variable; stored and implicit tails add up."""
+        stored = float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
         return stored + (self.implicit.log_slowdown if self.implicit else 0.0)
 
 
@@ -174,14 +175,12 @@ def _strongest(
 
 
 def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
-    """Theta for a given tail: what the guarantee asks for, or what time suggests."""
-    safe = np.maximum(tail, 1e-12)
-    if slowdown is not None:
-        return 1.0 / (np.sqrt(1.0 + math.log(slowdown) / safe) - 1.0)
-    grid = THETAS[:, None]
+    """Theta for a given tail: what time suggests among those that keep the guarantee."""
+    least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
+    grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
     sticky = np.minimum(tail * stickiness(grid), 700.0)
     time = (UPDATE + TAIL + DRAW * (1 + grid) * tail) * np.exp(sticky)
-    best: NDArray[np.float64] = THETAS[time.argmin(axis=0)]
+    best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
 
 
@@ -372,8 +371,7 @@ def _best_cuts(
     has = energy > 0
     safe = np.where(has, energy, 1.0)
     if slowdown is not None:
-        promised = 1.0 / (np.sqrt(1.0 + math.log(slowdown) / safe) - 1.0)
-        theta = np.where(has, promised, thetas[0])[..., None]
+        theta = np.maximum(tail_theta(energy, slowdown)[..., None], thetas)
     drawing = TAIL + waits((1.0 + theta) * safe[..., None], lanes) * (draws / safe)[..., None]
     time = UPDATE + exact[..., None] + np.where(has[..., None], drawing, 0.0)
     time *= np.exp(np.minimum(energy[..., None] * stickiness(theta), 700.0))

@@ -1,0 +1,145 @@
+"""A sampler's transition matrix by enumeration, its stationary law and its spectral gap.
+
+Samplers build theirs in `Sampler.transition`, from the paper's definitions and not from the
+kernels: minibatches are enumerated, and Poisson counts cut where less than 1e-12 is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import TooLargeError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.laws import Law
+
+MOST_MATRIX = 20_000  # rows of a dense transition matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Transition:
+    """A sampler's one-update transition matrix, with the law it should leave as it is.
+
+    Samplers that carry an energy estimate live on pairs (state, energy); `energy` is 0 for the
+    others.
+    """
+
+    matrix: NDArray[np.float64]
+    state: NDArray[np.int64]  # [row] the number of the row's state
+    energy: NDArray[np.float64]  # [row]
+    law: NDArray[np.float64] | None  # [row]; None where the paper gives none
+    enumeration: Enumeration
+
+    def marginal(self, law: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A law over rows summed to a law over states."""
+        count = len(self.enumeration.states)
+        return np.bincount(self.state, law, minlength=count).astype(np.float64)
+
+    def stationary(self) -> NDArray[np.float64]:
+        """The law over rows that the matrix keeps, solved for, whatever it should be.
+
+        By state reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107), which
+        never subtracts: the answer is right to rounding even where chains hardly move.
+        """
+        reduced = self.matrix.copy()
+        for last in range(len(reduced) - 1, 0, -1):
+            leaving = reduced[last, :last].sum()
+            if leaving <= 0:
+                raise ValueError(f"row {last} is never left: the chain keeps more than one law")
+            reduced[:last, last] /= leaving
+            reduced[:last, :last] += np.outer(reduced[:last, last], reduced[last, :last])
+        law = np.ones(len(reduced))
+        for row in range(1, len(reduced)):
+            law[row] = law[:row] @ reduced[:row, row]
+        return law / law.sum()  # type: ignore[no-any-return]
+
+    def spectral_gap(self) -> float:
+        """1 minus the second eigenvalue, for a chain that is reversible under `law`.
+
+        Rows whose probability is too small for a double are left out.
+        """
+        if self.law is None:
+            raise ValueError("the spectral gap needs a law under which the chain is reversible")
+        seen = self.law > 0
+        root, matrix = np.sqrt(self.law[seen]), self.matrix[np.ix_(seen, seen)]
+        if len(root) < 2:
+            return 1.0
+        symmetric = root[:, None] * matrix / root
+        return float(1.0 - np.linalg.eigvalsh((symmetric + symmetric.T) / 2)[-2])
+
+
+def on_states(
+    everything: Enumeration,
+    conditionals: Callable[[int, NDArray[np.int64]], NDArray[np.float64]],
+    law: NDArray[np.float64] | None,
+) -> Transition:
+    """A matrix over states, for an update at a uniformly random variable.
+
+    `conditionals(i, line)` is [old value, new value] for variable i, on the states of a line that
+    differ in that variable alone.
+    """
+    count = _check_rows(len(everything.states))
+    matrix = np.zeros((count, count))
+    for i in everything.free:
+        for line in everything.lines(i):
+            matrix[np.ix_(line, line)] += conditionals(int(i), line) / len(everything.free)
+    return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
+
+
+class Joint:
+    """The space of pairs (state, energy estimate), with the law of Theorems 1 and 5.
+
+    `laws` are the paper's mu_x, one for each state.
+    """
+
+    def __init__(self, everything: Enumeration, laws: Sequence[Law]) -> None:
+        self.everything = everything
+        self.laws = laws
+        self.starts = np.cumsum([0] + [len(points) for points, _ in laws])
+        self.shift = max(float(points.max()) for points, _ in laws)
+
+    def points(self, state: int) -> NDArray[np.float64]:
+        """The energies that an estimate of a state can take."""
+        return self.laws[state][0]
+
+    def chances(self, state: int) -> NDArray[np.float64]:
+        """Their probabilities."""
+        return self.laws[state][1]
+
+    def block(self, old: int, new: int) -> tuple[slice, slice]:
+        """The part of the matrix that leads from one state to another."""
+        cut = [slice(self.starts[s], self.starts[s + 1]) for s in (old, new)]
+        return cut[0], cut[1]
+
+    def sum_exp(self, states: list[int]) -> Law:
+        """The law of the sum of exp(energy - shift) over independent estimates of some states."""
+        mass, chance = np.zeros(1), np.ones(1)
+        for state in states:
+            points, own = self.laws[state]
+            mass = (mass[:, None] + np.exp(points - self.shift)).ravel()
+            chance = (chance[:, None] * own).ravel()
+        return mass, chance
+
+    def empty(self) -> NDArray[np.float64]:
+        """A matrix to add to."""
+        count = _check_rows(int(self.starts[-1]))
+        return np.zeros((count, count))
+
+    def finish(self, matrix: NDArray[np.float64]) -> Transition:
+        """What is left of each row stays where it is."""
+        matrix[np.diag_indices_from(matrix)] += 1.0 - matrix.sum(axis=1)
+        energy = np.concatenate([points for points, _ in self.laws])
+        law = np.concatenate([own for _, own in self.laws]) * np.exp(energy - self.shift)
+        state = np.repeat(np.arange(len(self.laws)), np.diff(self.starts))
+        return Transition(matrix, state, energy, law / law.sum(), self.everything)
+
+
+def _check_rows(rows: int) -> int:
+    if rows > MOST_MATRIX:
+        raise TooLargeError(
+            f"the transition matrix would have {rows:,} rows; the limit is {MOST_MATRIX:,}"
+        )
+    return rows

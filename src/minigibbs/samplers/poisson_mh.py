@@ -1,0 +1,180 @@
+"""Poisson-MH: Metropolis-Hastings on (state, Poisson minibatch), with uniform proposals.
+
+Zhang and De Sa 2019, "Poisson-Minibatching for Gibbs Sampling with Convergence Rate Guarantees"
+(arXiv:1911.09771). As published, a step from x draws s_phi ~ Poisson(theta * M_phi + phi(x)) for
+each factor, with theta = lambda / L; proposes y; and accepts with probability min(1, r), r the
+ratio of proposals times the product of ((theta * M + phi(y)) / (theta * M + phi(x)))^s.
+
+Here x and y differ in one variable, drawn first. Only its factors change, so only theirs are drawn.
+The value of y is uniform over the domain, so the ratio of proposals is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.laws import poisson_grid
+from minigibbs.exact.transition import Transition, on_states
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import entry_spans
+from minigibbs.kernels.alias import alias_rows, draw_alias
+from minigibbs.kernels.energy import entry_shares
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import ACCEPTED, DRAWS, PROPOSED
+from minigibbs.kernels.poisson import poisson
+from minigibbs.kernels.random import below, positive_uniform, uniform
+from minigibbs.samplers.base import Sampler, far_share, mean_row, register
+from minigibbs.samplers.bounds import (
+    check_settings,
+    check_work,
+    metropolis_slowdown,
+    tail_log_slowdown,
+)
+
+
+@dataclass(frozen=True)
+class PoissonMH(Sampler):
+    """Metropolis-Hastings with a Poisson minibatch and uniform proposals: exact, O(lambda + L).
+
+    `PoissonGibbs(heavy=0)` draws the same minibatch and looks at all values with it, where this
+    looks at one. That pays only where a domain is large and factors are tables.
+
+    Parameters
+    ----------
+    batch
+        lambda: an update that proposes another value draws lambda + L factors at the variable with
+        the largest local energy L. Default: L^2.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> print(mg.PoissonMH(batch=26).describe(mg.models.potts_rbf()))
+    Poisson-MH: exact; a uniform proposal, decided by about 26.3 draws an update. Guaranteed: at
+    most 18.2 times slower to converge than plain Gibbs.
+    """
+
+    batch: float | None = None
+    name = "poisson-mh"
+
+    def __post_init__(self) -> None:
+        check_settings("PoissonMH", batch=self.batch)
+
+    def theta(self, graph: FactorGraph) -> float:
+        """Lambda / L: the rate of a factor's draws per unit of M, beside its energy."""
+        local = graph.stats.local_energy
+        return local if self.batch is None or local == 0 else self.batch / local
+
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
+        """An alias table for each variable, unless an update would never end."""
+        theta = self.theta(graph)
+        check_work("PoissonMH", graph, (1.0 + theta) * graph.stats.local_energy)
+        rate = (1.0 + theta) * graph.local_energies
+        return PoissonMHData(factor_alias(graph), rate, np.exp(-rate), theta)
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Every draw for two values, where the proposal differs."""
+        return metropolis_operations(graph, (1.0 + self.theta(graph)) * graph.local_energies)
+
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+        """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
+        exponent = tail_log_slowdown(graph.local_energies, self.theta(graph))
+        return metropolis_slowdown(graph.sizes, exponent)
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say the cost and the bound."""
+        return describe_metropolis("Poisson-MH", self, graph)
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """Counts enumerated at each state, a proposal decided by them."""
+        theta = self.theta(everything.graph)
+
+        def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
+            own = everything.entries(i)
+            phi, base = everything.phi[np.ix_(own, line)], theta * everything.spans[own]
+            rows = np.zeros((len(line), len(line)))
+            for old in range(len(line)):
+                rates = base[:, None] + phi
+                counts, chance = poisson_grid(rates[:, old])
+                log_a = counts @ np.log(rates / rates[:, [old]])
+                rows[old] = chance @ np.exp(np.minimum(log_a, 0.0)) / len(line)
+                rows[old, old] += 1.0 - rows[old].sum()
+            return rows
+
+        return on_states(everything, conditionals, everything.law)
+
+
+class PoissonMHData(NamedTuple):
+    """Alias tables over the factors at each variable, and how many to draw."""
+
+    alias: NDArray[np.void]  # [E] of ALIAS, over places, by M
+    rate: NDArray[np.float64]  # [n] (1 + theta) * L of each variable
+    none: NDArray[np.float64]  # [n] exp(-rate)
+    theta: float
+
+
+def factor_alias(graph: FactorGraph) -> NDArray[np.void]:
+    """For each variable an alias table over its factors, by M."""
+    rows, spans = graph.packed.rows, entry_spans(graph.packed)
+    return alias_rows(rows["start"].copy(), rows["end"].copy(), np.arange(len(spans)), spans)
+
+
+def metropolis_operations(graph: FactorGraph, rates: NDArray[np.float64]) -> dict[str, float]:
+    """The operations of an update that decides on a uniform proposal by draws at these rates."""
+    row, free = mean_row(graph), graph.evidence < 0
+    moves = 1.0 - 1.0 / np.maximum(graph.sizes[free], 1)
+    draws = float((moves * rates[free]).sum()) / max(int(np.count_nonzero(free)), 1)
+    share = draws / max(row["pairs"] + row["general"], 1e-300)
+    return {
+        "update": 1.0,
+        "draw": draws,
+        "accept": 1.0,
+        "slot": share * row["slots"],
+        "far": 2.0 * draws * far_share(16 * len(graph.packed.weight)),
+    }
+
+
+def describe_metropolis(title: str, sampler: Sampler, graph: FactorGraph) -> str:
+    """The cost of an update and the bound, in words."""
+    draws = sampler.operations(graph)["draw"]
+    slowdown = sampler.guaranteed_slowdown(graph)
+    return (
+        f"{title}: exact; a uniform proposal, decided by about {draws:.3g} draws an update. "
+        f"Guaranteed: at most {slowdown:.3g} times slower to converge than plain Gibbs."
+    )
+
+
+@kernel
+def decide(log_a, chain, old, new):
+    """The proposed value with probability min(1, exp(log_a)), else the old one."""
+    if log_a < 0.0 and math.log(positive_uniform(chain.stream)) >= log_a:
+        return old
+    chain.tally[ACCEPTED] += 1
+    return new
+
+
+@kernel
+def poisson_mh_update(data, model, chain, i):
+    """Zhang and De Sa's Poisson-MH, for the factors at i: draws are thinned to the rates at x."""
+    row, old = model.rows[i], np.int64(chain.x[i])
+    new = below(chain.stream, row.domain)
+    chain.tally[PROPOSED] += 1
+    log_a, draws = 0.0, 0
+    if new != old:
+        draws = poisson(data.rate[i], data.none[i], chain.stream)
+    for _ in range(draws):
+        place = draw_alias(data.alias, row.start, row.end, chain.stream)
+        before, after = entry_shares(model, chain.x, i, place, old, new)
+        kept = uniform(chain.stream) * (1.0 + data.theta) < data.theta + before
+        if kept and before != after:
+            log_a += math.log((data.theta + after) / (data.theta + before))
+    chain.tally[DRAWS] += draws
+    return decide(log_a, chain, old, new)
+
+
+register(PoissonMHData, poisson_mh_update)

@@ -1,0 +1,86 @@
+"""Estimators that exist on paper only: to draw from them one would have to know the energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigibbs.errors import SampleError
+from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.laws import Law
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.samplers import Estimator
+
+
+class PaperEstimator(Estimator):
+    """An estimator for transition matrices that cannot be run."""
+
+    def prepare(self, graph: FactorGraph) -> Any:
+        """Refuse: there is nothing to run."""
+        name = type(self).__name__
+        raise SampleError(f"{name} exists on paper only: use it with mg.theory")
+
+    def work(self, graph: FactorGraph) -> float:
+        """All factors: the energy would have to be known."""
+        return float(graph.stats.factors)
+
+
+@dataclass(frozen=True)
+class TruncatedEstimator(PaperEstimator):
+    """An estimator given that it is within `delta` of the energy, as Theorems 2 and 6 ask."""
+
+    estimator: Estimator
+    delta: float
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return f"{self.estimator.describe()}, given that it is within {self.delta:g}"
+
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """The estimator's law on the points within delta."""
+        points, chances = self.estimator.law(everything, state)
+        near = np.abs(points - everything.phi[:, state].sum()) <= self.delta
+        if not near.any():
+            raise SampleError(
+                f"TruncatedEstimator: no estimate of state {state} is within {self.delta:g} "
+                "of its energy; use a larger delta or batch"
+            )
+        return points[near], chances[near] / chances[near].sum()
+
+
+@dataclass(frozen=True)
+class TwoPointEstimator(PaperEstimator):
+    """The energy plus `delta` with probability `chance`, else minus `delta`.
+
+    The simplest law that Theorem 2 speaks of: one uniform spin with it has a spectral gap of about
+    1/2, where plain Gibbs's is 1.
+
+    >>> import minigibbs as mg
+    >>> spin = mg.FactorGraph([2], [])
+    >>> sampler = mg.MinGibbs(estimator=mg.theory.TwoPointEstimator(0.01))
+    >>> round(mg.theory.transition(spin, sampler).spectral_gap(), 3)
+    0.5
+    """
+
+    delta: float
+    chance: float = 0.5
+
+    def describe(self) -> str:
+        """Say what it is."""
+        return f"the energy plus or minus {self.delta:g}"
+
+    def law(self, everything: Enumeration, state: int) -> Law:
+        """Two points."""
+        energy = everything.phi[:, state].sum()
+        points = np.array([energy - self.delta, energy + self.delta])
+        return points, np.array([1 - self.chance, self.chance])
+
+
+def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> Law:
+    """The paper's mu_x: the points of an estimator's law in a state, and their probabilities.
+
+    Energies are on the scale on which every factor has least value 0.
+    """
+    return estimator.law(everything, state)
