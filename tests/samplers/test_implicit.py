@@ -99,13 +99,6 @@ def test_other_samplers_say_what_it_would_cost(name):
         sample(graph, name, updates=1, progress=False)
 
 
-def test_energy_is_recorded_only_where_factors_are_stored():
-    graph = IMPLICIT["complete"]
-    assert sample(graph, updates=100, progress=False).energy is None
-    with pytest.raises(mg.SampleError, match=r"graph\.energy"):
-        sample(graph, updates=100, record="energy", progress=False)
-
-
 def test_a_million_variables_take_little_memory():
     graph = mg.FactorGraph(
         np.full(10**6, 10), [mg.Kernel((1000, 1000), lambda r, c: np.exp(-(r * r + c * c)))]
