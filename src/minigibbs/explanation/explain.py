@@ -87,7 +87,7 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     graph
         The model.
     costs
-        Nanoseconds by kind of operation; left out, measured on this machine once and remembered.
+        Nanoseconds by kind of operation; by default measured on this machine once and remembered.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def reproduce(
     quick
         Short curves of two seeds and few graphs: a minute in all, to see that it works.
     seeds
-        Chains of each curve; left out, 5, or 2 where `quick`.
+        Chains of each curve; by default 5, or 2 where `quick`.
     fresh
         Run curves again that were finished before.
     progress

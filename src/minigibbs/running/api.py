@@ -114,21 +114,7 @@ def sample(
     >>> abs(run.marginals[:, 1] - 0.5).max() < 0.05
     np.True_
     """
-    options = Options(
-        sampler=sampler,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
-        start=start,
-        scan=scan,
-        record=record,
-        progress=progress,
-        threads=threads,
-        executor=executor,
-        checkpoint=checkpoint,
-        every=every,
-        backend=backend,
-    )
+    options = Options.gather(locals())
     length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
     return _run(options, options.plan(graph, length, unit, reference))
 
@@ -183,23 +169,8 @@ def sample_until(
     >>> run.info.ended
     'converged'
     """
-    goal = Goal(rhat, ess)
+    options, goal = Options.gather(locals()), Goal(rhat, ess)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
-    options = Options(
-        sampler=sampler,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
-        start=start,
-        scan=scan,
-        record=record,
-        progress=progress,
-        threads=threads,
-        executor=executor,
-        checkpoint=checkpoint,
-        every=every,
-        backend=backend,
-    )
     plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
     goal.check_kept(plan.kept)
     plan = replace(plan, length=goal.first_length(plan.rows, plan.thin))

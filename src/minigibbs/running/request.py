@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,11 @@ class Options:
     checkpoint: str | os.PathLike[str] | None = None
     every: str | float | None = None
     backend: str = "cpu"
+
+    @classmethod
+    def gather(cls, arguments: Mapping[str, Any]) -> Options:
+        """The common options among a function's arguments."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
     def plan(
         self,
