@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import TooLargeError
+from minigibbs.system import memory
 
-MOST_ENTRIES = 2**24  # of the largest table
 _ROUNDING = 1e-9
 
 
@@ -29,11 +29,13 @@ class Order:
         return max((len(clique) for clique in self.cliques), default=1) - 1
 
 
-def order_variables(sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]]) -> Order:
+def order_variables(
+    sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]], most: float
+) -> Order:
     """The better of two orders: least fill-in first, and as the variables are numbered.
 
     The first is good for most graphs, the second for grids and chains that are numbered along
-    their length. Raises `TooLargeError` if both need a table of more than `MOST_ENTRIES`.
+    their length. Raises `TooLargeError` if the messages of both have more than `most` entries.
 
     Parameters
     ----------
@@ -41,19 +43,21 @@ def order_variables(sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]
         The domain of each variable; those of one value take no part.
     scopes
         Arrays [factor, variable]; -1 for no variable.
+    most
+        Entries of all messages together.
     """
     bits = np.log2(sizes.astype(np.float64))
-    limit = math.log2(MOST_ENTRIES) + _ROUNDING
+    limit = math.log2(most) + _ROUNDING
     taking_part = np.flatnonzero(sizes > 1)
-    pairs = _neighbours(sizes, scopes, limit)
-    refuse_dense(len(pairs), sizes)
+    pairs = _neighbours(sizes, scopes, most)
+    refuse_dense(len(pairs), sizes, most)
     tried = [
         _Elimination(taking_part.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
         for by_fill in (True, False)
     ]
     best = min(tried, key=lambda one: (one.largest > limit, one.entries))
-    if best.largest > limit:
-        _refuse(best.variables, best.largest)
+    if best.largest > limit or best.entries > most * (1 + _ROUNDING):
+        _refuse(best.variables, max(best.largest, math.log2(max(best.entries, 1.0))), most)
     position = {variable: k for k, variable in enumerate(best.cliques)}
     cliques = [
         (variable, *sorted(near, key=position.__getitem__))
@@ -63,7 +67,7 @@ def order_variables(sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]
 
 
 def _neighbours(
-    sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]], limit: float
+    sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]], most: float
 ) -> NDArray[np.int64]:
     """[edge, 2]: every two variables that share a factor, once."""
     variables = len(sizes)
@@ -71,8 +75,8 @@ def _neighbours(
     for scope in scopes:
         rows = np.where((scope >= 0) & (sizes[scope] > 1), scope, -1)
         wide = np.where(rows >= 0, np.log2(sizes[rows]), 0.0).sum(axis=1).max(initial=0.0)
-        if wide > limit:
-            _refuse(int((rows >= 0).sum(axis=1).max()), wide)
+        if wide > math.log2(most) + _ROUNDING:
+            _refuse(int((rows >= 0).sum(axis=1).max()), wide, most)
         rows = rows[:, (rows >= 0).any(axis=0)]
         for first in range(rows.shape[1]):
             for second in range(first + 1, rows.shape[1]):
@@ -83,23 +87,24 @@ def _neighbours(
     return np.stack([edges // variables, edges % variables], axis=1)
 
 
-def refuse_dense(edges: int, sizes: NDArray[np.int32]) -> None:
+def refuse_dense(edges: int, sizes: NDArray[np.int32], most: float) -> None:
     """Refuse at once what is hopeless: a graph of treewidth w has fewer than w edges a variable."""
     bits = np.sort(np.log2(sizes[sizes > 1].astype(np.float64)))
     least = math.ceil(edges / max(len(bits), 1)) + 1  # variables in some clique
     entries = float(bits[:least].sum())
-    if least > 2 and entries > math.log2(MOST_ENTRIES) + _ROUNDING:
-        _refuse(least, entries)
+    if least > 2 and entries - bits[least - 1 : least].sum() > math.log2(most) + _ROUNDING:
+        _refuse(least, entries, most)
 
 
-def _refuse(variables: int, bits: float) -> None:
+def _refuse(variables: int, bits: float, most: float) -> None:
     from minigibbs.exact.enumeration import readable_count
 
     entries = readable_count(round(2**bits)) if bits < 1000 else f"2^{bits:.0f}"
     raise TooLargeError(
-        f"exact answers for this graph would need a table of {entries} entries or more, over "
-        f"{variables:,} variables at once; the limit is {MOST_ENTRIES:,}. Its treewidth is too "
-        "large: sample it (mg.sample), or clamp variables with graph.condition"
+        f"exact answers for this graph would need {entries} numbers or more, with {variables:,} "
+        f"variables at once; {memory.readable(8 * most)} hold {readable_count(round(most))}. Its "
+        "treewidth is too large: sample it (mg.sample), clamp variables with graph.condition, or "
+        "allow more memory (memory=...)"
     )
 
 
@@ -123,8 +128,8 @@ class _Elimination:
         self.heap: list[tuple[float, float, int]] = []
         self.rank: dict[int, tuple[float, float]] = {}
         self.cliques: dict[int, set[int]] = {}  # in the order of elimination
-        self.entries = 0.0  # of all tables together
-        self.largest, self.variables = 0.0, 0  # log2 of the largest table, and its variables
+        self.entries = 0.0  # of all messages together
+        self.largest, self.variables = 0.0, 0  # log2 of the largest message, and its variables
         for v in variables:
             self._place(v)
         self._run()
@@ -136,9 +141,10 @@ class _Elimination:
                 continue  # its neighbourhood has changed since
             if self.by_fill and table > self.limit:  # so are all others
                 v = min(self.rank, key=self.table.__getitem__)
-            if self.table[v] > self.largest:
-                self.largest, self.variables = self.table[v], len(self.around[v]) + 1
-            self.entries += 2.0 ** min(self.table[v], 1000.0)
+            message = self.table[v] - self.bits[v]
+            if message > self.largest:
+                self.largest, self.variables = message, len(self.around[v]) + 1
+            self.entries += 2.0 ** min(self.table[v] - self.bits[v], 1000.0)
             self._eliminate(v)
 
     def _eliminate(self, v: int) -> None:

@@ -6,10 +6,14 @@
 40.543
 """
 
-from minigibbs.exact.elimination import exact_marginals, log_partition, treewidth_bound
+from minigibbs.exact.elimination import (
+    exact_draws,
+    exact_marginals,
+    log_partition,
+    treewidth_bound,
+)
 from minigibbs.exact.enumeration import MOST_STATES, Enumeration, exact_distribution
 from minigibbs.exact.laws import Law
-from minigibbs.exact.ordering import MOST_ENTRIES
 from minigibbs.theory.bounds import (
     Comparison,
     largest_deviation,
@@ -32,7 +36,6 @@ from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, es
 from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
 
 __all__ = [
-    "MOST_ENTRIES",
     "MOST_MATRIX",
     "MOST_STATES",
     "Comparison",
@@ -43,6 +46,7 @@ __all__ = [
     "TwoPointEstimator",
     "estimate_law",
     "exact_distribution",
+    "exact_draws",
     "exact_marginals",
     "largest_deviation",
     "lemma_1",
