@@ -81,6 +81,8 @@ def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
     assert "reads stored factors" in text
     rows = {row.sampler: row for row in mg.explain(mg.models.potts_rbf(side=6), COSTS).rows}
     assert rows["mgpmh"].slowdown == pytest.approx(1.5)
+    assert rows["min-gibbs"].slowdown is None
+    assert rows["min-gibbs"].note.startswith("slowdown 1.5 if every estimate stays within")
     assert not rows["local"].exact
     assert rows["gibbs"].nanoseconds > rows["poisson-gibbs"].nanoseconds
 

@@ -27,9 +27,9 @@ def merge(points: NDArray[np.float64], chances: NDArray[np.float64]) -> Law:
 
 
 def poisson_points(rate: float, tilt: float = 0.0) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Counts and their probabilities, with less than `TAIL` left out on either side.
+    """Counts and their probabilities, cut where less than `TAIL` remains on either side.
 
-    Where counts enter through exp(estimate), what is left out above must be small under that tilt
+    Where counts enter through exp(estimate), what is cut off above must be small under that tilt
     too, which makes them Poisson(rate + tilt).
 
     >>> counts, chances = poisson_points(0.5)

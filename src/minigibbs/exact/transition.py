@@ -59,7 +59,7 @@ class Transition:
     def spectral_gap(self) -> float:
         """1 minus the second eigenvalue, for a chain that is reversible under `law`.
 
-        Rows whose probability is too small for a double are left out.
+        Rows whose probability is too small for a double are ignored.
         """
         if self.law is None:
             raise ValueError("the spectral gap needs a law under which the chain is reversible")

@@ -7,6 +7,7 @@ to them a trial that is much like it. So one search serves every claim.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,8 @@ def _numbers(values: Any) -> str:
 
 
 def _setting(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """A setting with every number in it at four digits."""
+    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(value))
 
 
 Make = Callable[[Tape], Trial]

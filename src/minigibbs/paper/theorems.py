@@ -133,7 +133,7 @@ def worst_in_words(found: Evidence) -> str:
         return f"off by {-worst.margin:.1e}"
     ratio = np.log(worst.true) - np.log(worst.claimed)
     place = int((ratio if found.sense == AT_LEAST else -ratio).argmin())
-    return f"claimed {worst.claimed[place]:.4g}, true {worst.true[place]:.4g}"
+    return f"claimed {worst.claimed[place]:.6g}, true {worst.true[place]:.6g}"
 
 
 def report(evidence: Mapping[str, Evidence]) -> str:
