@@ -299,7 +299,7 @@ def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[An
     take_up(plan, groups, found)
     goal = Goal(**request["goal"]) if "goal" in request else None
     if goal:
-        goal.load(found.header, found.states)
+        goal = goal.load(plan, found.header, found.states)
     return data, Loop(plan, groups, goal, float(found.header["seconds"]), found.header["ended"])
 
 
