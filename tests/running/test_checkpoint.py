@@ -358,7 +358,9 @@ def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_o
 
 
 @pytest.mark.parametrize(
-    "names", [["model.mg"], ["run.npz"], ["records-*"], ["lock"], ["state-*"], ["[!.]*"]], ids="/".join
+    "names",
+    [["model.mg"], ["run.npz"], ["records-*"], ["lock"], ["state-*"], ["[!.]*"]],
+    ids="/".join,
 )
 @pytest.mark.parametrize("resumed", [False, True])
 def test_what_vanishes_while_a_run_goes_on_is_written_again(

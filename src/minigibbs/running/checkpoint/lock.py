@@ -15,6 +15,7 @@ try:
 except ImportError:  # not a POSIX system: only runs of this process are kept apart
     fcntl = None  # type: ignore[assignment]
 
+LOCKS_HOLD = fcntl is not None  # whether other processes are kept out
 _HELD: dict[Path, Lock] = {}  # by this process
 
 
