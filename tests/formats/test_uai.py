@@ -328,7 +328,7 @@ def test_partition_functions_are_to_base_10(tmp_path):
     assert uai.read_partition(path) == pytest.approx(np.log(1000))
 
 
-@pytest.mark.parametrize("content", ["PR", "PR\nx", "PR 1 2", "MAR 1", "PR inf", ""])
+@pytest.mark.parametrize("content", ["PR", "PR\nx", "PR 1 2", "MAR 1", "PR inf", "PR 1e308", ""])
 def test_malformed_partition_functions(tmp_path, content):
     with pytest.raises(mg.FormatError, match=r"a\.PR, line"):
         uai.read_partition(written(tmp_path, content, "a.PR"))

@@ -1,12 +1,14 @@
 """Runs that are killed, torn, tampered with, out of disk space, or pointed at one folder."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.running import durations
 from minigibbs.running import group as running
-from minigibbs.running.checkpoint import saver
+from minigibbs.running.checkpoint import lock, saver
 from minigibbs.running.checkpoint.folder import Checkpoint
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
@@ -357,6 +359,112 @@ def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_o
     np.testing.assert_array_equal(run.draws, whole.draws[:, : run.draws.shape[1]])
 
 
+@pytest.mark.parametrize(
+    "names",
+    [["model.mg"], ["run.npz"], ["records-*"], ["lock"], ["state-*"], ["[!.]*"]],
+    ids="/".join,
+)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_vanishes_while_a_run_goes_on_is_written_again(
+    folder, at_segment, monkeypatch, names, resumed
+):
+    """What is left at the end can be resumed: longer, to the same bits."""
+    if resumed:
+        stopped_half_way(folder, at_segment, monkeypatch, 30)
+
+    def remove():
+        for name in names:
+            for path in folder.glob(name):
+                path.unlink(missing_ok=True)  # files are written and replaced meanwhile
+
+    at_segment(30, remove)
+    if resumed:
+        mg.resume(folder, progress=False, every=0)
+    else:
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    monkeypatch.undo()
+    longer = {**OPTIONS, "updates": 3500}
+    same_runs(sample(ZOO["mixed"], **longer), mg.resume(folder, updates=500, progress=False))
+    same_runs(sample(ZOO["mixed"], **longer), mg.load(folder))
+
+
+def test_another_run_in_a_folder_whose_lock_was_removed_stops_this_one(folder, at_segment):
+    others = []
+
+    def intrude():
+        (folder / "lock").unlink()
+        others.append(open(folder / "lock", "a+"))  # noqa: SIM115
+        others[0].write("process 77 on another\n")
+        others[0].flush()
+        fcntl.flock(others[0], fcntl.LOCK_EX)
+
+    at_segment(30, intrude)
+    with pytest.raises(mg.StoppedError, match="in use by process 77 on another") as caught:
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    others[0].close()
+    assert caught.value.run.clock.min() > 0
+    same_runs(sample(ZOO["mixed"], **OPTIONS), mg.resume(folder, progress=False))
+
+
+@pytest.mark.parametrize("damage", ["gone", "folder"])
+@pytest.mark.parametrize("name", ["model.mg", "run.npz", "state"])
+def test_parts_that_are_gone_or_folders(folder, name, damage):
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    for path in folder.glob(f"{name}*"):
+        path.unlink()
+        if damage == "folder":
+            path.mkdir()
+    for read in (mg.load, lambda path: mg.resume(path, progress=False)):
+        with pytest.raises(mg.MinigibbsError, match=r"run\.zarr"):
+            read(folder)
+
+
+@pytest.mark.parametrize("name", ["model.mg", "run.npz"])
+def test_a_disk_that_is_full_before_the_run_begins(folder, monkeypatch, name):
+    original = files.write_whole
+
+    def write_whole(path, write):
+        if Path(path).name == name:
+
+            def write(stream):
+                stream.write(b"x" * 1000)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        original(path, write)
+
+    monkeypatch.setattr(files, "write_whole", write_whole)
+    with pytest.raises(mg.SampleError, match=r"cannot write the checkpoint.*No space left.*room"):
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    monkeypatch.undo()
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # once there is room
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """A medium that cannot be written to; permissions would not stop every user."""
+
+    def make(folder):
+        def refuse(path, mode="r", *rest, **options):
+            if folder in Path(path).parents and set(mode) & set("wa+x"):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+            return open(path, mode, *rest, **options)
+
+        monkeypatch.setattr(lock, "open", refuse, raising=False)
+        monkeypatch.setattr(tempfile, "mkstemp", lambda **options: refuse(options["dir"], "w"))
+        monkeypatch.setattr(Path, "unlink", lambda path, **_: refuse(path, "w"))
+
+    return make
+
+
+def test_a_finished_checkpoint_is_read_where_nothing_can_be_written(folder, read_only):
+    run = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    read_only(folder)
+    same_runs(run, mg.load(folder))
+    same_runs(run, mg.resume(folder, progress=False))
+    with pytest.raises(mg.SampleError, match=r"cannot be written to.*copy the folder"):
+        mg.resume(folder, updates=100, progress=False)
+
+
 def test_a_clock_that_jumps_changes_nothing(folder, monkeypatch, at_segment):
     at_segment(10**9, lambda: None)
     jumps = iter(range(10**6))
@@ -394,6 +502,55 @@ def test_a_second_run_is_refused(folder, at_segment):
     assert f"in use by process {os.getpid()} on" in found[0]
     same_runs(sample(ZOO["mixed"], **OPTIONS), run)
     mg.resume(folder, progress=False)  # once it has ended, others may
+
+
+def test_the_lock_holds_whatever_this_process_does_with_its_file(folder, at_segment):
+    """A lock of the process would be dropped when any file of the folder is closed by it."""
+    found = []
+
+    def open_and_try():
+        (folder / "lock").read_text()
+        shutil.copytree(folder, folder.with_name("copy"))
+        command = [sys.executable, "-c", SECOND, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        found.append(done.stdout)
+
+    at_segment(30, open_and_try)
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    assert f"in use by process {os.getpid()} on" in found[0]
+
+
+FORKED = """
+import os, signal, sys, time
+import minigibbs as mg
+from minigibbs.running.group import Group
+original = Group.run_segment
+def run_segment(group):
+    made = original(group)
+    if group.clock > 500:
+        child = os.fork()
+        if not child:
+            time.sleep(100)
+        print(child, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made
+Group.run_segment = run_segment
+mg.sample(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), updates=1000, chains=1, seed=1,
+          progress=False, checkpoint=sys.argv[1])
+"""
+
+
+def test_a_child_that_outlives_a_killed_run_does_not_hold_its_lock(folder):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        child = int(process.stdout.readline())
+        process.wait()
+    try:
+        graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+        whole = mg.sample(graph, updates=1000, chains=1, seed=1, progress=False)
+        same_runs(whole, mg.resume(folder, progress=False))
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_where_there_is_a_run_none_is_started(folder):

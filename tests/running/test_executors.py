@@ -1,5 +1,6 @@
 """Chains on threads, processes and clusters: the same draws, whoever is lost on the way."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -8,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +21,7 @@ import minigibbs as mg
 from minigibbs.running.executors import remote as executors
 from minigibbs.running.executors import worker
 from minigibbs.running.executors.dask import dask_client
+from minigibbs.running.executors.scratch import Scratch
 from tests.harness import sample
 from tests.running.test_checkpoint import same_runs
 from tests.settings import SETTINGS
@@ -163,6 +166,99 @@ def test_a_killed_process_costs_a_segment(at_return):
     assert returned[0] > 25
     same_runs(sample(ZOO["potts"], **LONG), run)
     assert not own_workers()
+
+
+ORPHANS = """
+import multiprocessing, os, threading, time
+from multiprocessing import forkserver, resource_tracker
+import minigibbs as mg
+from minigibbs.running.executors import remote
+
+def tell(*_):
+    original(*_)
+    pids = [child.pid for child in multiprocessing.active_children()]
+    others = [forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid]
+    if len(pids) == 2:
+        print(*pids, *others, flush=True)
+
+if __name__ == "__main__":
+    original, remote.absorb = remote.absorb, tell
+    mg.sample(mg.models.ising_lattice(30, 0.4), sweeps=10**9, chains=2, threads=2, seed=1,
+              executor="processes", progress=False, record="marginals")
+"""
+
+
+def alive(pid):
+    """Whether a process runs, zombies left out."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_a_killed_run_leaves_no_processes_and_the_next_one_sweeps_its_folder(tmp_path, monkeypatch):
+    script, scratch = tmp_path / "script.py", tmp_path / "tmp"
+    script.write_text(ORPHANS)
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert len(pids) == 4
+        (left,) = scratch.glob("minigibbs-*")
+        process.kill()
+    for _ in range(300):
+        if not any(map(alive, pids)):
+            break
+        time.sleep(0.1)
+    assert not any(map(alive, pids))
+    assert (left / "model.mg").exists()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    with Scratch() as living:
+        assert not left.exists()
+        code = "from minigibbs.running.executors.scratch import Scratch; Scratch().close()"
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+        assert living.exists()  # another process's sweep leaves it alone
+        with Scratch() as other:
+            assert living.exists()  # and so does another run of this process
+            assert other != living
+    assert not list(scratch.glob("minigibbs-*"))
+
+
+def test_only_folders_of_our_own_are_swept(tmp_path, monkeypatch):
+    """In a folder that all may write to, others can put names of ours."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    treasure = tmp_path / "treasure"
+    treasure.mkdir()
+    (treasure / "lock").write_text("gold")
+    (tmp_path / "minigibbs-1-link").symlink_to(treasure)
+    (tmp_path / "minigibbs-1-begun").mkdir()
+    (tmp_path / "minigibbs-1-file").write_text("")
+    foreign = tmp_path / "minigibbs-1-foreign"
+    foreign.mkdir()
+    (foreign / "lock").write_text("")
+    with Scratch() as living:
+        names = {path.name for path in tmp_path.iterdir()} - {living.name}
+    assert names == {"treasure", "minigibbs-1-link", "minigibbs-1-begun", "minigibbs-1-file"}
+    foreign.mkdir()
+    (foreign / "lock").write_text("")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with Scratch():
+        assert foreign.exists()
+    assert (treasure / "lock").read_text() == "gold"
+
+
+def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(executors.native, "write", full)
+    with pytest.raises(mg.SampleError, match=r"No space left.*make room in .*TMPDIR"):
+        sample(ZOO["mixed"], **OPTIONS, executor=Elsewhere())
+    assert os.listdir(tmp_path) == []
 
 
 class Failing(Elsewhere):

@@ -3,7 +3,10 @@
 import io
 import math
 import os
+import random
 import re
+import signal
+import threading
 import time
 
 import numpy as np
@@ -16,6 +19,7 @@ from minigibbs.results.marginals import Marginals, split_rhat
 from minigibbs.running import group as running
 from minigibbs.running import progress
 from minigibbs.running.goal import Goal
+from minigibbs.system import files
 from tests import naive
 from tests.harness import sample, sample_until
 from tests.running.test_checkpoint import same_runs
@@ -56,7 +60,7 @@ def test_it_says_that_time_was_up():
     begun = time.monotonic()
     run = sample_until(stuck(), max_time="0.5s", start=[[0, 0], [0, 0], [1, 1], [1, 1]], **OPTIONS)
     assert run.info.ended == "time"
-    assert 0.5 <= time.monotonic() - begun < 20
+    assert 0.25 <= time.monotonic() - begun < 20  # it ends before a look that would end too late
     assert "time was up" in str(run.summary())
     assert len(set(run.clock.tolist())) >= 1
 
@@ -65,7 +69,8 @@ def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
     goal = Goal(rhat=1.01, ess=None)
     start = [[0, 0], [0, 0], [1, 1], [1, 1]]
     for sweeps in (100, 150, 200):
-        assert not goal.met(sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
+        goal = goal.look(sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
+        assert not goal.met
     assert goal.seen_rhat == math.inf
 
 
@@ -123,6 +128,103 @@ def test_stopped_and_resumed_it_ends_where_it_would_have(tmp_path, monkeypatch, 
     assert run.info.ended == "converged"
     same_runs(whole, run)
     same_runs(whole, mg.resume(folder, progress=False))
+
+
+EVERYTHING = ("marginals", "draws", "energy")
+NEVER = {"rhat": 1.0 + 1e-9, "ess": None, "record": EVERYTHING, **OPTIONS}
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_ctrl_c_at_any_moment_returns_what_is_there(number, monkeypatch):
+    """In segments, in looks, and between them: after a time that is different each time."""
+    original, begun = running.Group.run_segment, []
+    delay = random.Random(number).random() * 0.2
+
+    def run_segment(group):
+        made = original(group)
+        if not begun:
+            begun.append(threading.Timer(delay, interrupt))
+            begun[0].start()
+        return made
+
+    monkeypatch.setattr(running.Group, "run_segment", run_segment)
+    run = sample_until(ZOO["potts"], **NEVER)
+    assert run.info.ended == "interrupted"
+    assert run.clock.min() > 0
+    assert run.draws.shape[1] == run.clock.min() // 4
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def last_state(folder):
+    return files.read_arrays(max(folder.glob("state-*")), "minigibbs-state-2")[1]
+
+
+@pytest.mark.parametrize("ended", ["interrupted", "terminated"])
+@pytest.mark.parametrize("look", [1, 3])
+def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypatch):
+    options = {"ess": 2000, "record": EVERYTHING, **OPTIONS}
+    whole = sample_until(ZOO["potts"], checkpoint=tmp_path / "whole", **options)
+    original, count = diagnostics.of_energy, [0]
+
+    def of_energy(run):
+        count[0] += 1
+        if count[0] == look:
+            os.kill(os.getpid(), {"interrupted": signal.SIGINT}.get(ended, signal.SIGTERM))
+            time.sleep(10)
+            raise AssertionError("the look goes on")
+        return original(run)
+
+    monkeypatch.setattr(diagnostics, "of_energy", of_energy)
+    folder = tmp_path / "run"
+    run = sample_until(ZOO["potts"], checkpoint=folder, **options)
+    assert run.info.ended == ended
+    assert run.clock.min() == run.clock.max() > 0
+    monkeypatch.undo()
+    same_runs(whole, mg.resume(folder, progress=False))
+    for name, array in last_state(tmp_path / "whole").items():
+        np.testing.assert_array_equal(array, last_state(folder)[name])
+
+
+def looked_at(goal, run, monkeypatch):
+    """How many records are handed to ArviZ in one look, over all series."""
+    cells = []
+    for name in ("rhat", "ess"):
+        original = getattr(diagnostics, name)
+
+        def counting(series, original=original):
+            cells.append(np.size(series))
+            return original(series)
+
+        monkeypatch.setattr(diagnostics, name, counting)
+    assert goal.look(run).past
+    monkeypatch.undo()
+    return sum(cells)
+
+
+@pytest.mark.parametrize(
+    ("ess", "most"),
+    # Of the energy 20,000 records of all chains, four times what the ESS asks for if that is
+    # more; of 5 values 4,000 records or as many; R-hat and ESS of each.
+    [(None, 2 * (20_000 + 5 * 4_000)), (100_000, 2 * (400_000 + 5 * 400_000))],
+)
+def test_a_look_has_its_bounds(ess, most, monkeypatch):
+    graph = mg.FactorGraph([2] * 40, [])
+    record = mg.Record("draws", "energy", thin=1)
+    run = mg.sample(graph, updates=200_000, record=record, **OPTIONS)
+    goal = Goal(rhat=1.5, ess=ess).look(run)
+    assert most / 4 < looked_at(goal, run, monkeypatch) <= most
+
+
+def test_a_look_that_would_end_too_late_is_not_begun():
+    half = sample(ZOO["potts"], updates=2000, thin=4, **OPTIONS)
+    run = sample(ZOO["potts"], updates=4000, thin=4, **OPTIONS)
+    goal = Goal(rhat=1.01, ess=None).look(half)
+    assert goal.look(run, deadline=time.monotonic()) is None
+    assert goal.look(run, deadline=time.monotonic() + 1000) is not None
 
 
 def test_out_of_time_it_can_be_resumed(tmp_path):

@@ -4,6 +4,9 @@ import io
 import json
 import os
 import stat
+import struct
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -250,6 +253,81 @@ def test_compressed_files_are_refused(tmp_path):
     rewrite(path, {"bomb.npy": npy(np.zeros(10**6))}, zipfile.ZIP_DEFLATED)
     with pytest.raises(mg.FormatError, match="compressed"):
         mg.read(path)
+
+
+def claim(path, member, at, form, value):
+    """Change what an archive's directory says of a member: a number `at` bytes into its entry."""
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(member.encode()) - 46  # bytes of an entry before its name
+    assert data[entry : entry + 4] == b"PK\x01\x02"
+    struct.pack_into(form, data, entry + at, value)
+    path.write_bytes(data)
+
+
+CLAIMS = {
+    "2 GB, compressed": (20, "<I", 2**31 - 1),
+    "2 GB": (24, "<I", 2**31 - 1),
+    "one byte, compressed": (20, "<I", 1),
+    "LZMA, with a dictionary of any size": (10, "<H", 14),
+    "bzip2": (10, "<H", 12),
+    "deflate": (10, "<H", 8),
+    "encryption": (8, "<H", 1),
+    "the place of the first member": (42, "<I", 0),
+    "a place beyond the end": (42, "<I", 2**31),
+}
+LOADS = """
+import resource, sys
+import minigibbs as mg
+from minigibbs.system import files
+mg.FactorGraph([2], [])
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 200_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for path in sys.argv[1:]:
+    try:
+        mg.load(path)
+    except mg.FormatError as error:
+        print("refused")
+    print(files.stated_format(path))
+"""
+
+
+def test_no_claim_of_an_archive_is_believed(tmp_path):
+    """With 200 MB of memory to take, a few kB can be read or refused, whatever they say."""
+    paths = []
+    for number, (at, form, value) in enumerate(CLAIMS.values()):
+        for member in ("header.json", "0.weight.npy"):
+            paths.append(tmp_path / f"{number}-{member}.mg")
+            mg.write(ZOO["potts"], paths[-1])
+            claim(paths[-1], member, at, form, value)
+            if (member, at, value) != ("header.json", 42, 0):  # which is its place
+                with pytest.raises(mg.FormatError, match="damaged"):
+                    mg.read(paths[-1])
+    command = [sys.executable, "-c", LOADS, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stderr == ""
+    assert done.stdout.count("refused") == len(paths) - 1
+
+
+def test_members_may_not_share_bytes_or_names(tmp_path):
+    path = tmp_path / "model.mg"
+    mg.write(ZOO["potts"], path)
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("header.json", members(path)["header.json"])
+    with pytest.raises(mg.FormatError, match="two members of one name"):
+        mg.read(path)
+
+
+def test_cut_files_are_refused_by_load(tmp_path):
+    """Also where `zipfile` is led to seek before the file's beginning."""
+    path = tmp_path / "model.mg"
+    mg.write(ZOO["potts"], path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 23):
+        for cut in (whole[:length], whole[length + 1 :]):
+            path.write_bytes(cut)
+            with pytest.raises(mg.FormatError, match=r"model\.mg"):
+                mg.load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"hello world" * 100], ids=["empty", "2", "text"])

@@ -25,8 +25,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
         arguments = group.arrays()
         plain = {k: v for k, v in arguments.items() if isinstance(v, str | bool | int | float)}
         groups.append({"kind": group.kind, "arguments": plain})
-        for name in arguments.keys() - plain.keys():
-            arrays[f"{number}.{name}"] = arguments[name]
+        others = {k: v for k, v in arguments.items() if k not in plain}
+        arrays |= {f"{number}.{name}": array for name, array in others.items()}
     header = {"format": _FORMAT, "groups": groups, **domains_header(graph.domains)}
     files.write_arrays(path, header, arrays)
 

@@ -131,6 +131,8 @@ def read_partition(path: str | os.PathLike[str]) -> float:
     """Read log Z (.PR): the natural logarithm; the file holds that to base 10."""
     numbers = Numbers(path, ("PR",))
     value = float(numbers.take(1, "the logarithm of Z to base 10")[0])
+    if not math.isfinite(value * math.log(10)):
+        raise numbers.error(f"expected a logarithm of Z that fits a double, got {value:g}", back=1)
     numbers.end()
     return value * math.log(10)
 

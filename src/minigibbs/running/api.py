@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
@@ -254,25 +255,31 @@ def resume(
             more = length * unit
         if loop.ended in FINISHED and not more:
             return loop.result()
+        if saved.read_only:
+            raise SampleError(
+                f"{checkpoint} cannot be written to, and its run has not ended; copy the folder, "
+                "and resume the copy"
+            )
         loop.grow(more)
         with runner_for(executor, loop.plan, data, threads) as runner:
-            interval = request["every"] if every is None else interval
+            interval = request.get("every") if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
             return loop.run(runner, progress, saved, interval, limit)
 
 
 def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
     """The loop that a generation of a checkpoint holds, and what the sampler prepares."""
-    length = found.header["length"]
-    check_counts(updates=length)
-    plan = replace(base, length=length)
+    plan = replace(base, length=found.header["length"])
     BACKENDS[plan.backend].check_memory(plan, snapshots=True)
     data, groups = _place(plan)
     take_up(plan, groups, found)
     goal = Goal(**request["goal"]) if "goal" in request else None
     if goal:
-        goal.load(found.header, found.states)
-    return data, Loop(plan, groups, goal, float(found.header["seconds"]), found.header["ended"])
+        goal = goal.load(plan, found.header, found.states)
+    ended = found.header["ended"]
+    if ended in FINISHED and not all(group.done for group in groups):
+        raise ValueError(f"ended: {ended}, but not all updates are made")
+    return data, Loop(plan, groups, goal, float(found.header["seconds"]), ended)
 
 
 def peek(checkpoint: str | os.PathLike[str]) -> Run:

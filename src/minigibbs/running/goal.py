@@ -1,13 +1,17 @@
 """When chains have run long enough: R-hat and effective sample size, looked at in rounds.
 
-Rounds grow by the square root of 2, and their ends depend on updates alone, never on the clock: a
-seed fixes where a run that converges stops, whatever it runs on and however often it was resumed.
+Rounds grow by the square root of 2. Their ends, and how much of the records is looked at, depend on
+updates alone, never on the clock: a seed fixes where a run that converges stops, whatever it runs
+on and however often it was resumed. Only a run whose time is up stops elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +21,20 @@ from minigibbs.errors import SampleError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals, split_rhat
 from minigibbs.results.run import Run
+from minigibbs.running.plan import Plan
 
-_LEAST_RECORDS = 50  # a chain, in the first round
-_MOST_RECORDS = 50_000  # a chain, that are looked at
-_MOST_VARIABLES = 25  # whose draws are looked at
+_LEAST_RECORDS = 50  # a chain: in the first round, and looked at
+_MOST_ENERGIES = 20_000  # of all chains that are looked at, or four times the ESS that is wanted
+_MOST_DRAWS = 4_000  # of all chains that are looked at for each value, or four times the ESS
+_MOST_VARIABLES = 25  # whose draws are looked at,
+_MOST_VALUES = 10  # each, as in `diagnostics.judge`
+_LEAST_VALUES = 5  # of all these variables, and one more for each so many updates:
+_UPDATES_PER_VALUE = 10**6  # some 50 ms of sampling, where a look at a value takes 3 ms
+
+# Seconds that a look takes, about: a look that would end too late is not begun.
+_SECONDS_PER_SERIES = 0.002
+_SECONDS_PER_RECORD = 1.5e-6
+_SECONDS_PER_COUNT = 1e-7
 
 
 class Round(NamedTuple):
@@ -30,15 +44,16 @@ class Round(NamedTuple):
     visits: NDArray[np.int64]  # [row]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Goal:
-    """What is to be reached, and how far it is."""
+    """What is to be reached, and how far it was at the last look."""
 
     rhat: float | None
     ess: float | None
     seen_rhat: float = math.nan
     seen_ess: float = math.nan
-    past: list[Round] = field(default_factory=list)  # the last two
+    past: tuple[Round, ...] = ()  # the last two
+    met: bool = False
 
     def __post_init__(self) -> None:
         if self.rhat is None and self.ess is None:
@@ -55,8 +70,12 @@ class Goal:
         if not kept:
             raise SampleError('rhat needs record to hold "marginals", "energy" or "draws"')
 
+    def prepare(self) -> None:
+        """Import what looks need, so that none of them has to."""
+        diagnostics.ess(np.zeros((1, 1)))
+
     def first_length(self, chains: int, thin: int) -> int:
-        """Updates of each chain in the first round; the goal is looked at from the third on."""
+        """Updates of each chain in the first round; the goal is looked at from the second on."""
         records = max(_LEAST_RECORDS, math.ceil((self.ess or 0) / chains / 2))
         return records * thin
 
@@ -64,14 +83,30 @@ class Goal:
         """How many updates longer the next round is than all before it together."""
         return max(1, round(length / thin * (math.sqrt(2) - 1))) * thin
 
-    def met(self, run: Run) -> bool:
-        """Look at a round's end; whether the goal is reached."""
-        earlier = self.past[0] if self.past else None
+    def look(self, run: Run, deadline: float | None = None) -> Goal | None:
+        """Look at a round's end; None if the time of `time.monotonic` would not be enough.
+
+        The first round has nothing to be compared with. What is dear to look at waits until what is
+        cheap is as wanted.
+        """
         none = np.empty((len(run.clock), 0), np.int64)
         counts = none if run.counts is None else run.counts
-        self.past = [*self.past[-1:], Round(counts.copy(), run.visits.copy())]
-        self.seen_rhat, self.seen_ess = _measure(run, earlier)
-        return earlier is not None and self._reached()
+        here = Round(counts.copy(), run.visits.copy())
+        looked = replace(self, past=(*self.past[-1:], here), seen_rhat=math.nan, seen_ess=math.nan)
+        if not self.past:
+            return looked
+        for measure in (_energy(run, self), _counts(run, self), _draws(run, self)):
+            if deadline is not None and time.monotonic() + measure.seconds > deadline:
+                return None
+            rhat, ess = measure.take()
+            looked = replace(
+                looked,
+                seen_rhat=float(np.fmax(looked.seen_rhat, rhat)),  # which pass over NaN
+                seen_ess=float(np.fmin(looked.seen_ess, ess)),
+            )
+            if not looked._reached():
+                return looked
+        return replace(looked, met=True)
 
     def _reached(self) -> bool:
         """NaN stands for what never varies, and holds nobody up."""
@@ -79,7 +114,9 @@ class Goal:
         return rhat_met and (self.ess is None or not self.seen_ess < self.ess)
 
     def note(self) -> str:
-        """How far it is, in a few words."""
+        """How far it is, in a few words; nothing where nothing is known."""
+        if math.isnan(self.seen_rhat) and math.isnan(self.seen_ess):
+            return ""
         rhat = "" if self.rhat is None else f"R-hat {self.seen_rhat:.3f} of {self.rhat:g}"
         ess = "" if self.ess is None else f"ESS {self.seen_ess:,.0f} of {self.ess:g}"
         return ", ".join(filter(None, (rhat, ess)))
@@ -93,23 +130,91 @@ class Goal:
         }
         return {"rounds": len(self.past)}, arrays
 
-    def load(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what `save` kept."""
-        self.past = [
-            Round(*(arrays[f"round.{k}.{name}"] for name in Round._fields))
-            for k in range(int(header["rounds"]))
-        ]
+    def load(self, plan: Plan, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Goal:
+        """The goal with what `save` kept; raises `ValueError` for what no run keeps."""
+        values = plan.values if "marginals" in plan.kept else 0
+        past = []
+        for k in range(header["rounds"]):
+            one = Round(*(arrays[f"round.{k}.{name}"] for name in Round._fields))
+            for array, shape in zip(one, ((plan.rows, values), (plan.rows,)), strict=True):
+                if array.shape != shape or array.dtype != np.int64 or (array < 0).any():
+                    raise ValueError(f"round {k}: expected counts in shape {shape}")
+            past.append(one)
+        if len(past) > 2 or any((b.visits <= a.visits).any() for a, b in pairwise(past)):
+            raise ValueError("rounds: expected two at the most, the longer one last")
+        return replace(self, past=tuple(past))
 
 
-def _measure(run: Run, earlier: Round | None) -> tuple[float, float]:
-    """The greatest R-hat and the least ESS of all that was recorded."""
-    rhat, ess = diagnostics.of_energy(run, _MOST_RECORDS)
-    judged = diagnostics.judge(run, _MOST_VARIABLES)
-    rhats = [rhat, *(one.rhat for one in judged)]
-    if run.counts is not None and earlier is not None:
+class _Measure(NamedTuple):
+    """A part of a look."""
+
+    seconds: float  # that it takes, about
+    take: Callable[[], tuple[float, float]]  # R-hat and ESS, NaN where there is nothing to tell
+
+
+_NOTHING = _Measure(0.0, lambda: (math.nan, math.nan))
+
+
+def _energy(run: Run, goal: Goal) -> _Measure:
+    """The energy's R-hat and ESS."""
+    if run.energy is None:
+        return _NOTHING
+    energy = _thinned(run.energy, _wanted(goal, _MOST_ENERGIES))
+
+    def take() -> tuple[float, float]:
+        rhat, ess = diagnostics.of_energy(replace(run, energy=energy))
+        return _number(rhat), _number(ess)
+
+    return _Measure(_seconds(energy.size), take)
+
+
+def _counts(run: Run, goal: Goal) -> _Measure:
+    """R-hat of all values of all variables, with every chain cut where it was two rounds ago."""
+    if run.counts is None:
+        return _NOTHING
+    earlier = goal.past[0]
+
+    def take() -> tuple[float, float]:
         late = Marginals.of(run)
         early = replace(late, counts=earlier.counts, visits=earlier.visits)
-        rhats.append(split_rhat(late, early))
-    known = [one for one in rhats if one is not None and not math.isnan(one)]
-    least = diagnostics.least([ess, *(one.ess for one in judged)])
-    return max(known, default=math.nan), math.nan if least is None else least
+        return split_rhat(late, early), math.nan
+
+    return _Measure(_SECONDS_PER_COUNT * run.counts.size, take)
+
+
+def _draws(run: Run, goal: Goal) -> _Measure:
+    """R-hat and ESS of values of the variables whose draws differ most between chains."""
+    if run.draws is None:
+        return _NOTHING
+    draws = _thinned(run.draws, _wanted(goal, _MOST_DRAWS))
+    largest = int(run.domains.sizes[run.drawn].max())
+    each = 1 if largest == 2 else min(largest, _MOST_VALUES)
+    values = _LEAST_VALUES + run.info.updates // _UPDATES_PER_VALUE
+    variables = min(_MOST_VARIABLES, max(1, values // each))
+
+    def take() -> tuple[float, float]:
+        judged = diagnostics.judge(replace(run, draws=draws), variables)
+        known = [one.rhat for one in judged if not math.isnan(one.rhat)]
+        ess = diagnostics.least([one.ess for one in judged])
+        return max(known, default=math.nan), _number(ess)
+
+    return _Measure(variables * each * _seconds(draws[:, :, 0].size), take)
+
+
+def _seconds(records: int) -> float:
+    return _SECONDS_PER_SERIES + _SECONDS_PER_RECORD * records
+
+
+def _wanted(goal: Goal, most: int) -> float:
+    """How many records are looked at: four times those that the ESS needs, at the least."""
+    return max(most, 4 * (goal.ess or 0))
+
+
+def _thinned(series: NDArray[Any], most: float) -> NDArray[Any]:
+    """Records of all chains, about so many, evenly spaced; some of each chain."""
+    each = max(_LEAST_RECORDS, math.ceil(most / len(series)))
+    return series[:, :: -(-series.shape[1] // each) or 1]
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

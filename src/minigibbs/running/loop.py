@@ -61,49 +61,71 @@ class Loop:
             if runner.in_place:
                 for group in self.groups:
                     group.compile()
+            if self.goal:
+                self.goal.prepare()
             saver = None
             if checkpoint is not None:
                 saver = Saver(checkpoint, self.groups, every, self._header)
             deadline = None if max_time is None else time.monotonic() + max_time
             bar.deadline(max_time)
-            try:
-                if saver:
-                    saver.write_now()
-                bar.begin()
-                self.ended = self._rounds(runner, bar, saver, deadline)
-                if saver:
-                    saver.write_now()
-            except StoppedError as error:
-                self.ended = STOPPED
-                if saver:
-                    with suppress(StoppedError):
+            with Signals() as signals:
+                try:
+                    if saver:
                         saver.write_now()
-                error.run = self.result()
-                raise
-        return self.result()
+                    bar.begin()
+                    self.ended = self._rounds(runner, bar, saver, deadline, signals)
+                    if saver:
+                        saver.write_now()
+                except StoppedError as error:
+                    self.ended = STOPPED
+                    if saver:
+                        with suppress(StoppedError):
+                            saver.write_now()
+                    error.run = self.result()
+                    raise
+                return self.result()
 
     def _total(self) -> int:
         """Updates of all chains, warm-up included."""
         return self.plan.chains * (self.plan.warmup + self.length)
 
-    def _rounds(self, runner: Runner, bar: Bar, saver: Saver | None, deadline: float | None) -> str:
+    def _rounds(
+        self,
+        runner: Runner,
+        bar: Bar,
+        saver: Saver | None,
+        deadline: float | None,
+        signals: Signals,
+    ) -> str:
         """Run until all updates are made, and longer until the goal is met, if there is one."""
         while True:
             self._begun = time.monotonic()
             try:
-                ended = self._segments(runner, bar, saver, deadline)
+                ended = self._segments(runner, bar, saver, deadline, signals)
             finally:
                 self.seconds, self._begun = self._seconds(), None
             if ended != LENGTH or self.goal is None:
                 return ended
-            with Signals() as signals:
-                met = self.goal.met(self.result())
-            if met:
+            looked = self._look(self.goal, deadline, signals)
+            if looked is None:
+                return signals.ended or TIME
+            self.goal = looked
+            if looked.met:
                 return CONVERGED
-            if signals.ended:
-                return signals.ended
-            bar.goal = self.goal.note()
-            self._lengthen(self.goal)
+            bar.goal = looked.note()
+            self._lengthen(looked)
+
+    def _look(self, goal: Goal, deadline: float | None, signals: Signals) -> Goal | None:
+        """The goal after a look at it; None if there is no time for one, or a signal ends it.
+
+        A look that was dropped has changed nothing: a resumed run makes it again.
+        """
+        try:
+            with signals.raised():
+                return goal.look(self.result(), deadline)
+        except KeyboardInterrupt:
+            signals.ended = signals.ended or INTERRUPTED
+            return None
 
     def _lengthen(self, goal: Goal) -> None:
         """Give every chain another round."""
@@ -117,35 +139,39 @@ class Loop:
         self.grow(more)
 
     def _segments(
-        self, runner: Runner, bar: Bar, saver: Saver | None, deadline: float | None
+        self,
+        runner: Runner,
+        bar: Bar,
+        saver: Saver | None,
+        deadline: float | None,
+        signals: Signals,
     ) -> str:
         """Run all groups to their ends, to a signal or to the deadline; returns which."""
         running: dict[Future[Any], Group] = {}
         ended = ""
-        with Signals() as signals:
-            try:
-                waiting = [group for group in self.groups if not group.done]
-                while (waiting or running) and not ended:
-                    running.update({runner.submit(group): group for group in waiting})
-                    if saver:
-                        saver.write_if_ready()
-                    finished = wait(running, _LOOK, FIRST_COMPLETED).done
-                    runner.check()
-                    waiting = [running.pop(future) for future in finished]
-                    for group, future in zip(waiting, finished, strict=True):
-                        bar.advance(runner.collect(group, future))
-                    if saver:
-                        saver.look(lambda: self._resting(running, runner))
-                    bar.look(self.groups)
-                    waiting = [group for group in waiting if not group.done]
-                    if signals.ended:
-                        ended = signals.ended
-                    elif deadline is not None and time.monotonic() > deadline:
-                        ended = TIME if waiting or running else LENGTH
-            except KeyboardInterrupt:
-                ended = INTERRUPTED
-            finally:
-                runner.rest(running)
+        try:
+            waiting = [group for group in self.groups if not group.done]
+            while (waiting or running) and not ended:
+                running.update({runner.submit(group): group for group in waiting})
+                if saver:
+                    saver.write_if_ready()
+                finished = wait(running, _patience(deadline), FIRST_COMPLETED).done
+                runner.check()
+                waiting = [running.pop(future) for future in finished]
+                for group, future in zip(waiting, finished, strict=True):
+                    bar.advance(runner.collect(group, future))
+                if saver:
+                    saver.look(lambda: self._resting(running, runner))
+                bar.look(self.groups)
+                waiting = [group for group in waiting if not group.done]
+                if signals.ended:
+                    ended = signals.ended
+                elif deadline is not None and time.monotonic() > deadline:
+                    ended = TIME if waiting or running else LENGTH
+        except KeyboardInterrupt:
+            ended = INTERRUPTED
+        finally:
+            runner.rest(running)
         return ended or LENGTH
 
     def _resting(self, running: dict[Future[Any], Group], runner: Runner) -> list[Group]:
@@ -170,3 +196,9 @@ class Loop:
         header, arrays = self.goal.save() if self.goal else ({}, {})
         own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
         return {**own, **header}, arrays
+
+
+def _patience(deadline: float | None) -> float:
+    """Seconds to wait for a segment to end before the clock is looked at."""
+    left = _LOOK if deadline is None else deadline - time.monotonic()
+    return min(_LOOK, max(left, 0.0))

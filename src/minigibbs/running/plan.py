@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -29,6 +30,9 @@ TERMINATED = "terminated"  # SIGTERM
 CONVERGED = "converged"  # `sample_until`: the diagnostics are met
 TIME = "time"  # `sample_until`: they were not, and time was up
 FINISHED = (LENGTH, CONVERGED)
+ENDINGS = (*FINISHED, STOPPED, INTERRUPTED, TERMINATED, TIME)
+
+MOST_UPDATES = 2**62  # of a chain; clocks are 64-bit integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +102,8 @@ class Plan:
         counts = {"chains": 1, "seed": 0, "length": 0, "warmup": 0, "thin": 1, "rows": 1}
         numbers = {name: int(header[name]) for name in counts}
         for name, least in counts.items():
-            if numbers[name] < least or isinstance(header[name], bool | float):
+            most = math.inf if name == "seed" else MOST_UPDATES
+            if not least <= numbers[name] <= most or isinstance(header[name], bool | float):
                 raise ValueError(f"{name} must be at least {least}, got {header[name]!r}")
         if header["scan"] not in SCANS or not set(header["kept"]) <= set(RECORDS):
             raise ValueError("unknown scan or record")

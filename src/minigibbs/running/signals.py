@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -20,6 +22,7 @@ class Signals:
     """
 
     ended = ""  # how the run ends: INTERRUPTED, TERMINATED, or not by a signal
+    _raising = False
 
     def __enter__(self) -> Signals:
         self._ours: dict[signal.Signals, Any] = {}
@@ -30,11 +33,24 @@ class Signals:
                     signal.signal(number, self._note)
         return self
 
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Work that may be dropped at any moment: a signal ends it with `KeyboardInterrupt`."""
+        self._raising = True
+        try:
+            if self.ended:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raising = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.ended:
             self._restore()
             signal.raise_signal(number)
         self.ended = _ENDS[signal.Signals(number)]
+        if self._raising:
+            raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, usual in self._ours.items():

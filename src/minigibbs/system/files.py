@@ -17,12 +17,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import FormatError, SampleError
+from minigibbs.errors import FormatError, SampleError, TooLargeError
 from minigibbs.system import memory
 
 _HEADER = "header.json"
 _SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal, on a line
 _LOCAL_HEADER = 30  # bytes of a zip member before its name
+_JSON_BYTE = 12  # bytes of memory, at the most, for each byte of a header: "ab" becomes a string,
+_JSON_BRACKET = 64  # and for each bracket: {} becomes a dictionary
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -133,8 +135,10 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
     """Raise `FormatError` for whatever goes wrong with data that is not what it should be."""
     try:
         yield
-    except (FormatError, MemoryError):
+    except (FormatError, TooLargeError):
         raise
+    except MemoryError as error:
+        raise TooLargeError(f"{what}: there is not enough memory to read it") from error
     except Exception as error:  # zipfile, json and NumPy raise a dozen kinds
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
         raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
@@ -142,16 +146,13 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
 
 def stated_format(path: str | os.PathLike[str]) -> Any:
     """Which format a file of `write_arrays` says it has; None if it is no such file."""
-    try:
-        with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
-            member = archive.getinfo(_HEADER)
-            if member.file_size > os.path.getsize(path):
-                return None
-            return json.loads(archive.read(member))["format"]
-    except OSError:
-        raise
-    except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
-        return None
+    with open(path, "rb") as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                _check_members(archive, os.path.getsize(path))
+                return _read_header(archive)["format"]
+        except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
+            return None
 
 
 def read_arrays(
@@ -162,14 +163,10 @@ def read_arrays(
     Mapped arrays stay in the file, which processes of one machine then share; it must not change.
     """
     with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
-        members = archive.infolist()
         length = os.path.getsize(path)
-        if sum(member.file_size for member in members) > length or any(
-            member.compress_type != zipfile.ZIP_STORED for member in members
-        ):
-            raise FormatError(f"{path}: a minigibbs file is not compressed, but this one is")
+        members = _check_members(archive, length)
         memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
-        header = json.loads(archive.read(_HEADER))
+        header = _read_header(archive)
         if not isinstance(header, dict) or header.get("format") not in expected:
             found = header.get("format") if isinstance(header, dict) else None
             raise FormatError(f"{path}: expected a {expected[-1]} file, got {found!r}")
@@ -179,6 +176,30 @@ def read_arrays(
             if member.filename != _HEADER
         }
     return header, arrays
+
+
+def _check_members(archive: zipfile.ZipFile, length: int) -> list[zipfile.ZipInfo]:
+    """The members; raises unless they lie in the file one behind the other, as they are.
+
+    `zipfile` believes what an archive says of them: a few bytes could ask for all memory.
+    """
+    members = sorted(archive.infolist(), key=lambda member: member.header_offset)
+    ends = [member.header_offset for member in members[1:]] + [length]
+    for member, end in zip(members, ends, strict=True):
+        if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+            raise ValueError("a minigibbs file is not compressed, but this one is")
+        if member.header_offset < 0 or member.header_offset + member.file_size > end:
+            raise ValueError(f"{member.filename} overlaps what follows, or the end of the file")
+    if len({member.filename for member in members}) < len(members):
+        raise ValueError("two members of one name")
+    return members
+
+
+def _read_header(archive: zipfile.ZipFile) -> Any:
+    text = archive.read(_HEADER)
+    size = _JSON_BYTE * len(text) + _JSON_BRACKET * (text.count(b"{") + text.count(b"["))
+    memory.require(size, "reading a header", "use a machine with more")
+    return json.loads(text)
 
 
 def _read_array(

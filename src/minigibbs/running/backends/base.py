@@ -13,6 +13,18 @@ from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import Plan
 from minigibbs.system import memory
 
+_TYPES = {  # of a state's arrays
+    "stream": np.uint64,
+    "carried": np.float64,
+    "tally": np.int64,
+    "order": np.int32,
+    "position": np.int64,
+    "path": np.uint64,
+    "counts": np.int64,
+    "clock": np.int64,
+    "warmed": np.int64,
+}
+
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
 
 
@@ -72,6 +84,9 @@ def count_size(plan: Plan) -> int:
 def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Check what the states of all backends hold."""
     graph, clamped = plan.graph, plan.graph.evidence >= 0
+    for name, kind in (_TYPES | {"x": graph.state_type}).items():
+        if state[name].dtype != kind:
+            raise ValueError(f"{name}: expected {np.dtype(kind)}, got {state[name].dtype}")
     x = state["x"].reshape(-1, len(graph))
     order, position = state["order"], state["position"]
     values = state["counts"].shape[-1]

@@ -7,6 +7,8 @@ with a checksum; a state names the chunks that belong to it. See docs/adr/0004-c
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import secrets
 import warnings
@@ -19,11 +21,12 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError, SampleError
 from minigibbs.formats import native
+from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.lock import Lock
 from minigibbs.running.checkpoint.saver import stacked
 from minigibbs.running.group import RECORDED, Group
-from minigibbs.running.plan import Plan
+from minigibbs.running.plan import ENDINGS, MOST_UPDATES, Plan
 from minigibbs.system import files
 
 _MODEL, _RUN, _LOCK = "model.mg", "run.npz", "lock"
@@ -31,6 +34,7 @@ _RUN_FORMAT = "minigibbs-checkpoint-2"
 _STATE_FORMAT = "minigibbs-state-2"
 _RECORDS_FORMAT = "minigibbs-records-1"
 _KEPT = 2  # generations
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 T = TypeVar("T")
 
@@ -51,6 +55,8 @@ class Checkpoint:
         self.generation = 0
         self.chunks: list[int] = []
         self.number = ""  # of the run: files of different runs do not mix
+        self._plan: Plan | None = None  # with `_header`, what `model.mg` and `run.npz` hold
+        self._header: dict[str, Any] = {}
         self._lock = Lock(folder / _LOCK) if locked else None
 
     def __enter__(self) -> Checkpoint:
@@ -64,64 +70,91 @@ class Checkpoint:
         if self._lock is not None:
             self._lock.release()
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written here."""
+        return self._lock is None
+
     @classmethod
     def create(
         cls, path: str | os.PathLike[str], plan: Plan, request: dict[str, Any]
     ) -> Checkpoint:
         """Make the folder and put the model and the request into it."""
-        encoded, arrays = plan.encode()
+        plan.encode()  # which refuses what no file can hold
         folder = Path(path)
         _make_folder(folder)
-        new = cls(folder)
         try:
-            if new._generations():
-                raise SampleError(
-                    f"{folder} holds a run already: mg.resume({str(folder)!r}) goes on with it; "
-                    "remove the folder to start anew"
-                )
-            new._sweep()
-            new.number = secrets.token_hex(8)
-            native.write(plan.graph, folder / _MODEL)
-            header = {
-                "format": _RUN_FORMAT,
-                "run": new.number,
-                "model": files.digest(folder / _MODEL),
-                "plan": encoded,
-                **request,
-            }
-            files.write_arrays(folder / _RUN, header, arrays, sealed=True)
-        except BaseException:
-            new.close()
-            raise
+            new = cls(folder)
+            try:
+                new._begin(plan, request)
+            except BaseException:
+                new.close()
+                raise
+        except OSError as error:
+            raise SampleError(
+                f"cannot write the checkpoint {folder}: {error.strerror or error}; make room, or "
+                "give a folder elsewhere"
+            ) from error
         return new
+
+    def _begin(self, plan: Plan, request: dict[str, Any]) -> None:
+        if self._generations():
+            raise SampleError(
+                f"{self.folder} holds a run already: mg.resume({str(self.folder)!r}) goes on with "
+                "it; remove the folder to start anew"
+            )
+        self._sweep()
+        self.number = secrets.token_hex(8)
+        self._plan, self._header = plan, request
+        self._write_request()
+
+    def _write_request(self) -> None:
+        """Write the model, and what was asked for."""
+        assert self._plan is not None
+        encoded, arrays = self._plan.encode()
+        native.write(self._plan.graph, self.folder / _MODEL)
+        header = {
+            **self._header,
+            "format": _RUN_FORMAT,
+            "run": self.number,
+            "model": files.digest(self.folder / _MODEL),
+            "plan": encoded,
+        }
+        files.write_arrays(self.folder / _RUN, header, arrays, sealed=True)
 
     @classmethod
     def look(cls, path: str | os.PathLike[str]) -> Checkpoint:
         """Open a folder to read from it alone, whoever else uses it."""
-        return cls.open(path, locked=False)
+        return cls(_existing(path), locked=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], locked: bool = True) -> Checkpoint:
-        """Open a folder that holds a run."""
-        folder = Path(path)
-        if not folder.is_dir():
-            raise SampleError(f"there is no checkpoint {folder}: it is no folder")
-        if not (folder / _RUN).is_file():
-            raise SampleError(f"there is no checkpoint in {folder}: it holds no {_RUN}")
-        return cls(folder, locked)
+    def open(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Open a folder that holds a run; where nothing can be written, to read from it alone."""
+        folder = _existing(path)
+        try:
+            return cls(folder)
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise SampleError(f"cannot lock {folder}: {error.strerror or error}") from error
+            return cls(folder, locked=False)
 
     def read_plan(self) -> tuple[Plan, dict[str, Any]]:
         """The plan as it was at the beginning, and what else was asked for."""
-        path = self.folder / _RUN
-        header, arrays = self._read_request()
-        model = self.folder / _MODEL
-        if files.digest(model) != header["model"]:
-            raise FormatError(f"{model}: changed since the run began (wrong checksum)")
+        path, model = self.folder / _RUN, self.folder / _MODEL
+        if not model.is_file():
+            raise FormatError(f"{model}: it is gone; without its model no run can go on")
         with files.refusing_damage(path):
+            header, arrays = self._read_request()
+            if files.digest(model) != header["model"]:
+                raise FormatError(f"{model}: changed since the run began (wrong checksum)")
             plan = Plan.decode(native.read(model), header["plan"], arrays)
             if plan.backend not in BACKENDS:
                 raise ValueError(f"unknown backend {plan.backend!r}")
-            self.number = header["run"]
+            for name in ("every", "max_time"):
+                if header.get(name) is not None:
+                    durations.seconds(header[name], name)
+            self.number = str(header["run"])
+        self._plan, self._header = plan, header
         return plan, header
 
     def recorded(self) -> list[str]:
@@ -173,6 +206,8 @@ class Checkpoint:
 
     def _read(self, generation: int) -> Generation:
         header, states = self._read_sealed("state", generation, _STATE_FORMAT)
+        with files.refusing_damage(self._name("state", generation)):
+            _check_header(header)
         chunks = [
             self._read_sealed("records", number, _RECORDS_FORMAT)[1] for number in header["chunks"]
         ]
@@ -194,7 +229,15 @@ class Checkpoint:
         states: dict[str, NDArray[Any]],
         chunk: dict[str, NDArray[Any]] | None,
     ) -> None:
-        """Write a new generation; the older of the two before it goes."""
+        """Write a new generation; the older of the two before it goes.
+
+        What it depends on is written again if it is gone: the lock, the model, the request. For
+        lost records see `lost_records`.
+        """
+        if self._lock is not None:
+            self._lock.hold()
+        if not all((self.folder / name).is_file() for name in (_MODEL, _RUN)):
+            self._write_request()
         generation, chunks = self.generation + 1, self.chunks
         own = {"run": self.number, "generation": generation}
         if chunk is not None:
@@ -205,6 +248,13 @@ class Checkpoint:
         files.write_arrays(self._name("state", generation), header, states, sealed=True)
         self.generation, self.chunks = generation, chunks
         self._name("state", generation - _KEPT).unlink(missing_ok=True)
+
+    def lost_records(self) -> bool:
+        """Whether records that were written are gone; then they are forgotten here as well."""
+        lost = not all(self._name("records", number).is_file() for number in self.chunks)
+        if lost:
+            self.chunks = []
+        return lost
 
     def _name(self, kind: str, generation: int) -> Path:
         return self.folder / f"{kind}-{generation:08d}.npz"
@@ -219,6 +269,32 @@ class Checkpoint:
         for path in self.folder.glob("records-*.npz"):
             if int(path.stem[8:]) > self.generation:
                 path.unlink(missing_ok=True)
+
+
+def _check_header(header: dict[str, Any]) -> None:
+    """Raise `ValueError` unless a generation's header holds what `Loop` puts into it."""
+    length, seconds, chunks = (header[name] for name in ("length", "seconds", "chunks"))
+    rounds = header.get("rounds", 0)
+    if type(length) is not int or not 0 <= length <= MOST_UPDATES:
+        raise ValueError(f"length: expected updates, got {length!r}")
+    if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds: expected a time, got {seconds!r}")
+    if header["ended"] not in ("", *ENDINGS):
+        raise ValueError(f"ended: expected one of {', '.join(ENDINGS)}, got {header['ended']!r}")
+    if type(chunks) is not list or not all(type(chunk) is int and chunk > 0 for chunk in chunks):
+        raise ValueError(f"chunks: expected generations, got {chunks!r}")
+    if type(rounds) is not int or not 0 <= rounds <= 2:
+        raise ValueError(f"rounds: expected 0 to 2, got {rounds!r}")
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    """A folder that holds a run."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise SampleError(f"there is no checkpoint {folder}: it is no folder")
+    if not (folder / _RUN).is_file():
+        raise SampleError(f"there is no checkpoint in {folder}: it holds no {_RUN}")
+    return folder
 
 
 def is_checkpoint(path: str | os.PathLike[str]) -> bool:

@@ -13,10 +13,11 @@ from minigibbs.running.result import result
 
 def saved_run(base: Plan, found: Generation) -> Run:
     """What was recorded up to a generation; raises `ValueError` where its parts do not fit."""
-    plan, states = replace(base, length=int(found.header["length"])), found.states
+    plan, states = replace(base, length=found.header["length"]), found.states
     groups = len(states["clock"])
     rows = join_rows(found.chunks, groups)
     backend = BACKENDS[plan.backend]
+    backend.check_state(plan, states)
     parts = []
     for number in range(groups):
         state = {name: array[number] for name, array in states.items() if len(array) == groups}

@@ -75,8 +75,10 @@ class Saver:
     def _write(self) -> None:
         begun = time.monotonic()
         header, arrays = self._describe()
-        chunk, count = self._chunk()
         try:
+            if self._checkpoint.lost_records():
+                self._collect_again()
+            chunk, count = self._chunk()
             self._checkpoint.write(header, {**self._states, **arrays}, chunk)
         except (OSError, SampleError) as error:
             raise _cannot_write(self._checkpoint, error) from error
@@ -86,6 +88,15 @@ class Saver:
         now = time.monotonic()
         wait = max(EVERY, SHARE * (now - begun)) if self._every is None else self._every
         self._due = now + wait
+
+    def _collect_again(self) -> None:
+        """Have all records of the groups, up to where they were collected."""
+        for group in self._groups:
+            own = self._rows[group.number]
+            count = self._written[group.number] + max(len(array) for array in own.values())
+            whole = {name: array[:count].copy() for name, array in group.rows(0).items()}
+            self._rows[group.number] = whole
+        self._written[:] = 0
 
     def _chunk(self) -> tuple[dict[str, NDArray[Any]] | None, NDArray[np.int64]]:
         """The records since the last write, all groups in one array, and how many each has."""
@@ -112,7 +123,8 @@ def _cannot_write(checkpoint: Checkpoint, error: Exception) -> StoppedError:
         else "nothing was sampled yet"
     )
     why = getattr(error, "strerror", None) or error
+    first = "" if isinstance(error, SampleError) else "make room, then "
     return StoppedError(
         f"the checkpoint {folder} could not be written ({why}), and the run was "
-        f"stopped; make room, then {way_out}. What was sampled is also in this error's `run`"
+        f"stopped; {first}{way_out}. What was sampled is also in this error's `run`"
     )

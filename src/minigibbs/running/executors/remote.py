@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import secrets
-import shutil
 import signal
-import tempfile
+import threading
 import time
 from collections.abc import Collection
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minigibbs.errors import SampleError, StoppedError
 from minigibbs.formats import native
+from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.executors.worker import Missing, Outline, Parcel, absorb, work
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
@@ -49,16 +49,32 @@ class Remote:
         self._sent: dict[int, tuple[int, bool]] = {}  # the segment of each chain under way
         self._bringing: dict[int, str] = {}  # chains that bring the model, and to whom
         self._losses: dict[int, int] = {}
-        self._folder = Path(tempfile.mkdtemp(prefix="minigibbs-"))
-        native.write(plan.graph, self._folder / "model.mg")
-        if plan.reference is not None:
-            np.save(self._folder / "reference.npy", np.asarray(plan.reference, dtype=np.float64))
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
+        try:
+            self._write(plan)
+        except BaseException:
+            self._scratch.close()
+            raise
 
     def __enter__(self) -> Remote:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
+
+    def _write(self, plan: Plan) -> None:
+        """Write down what workers are sent or map."""
+        try:
+            native.write(plan.graph, self._folder / "model.mg")
+            if plan.reference is not None:
+                reference = np.asarray(plan.reference, dtype=np.float64)
+                np.save(self._folder / "reference.npy", reference)
+        except OSError as error:
+            raise SampleError(
+                f"cannot write the model for the workers: {error.strerror or error}; make room in "
+                f"{self._folder.parent}, or set TMPDIR to a folder elsewhere"
+            ) from error
 
     def submit(self, group: Group) -> Future[Any]:
         """Send a chain off for its next segment."""
@@ -149,7 +165,7 @@ class OwnProcesses(Processes):
     def _pool(self) -> ProcessPoolExecutor:
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        return ProcessPoolExecutor(self._workers, context, _ignore_ctrl_c)
+        return ProcessPoolExecutor(self._workers, context, _begin_worker)
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
@@ -167,6 +183,15 @@ class OwnProcesses(Processes):
             self._executor = self._pool()
 
 
-def _ignore_ctrl_c() -> None:
-    """Ctrl-C is for the process that started the run."""
+def _begin_worker() -> None:
+    """Ctrl-C is for the process that started the run; if that one dies, so does the worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the end of a pipe that only the parent can write to, and leave at once."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

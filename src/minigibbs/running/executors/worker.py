@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from minigibbs._version import __version__
 from minigibbs.errors import SampleError
 from minigibbs.formats import native
 from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
 
@@ -138,8 +137,8 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
 def _read(model: str | bytes) -> Any:
     if isinstance(model, str):
         return native.read_mapped(model)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.mg"
+    with Scratch() as folder:
+        path = folder / "model.mg"
         path.write_bytes(model)
         return native.read(path)
 
