@@ -439,7 +439,7 @@ def test_dask_that_is_not_installed(monkeypatch):
 def test_nothing_is_imported_from_dask_unless_asked_for():
     script = (
         "import sys, minigibbs as mg\n"
-        "sample(mg.models.ising_lattice(3, 0.1), updates=10, progress=False)\n"
+        "mg.sample(mg.models.ising_lattice(3, 0.1), updates=10, progress=False)\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('dask', 'distributed')])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
