@@ -53,6 +53,8 @@ def test_operations_are_of_known_kinds_and_finite(name, model):
         (mg.MGPMH(batch=8.0), ["strong", "draw"], "minibatch_draws"),
         (mg.MinGibbs(batch=40.0), ["strong", "draw"], "minibatch_draws"),
         (mg.LocalMinibatchGibbs(7), ["member"], "minibatch_draws"),
+        (mg.PoissonMH(batch=8.0), ["draw"], "minibatch_draws"),
+        (mg.TunaMH(chi=0.3), ["draw"], "minibatch_draws"),
     ],
 )
 def test_operations_agree_with_the_counters(sampler, kinds, field):

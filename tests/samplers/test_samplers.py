@@ -186,6 +186,7 @@ def test_redraw_slowdown_is_1_for_all_but_few_or_strongly_bound_variables():
     assert recipes.redraw_slowdown(mg.models.potts_rbf()) == 1
     assert recipes.redraw_slowdown(mg.models.ising_rbf()) == 1
     assert recipes.redraw_slowdown(mg.FactorGraph([2], [])) == 2
+    assert recipes.redraw_slowdown(mg.FactorGraph([1, 1], [])) == 1
     bound = mg.models.ising_lattice(side=3, beta=5.0)
     assert recipes.redraw_slowdown(bound) > 1e6
 

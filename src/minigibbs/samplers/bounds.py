@@ -128,7 +128,7 @@ def redraw_slowdown(graph: FactorGraph) -> float:
     free = graph.evidence < 0
     others, local = graph.sizes[free] - 1.0, graph.local_energies[free]
     leaving = float((others / (others + np.exp(np.minimum(local, 700.0)))).sum())
-    return max(1.0, 1.0 / max(leaving, 1e-300))
+    return max(1.0, 1.0 / leaving) if leaving > 0 else 1.0  # 0 where nothing can change
 
 
 DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)

@@ -56,7 +56,7 @@ class Comparison:
         if self.sense == EQUAL:
             return -float(np.abs(self.claimed - self.true).max())
         with np.errstate(divide="ignore"):
-            ratio = np.log(self.true) - np.log(self.claimed)
+            ratio = np.log(np.maximum(self.true, 0.0)) - np.log(self.claimed)
         return float((ratio if self.sense == AT_LEAST else -ratio).min())
 
     @property
@@ -69,7 +69,7 @@ class Comparison:
         if self.sense == EQUAL:
             return -self.margin / 1e-9
         with np.errstate(divide="ignore"):
-            claimed, true = np.log(self.claimed), np.log(self.true)
+            claimed, true = np.log(self.claimed), np.log(np.maximum(self.true, 0.0))
         if self.sense == AT_LEAST:
             return float((true / np.minimum(claimed, -1e-6)).max())
         return float((claimed / np.minimum(true, -1e-6)).max())
