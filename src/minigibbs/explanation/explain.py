@@ -22,8 +22,8 @@ _SYMBOLS = {
 
 
 _FOOTNOTE = (
-    "slowdown: how much slower than plain Gibbs it can converge at worst, by theorem; chains mix\n"
-    "far better than that. per update: predicted for this machine."
+    "slowdown: how much slower than plain Gibbs it can converge at worst, by theorem, or on the\n"
+    "condition in the last column. per update: predicted for this machine."
 )
 
 
