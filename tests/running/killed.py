@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import minigibbs as mg
-from tests.harness import sample
+from tests.harness import sample, sample_until
 from tests.zoo import ZOO
 
 ARRAYS = ("clock", "counts", "draws", "energy", "error")
@@ -25,10 +25,15 @@ TALLIES = ("factor_evaluations", "minibatch_draws", "acceptance", "changed", "up
 def attempt(graph, options, folder, out):
     """Go on with the run, or start it; a child's whole life."""
     try:
-        run = mg.resume(folder, progress=False)
+        run = mg.resume(folder, progress=False, executor=options.get("executor"))
     except mg.SampleError:  # killed before the first checkpoint
-        run = sample(graph, checkpoint=folder, every=0.01, **options)
+        run = start(graph, checkpoint=folder, every=0.01, **options)
     run.save(out)
+
+
+def start(graph, **options):
+    """Sample for a fixed length, or until a goal is met."""
+    return sample_until(graph, **options) if "ess" in options else sample(graph, **options)
 
 
 def main(model, sampler, options, kills, folder):
@@ -41,7 +46,7 @@ def main(model, sampler, options, kills, folder):
     options = {**options, "sampler": sampler, "progress": False, "threads": 2}
     if options.pop("reference", False):
         options["reference"] = np.full((len(graph), graph.sizes.max()), 0.5)
-    undisturbed = sample(graph, **options)
+    undisturbed = start(graph, **options)
     rng, killed, out = random.Random(options["seed"]), 0, f"{folder}.run"
     generations = set()
     while not os.path.exists(out):

@@ -155,6 +155,15 @@ def test_the_simulated_chains_are_those_of_the_cpu(name, simulated):
     assert found.info.changed > 0  # something moved: the comparison is not of still chains
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if settings_of(name)["variables"] is None])
+def test_the_energies_are_those_of_the_draws(name, simulated):
+    """The graph's constant included, which kernels leave out."""
+    graph, found = CASES[name][1], simulated[name]
+    want = graph.energy(found.draws.reshape(-1, len(graph))).reshape(found.energy.shape)
+    np.testing.assert_allclose(found.energy, want, rtol=1e-12, atol=1e-12)
+    assert graph.offset != 0 or name not in ("spins", "mixed", "min-gibbs", "evidence")
+
+
 @pytest.mark.parametrize("name", ["groups", "small-groups", "mixed"])
 def test_all_outputs_of_a_gpu_run_agree(name, simulated, tmp_path):
     """CSV, pandas, .MAR, summary and report say what `run.marginals` says."""

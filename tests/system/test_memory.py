@@ -1,5 +1,9 @@
 """What fits into memory is asked before any is taken."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import minigibbs as mg
@@ -29,7 +33,7 @@ def test_some_memory_is_available():
 def test_a_containers_limit_counts(monkeypatch):
     files = {"/sys/fs/cgroup/memory.max": "5000\n", "/sys/fs/cgroup/memory.current": "2000\n"}
 
-    class Path:
+    class Fake:
         def __init__(self, name):
             self.name = name
 
@@ -38,13 +42,30 @@ def test_a_containers_limit_counts(monkeypatch):
                 raise FileNotFoundError(self.name)
             return files[self.name]
 
-    monkeypatch.setattr(memory, "Path", Path)
+    monkeypatch.setattr(memory, "Path", Fake)
     monkeypatch.setattr(memory, "_physical", lambda: 10_000)
     assert memory.available() == 3000
     files["/sys/fs/cgroup/memory.max"] = "max\n"  # no limit
     assert memory.available() == 10_000
     files["/sys/fs/cgroup/memory.max"] = "1000\n"  # already beyond it
     assert memory.available() == 0
+
+
+LIMITED = """
+import resource
+from minigibbs.system import memory
+before = memory.available()
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + 50_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(before > 60_000_000, 40_000_000 < memory.available() <= 50_000_000)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits need Linux")
+def test_a_limit_of_the_shell_counts():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr
 
 
 def test_require_says_what_is_needed_and_what_there_is(monkeypatch):

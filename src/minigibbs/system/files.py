@@ -86,20 +86,25 @@ def write_arrays(
 
     A sealed file ends with a digest of all that stands before it; see `check_seal`.
     """
+    write_whole(path, lambda stream: write_archive(stream, header, arrays, sealed))
 
-    def write(stream: IO[bytes]) -> None:
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            # Members bear no date of their own: zip knows none before 1980, some clocks do.
-            archive.writestr(zipfile.ZipInfo(_HEADER), json.dumps(header, indent=1))
-            for name, array in arrays.items():
-                member_info = zipfile.ZipInfo(f"{name}.npy")
-                with archive.open(member_info, "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-        if sealed:
-            length = stream.seek(0, os.SEEK_END)
-            stream.write(f"\n{_digest(stream, length)}\n".encode())
 
-    write_whole(path, write)
+def write_archive(
+    stream: IO[bytes],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    sealed: bool = False,
+) -> None:
+    """Write what `write_arrays` puts into a file."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        # Members bear no date of their own: zip knows none before 1980, some clocks do.
+        archive.writestr(zipfile.ZipInfo(_HEADER), json.dumps(header, indent=1))
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+    if sealed:
+        length = stream.seek(0, os.SEEK_END)
+        stream.write(f"\n{_digest(stream, length)}\n".encode())
 
 
 def digest(path: str | os.PathLike[str]) -> str:

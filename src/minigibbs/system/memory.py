@@ -24,8 +24,8 @@ def readable(size: float) -> str:
 
 
 def available() -> int:
-    """Bytes this process can still take: free memory, or the container's limit if smaller."""
-    free = _physical()
+    """Bytes this process can still take: free memory, or a limit (container, ulimit) if smaller."""
+    free = min(_physical(), _address_space())
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
@@ -48,6 +48,19 @@ def require(size: float, what: str, way_out: str) -> None:
             f"{what} needs {readable(size)}, but only {readable(free)} of memory is available; "
             f"{way_out}"
         )
+
+
+def _address_space() -> int:
+    """What `ulimit -v` leaves to this process."""
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit == resource.RLIM_INFINITY:
+            return 2**62
+        return limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return 2**62
 
 
 def _physical() -> int:

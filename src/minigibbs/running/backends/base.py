@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.running.group import Collected, Group, State
-from minigibbs.running.plan import Plan
+from minigibbs.running.plan import MOST_UPDATES, Plan
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -89,21 +89,26 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
             raise ValueError(f"{name}: expected {np.dtype(kind)}, got {state[name].dtype}")
     x = state["x"].reshape(-1, len(graph))
     order, position = state["order"], state["position"]
-    values = state["counts"].shape[-1]
     checks = {
         "x": (x < graph.sizes).all() and (x[:, clamped] == graph.evidence[clamped]).all(),
         "order": order.shape[-1] == 0 or (np.sort(order) == plan.order).all(),
         "position": ((position >= 0) & (position < max(len(plan.order), 1))).all(),
         "clock": ((state["clock"] >= 0) & (state["clock"] <= plan.length)).all(),
         "warmed": ((state["warmed"] >= 0) & (state["warmed"] <= plan.warmup)).all(),
-        "counts": values == 0 or bool((state["counts"] >= 0).all()),
-        "tally": (state["tally"] >= 0).all(),
+        "carried": np.isfinite(state["carried"]).all(),
+        "counts": _are_counts(state["counts"], plan.chains * plan.length),
+        "tally": _are_counts(state["tally"], MOST_UPDATES),
         "stream": _streams_move(state["stream"]),
         "path": _streams_move(state["path"]),
     }
     for name, right in checks.items():
         if not right:
             raise ValueError(f"{name} holds what it cannot")
+
+
+def _are_counts(array: NDArray[np.int64], most: int) -> bool:
+    """Whether they can be counts, and go on growing without running over."""
+    return bool(((array >= 0) & (array <= min(most, MOST_UPDATES))).all())
 
 
 def _streams_move(words: NDArray[Any]) -> bool:

@@ -152,7 +152,7 @@ class Checkpoint:
                 raise ValueError(f"unknown backend {plan.backend!r}")
             for name in ("every", "max_time"):
                 if header.get(name) is not None:
-                    durations.seconds(header[name], name)
+                    header[name] = durations.seconds(header[name], name)
             self.number = str(header["run"])
         self._plan, self._header = plan, header
         return plan, header

@@ -1,0 +1,92 @@
+"""Cases, each fixed by a seed and a number, and what comes of them."""
+
+import hashlib
+import random
+import shutil
+import traceback
+import warnings
+from functools import cache
+from pathlib import Path
+
+import minigibbs as mg
+from tests.fuzz import graphs
+from tests.fuzz.mutations import pack, spoil, spoil_archive, unpack
+from tests.fuzz.readers import READERS
+
+KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
+SAMPLERS = "samplers"
+TARGETS = [*READERS, SAMPLERS]
+
+READ, REFUSED = "read", "refused"  # the two things that may happen
+_ARCHIVES = (".mg", ".npz", ".run")
+
+
+def run_case(target: str, seed: int, number: int, folder: Path) -> str:
+    """Make a case and try it: READ, REFUSED, or what went wrong."""
+    rng = random.Random(f"{target} {seed} {number}")
+    if target == SAMPLERS:
+        return outcome(lambda: graphs.check(rng))
+    return try_files(target, spoiled(target, rng), folder)
+
+
+def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
+    """Put files into a folder, read them, and look at what was read."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    for name, data in content.items():
+        (folder / name).write_bytes(data)
+    reader = READERS[target]
+    return outcome(lambda: reader.use(reader.read(folder, content)))
+
+
+def outcome(action) -> str:
+    """READ, REFUSED, or the error that is not ours and where it came from."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            action()
+        except mg.MinigibbsError:
+            return REFUSED
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(where.filename).name}, {where.name}"
+            return f"{type(error).__name__} in {place}: {' '.join(str(error).split())[:200]}"
+    return READ
+
+
+@cache
+def valid(target: str) -> list[dict[str, bytes]]:
+    """Files that a reader takes."""
+    return READERS[target].valid()
+
+
+def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
+    """Valid files, one of them changed."""
+    archive = READERS[target].archive
+    content = dict(rng.choice(valid(target)))
+    name = rng.choice([name for name in content if name != "lock"])
+    sealed = archive == "sealed" and name.endswith(".npz")
+    if archive is not None and name.endswith(_ARCHIVES) and rng.random() < 0.7:
+        content[name] = spoil_archive(content[name], rng, sealed)
+    else:
+        content[name] = spoil(content[name], rng)
+    if archive == "sealed" and name == "model.mg" and rng.random() < 0.7:
+        adopt(content)
+    return content
+
+
+def adopt(content: dict[str, bytes]) -> None:
+    """Let a checkpoint's request name the model that lies beside it."""
+    header, arrays = unpack(content["run.npz"])
+    header = header | {"model": hashlib.blake2b(content["model.mg"], digest_size=32).hexdigest()}
+    content["run.npz"] = pack(header, arrays, sealed=True)
+
+
+def keep(target: str, folder: Path, what: str) -> Path:
+    """Keep the files of a case that did harm, for the tests to come."""
+    name = f"{what.split(':')[0]}".replace(" ", "-").replace(",", "").replace(".py", "")
+    place = KEPT / target / name
+    if not place.exists():
+        shutil.copytree(folder, place)
+    return place

@@ -1,0 +1,216 @@
+"""Random graphs, tame and wild, and what every sampler has to do with them.
+
+A sampler may refuse a graph. Otherwise a run must stay inside the domains and record the energies
+of its states; and from exact draws a sweep's worth of updates must leave the law as it was.
+"""
+
+import random
+from fractions import Fraction
+
+import numpy as np
+
+import minigibbs as mg
+from tests import naive
+from tests.harness import advance_each, chi_square
+from tests.settings import SETTINGS, nothing
+
+FALSE_ALARM = 1e-8  # of each test of a law: one in a hundred campaigns of a million cases
+STARTS = 20_000
+MOST_STATES = 1_000  # that are enumerated; more for a single large domain
+MOST_WORK = 3 * 10**7  # numbers that all starts carry, or values that an update of each looks at
+LARGEST = 1e8  # energies that rounding changes by less than 1e-7
+
+
+def check(rng: random.Random) -> None:
+    """Sample a random graph with a random sampler; raises if something is wrong."""
+    name = rng.choice(list(SETTINGS))
+    tame = rng.random() < 0.5
+    graph = random_graph(rng, tame)
+    try:
+        check_run(graph, SETTINGS[name].sampler, rng)
+        check_law(graph, name, rng, tame)
+    except mg.MinigibbsError:
+        raise
+    except Exception as error:
+        error.add_note(f"{name} on {graph!r}, sizes {graph.sizes.tolist()}")
+        raise
+
+
+def check_run(graph, sampler, rng) -> None:
+    """A run stays in the domains, keeps the evidence, and records its energies."""
+    record = ("marginals", "draws", "energy")
+    seed, scan = rng.randrange(2**32), rng.choice(["random", "systematic", "shuffled", "shared"])
+    options = {"sweeps": 3, "chains": 2, "seed": seed, "scan": scan, "record": record}
+    run = mg.sample(graph, sampler, progress=False, threads=1, **options)
+    assert (run.draws < graph.sizes).all(), "a value outside its domain"
+    clamped = graph.evidence >= 0
+    assert (run.draws[:, :, clamped] == graph.evidence[clamped]).all(), "evidence was not kept"
+    flat = run.draws.reshape(-1, len(graph))
+    want = graph.energy(flat).reshape(run.energy.shape)
+    scale = np.maximum(np.abs(want), scale_of(graph))
+    assert (np.abs(run.energy - want) <= 1e-9 * scale).all(), "an energy that is not its state's"
+
+
+def scale_of(graph) -> float:
+    """The sizes of all energies together: what rounding is relative to."""
+    total = 1.0
+    for group in graph.factors:
+        for value in group.arrays().values():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                total += float(np.abs(value).sum())
+    return total
+
+
+def check_law(graph, name, rng, tame) -> None:
+    """From exact draws, a sweep leaves the law as it was."""
+    setting, free = SETTINGS[name], graph.evidence < 0
+    if not free.any() or (setting.carry is not nothing and not tame):
+        return  # nothing to sample, or energies to carry that have no law in double precision
+    states, law = enumerated(graph)
+    if not tame and not well_conditioned(graph, states[law > 1e-12]):
+        return
+    data = setting.sampler.prepare(graph)
+    width = max(int(graph.sizes.max()), setting.sampler.workspace(graph, data).carried)
+    count = min(STARTS, MOST_WORK // width)
+    numbers = np.random.default_rng(rng.randrange(2**32)).choice(len(law), size=count, p=law)
+    starts, seeds = states[numbers], [rng.randrange(2**32) for _ in range(2)]
+    carried = setting.carry(graph, starts, seed=seeds[0])
+    updates = int(free.sum())
+    found, _, _ = advance_each(graph, setting.sampler, starts, updates, seeds[1], carried=carried)
+    assert (found < graph.sizes).all(), "a value outside its domain"
+    values = np.where(free, found, 0).astype(np.int64)
+    places = np.ravel_multi_index(tuple(values.T), tuple(np.where(free, graph.sizes, 1)))
+    assert (law[places] > 0).all(), "a state that has no probability"
+    if (law * count >= 5).sum() > 1:
+        p = chi_square(places, law)
+        assert p > FALSE_ALARM, f"not the law: p = {p:.2g}"
+
+
+def enumerated(graph):
+    """All states that agree with the evidence, and their probabilities, from exact sums."""
+    free = graph.evidence < 0
+    states = np.indices(np.where(free, graph.sizes, 1)).reshape(len(graph), -1).T
+    states = np.where(free, states, graph.evidence)
+    if len(states) > MOST_STATES:  # one large domain, tame
+        logs = graph.energy(states)
+    else:
+        sums = [Fraction(0)] * len(states)
+        for scope, function in naive.factor_functions(graph):
+            values = states[:, scope].tolist()
+            sums = [
+                total + Fraction(function(*own)) for total, own in zip(sums, values, strict=True)
+            ]
+        most = max(sums)
+        logs = np.array([float(total - most) for total in sums])
+    weights = np.exp(logs - logs.max())
+    return states, weights / weights.sum()
+
+
+def well_conditioned(graph, states) -> bool:
+    """Whether double precision can tell: the factors at a variable that moves are not too large.
+
+    Of 1e90 - 1e90 + 0.5 nothing is left of 0.5, in whatever order one adds.
+    """
+    moves = np.flatnonzero((states != states[:1]).any(axis=0))
+    sizes = np.zeros((len(graph), len(states)))
+    for scope, function in naive.factor_functions(graph):
+        value = np.abs([function(*own) for own in states[:, scope].tolist()])
+        for variable in scope:
+            sizes[variable] += value
+    return bool((sizes[moves] < LARGEST).all())
+
+
+def random_graph(rng: random.Random, tame: bool) -> mg.FactorGraph:
+    """A few variables, connected somehow, by factors of all kinds and sizes."""
+    sizes = random_sizes(rng, tame)
+    groups = [
+        group
+        for _ in range(rng.choice((0, 1, 1, 2, 3, 5)))
+        if (group := rng.choice(KINDS)(rng, sizes, tame)) is not None
+    ]
+    graph = mg.FactorGraph(sizes, groups)
+    share = rng.choice((0.0, 0.0, 0.2, 0.5, 1.0))
+    clamped = {i: rng.randrange(size) for i, size in enumerate(sizes) if rng.random() < share}
+    return graph.condition(clamped) if clamped else graph
+
+
+def random_sizes(rng, tame):
+    """Domains of 1 to a million values, with not too many states in all."""
+    if tame and rng.random() < 0.1:
+        return [rng.choice((300, 70_000, 1_000_000))]
+    sizes, states = [], 1
+    for _ in range(rng.randrange(1, 8)):
+        size = rng.choice((1, 2, 2, 2, 3, 4, 9, 20, 300))
+        if states * size <= MOST_STATES:
+            sizes.append(size)
+            states *= size
+    return sizes
+
+
+def weight(rng, tame):
+    """A number of an ordinary size, or of any."""
+    sign = rng.choice((-1.0, 1.0))
+    if tame or rng.random() < 0.5:
+        return sign * rng.uniform(0.01, 1.5)
+    return rng.choice((0.0, sign * 10.0 ** rng.uniform(-300, 100), sign * rng.uniform(5, 800)))
+
+
+def weights(rng, tame, count):
+    return [weight(rng, tame) for _ in range(count)]
+
+
+def pairs(rng, sizes, allowed):
+    """Pairs of variables: a star, a ring, one pair many times, or any."""
+    variables = [i for i, size in enumerate(sizes) if allowed(size)]
+    if len(variables) < 2:
+        return [], []
+    shape = rng.choice(("star", "ring", "same", "any"))
+    if shape == "star":
+        return [variables[0]] * (len(variables) - 1), variables[1:]
+    if shape == "ring":
+        return variables[:-1], variables[1:]
+    if shape == "same":
+        count = rng.randrange(1, 40)
+        return [variables[0]] * count, [variables[1]] * count
+    chosen = [rng.sample(variables, 2) for _ in range(rng.randrange(1, 12))]
+    return [i for i, _ in chosen], [j for _, j in chosen]
+
+
+def potts(rng, sizes, tame):
+    i, j = pairs(rng, sizes, lambda size: True)
+    return mg.Potts(i, j, weights(rng, tame, len(i)))
+
+
+def ising(rng, sizes, tame):
+    i, j = pairs(rng, sizes, lambda size: size == 2)
+    return mg.Ising(i, j, weights(rng, tame, len(i)))
+
+
+def unary(rng, sizes, tame):
+    i = rng.randrange(len(sizes))
+    return mg.Unary([i], [weights(rng, tame, min(sizes[i], 50)) + [0.0] * (sizes[i] - 50)])
+
+
+def table(rng, sizes, tame):
+    scope = rng.sample(range(len(sizes)), rng.randrange(1, min(len(sizes), 3) + 1))
+    shape = [sizes[i] for i in scope]
+    entries = int(np.prod(shape))
+    energy = np.zeros(entries)
+    some = min(entries, 60)
+    places = rng.sample(range(entries), some)
+    energy[places] = weights(rng, tame, some)
+    return mg.Table([scope], energy.reshape(1, *shape))
+
+
+def logical(rng, sizes, tame):
+    two = [i for i, size in enumerate(sizes) if size == 2]
+    if not two:
+        return None
+    op = rng.choice(("and", "or", "equal", "imply", "istrue"))
+    arity = 1 if op == "istrue" else rng.randrange(1, min(len(two), 4) + 1)
+    scope = rng.sample(two, arity)
+    negated = [[rng.random() < 0.5 for _ in scope]]
+    return mg.Logical(op, [scope], weight(rng, tame), negated=negated)
+
+
+KINDS = [potts, potts, ising, unary, table, logical]

@@ -1,0 +1,21 @@
+"""Limits of a process, where the system has them."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MEMORY = 2**30  # bytes that reading a few kB may take, and far more than it should
+
+
+@contextmanager
+def limited_memory(more: int = MEMORY) -> Iterator[None]:
+    """Let this process take so many bytes more than it has now, and no more."""
+    size, (soft, hard) = Path("/proc/self/statm"), resource.getrlimit(resource.RLIMIT_AS)
+    if size.exists():
+        limit = int(size.read_text().split()[0]) * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

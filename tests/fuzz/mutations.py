@@ -1,0 +1,180 @@
+"""Ways to spoil a file: blindly, as text, or as an archive that is sealed again."""
+
+import io
+import json
+import random
+import struct
+import zipfile
+from functools import lru_cache
+
+import numpy as np
+
+from minigibbs.system import files
+
+NUMBERS = [b"0", b"-1", b"1", b"2", b"1e308", b"-1e308", b"1e-320", b"1e999", b"nan", b"inf"]
+NUMBERS += [b"2147483647", b"2147483648", b"9223372036854775808", b"1" * 400, b"0x10", b"1_0"]
+BYTES = [b"\x00", b"\xff", b"\n", b"{", b"}", b'"', b"(", b",", b"\xef\xbb\xbf", b"PK\x01\x02"]
+VALUES = [None, True, -1, 0, 1, 3, 2**31, 2**63, 10**30, 0.5, 1e308, float("nan"), float("inf")]
+VALUES += ["", "x", "1", "length", [], [0], [[]], ["a"], {}, {"0": 1}, {"a": {"b": []}}]
+
+
+def spoil(content: bytes, rng: random.Random) -> bytes:
+    """One to four changes of bytes."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        content = rng.choice(_BLIND)(content, rng)
+    return content
+
+
+def _place(content, rng):
+    return rng.randrange(len(content) + 1)
+
+
+def _flip(content, rng):
+    if not content:
+        return content
+    changed = bytearray(content)
+    changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _cut(content, rng):
+    place = _place(content, rng)
+    return rng.choice((content[:place], content[place:]))
+
+
+def _drop(content, rng):
+    a, b = sorted((_place(content, rng), _place(content, rng)))
+    return content[:a] + content[min(b, a + 64) :]
+
+
+def _repeat(content, rng):
+    a, b = sorted((_place(content, rng), _place(content, rng)))
+    return content[:b] + content[a:b][:4096] * rng.choice((1, 2, 5)) + content[b:]
+
+
+def _insert(content, rng):
+    place = _place(content, rng)
+    return content[:place] + rng.choice(BYTES + NUMBERS) + content[place:]
+
+
+def _number(content, rng):
+    """A word becomes a number, or another word."""
+    words = content.split()
+    if not words:
+        return content
+    word = rng.choice(words)
+    places = [k for k in range(len(content)) if content.startswith(word, k)]
+    place = rng.choice(places[:100])
+    other = rng.choice(NUMBERS) if rng.random() < 0.6 else rng.choice(words)
+    return content[:place] + other + content[place + len(word) :]
+
+
+def _integer(content, rng):
+    """Some bytes become a binary integer."""
+    form, value = rng.choice("<>") + rng.choice("HIQ"), rng.choice((0, 1, 2**15, 2**31, 2**62))
+    size = struct.calcsize(form)
+    if len(content) < size:
+        return content
+    place = rng.randrange(len(content) - size + 1)
+    number = struct.pack(form, value % 2 ** (8 * size))
+    return content[:place] + number + content[place + size :]
+
+
+_BLIND = [_flip, _flip, _cut, _drop, _repeat, _insert, _number, _number, _integer]
+
+
+def spoil_archive(content: bytes, rng: random.Random, sealed: bool) -> bytes:
+    """Change the header or an array of an archive of ours, which is then sound as an archive."""
+    header, arrays = unpack(content)
+    for _ in range(rng.choice((1, 1, 2))):
+        if not arrays or rng.random() < 0.5:
+            path = rng.choice(list(_paths(header)))
+            header = _replaced(header, path, rng.choice([*VALUES, _GONE]))
+        else:
+            name = rng.choice(list(arrays))
+            arrays = {**arrays, name: rng.choice(list(spoiled_arrays(arrays[name])))}
+            if rng.random() < 0.1:
+                del arrays[name]
+    return pack(header, arrays, sealed)
+
+
+@lru_cache
+def unpack(content: bytes):
+    """The header and the arrays of an archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        header = json.loads(archive.read("header.json"))
+        arrays = {
+            name.removesuffix(".npy"): np.lib.format.read_array(archive.open(name))
+            for name in archive.namelist()
+            if name != "header.json"
+        }
+    return header, arrays
+
+
+def pack(header, arrays, sealed) -> bytes:
+    """An archive as `write_arrays` writes it."""
+    stream = io.BytesIO()
+    files.write_archive(stream, header, arrays, sealed)
+    return stream.getvalue()
+
+
+def headers(header):
+    """Every header with one field replaced by each of `VALUES`, or dropped."""
+    for path in _paths(header):
+        for value in VALUES:
+            yield _replaced(header, path, value)
+        yield _replaced(header, path, _GONE)
+
+
+_GONE = object()
+
+
+def _paths(value, before=()):
+    if before:
+        yield before
+    children = {}
+    if isinstance(value, dict):
+        children = value
+    elif isinstance(value, list):
+        children = dict(enumerate(value[:3]))
+    for key, child in children.items():
+        yield from _paths(child, (*before, key))
+
+
+def _replaced(value, path, new):
+    if not path:
+        return new
+    key, *rest = path
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    child = _replaced(copy[key], rest, new)
+    if child is _GONE:
+        del copy[key]
+    else:
+        copy[key] = child
+    return copy
+
+
+def spoiled_arrays(array):
+    """An array of another type, another shape, or with values that it cannot have."""
+    whole = np.zeros(array.shape, np.int64)
+    if array.dtype.kind in "biuf":
+        whole = np.nan_to_num(array, posinf=0, neginf=0).clip(-1e18, 1e18).astype(np.int64)
+    for kind in ("f8", "f4", "c16", "i8", "u8", "i1", "?", "m8[s]", "M8[s]", "S3", "U2"):
+        yield whole.astype(kind)
+    yield np.zeros(array.shape, "V5")
+    yield np.zeros((), array.dtype)
+    yield np.zeros((0, 10**9), array.dtype)
+    yield array[None]
+    yield array[..., None]
+    yield np.tile(array.ravel(), 2)
+    if array.ndim:
+        yield from (array.ravel(), array[:1], array[:0])
+    if array.dtype.kind in "iuf":
+        limits = (np.iinfo if array.dtype.kind in "iu" else np.finfo)(array.dtype)
+        special = (np.nan, np.inf, -1) if array.dtype.kind == "f" else ()
+        for value in (limits.min, limits.max, 0, 1, *special):
+            yield np.full_like(array, value)
+            if array.size:
+                changed = array.copy()
+                changed.flat[0] = value
+                yield changed

@@ -1,0 +1,58 @@
+"""A slice of the fuzzing, the same each time, and every file that once did harm."""
+
+import pytest
+
+from tests.fuzz.cases import KEPT, READ, REFUSED, run_case, try_files, valid
+from tests.fuzz.limits import limited_memory
+from tests.fuzz.mutations import headers, pack, spoiled_arrays, unpack
+from tests.fuzz.readers import READERS
+
+CASES = {"checkpoint": 60, "mg": 300, "run": 150}  # the others are quick
+
+
+@pytest.fixture(autouse=True)
+def _limits():
+    with limited_memory():
+        yield
+
+
+@pytest.mark.parametrize("target", READERS)
+def test_files_are_read_or_refused(target, tmp_path):
+    for content in valid(target):
+        assert try_files(target, content, tmp_path / "case") == READ
+    found = [run_case(target, 0, k, tmp_path / "case") for k in range(CASES.get(target, 500))]
+    assert set(found) == {READ, REFUSED}
+
+
+@pytest.mark.parametrize("case", sorted(KEPT.glob("*/*")), ids=lambda case: case.name)
+def test_what_once_did_harm_is_refused(case, tmp_path):
+    content = {path.name: path.read_bytes() for path in case.iterdir()}
+    assert try_files(case.parent.name, content, tmp_path / "case") in (READ, REFUSED)
+
+
+ARCHIVES = [
+    ("mg", "model.mg"),
+    ("run", "a.run"),
+    *(("checkpoint", name) for name in ("run.npz", "state", "records")),
+]
+
+
+def changed(target, name):
+    """Valid files, one of which has had a field of its header changed, or an array."""
+    content = valid(target)[-1]
+    name = max(other for other in content if other.startswith(name))
+    header, arrays = unpack(content[name])
+    sealed = READERS[target].archive == "sealed"
+    for other in headers(header):
+        yield {**content, name: pack(other, arrays, sealed)}
+    for key, array in arrays.items():
+        for other in spoiled_arrays(array):
+            yield {**content, name: pack(header, {**arrays, key: other}, sealed)}
+
+
+@pytest.mark.parametrize(("target", "name"), ARCHIVES)
+def test_every_field_may_be_anything(target, name, tmp_path):
+    """Header and arrays sealed anew by somebody who knows how: refused, or read and sound."""
+    found = [try_files(target, content, tmp_path / "case") for content in changed(target, name)]
+    assert set(found) == {READ, REFUSED}
+    assert found.count(REFUSED) > len(found) / 3
