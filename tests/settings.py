@@ -10,7 +10,7 @@ import minigibbs as mg
 from minigibbs.samplers import Sampler
 from minigibbs.theory import Enumeration
 from tests.harness import state_numbers
-from tests.zoo import IMPLICIT, ZOO
+from tests.zoo import IMPLICIT, STRONG, ZOO
 
 
 def nothing(graph, states, seed):
@@ -152,6 +152,7 @@ LAYOUT_CASES = {
     "small": Case(mg.PoissonGibbs(heavy=1), ZOO["potts"], 1692537507),
     "large": Case(mg.PoissonGibbs(heavy=1), ZOO["large"], 2469504397),
     "general": Case(mg.PoissonGibbs(heavy=1), ZOO["mixed"], 372736820),
+    "strong": Case(mg.PoissonGibbs(heavy=2, theta=1.0), STRONG, 1057616061),
 }
 IMPLICIT_CASES = {
     "kernel": Case(mg.PoissonGibbs(), IMPLICIT["kernel"], 4035348060),

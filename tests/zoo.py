@@ -136,6 +136,22 @@ IMPLICIT = {
 }
 
 
+def _strong():
+    """A local field of 800, and ties between which weak factors decide."""
+    rng = np.random.default_rng(8)
+    return mg.FactorGraph(
+        [3, 3, 3, 2],
+        [
+            mg.Potts([0, 1, 2], [1, 2, 0], [400.0, 400.0, -400.0]),
+            mg.Potts([0, 1], [3, 3], [0.4, -0.3]),
+            mg.Table([[1, 2]], rng.normal(0, 0.4, (1, 3, 3))),
+            mg.Unary([0], rng.normal(0, 0.4, (1, 3))),
+        ],
+    )
+
+
+STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
+
 ZOO = {
     "potts": _potts(),
     "ising": _ising(),

@@ -76,6 +76,27 @@ def test_repulsion_everywhere(sampler):
     assert pvalue(graph, sampler, energies(weights, values, None)) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("each", [33.0, 60.0])
+@pytest.mark.parametrize("sampler", [mg.Gibbs(), mg.PoissonGibbs(heavy=SIZE, theta=1.0)])
+def test_strong_repulsion_everywhere(sampler, each):
+    """All values keep so little of their weight that 1 - loss is 0, or a few units of rounding."""
+    rng = np.random.default_rng(3)
+    values = np.append(np.arange(SIZE), 0)
+    weights = np.append(rng.normal(-each, 1.0, SIZE), 0.05)
+    graph, energy = star(weights, values), energies(weights, values, None)
+    assert pvalue(graph, sampler, energy) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("sampler", [mg.Gibbs(), mg.PoissonGibbs(heavy=2, theta=1.0)])
+def test_repulsion_from_what_the_unary_factors_favour(sampler):
+    """The one value with any base weight loses it."""
+    unary = np.random.default_rng(4).normal(0, 0.5, SIZE)
+    unary[3] = 800.0
+    weights, values = np.array([-500.0, -400.0, 0.05, 0.04]), np.array([3, 3, 5, 6])
+    energy = energies(weights, values, unary)
+    assert pvalue(star(weights, values, unary), sampler, energy) > FALSE_ALARM
+
+
 def test_a_small_domain_beside_large_ones():
     rng = np.random.default_rng(2)
     weights, values = rng.normal(0, 0.4, 40), rng.integers(0, SIZE, 40)

@@ -31,6 +31,12 @@ def draw_log(weights, size, stream):
     half of `weights`, from `size` on, is scratch.
     """
     u = uniform(stream)
+    return draw_log_by(weights, size, u)
+
+
+@kernel
+def draw_log_by(weights, size, u):
+    """The same, by a uniform number `u`."""
     if size == 2:
         return 1 if u * (1.0 + math.exp(weights[0] - weights[1])) < 1.0 else 0
     top = weights[0]

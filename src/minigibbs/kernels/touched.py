@@ -17,6 +17,13 @@ from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.random import uniform
 
 DENSE_DOMAIN = 16  # up to this size it is faster to look at all values
+
+# How a variable's weights are kept: those of touched values on a list, those of every value, or
+# their logarithms, for fields so strong that exp would overflow.
+LISTED, PRODUCTS, SUMS = range(3)
+LARGEST = 600.0  # weights up to exp(this), and sums of such, do not overflow
+LEAST = 1e-6  # gains are precise where all values together keep at least this share of their base
+
 _TRIES = 32
 _ROUNDING = 1e-14  # losses up to this come from gains that cancel, but for rounding
 
@@ -59,10 +66,15 @@ def multiply(chain, value, factor, touched):
 
 
 @kernel
-def touch(chain, dense, size, value, factor, touched):
-    """Multiply the weight of a value of the variable at hand, if it is one of its values."""
-    if dense:
+def touch(chain, mode, size, value, factor, touched):
+    """Multiply the weight of a value of the variable at hand, if it is one of its values.
+
+    In SUMS, `factor` is a logarithm.
+    """
+    if mode == PRODUCTS:
         chain.weights[value] *= factor  # beyond `size` is scratch
+    elif mode == SUMS:
+        chain.weights[value] += factor
     elif value < size:
         touched = multiply(chain, value, factor, touched)
     return touched
@@ -139,11 +151,13 @@ def _gain_of(chain, touched, value):
 
 
 @kernel
-def _draw_dense(base, first, size, chain, touched, u):
-    """The same draw with every value looked at."""
+def _draw_dense(base, first, size, chain, touched, u, logs):
+    """The same draw with every value looked at, or -1; see `draw_touched`."""
     total, value = np.float64(size), 0
     for k in range(touched):
         total += chain.weights[k] * (base[first + chain.scratch[k]] if len(base) else 1.0)
+    if logs and total < LEAST * size:
+        return -1
     mark = u * total
     for value in range(size):
         own = base[first + value] if len(base) else 1.0
@@ -162,7 +176,7 @@ def draw_touched(base, alias, first, size, chain, touched, u, repels, logs):
     the uniform number `u`; a value that has lost is then kept with the chance 1 + gain. If that
     fails time and again, or values are few, all are looked at, which is as exact. `repels` says
     whether a value can have lost at all. With `logs`, what is carried is the logarithm of 1 + the
-    gain.
+    gain, and -1 says that all values have lost so much that their gains tell too little.
     """
     gained = _collect(base, first, chain, touched, logs)
     lost = repels and _any_lost(chain, touched)
@@ -175,4 +189,4 @@ def draw_touched(base, alias, first, size, chain, touched, u, repels, logs):
         if not lost or uniform(chain.stream) < 1.0 + _gain_of(chain, touched, value):
             return value
         u, tries = uniform(chain.stream), tries - 1
-    return _draw_dense(base, first, size, chain, touched, u)
+    return _draw_dense(base, first, size, chain, touched, u, logs)

@@ -66,6 +66,16 @@ def check_work(name: str, graph: FactorGraph, draws: float) -> None:
         )
 
 
+def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
+    """Refuse a tail of energy L_T whose draws would take so long; `instead` says what to do."""
+    draws = (1 + theta) * energy
+    if not draws <= MOST_WORK:
+        raise SampleError(
+            f"{name} would make about {draws:.2g} draws in each update (a tail of energy L_T = "
+            f"{energy:.3g} at theta = {theta:.3g}), roughly {draws * 3e-8:.2g} s; {instead}"
+        )
+
+
 def mgpmh_slowdown(ratio: Any) -> Any:
     """Theorem 4 as it can be proved: the slowdown for L^2 / lambda, given lambda >= 2L.
 

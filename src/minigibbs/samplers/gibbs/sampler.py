@@ -20,6 +20,7 @@ from minigibbs.kernels.layout import ALIAS, EVALUATIONS, Model
 from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import (
     DENSE_DOMAIN,
+    LARGEST,
     draw_touched,
     forget,
     set_gain,
@@ -33,8 +34,6 @@ from minigibbs.samplers.gibbs.fields import (
     fields_fit,
     rare_changes,
 )
-
-_LARGEST = 600.0  # energies up to this do not overflow as exp(energy)
 
 
 @dataclass(frozen=True)
@@ -230,11 +229,14 @@ def gibbs_update(data, model, chain, i):
     chain.tally[EVALUATIONS] += row.end - row.start
     if row.domain > DENSE_DOMAIN and row.pair_end == row.unary_begin:  # no work per value
         touched, top = _touch_all(model, chain, i)
-        if top < _LARGEST:
+        if top < LARGEST:
             u = uniform(chain.stream)
             base, alias, size = data.base, data.alias, row.domain
-            return draw_touched(base, alias, first, size, chain, touched, u, True, True)
-        forget(chain, touched)
+            value = draw_touched(base, alias, first, size, chain, touched, u, True, True)
+            if value >= 0:
+                return value
+        else:
+            forget(chain, touched)
     load_unary(data.unary, first, row.domain, chain.weights)
     add_stored(model, chain.x, i, chain.weights)
     return draw_log(chain.weights, row.domain, chain.stream)

@@ -39,6 +39,8 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 
+_LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
+
 
 @dataclass(frozen=True)
 class PoissonGibbs(Sampler):
@@ -80,8 +82,11 @@ class PoissonGibbs(Sampler):
                 f"PoissonGibbs: give theta or a slowdown, not both; got {self.theta!r} and "
                 f"{self.slowdown!r}"
             )
-        if self.theta is not None and not (math.isfinite(self.theta) and self.theta > 0):
-            raise SampleError(f"PoissonGibbs: theta must be above 0, got {self.theta!r}")
+        if self.theta is not None and not _LEAST_THETA <= self.theta < math.inf:
+            raise SampleError(
+                f"PoissonGibbs: theta must be above 0, and at least {_LEAST_THETA}, got "
+                f"{self.theta!r}"
+            )
         whole = isinstance(self.heavy, int | np.integer) and not isinstance(self.heavy, bool)
         if self.heavy is not None and not (whole and self.heavy >= 0):
             raise SampleError(

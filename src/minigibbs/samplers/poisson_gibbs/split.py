@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
-from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
+from minigibbs.samplers.bounds import check_tail, tail_log_slowdown, tail_theta
 from minigibbs.samplers.costs import COSTS, LANE_DRAW
 
 UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
@@ -33,7 +32,8 @@ STICKINESS = 0.15  # see `stickiness`
 _BINS = 64  # powers of two of M that are told apart, from 2**-52 on
 _LEAST_POWER = 12 - _BINS
 _PIECE = 1 << 20  # combinations of row, cut and theta tried in one go
-_LARGEST = 500.0  # products of exp(M) stay far from overflow
+_QUIETLY = np.errstate(over="ignore", divide="ignore")  # infinite times and thetas are not chosen
+_LARGEST = 500.0  # beyond this local energy the default is plain Gibbs
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,17 @@ class ImplicitSplit:
     draws: float  # in an update, expected, averaged over the variables
     least: float = math.inf  # the least |weight| that is heavy
     heavy: int = 0  # pairs of a variable that are evaluated, at most
+    exact: float = 0.0  # their energy
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) where the tail is largest."""
         return float(tail_log_slowdown(self.tail, self.theta))
+
+    @property
+    def log_range(self) -> float:
+        """How far from 0 the logarithm of a value's weight can come, as `Split.log_range`."""
+        return self.exact + float(_tail_range(self.tail, self.theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,7 @@ class Split:
     heavy: NDArray[np.bool_]  # [E] unary entries count as heavy
     theta: NDArray[np.float64]  # [n]
     tail: NDArray[np.float64]  # [n] L_T
+    exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated
     lanes: int = 1  # chains in lockstep, for which it was chosen
     implicit: ImplicitSplit | None = None  # of the graph's implicit group, if it has one
 
@@ -67,6 +74,34 @@ class Split:
         """The bound on log(slowdown) at the worst variable; stored and implicit tails add up."""
         stored = float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
         return stored + (self.implicit.log_slowdown if self.implicit else 0.0)
+
+    @property
+    def log_range(self) -> float:
+        """How far from 0 the logarithm of a value's weight can come, at the worst variable.
+
+        Beyond that with a chance below 1e-16 in an update.
+        """
+        if not len(self.heavy):  # nothing is stored
+            return self.implicit_range
+        return float((self.exact + self.tail_range).max()) + self.implicit_range
+
+    @property
+    def tail_range(self) -> NDArray[np.float64]:
+        """[n] The same for what is drawn of each variable's stored factors."""
+        stored: NDArray[np.float64] = _tail_range(self.tail, self.theta)
+        return stored
+
+    @property
+    def implicit_range(self) -> float:
+        """The same for the implicit group."""
+        return self.implicit.log_range if self.implicit else 0.0
+
+
+def _tail_range(tail: Any, theta: Any) -> Any:
+    """The most draws there can be, each of the largest effect; Poisson counts beyond: 1e-17."""
+    rate = (1.0 + theta) * tail
+    most = rate + 9.0 * np.sqrt(rate) + 12.0
+    return np.where(rate > 0.0, most * np.log1p(1.0 / theta), 0.0)
 
 
 def stickiness(theta: Any) -> Any:
@@ -101,10 +136,13 @@ def choose_split(
     model, spans = graph.packed, entry_spans(graph.packed)
     rows, group = model.rows, graph.implicit
     implicit = None if group is None else _OF_GROUP[type(group)](group, slowdown, theta, heavy)
+    if implicit is not None:
+        instead = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
+        check_tail("PoissonGibbs", implicit.tail, implicit.theta, instead)
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
-        return Split(np.empty(0, dtype=bool), ones, none, lanes, implicit)
+        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicit)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
@@ -119,13 +157,11 @@ def choose_split(
         mask = unary | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown)
-    overflow = (1 + chosen) * tail * np.log1p(1 / chosen)
-    if overflow.max(initial=0.0) > _LARGEST:
-        raise SampleError(
-            f"PoissonGibbs: a tail of energy {tail.max():.3g} at theta = {chosen.min():.3g} is too "
-            "large to draw from; leave heavy and theta out, or evaluate more factors exactly"
-        )
-    return Split(mask, chosen, tail, lanes, implicit)
+    worst = int(((1 + chosen) * tail).argmax())
+    instead = "use the default split, or evaluate more factors exactly"
+    check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
+    exact = np.bincount(owner[mask], spans[mask], minlength=len(rows)).astype(np.float64)
+    return Split(mask, chosen, tail, exact, lanes, implicit)
 
 
 def _draw_cost(slots: int, lanes: int) -> float:
@@ -137,7 +173,8 @@ def _draw_cost(slots: int, lanes: int) -> float:
 def all_heavy(split: Split) -> Split:
     """The split whose stored factors are all evaluated."""
     ones, zeros = np.ones_like(split.theta), np.zeros_like(split.tail)
-    return replace(split, heavy=np.ones_like(split.heavy), theta=ones, tail=zeros)
+    exact = split.exact + split.tail
+    return replace(split, heavy=np.ones_like(split.heavy), theta=ones, tail=zeros, exact=exact)
 
 
 def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None) -> bool:
@@ -174,6 +211,7 @@ def _strongest(
     return mask
 
 
+@_QUIETLY
 def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
     """Theta for a given tail: what time suggests among those that keep the guarantee."""
     least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
@@ -203,6 +241,7 @@ def _by_exponent(weights: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[An
     return sums, counts, lowest
 
 
+@_QUIETLY
 def split_weights(
     weights: NDArray[np.float64],
     scale: float,
@@ -216,7 +255,7 @@ def split_weights(
     Each weight stands for `copies` factors of energy scale * |weight|.
     """
     sums, counts, lowest = _by_exponent(weights)
-    best = (math.inf, math.inf, 1.0, 0.0)
+    best: tuple[float, float, float, float] | None = None
     if heavy is not None:
         ordered = np.sort(np.abs(weights))[::-1]
         most = min(heavy // copies, len(ordered))
@@ -235,8 +274,9 @@ def split_weights(
         time = UPDATE + copies * COSTS["touch"] * float(exact)
         time += TAIL + DRAW * (1 + chosen) * energy
         time *= math.exp(min(energy * stickiness(chosen), 700.0))
-        if time < best[0]:
+        if best is None or time < best[0]:
             best = (time, cut, float(chosen), energy)
+    assert best is not None
     return best[1:]
 
 
@@ -247,8 +287,13 @@ def _split_kernel(
     copies = 1 if group.periodic else 2  # the half table stands for d and -d
     scale = group.energy_per_weight
     least, chosen, tail = split_weights(group.half, scale, copies, slowdown, theta, heavy)
-    count = copies * int(np.count_nonzero(heavy_displacements(group, least)))
-    return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count)
+    strong = heavy_displacements(group, least)
+    count, exact = copies * int(np.count_nonzero(strong)), copies * scale * _sum(group.half, strong)
+    return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count, exact)
+
+
+def _sum(weights: NDArray[np.float64], chosen: NDArray[np.bool_]) -> float:
+    return float(np.abs(weights[chosen]).sum())
 
 
 def heavy_displacements(group: Kernel, least: float) -> NDArray[np.bool_]:
@@ -359,6 +404,7 @@ def entry_costs(
     return cost
 
 
+@_QUIETLY
 def _best_cuts(
     counts: NDArray[np.float64], thetas: NDArray[np.float64], slowdown: float | None, lanes: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:

@@ -11,9 +11,10 @@ from minigibbs.samplers.poisson_gibbs.layouts.large import LARGE
 from minigibbs.samplers.poisson_gibbs.layouts.plain import FIELDS, GIBBS
 from minigibbs.samplers.poisson_gibbs.layouts.small import SMALL
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
+from minigibbs.samplers.poisson_gibbs.layouts.strong import STRONG
 from minigibbs.samplers.poisson_gibbs.split import Split
 
-LAYOUTS = (FIELDS, GIBBS, SPINS, SMALL, LARGE, GENERAL)
+LAYOUTS = (FIELDS, GIBBS, SPINS, SMALL, LARGE, GENERAL, STRONG)
 
 
 def choose_layout(graph: FactorGraph, split: Split) -> Layout:

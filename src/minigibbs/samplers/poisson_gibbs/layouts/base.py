@@ -6,6 +6,7 @@ NamedTuple of arrays, the update that reads them, and a `Layout` that says when 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.alias import alias_rows
 from minigibbs.kernels.poisson import FEW_DRAWS
+from minigibbs.kernels.touched import LARGEST, LEAST
 from minigibbs.samplers.base import Workspace, compiled_for
 from minigibbs.samplers.poisson_gibbs.split import Split
 
@@ -30,7 +32,8 @@ TAIL_FIELDS: list[tuple[str, Any]] = [
     ("keep", np.float64),  # theta / (1 + theta): how often a draw at its minimum is kept
     ("gain", np.float64),  # 1 / keep: what a pair that is kept multiplies a weight by
 ]
-# A heavy pair: what the weight of the other variable's value is multiplied by, exp(weight).
+# A heavy pair: what the weight of the other variable's value is multiplied by, exp(weight), or the
+# logarithm of that.
 HEAVY_PAIR = np.dtype([("factor", np.float64), ("target", np.uint32)], align=True)
 
 
@@ -61,10 +64,33 @@ def nothing_drawn(graph: FactorGraph, split: Split) -> bool:
 
 
 def few_pairs_drawn(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is a stored pair or unary, and no variable has many draws."""
-    rows, rate = graph.packed.rows, (1 + split.theta) * split.tail
-    pairs = graph.implicit is None and bool((rows["pair_end"] == rows["unary_begin"]).all())
-    return pairs and bool((rate <= FEW_DRAWS).all())
+    """Whether all factors are stored pairs or unary, draws are few and no product overflows."""
+    rows = graph.packed.rows
+    if graph.implicit is not None or (rows["pair_end"] < rows["unary_begin"]).any():
+        return False
+    few = bool(((1 + split.theta) * split.tail <= FEW_DRAWS).all())
+    return few and split.log_range <= LARGEST
+
+
+def losses_stay_precise(graph: FactorGraph, split: Split, listed: NDArray[np.bool_]) -> bool:
+    """Whether the values of no `listed` variable lose so much together that gains tell too little.
+
+    Where factors of energy R repel and unary ones have a range U, the D values keep a share of
+    their base weights of at least exp(-R), and of at least exp(-R / D - U).
+    """
+    model, rows = graph.packed, graph.packed.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    place = np.arange(len(owner))
+    repels = (model.weight < 0) & (place < rows["pair_end"][owner])
+    if not listed.any() or (graph.implicit is None and not repels.any()):
+        return True
+    heavy, unary = repels & split.heavy, place >= rows["unary_begin"][owner]
+    drawn = np.bincount(owner[repels & ~heavy], minlength=len(rows)) > 0
+    lost = np.where(drawn, split.tail_range, 0.0) + split.implicit_range
+    lost += np.bincount(owner[heavy], -model.weight[heavy], minlength=len(rows))
+    spread = np.bincount(owner[unary], entry_spans(model)[unary], minlength=len(rows))
+    least = np.minimum(lost, lost / rows["domain"] + spread)
+    return bool((least[listed] <= -math.log(LEAST)).all())
 
 
 def place_parts(
@@ -106,14 +132,18 @@ def place_rates(parts: NDArray[np.void], split: Split) -> None:
 
 
 def heavy_pairs(
-    graph: FactorGraph, heavy: NDArray[np.bool_], places: NDArray[np.int64]
+    graph: FactorGraph,
+    heavy: NDArray[np.bool_],
+    places: NDArray[np.int64],
+    logs: bool = False,
 ) -> NDArray[np.void]:
     """The heavy pairs at their places; those of no effect multiply by 1."""
-    factor, target = np.exp(graph.packed.weight[heavy]), graph.packed.target[heavy]
+    weight, target = graph.packed.weight[heavy], graph.packed.target[heavy]
+    factor = weight if logs else np.exp(weight)
     pairs = fill_blocks(HEAVY_PAIR, places, factor=factor, target=target)
     empty = np.ones(len(pairs), dtype=bool)
     empty[places] = False
-    pairs["factor"][empty] = 1.0
+    pairs["factor"][empty] = 0.0 if logs else 1.0
     return pairs  # type: ignore[no-any-return]
 
 

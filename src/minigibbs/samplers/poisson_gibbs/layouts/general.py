@@ -1,4 +1,4 @@
-"""Everything at once: general factors, large tails, implicit groups, domains of any size."""
+"""Everything at once: general factors, long tails, implicit groups, domains of any size."""
 
 from __future__ import annotations
 
@@ -17,14 +17,23 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
-from minigibbs.kernels.touched import DENSE_DOMAIN, draw_touched, touch
+from minigibbs.kernels.touched import (
+    DENSE_DOMAIN,
+    LARGEST,
+    LISTED,
+    PRODUCTS,
+    SUMS,
+    draw_touched,
+    touch,
+)
 from minigibbs.samplers.base import register
-from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
+from minigibbs.samplers.gibbs.sampler import base_weights, sum_unary, touched_workspace
 from minigibbs.samplers.poisson_gibbs.layouts.base import (
     HEAVY_PAIR,
     TAIL_FIELDS,
     Layout,
     heavy_pairs,
+    losses_stay_precise,
     place_heavy,
     place_parts,
     place_rates,
@@ -46,6 +55,7 @@ GENERAL_PART = np.dtype(
         ("dense", np.int32),  # whether to look at every value
         ("theta", np.float64),
         *TAIL_FIELDS,
+        ("loss", np.float64),  # what a pair that repels multiplies a weight by: keep
     ],
     align=True,
 )
@@ -64,14 +74,18 @@ class GeneralData(NamedTuple):
 
 
 def fits(graph: FactorGraph, split: Split) -> bool:
-    """Every graph."""
-    return True
+    """Whether no product overflows, and losses stay precise."""
+    listed = graph.packed.rows["domain"] > DENSE_DOMAIN
+    return split.log_range <= LARGEST and losses_stay_precise(graph, split, listed)
 
 
-def prepare(graph: FactorGraph, split: Split) -> GeneralData:
-    """Lay out heavy pairs, heavy general factors and alias tables, variable by variable."""
+def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData:
+    """Lay out heavy pairs, heavy general factors and alias tables, variable by variable.
+
+    With `logs`, pairs, gains and unary factors are kept as logarithms.
+    """
     model, rows = graph.packed, graph.packed.rows
-    implicit = prepare_implicit(graph, split)
+    implicit = prepare_implicit(graph, split, logs)
     if rows.strides == (0,):
         return _nothing_stored(len(rows), int(rows[0]["domain"]), implicit)
     spans = entry_spans(model)
@@ -83,14 +97,17 @@ def prepare(graph: FactorGraph, split: Split) -> GeneralData:
     place_parts(parts, owner, general=heavy_general, tail=~split.heavy)
     places = place_heavy(parts, owner[heavy_pair])
     place_rates(parts, split)
-    parts["theta"] = split.theta
+    parts["theta"], parts["loss"] = split.theta, parts["keep"]
+    if logs:
+        parts["gain"] = np.log1p(1 / split.theta)
+        parts["loss"] = -parts["gain"]
     has_general = np.bincount(owner[~pair & ~unary], minlength=len(rows)) > 0
     parts["dense"] = has_general | (rows["domain"] <= DENSE_DOMAIN)
-    base, alias = base_weights(model)
+    base, alias = (sum_unary(model), np.empty(0, ALIAS)) if logs else base_weights(model)
     first, last = parts["tail_start"], parts["tail_start"] + parts["tail"]
     return GeneralData(
         parts=parts,
-        heavy=heavy_pairs(graph, heavy_pair, places),
+        heavy=heavy_pairs(graph, heavy_pair, places, logs),
         general=np.flatnonzero(heavy_general),
         tail=alias_rows(first, last, np.flatnonzero(~split.heavy), spans),
         base=base,
@@ -116,7 +133,7 @@ def _nothing_stored(variables: int, size: int, implicit: Any) -> GeneralData:
 
 
 @kernel
-def _draw_general(part, model, chain, i, place, size):
+def _draw_general(part, model, chain, i, place, mode, size):
     """Keep a drawn general factor or not; if kept, multiply every value's weight."""
     factor, weights = model.factors[model.target[place]], chain.weights
     values = weights[size:]
@@ -125,11 +142,15 @@ def _draw_general(part, model, chain, i, place, size):
     add_general(model, chain.x, i, place, 1.0, values)
     if keep_share(chain, values[chain.x[i]] / factor.span, part.theta):
         for value in range(size):
-            weights[value] *= 1.0 + values[value] / (part.theta * factor.span)
+            gain = values[value] / (part.theta * factor.span)
+            if mode == SUMS:
+                weights[value] += math.log1p(gain)
+            else:
+                weights[value] *= 1.0 + gain
 
 
 @kernel
-def _draw_tail(data, part, model, chain, i, dense, u, touched):
+def draw_tail(data, part, model, chain, i, mode, u, touched):
     """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour.
 
     Returns how many values are touched.
@@ -140,16 +161,16 @@ def _draw_tail(data, part, model, chain, i, dense, u, touched):
         first = part.tail_start
         place = draw_alias(data.tail, first, first + part.tail, chain.stream)
         if place >= row.pair_end:
-            _draw_general(part, model, chain, i, place, row.domain)
+            _draw_general(part, model, chain, i, place, mode, row.domain)
         else:
             value, attracts = chain.x[model.target[place]], model.weight[place] > 0.0
-            touched = touch_kept(part, chain, i, value, attracts, dense, row.domain, touched)
+            touched = touch_kept(part, chain, i, value, attracts, mode, row.domain, touched)
     chain.tally[DRAWS] += draws
     return touched
 
 
 @kernel
-def _load_dense(data, part, model, chain, i):
+def _load_products(data, part, model, chain, i):
     """Set the weight of every value to its base weight times the heavy general factors."""
     row, weights = model.rows[i], chain.weights
     if part.general == 0:
@@ -171,23 +192,23 @@ def _load_dense(data, part, model, chain, i):
 def general_update(data, model, chain, i):
     """Zhang and De Sa's Algorithm 2 with an exact heavy part."""
     part, row, x = data.parts[i], model.rows[i], chain.x
-    dense, touched = part.dense != 0, 0
-    if dense:
-        _load_dense(data, part, model, chain, i)
+    mode, touched = PRODUCTS if part.dense != 0 else LISTED, 0
+    if mode == PRODUCTS:
+        _load_products(data, part, model, chain, i)
         load_heavy(data.heavy, part.heavy_start, part.heavy, chain)
     else:
         for k in range(part.heavy):
             pair = data.heavy[part.heavy_start + k]
-            touched = touch(chain, False, row.domain, x[pair.target], pair.factor, touched)
+            touched = touch(chain, LISTED, row.domain, x[pair.target], pair.factor, touched)
     chain.tally[EVALUATIONS] += part.heavy + part.general
     u = uniform(chain.stream)
     if u >= part.none:
-        touched = _draw_tail(data, part, model, chain, i, dense, u, touched)
+        touched = draw_tail(data, part, model, chain, i, mode, u, touched)
         u = uniform(chain.stream)
     else:
         u = leftover(u, part.none, part.some, chain.stream)
-    touched = draw_implicit(data.implicit, chain, i, dense, row.domain, touched)
-    if dense:
+    touched = draw_implicit(data.implicit, chain, i, mode, row.domain, touched)
+    if mode == PRODUCTS:
         return draw_linear(chain.weights, row.domain, u)
     first, size = model.first[i], row.domain
     return draw_touched(data.base, data.alias, first, size, chain, touched, u, True, False)

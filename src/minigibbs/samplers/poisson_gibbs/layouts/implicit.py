@@ -22,7 +22,7 @@ from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
-from minigibbs.kernels.touched import touch
+from minigibbs.kernels.touched import PRODUCTS, SUMS, touch
 from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
 from minigibbs.samplers.poisson_gibbs.split import (
     CHUNK,
@@ -49,12 +49,13 @@ class KernelData(NamedTuple):
     reach: NDArray[np.int64]  # [3] its centre's coordinates
     periodic: bool
     heavy: NDArray[np.int64]  # [heavy, 3] displacements
-    factor: NDArray[np.float64]  # [heavy, 2]: exp(-weight), exp(weight), in pair weights
+    factor: NDArray[np.float64]  # [heavy, 2]: exp(-weight), exp(weight), in pair weights, or logs
     tail: NDArray[np.void]  # of ALIAS
     rate: float  # (1 + theta) * L_T
     none: float  # exp(-rate)
     keep: float  # theta / (1 + theta)
-    gain: float  # 1 / keep
+    gain: float  # what a pair that attracts multiplies a weight by: 1 / keep, or its logarithm
+    loss: float  # and one that repels: keep, or its logarithm
 
 
 class CompleteData(NamedTuple):
@@ -66,6 +67,7 @@ class CompleteData(NamedTuple):
     none: float
     keep: float
     gain: float
+    loss: float
 
 
 class LowRankData(NamedTuple):
@@ -79,24 +81,26 @@ class LowRankData(NamedTuple):
     theta: float
 
 
-def prepare_implicit(graph: FactorGraph, split: Split) -> Any:
-    """Prepare the graph's implicit group, if it has one."""
+def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
+    """Prepare the graph's implicit group, if it has one, for weights or for their logarithms."""
     if split.implicit is None:
         return NothingData(0)
-    return _PREPARE[type(graph.implicit)](graph.implicit, split.implicit)
+    return _PREPARE[type(graph.implicit)](graph.implicit, split.implicit, logs)
 
 
-def _tail(split: ImplicitSplit) -> tuple[float, float, float, float]:
-    """Rate, none, keep and gain, where all variables have the same tail."""
-    rate, theta = (1 + split.theta) * split.tail, split.theta
-    return rate, math.exp(-rate), theta / (1 + theta), 1 + 1 / theta
+def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
+    """Rate, none, keep, gain and loss, where all variables have the same tail."""
+    rate, keep = (1 + split.theta) * split.tail, split.theta / (1 + split.theta)
+    gain = math.log1p(1 / split.theta)
+    both = (gain, -gain) if logs else (1 + 1 / split.theta, keep)
+    return rate, math.exp(-rate), keep, *both
 
 
-def _prepare_complete(group: Complete, split: ImplicitSplit) -> CompleteData:
-    return CompleteData(group.variables, group.weight > 0, *_tail(split))
+def _prepare_complete(group: Complete, split: ImplicitSplit, logs: bool) -> CompleteData:
+    return CompleteData(group.variables, group.weight > 0, *_tail(split, logs))
 
 
-def _prepare_low_rank(group: LowRank, split: ImplicitSplit) -> LowRankData:
+def _prepare_low_rank(group: LowRank, split: ImplicitSplit, logs: bool) -> LowRankData:
     bound = group.bounds()
     table = np.empty(len(bound), dtype=ALIAS)
     table["place"], table["accept"] = np.arange(len(bound)), bound
@@ -105,22 +109,22 @@ def _prepare_low_rank(group: LowRank, split: ImplicitSplit) -> LowRankData:
     return LowRankData(group.a, group.b, bound, total, table, split.theta)
 
 
-def _prepare_kernel(group: Kernel, split: ImplicitSplit) -> KernelData:
+def _prepare_kernel(group: Kernel, split: ImplicitSplit, logs: bool) -> KernelData:
     strong = heavy_displacements(group, split.least)
     places = np.flatnonzero(strong)
     weights, steps = group.energy_per_weight * group.half[places], _steps(group, places)
     if not group.periodic:
         steps, weights = np.concatenate([steps, -steps]), np.concatenate([weights, weights])
-    pad = 3 - len(group.shape)
+    pad, either = 3 - len(group.shape), np.stack([-weights, weights], axis=1)
     return KernelData(
         np.array((1,) * pad + group.shape, dtype=np.int64),
         np.array((1,) * pad + group.sides, dtype=np.int64),
         np.array((0,) * pad + group.reach, dtype=np.int64),
         group.periodic,
         np.ascontiguousarray(steps),
-        np.exp(np.stack([-weights, weights], axis=1)),
+        either if logs else np.exp(either),
         _displacement_alias(group.half, strong),
-        *_tail(split),
+        *_tail(split, logs),
     )
 
 
@@ -166,19 +170,19 @@ def _neighbour(data, a, b, c, step_a, step_b, step_c):
 
 
 @kernel
-def kernel_draw(data, chain, i, dense, size, touched):
+def kernel_draw(data, chain, i, mode, size, touched):
     """Heavy displacements one by one; of the rest, a Poisson number by alias table."""
     x, rest = chain.x, i // data.shape[2]
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
-    odds = 1.0
+    odds, spin = 1.0, size == 2 and mode == PRODUCTS
     for k in range(len(data.heavy)):
         other = _neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
         if other >= 0:
-            if size == 2 and x[other] < 2:
+            if spin and x[other] < 2:
                 odds *= data.factor[k, x[other]]
             else:
-                touched = touch(chain, dense, size, x[other], data.factor[k, 1], touched)
-    if size == 2:
+                touched = touch(chain, mode, size, x[other], data.factor[k, 1], touched)
+    if spin:
         chain.weights[1] *= odds
     chain.tally[EVALUATIONS] += len(data.heavy)
     draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
@@ -194,26 +198,26 @@ def kernel_draw(data, chain, i, dense, size, touched):
             step_a, step_b, step_c = -step_a, -step_b, -step_c
         other = _neighbour(data, a, b, c, step_a, step_b, step_c)
         if other >= 0:
-            touched = touch_kept(data, chain, i, x[other], place > 0, dense, size, touched)
+            touched = touch_kept(data, chain, i, x[other], place > 0, mode, size, touched)
     chain.tally[DRAWS] += draws
     return touched
 
 
 @kernel
-def complete_draw(data, chain, i, dense, size, touched):
+def complete_draw(data, chain, i, mode, size, touched):
     """A Poisson number of the other variables."""
     draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
     for _ in range(draws):
         other = below(chain.stream, data.variables - 1)
         other += other >= i
         value = chain.x[other]
-        touched = touch_kept(data, chain, i, value, data.attracts, dense, size, touched)
+        touched = touch_kept(data, chain, i, value, data.attracts, mode, size, touched)
     chain.tally[DRAWS] += draws
     return touched
 
 
 @kernel
-def low_rank_draw(data, chain, i, dense, size, touched):
+def low_rank_draw(data, chain, i, mode, size, touched):
     """A Poisson number of variables by their bounds; each draw computes its own weight."""
     rate = (1.0 + data.theta) * data.total * data.bound[i]
     draws = poisson(rate, math.exp(-rate), chain.stream)
@@ -228,15 +232,18 @@ def low_rank_draw(data, chain, i, dense, size, touched):
         value = chain.x[other]
         on = (value == chain.x[i]) == (share > 0.0)
         if keep_share(chain, abs(share) if on else 0.0, data.theta):
-            gain = 1.0 + abs(share) / data.theta
-            gain = gain if share > 0.0 else 1.0 / gain
-            touched = touch(chain, dense, size, value, gain, touched)
+            gain = abs(share) / data.theta
+            if mode == SUMS:
+                factor = math.copysign(math.log1p(gain), share)
+            else:
+                factor = 1.0 + gain if share > 0.0 else 1.0 / (1.0 + gain)
+            touched = touch(chain, mode, size, value, factor, touched)
     chain.tally[DRAWS] += draws
     return touched
 
 
 @kernel
-def nothing_draw(data, chain, i, dense, size, touched):
+def nothing_draw(data, chain, i, mode, size, touched):
     """Every factor is stored."""
     return touched
 
@@ -254,15 +261,15 @@ _COMPILED = {
 }
 
 
-def draw_implicit(data: Any, chain: Any, i: int, dense: bool, size: int, touched: int) -> int:
+def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
     """Let the implicit group multiply the values it favours; compiled code only.
 
     Returns how many values are touched.
     """
     chosen = _COMPILED[type(data)]
-    return chosen(data, chain, i, dense, size, touched)  # type: ignore[no-any-return]
+    return chosen(data, chain, i, mode, size, touched)  # type: ignore[no-any-return]
 
 
 @chosen_by_type(draw_implicit)
-def _draw_for_type(data, chain, i, dense, size, touched):
+def _draw_for_type(data, chain, i, mode, size, touched):
     return _COMPILED[data.instance_class].py_func

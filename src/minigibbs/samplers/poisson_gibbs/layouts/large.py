@@ -18,7 +18,12 @@ from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import draw_touched, multiply
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
-from minigibbs.samplers.poisson_gibbs.layouts.base import BLOCK, Layout, few_pairs_drawn
+from minigibbs.samplers.poisson_gibbs.layouts.base import (
+    BLOCK,
+    Layout,
+    few_pairs_drawn,
+    losses_stay_precise,
+)
 from minigibbs.samplers.poisson_gibbs.layouts.small import prepare as prepare_small
 from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
 from minigibbs.samplers.poisson_gibbs.split import Split
@@ -32,6 +37,12 @@ class LargeData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
+
+
+def fits(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is a pair or unary, draws are few, and losses stay precise."""
+    every = np.ones(len(graph), dtype=bool)
+    return few_pairs_drawn(graph, split) and losses_stay_precise(graph, split, every)
 
 
 def prepare(graph: FactorGraph, split: Split) -> LargeData:
@@ -94,4 +105,4 @@ def large_update(data, model, chain, i):
 
 
 register(LargeData, large_update)
-LARGE = Layout("large", LargeData, few_pairs_drawn, prepare, touched_workspace)
+LARGE = Layout("large", LargeData, fits, prepare, touched_workspace)

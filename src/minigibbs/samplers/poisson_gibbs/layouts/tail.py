@@ -36,12 +36,12 @@ def draw_pair(tail, part, chain, i):
 
 
 @kernel
-def touch_kept(rates, chain, i, value, attracts, dense, size, touched):
+def touch_kept(rates, chain, i, value, attracts, mode, size, touched):
     """Keep a drawn pair or not; if kept, multiply the weight of the value it touches.
 
-    `rates` has `keep` and `gain`. Returns how many values are touched.
+    `rates` has `keep`, `gain` and `loss`. Returns how many values are touched.
     """
     if keep_pair(chain, i, value, attracts, rates.keep):
-        factor = rates.gain if attracts else rates.keep
-        touched = touch(chain, dense, size, value, factor, touched)
+        factor = rates.gain if attracts else rates.loss
+        touched = touch(chain, mode, size, value, factor, touched)
     return touched

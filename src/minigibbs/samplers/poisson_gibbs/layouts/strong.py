@@ -1,0 +1,84 @@
+"""Fields so strong that products of weights would overflow: `general`, in logarithms.
+
+An update looks at every value, and takes an exponential for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log_by
+from minigibbs.kernels.energy import add_general
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.layout import EVALUATIONS
+from minigibbs.kernels.random import leftover, uniform
+from minigibbs.kernels.touched import SUMS
+from minigibbs.samplers.base import Workspace, register
+from minigibbs.samplers.gibbs.sampler import load_unary
+from minigibbs.samplers.poisson_gibbs.layouts.base import Layout
+from minigibbs.samplers.poisson_gibbs.layouts.general import draw_tail
+from minigibbs.samplers.poisson_gibbs.layouts.general import prepare as prepare_general
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import draw_implicit
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+
+class StrongData(NamedTuple):
+    """What `GeneralData` holds, in logarithms: gains, losses, heavy pairs and unary factors."""
+
+    parts: NDArray[np.void]  # [n] of GENERAL_PART
+    heavy: NDArray[np.void]  # of HEAVY_PAIR
+    general: NDArray[np.int64]  # places of heavy general factors
+    tail: NDArray[np.void]  # of ALIAS, over places
+    unary: NDArray[np.float64]  # [sum of sizes] or empty
+    implicit: Any  # see `layouts.implicit`
+
+
+def fits(graph: FactorGraph, split: Split) -> bool:
+    """Every graph."""
+    return True
+
+
+def prepare(graph: FactorGraph, split: Split) -> StrongData:
+    """Lay out the split, variable by variable."""
+    data = prepare_general(graph, split, logs=True)
+    return StrongData(data.parts, data.heavy, data.general, data.tail, data.base, data.implicit)
+
+
+def workspace(graph: FactorGraph) -> Workspace:
+    """Two numbers per value: a weight, and scratch."""
+    return Workspace()
+
+
+@inlined
+def _load_sums(data, part, model, chain, i):
+    """Set the log weight of every value to the sum of its unary and heavy factors."""
+    load_unary(data.unary, model.first[i], model.rows[i].domain, chain.weights)
+    for k in range(part.general):
+        add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, chain.weights)
+    for k in range(part.heavy):
+        pair = data.heavy[part.heavy_start + k]
+        chain.weights[chain.x[pair.target]] += pair.factor  # beyond the domain is scratch
+
+
+@kernel
+def strong_update(data, model, chain, i):
+    """Zhang and De Sa's Algorithm 2 with an exact heavy part, in logarithms."""
+    part, size = data.parts[i], model.rows[i].domain
+    _load_sums(data, part, model, chain, i)
+    chain.tally[EVALUATIONS] += part.heavy + part.general
+    u = uniform(chain.stream)
+    if u >= part.none:
+        draw_tail(data, part, model, chain, i, SUMS, u, 0)
+        u = uniform(chain.stream)
+    else:
+        u = leftover(u, part.none, part.some, chain.stream)
+    draw_implicit(data.implicit, chain, i, SUMS, size, 0)
+    return draw_log_by(chain.weights, size, u)
+
+
+register(StrongData, strong_update)
+STRONG = Layout("strong", StrongData, fits, prepare, workspace)

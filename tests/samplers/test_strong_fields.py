@@ -1,0 +1,200 @@
+"""Local fields beyond 709, where exp overflows: the law is kept, or the graph is refused."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests import naive
+from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+
+FIELDS = [700.0, 800.0, 2000.0]
+TRIANGLE = [0, 1, 2], [1, 2, 0]
+
+
+def weak(values):
+    """Factors between variables 0 to 2 and a fourth of two values, which moves in any case."""
+    unary = np.random.default_rng(values).normal(0, 0.4, (2, values))
+    return [mg.Potts([0, 1, 2], [3, 3, 1], [0.4, -0.3, 0.2]), mg.Unary([0, 2], unary)]
+
+
+def attracting(values, field):
+    """One value has it all."""
+    return [mg.Potts(*TRIANGLE, field / 2), *weak(values)]
+
+
+def frustrated(values, field):
+    """Not all of three pairs can be satisfied: ties, between which weak factors decide."""
+    return [mg.Potts(*TRIANGLE, np.array([1, 1, -1]) * field / 2), *weak(values)]
+
+
+def repelling(values, field):
+    """Every value that is left has lost."""
+    return [mg.Potts(*TRIANGLE, -field / 2), *weak(values)]
+
+
+def opposed(values, field):
+    """A strong unary factor against strong pairs, whose sum is small for two values."""
+    unary = np.zeros((1, values))
+    unary[0, :2] = field / 2, field / 2 + 0.3
+    strong = mg.Potts([0, 0], [1, 2], [-field / 2, -field / 2 + 0.2])
+    return [mg.Unary([0], unary), strong, *weak(values)]
+
+
+def tables(values, field):
+    """Ties between tables, and a table against a pair."""
+    table = -field / 2 * np.eye(values)
+    against = mg.Table([[0, 1]], -field / 3 * np.eye(values) + 0.3 * np.arange(values)[:, None])
+    noise = mg.Table([[1, 2]], np.random.default_rng(1).normal(0, 0.4, (1, values, values)))
+    strong = [mg.Table([[0, 1], [1, 2], [2, 0]], table), mg.Potts([0], [1], field / 3)]
+    return [*strong, against, noise, *weak(values)]
+
+
+STORED = [attracting, frustrated, repelling, opposed, tables]
+
+
+def enumerated(graph):
+    """The graph, its states, and their law by their energies."""
+    states = np.array(naive.states(graph))
+    energies = graph.stored().energy(states)
+    law = np.exp(energies - energies.max())
+    return graph, states, law / law.sum()
+
+
+@functools.cache
+def stored(model, values, field):
+    graph = mg.FactorGraph([values] * 3 + [2], model(values, field))
+    return enumerated(graph)
+
+
+@functools.cache
+def kernel(values, field, kind):
+    """A chain or a ring of three whose pairs cannot all be satisfied."""
+    near, far = (field / 2, -field / 2) if kind == "chain" else (-field / 2, -field / 2)
+    function = np.vectorize(lambda r, d: {1: near, 2: far}.get(abs(int(d)), 0.0))
+    group = mg.Kernel((1, 3), function, periodic=kind == "ring")
+    unary = mg.Unary([1], np.random.default_rng(3).normal(0, 0.4, (1, values)))
+    graph = mg.FactorGraph([values] * 3, [group, unary, mg.Potts([0], [1], 0.3)])
+    return enumerated(graph)
+
+
+def check_law(graph, every, law, sampler, updates, starts, moved):
+    rng = np.random.default_rng(51)
+    begun = every[rng.choice(len(law), size=starts, p=law)]
+    states, _, _ = advance_each(graph, sampler, begun, updates, seed=52)
+    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
+    assert (states != begun).any(axis=1).mean() > moved
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("values", [2, 3, 18])
+@pytest.mark.parametrize("model", STORED, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("sampler", [mg.PoissonGibbs(heavy=2, theta=0.8), mg.Gibbs()], ids=str)
+def test_strong_stored_factors_evaluated_and_weak_ones_drawn(sampler, model, values, field):
+    values = min(values, 5) if model is tables else values
+    check_law(*stored(model, values, field), sampler, 8, 20_000, 0.2)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("values", [2, 4, 18])
+@pytest.mark.parametrize("kind", ["chain", "ring"])
+@pytest.mark.parametrize("sampler", [mg.PoissonGibbs(), mg.PoissonGibbs(heavy=2)], ids=str)
+def test_strong_kernels(sampler, kind, values, field):
+    check_law(*kernel(values, field, kind), sampler, 8, 20_000, 0.2)
+
+
+def dense(variables, values, group):
+    """A group that everything is drawn from, with a weak pair and a unary factor beside it."""
+    unary = mg.Unary([1], np.random.default_rng(3).normal(0, 0.4, (1, values)))
+    return mg.FactorGraph([values] * variables, [group, unary, mg.Potts([0], [1], 0.3)])
+
+
+def groups(field, values):
+    kind, per_weight = ("ising", 2.0) if values == 2 else ("potts", 1.0)
+    weight = field / 3 / per_weight
+    vector = np.full((4, 1), weight**0.5)
+    return [
+        mg.Complete(4, weight, kind=kind),
+        mg.LowRank(vector, kind=kind),
+        mg.LowRank(vector, -vector, kind=kind),
+        mg.Kernel((2, 2), lambda r, c: weight, kind=kind),
+    ]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("values", [2, 3])
+@pytest.mark.parametrize("number", range(4), ids=["complete", "low-rank", "repelling", "kernel"])
+@pytest.mark.parametrize("theta", [0.05, 1.0])
+def test_strong_tails_keep_the_ground_states(theta, number, values, field):
+    """Hundreds of draws that agree: the chain stays in a ground state, whichever it began in."""
+    graph = dense(4, values, groups(field, values)[number])
+    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=theta), 8, 300, -1.0)
+
+
+@pytest.mark.parametrize("values", [2, 3, 18])
+@pytest.mark.parametrize("number", range(4), ids=["complete", "low-rank", "repelling", "kernel"])
+def test_strong_tails_against_strong_factors(number, values):
+    """A group of field 800 that stored pairs cancel: sums of 40,000 draws decide, and it moves."""
+    group = groups(800.0, values)[number]
+    i, j = np.triu_indices(4, 1)
+    opposite = type(group.stored())(i, j, -group.pair_weights(i, j))
+    shape = [values, values, 2, 2] if values > 2 else [2] * 4
+    unary = mg.Unary([1], np.random.default_rng(3).normal(0, 0.4, (1, values)))
+    graph = mg.FactorGraph(shape, [group, opposite, unary, mg.Potts([0], [1], 0.3)])
+    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=9, theta=50.0), 4, 2_000, 0.05)
+
+
+@pytest.mark.parametrize("model", STORED, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("values", [2, 18])
+def test_strong_stored_tails(values, model):
+    """Everything drawn, at a local field of 800."""
+    sampler = mg.PoissonGibbs(heavy=0, theta=1.0)
+    check_law(*stored(model, values, 800.0), sampler, 8, 1_000, -1.0)
+
+
+@pytest.mark.parametrize("values", [2, 3, 18])
+def test_a_tiny_theta(values):
+    """Two kept draws multiply a weight by 1e200, four by more than a double can hold."""
+    graph = mg.FactorGraph([values] * 3, [mg.Potts(*TRIANGLE, [1.1, -0.9, 1.0])])
+    check_law(*enumerated(graph), mg.PoissonGibbs(heavy=0, theta=1e-100), 9, 60_000, 0.2)
+
+
+def test_a_magnet_keeps_its_state():
+    """A Gaussian kernel of L = 1,113 that begins all up; and five spins of L = 704."""
+    weight = mg.Kernel((24, 24), lambda r, c: 40 * np.exp(-0.25 * (r * r + c * c)), kind="ising")
+    for group, least in ((weight, 900), (mg.Complete(5, 88.0), 700)):
+        graph = mg.FactorGraph(np.full(group.variables, 2), [group])
+        assert graph.stats.local_energy > least
+        up = np.ones(len(graph), int)
+        run = mg.sample(graph, sweeps=5, start=up, seed=1, record="draws", progress=False)
+        assert run.draws.all()
+
+
+@pytest.mark.parametrize(
+    ("group", "sampler"),
+    [
+        (mg.Complete(5, 1e9), mg.PoissonGibbs()),
+        (mg.Complete(5, 1e18), mg.PoissonGibbs()),
+        (mg.Complete(5, -1e100), mg.PoissonGibbs()),
+        (mg.Complete(5, 1e18), mg.PoissonGibbs(slowdown=1.1)),
+        (mg.LowRank(np.full((5, 1), 2e9)), mg.PoissonGibbs()),
+        (mg.LowRank(np.full((5, 1), 1e90)), mg.PoissonGibbs()),
+        (mg.Kernel((5,), lambda d: 1e9), mg.PoissonGibbs(heavy=0)),
+        (mg.Kernel((5,), lambda d: 1e18), mg.PoissonGibbs(heavy=0)),
+        (mg.Kernel((5,), lambda d: 1e99), mg.PoissonGibbs(heavy=0, theta=2.0)),
+        (mg.Ising([0, 1], [1, 2], 1e9), mg.PoissonGibbs(heavy=0)),
+        (mg.Ising([0, 1], [1, 2], 3.0), mg.PoissonGibbs(heavy=0, slowdown=1 + 1e-12)),
+    ],
+    ids=str,
+)
+def test_tails_that_would_never_be_drawn_are_refused(group, sampler):
+    graph = mg.FactorGraph([2] * 5, [group])
+    with pytest.raises(mg.SampleError, match=r"PoissonGibbs would make about .* draws"):
+        mg.sample(graph, sampler, updates=1, progress=False)
+
+
+def test_the_strongest_kernels_are_evaluated():
+    graph = mg.FactorGraph([2] * 5, [mg.Kernel((5,), lambda d: 1e18 / d**2, kind="ising")])
+    run = mg.sample(graph, sweeps=5, start=np.ones(5, int), seed=1, record="draws", progress=False)
+    assert run.draws.all()
