@@ -7,7 +7,8 @@ from scipy import stats
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import ALIAS
-from minigibbs.kernels.poisson import expected_draws, poisson, poisson_vector
+from minigibbs.kernels.poisson import expected_draws, poisson, poisson_beyond, poisson_vector
+from minigibbs.kernels.random import uniform
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from tests.harness import FALSE_ALARM, chi_square
 
@@ -43,6 +44,26 @@ def test_poisson_of_huge_mean():
     draw_poisson(mean, 0.0, stream(2), out)
     z = (out - mean) / np.sqrt(mean)
     assert stats.kstest(z, "norm").pvalue > FALSE_ALARM
+
+
+@entry
+def draw_beyond(mean, none, stream, out):
+    for k in range(len(out)):
+        u = none + (1.0 - none) * uniform(stream)
+        out[k] = poisson_beyond(u, mean, none, stream)
+
+
+@pytest.mark.parametrize("mean", [1e-3, 0.5, 3.0, 9.99, 10.0, 12.0, 57.0])
+def test_poisson_above_zero(mean):
+    """Given that the count is not 0. Of a mean of 10, one in 22,000 is, and is drawn again."""
+    out = np.empty(1_000_000, dtype=np.int64)
+    draw_beyond(mean, np.exp(-mean), stream(7), out)
+    assert out.min() > 0  # of a million, 45 would not be
+    top = int(stats.poisson.isf(1e-7, mean))
+    chances = stats.poisson.pmf(np.arange(top + 1), mean)
+    chances[-1] = stats.poisson.sf(top - 1, mean)
+    chances[0] = 0.0
+    assert chi_square(np.minimum(out, top), chances / chances.sum()) > FALSE_ALARM
 
 
 @entry

@@ -40,6 +40,26 @@ def test_a_slightly_wrong_weight_is_caught(model):
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) < FALSE_ALARM
 
 
+@pytest.mark.parametrize("theta", [0.1, 0.3, 1.0])
+@pytest.mark.parametrize("kind", ["ising", "potts"])
+def test_low_rank_draws_keep_a_conditional_law(kind, theta):
+    """One free variable among clamped ones, so that what kept draws are worth shows at once."""
+    rng = np.random.default_rng(9)
+    values, a = 2 if kind == "ising" else 4, rng.normal(0, 0.7, (8, 2))
+    group = mg.LowRank(a, rng.normal(0, 0.7, (8, 2)), kind=kind)
+    clamped = rng.integers(0, values, 8)
+    graph = mg.FactorGraph([values] * 8, [group, mg.Unary([0], [np.zeros(values)])])
+    graph = graph.condition({i: int(clamped[i]) for i in range(1, 8)})
+    every = np.repeat(clamped[None], values, axis=0)
+    every[:, 0] = np.arange(values)
+    law = np.exp(graph.energy(every) - graph.energy(every).max())
+    law /= law.sum()
+    starts = every[rng.choice(values, size=400_000, p=law)]
+    states, _, _ = advance_each(graph, mg.PoissonGibbs(theta=theta), starts, 3, seed=33)
+    assert chi_square(states[:, 0].astype(int), law) > FALSE_ALARM
+    assert (states != starts).any(axis=1).mean() > 0.02
+
+
 @pytest.mark.parametrize("model", IMPLICIT)
 def test_stats_and_energy_are_those_of_the_stored_form(model):
     graph = IMPLICIT[model]
