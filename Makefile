@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.done
 
-.PHONY: help setup demo test test-gpu lint format docs bench clean
+.PHONY: help setup demo test test-gpu fuzz mutants lint format docs bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -26,6 +26,15 @@ test: $(SETUP) lint  ## lint, check types and run the whole test suite
 
 test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu -v -W default
+
+FUZZ_SECONDS ?= 300
+FUZZ_SEED ?= 0
+
+fuzz: $(SETUP)  ## spoil files, draw wild graphs and kill runs for FUZZ_SECONDS; see docs/testing.md
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+
+mutants: $(SETUP)  ## make deliberate mistakes one by one: a named test must catch each
+	$(BIN)/python -m tests.mutants
 
 lint: $(SETUP)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

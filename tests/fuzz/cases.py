@@ -65,7 +65,7 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
     """Valid files, one of them changed."""
     archive = READERS[target].archive
     content = dict(rng.choice(valid(target)))
-    name = rng.choice([name for name in content if name != "lock"])
+    name = rng.choice(list(content))
     sealed = archive == "sealed" and name.endswith(".npz")
     if archive is not None and name.endswith(_ARCHIVES) and rng.random() < 0.7:
         content[name] = spoil_archive(content[name], rng, sealed)
@@ -88,5 +88,5 @@ def keep(target: str, folder: Path, what: str) -> Path:
     name = f"{what.split(':')[0]}".replace(" ", "-").replace(",", "").replace(".py", "")
     place = KEPT / target / name
     if not place.exists():
-        shutil.copytree(folder, place)
+        shutil.copytree(folder, place, ignore=shutil.ignore_patterns("lock"))
     return place

@@ -68,7 +68,7 @@ def in_folder(write):
         return {
             str(path.relative_to(name)): path.read_bytes()
             for path in sorted(Path(name).rglob("*"))
-            if path.is_file()
+            if path.is_file() and path.name != "lock"
         }
 
 

@@ -189,6 +189,14 @@ def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypat
         np.testing.assert_array_equal(array, last_state(folder)[name])
 
 
+def test_a_look_compares_with_two_rounds_ago():
+    """Chains are cut near the middle: rounds grow by the square root of 2."""
+    goal, lengths = Goal(rhat=1.5, ess=None), [100, 140, 200, 280, 400]
+    for length in lengths:
+        goal = goal.look(sample(ZOO["potts"], updates=length, **OPTIONS))
+    assert [int(one.visits[0]) for one in goal.past] == lengths[-2:]
+
+
 def looked_at(goal, run, monkeypatch):
     """How many records are handed to ArviZ in one look, over all series."""
     cells = []
