@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.system import memory
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -213,11 +214,13 @@ def count_draws(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     assert draws is not None
     ends = np.cumsum(sizes, dtype=np.int64)
     starts = (ends - sizes)[run.drawn]
+    what = f"counts of {int(ends[-1]):,} values"
+    memory.require(16 * len(draws) * int(ends[-1]), what, "record marginals of fewer values")
     counts = np.zeros((len(draws), int(ends[-1])), dtype=np.int64)
     step = max(1, _AT_ONCE // len(sizes))
     for row, states in enumerate(draws):
         for begin in range(0, len(states), step):
-            places = (starts + states[begin : begin + step]).ravel()
+            places = (starts + states[begin : begin + step].astype(np.int64)).ravel()
             counts[row] += np.bincount(places, minlength=counts.shape[1])
     return counts, np.full(len(draws), draws.shape[1], dtype=np.int64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -327,6 +328,10 @@ def check_run(run: Run) -> None:
     values = int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
     _check_array("visits", run.visits, np.signedinteger, (chains,))
+    for name in ("clock", "visits", "counts"):
+        array = getattr(run, name)
+        if array is not None and array.size and array.min() < 0:
+            raise ValueError(f"{name}: expected counts, got {array.min()}")
     records = int(run.clock.min()) // run.info.thin
     for name, kind, shape in (
         ("counts", np.signedinteger, (chains, values)),
@@ -359,7 +364,7 @@ def _check_model(model: dict[str, Any] | None) -> None:
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
-    if not all(type(count) in (int, float) and count >= 0 for count in counts):
+    if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
 from minigibbs.results.run import Run
@@ -127,7 +127,7 @@ def marginals_of(run: Run) -> Marginals | None:
     """A run's marginals, if it has any."""
     try:
         return Marginals.of(run)
-    except SampleError:
+    except (SampleError, TooLargeError):
         return None
 
 
