@@ -196,11 +196,30 @@ def alive(pid):
         return False
 
 
+@pytest.fixture
+def short_folder():
+    """A folder whose name leaves room for a socket in it, as those of pytest may not."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_a_long_name_of_the_temporary_folder_does_no_harm(tmp_path, monkeypatch):
+    """A socket's address holds about a hundred bytes: the fork server has no room then."""
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delitem(multiprocessing.process.current_process()._config, "tempdir", raising=False)
+    assert executors._start_method() == "spawn"
+    away = sample(ZOO["mixed"], **OPTIONS, executor="processes")
+    same_runs(away, sample(ZOO["mixed"], **OPTIONS))
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
-def test_a_killed_run_leaves_no_processes_and_the_next_one_sweeps_its_folder(tmp_path, monkeypatch):
-    script, scratch = tmp_path / "script.py", tmp_path / "tmp"
+def test_a_killed_run_leaves_no_processes_and_the_next_one_sweeps_its_folder(
+    tmp_path, short_folder, monkeypatch
+):
+    script, scratch = tmp_path / "script.py", short_folder
     script.write_text(ORPHANS)
-    scratch.mkdir()
     environment = {**os.environ, "TMPDIR": str(scratch)}
     command = [sys.executable, str(script)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:

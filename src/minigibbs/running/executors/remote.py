@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Collection
@@ -26,6 +27,9 @@ CHAIN_SECONDS = 0.03  # for each chain, since all come back through one process;
 BYTE_SECONDS = 24e-9  # and for each byte of each chain: three times what a gigabit needs
 MOST_TRIES = 5  # of one segment
 _PAUSE = 0.02  # seconds, and twice as long after each loss
+_METHODS = multiprocessing.get_all_start_methods()
+_ADDRESS = len("/pymp-12345678/listener-12345678")  # what the fork server adds to the folder
+_LONGEST_ADDRESS = 103  # bytes that every system takes as the name of a socket
 
 
 def segment_seconds(chains: int, size: float) -> float:
@@ -163,8 +167,7 @@ class OwnProcesses(Processes):
         super().__init__(self._pool(), plan, data)
 
     def _pool(self) -> ProcessPoolExecutor:
-        methods = multiprocessing.get_all_start_methods()
-        context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        context = multiprocessing.get_context(_start_method())
         return ProcessPoolExecutor(self._workers, context, _begin_worker)
 
     def __exit__(self, *_: object) -> None:
@@ -181,6 +184,12 @@ class OwnProcesses(Processes):
         if isinstance(error, BrokenExecutor) and self._home[group.number] is self._executor:
             self._executor.shutdown(wait=False)
             self._executor = self._pool()
+
+
+def _start_method() -> str:
+    """The fork server where there is one and its socket's address fits; else processes anew."""
+    fits = len(os.fsencode(tempfile.gettempdir())) + _ADDRESS <= _LONGEST_ADDRESS
+    return "forkserver" if fits and "forkserver" in _METHODS else "spawn"
 
 
 def _begin_worker() -> None:
