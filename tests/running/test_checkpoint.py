@@ -170,7 +170,7 @@ def stopped_half_way(folder, at_segment, monkeypatch, number=60):
 
     at_segment(number, kill)
     with pytest.raises(Killed):
-        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0, threads=1)
     monkeypatch.undo()
     assert len(states(folder)) == 2
 

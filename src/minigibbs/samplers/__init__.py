@@ -17,7 +17,8 @@ from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
 from minigibbs.samplers.tuna_mh import TunaMH
 
-SAMPLERS: dict[str, type[Sampler]] = {
+# One variable at a time.
+SINGLE_SITE: dict[str, type[Sampler]] = {
     sampler.name: sampler
     for sampler in (
         PoissonGibbs,
@@ -30,10 +31,15 @@ SAMPLERS: dict[str, type[Sampler]] = {
         TunaMH,
     )
 }
+# All variables at once.
+SWEEPING: dict[str, type[Sampler]] = {}
+SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
     "MGPMH",
     "SAMPLERS",
+    "SINGLE_SITE",
+    "SWEEPING",
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",

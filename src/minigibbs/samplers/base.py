@@ -9,6 +9,13 @@ The update reads `chain.x` and leaves it as it found it; the run loop writes the
 ties the update to the NamedTuple's type, and the one run loop calls it through `update` below:
 Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
 specialised, inlined, and cached on disk.
+
+A sampler that moves many variables at once has a sweep in place of the update,
+
+    sweep(data, model, chain, replicas)
+
+which writes `chain.x` itself, and counts as one update of every free variable. `replicas` are
+further states of the model that the chain carries, if it asked for any.
 """
 
 from __future__ import annotations
@@ -34,6 +41,7 @@ class Workspace:
     carried: int = 0
     scratch: int = 0
     weights: int = 2  # numbers per value
+    replicas: int = 0  # further states of all variables; for samplers that sweep
 
 
 class Sampler(ABC):
@@ -42,6 +50,7 @@ class Sampler(ABC):
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
+    sweeps: ClassVar[bool] = False  # whether it moves all variables at once
 
     def __str__(self) -> str:
         """The sampler as one would write it: settings left at their defaults are left out."""
@@ -51,6 +60,10 @@ class Sampler(ABC):
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
+
+    def settled(self, graph: FactorGraph) -> Sampler:
+        """The sampler with what it has to find out about a graph filled in, once for a run."""
+        return self
 
     @abstractmethod
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
@@ -87,6 +100,19 @@ class Sampler(ABC):
         raise SampleError(
             f"{type(self).__name__} has no transition matrix: it needs a method "
             "transition(everything), as mg.Gibbs has"
+        )
+
+
+class SweepSampler(Sampler):
+    """A sampler that moves all variables at once; its `transition` is that of one sweep."""
+
+    sweeps = True
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Sweeps are timed, not predicted."""
+        raise SampleError(
+            f"{type(self).__name__} moves all variables at once: operations are counted for "
+            "samplers that update one variable at a time"
         )
 
 
@@ -145,6 +171,7 @@ class _Compiled(NamedTuple):
 
 
 _COMPILED: dict[type, _Compiled] = {}
+_SWEEPS: dict[type, _Compiled] = {}
 
 
 def register(data: type, update: Any, begin: Any = None) -> None:
@@ -153,6 +180,14 @@ def register(data: type, update: Any, begin: Any = None) -> None:
     `begin(data, model, chain)` sets what the sampler carries from update to update, if anything.
     """
     _COMPILED[data] = _Compiled(update, begin)
+
+
+def register_sweep(data: type, sweep: Any, begin: Any) -> None:
+    """Tie the compiled functions of a sampler that sweeps to the type of its data.
+
+    `begin(data, model, chain, replicas)` sets what the chain carries, given its first state.
+    """
+    _SWEEPS[data] = _Compiled(sweep, begin)
 
 
 def compiled_for(kind: type) -> _Compiled:
@@ -175,6 +210,16 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(type(data)).begin(data, model, chain)
 
 
+def sweep(data: Any, model: Any, chain: Any, replicas: Any) -> None:
+    """Move all variables; compiled code only."""
+    _SWEEPS[type(data)].update(data, model, chain, replicas)
+
+
+def begin_sweeps(data: Any, model: Any, chain: Any, replicas: Any) -> None:
+    """Set what a sampler that sweeps carries, for a fresh state; compiled code only."""
+    _SWEEPS[type(data)].begin(data, model, chain, replicas)
+
+
 # Numba wants these signatures bare, letter for letter, and takes the chosen function's source for
 # its own: one that calls it would be one more to compile.
 @chosen_by_type(update)
@@ -185,3 +230,13 @@ def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
 @chosen_by_type(begin)
 def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
     return _COMPILED[data.instance_class].begin.py_func
+
+
+@chosen_by_type(sweep)
+def _sweep_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
+    return _SWEEPS[data.instance_class].update.py_func
+
+
+@chosen_by_type(begin_sweeps)
+def _begin_sweeps_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
+    return _SWEEPS[data.instance_class].begin.py_func
