@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROP
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
+from minigibbs.samplers.base import SweepSampler
 
 
 def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
@@ -41,7 +44,17 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         drawn=plan.drawn,
         state=np.concatenate([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
+        ladder=_ladder(plan, parts),
     )
+
+
+def _ladder(plan: Plan, parts: list[Collected]) -> Any:
+    """What a ladder has noted, for samplers that have one."""
+    if not isinstance(plan.sampler, SweepSampler):
+        return None
+    carried = np.concatenate([part.carried for part in parts])
+    warmed = min(part.warmed for part in parts)
+    return plan.sampler.account(plan.graph, carried, warmed // plan.unit)
 
 
 def _info(

@@ -15,6 +15,7 @@ from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
+from minigibbs.samplers.tempering import Tempering
 from minigibbs.samplers.tuna_mh import TunaMH
 
 # One variable at a time.
@@ -32,7 +33,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
     )
 }
 # All variables at once.
-SWEEPING: dict[str, type[Sampler]] = {}
+SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Tempering,)}
 SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
@@ -52,5 +53,6 @@ __all__ = [
     "PoissonMH",
     "Sampler",
     "SubsetEstimator",
+    "Tempering",
     "TunaMH",
 ]

@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
@@ -107,6 +108,10 @@ class SweepSampler(Sampler):
     """A sampler that moves all variables at once; its `transition` is that of one sweep."""
 
     sweeps = True
+
+    def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
+        """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
+        return None
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Sweeps are timed, not predicted."""
