@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.exact.elimination import BucketTree
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.implicit.base import Implicit
@@ -31,10 +32,6 @@ _MORE_VISITS = 400_000_000  # the same for the states of further chains
 _FAILURES = 100  # of a search before it begins anew; each time half as many more
 _FOLD_VISITS = 200_000_000  # table entries looked at to find out how states hang together
 _ENUMERATED = 1 << 16  # states that are looked at one by one for that
-
-CONNECTED = "connected"  # moves of one variable lead from any possible state to any other
-SPLIT = "split"  # they do not
-UNKNOWN = "unknown"
 
 
 class Support:
@@ -59,11 +56,11 @@ class Support:
     @cached_property
     def bound(self) -> NDArray[np.int32]:
         """The variables of those factors that may take several values."""
-        slots = [
-            self.rules.slots["variable"][factor["scope_start"] : factor["scope_end"]]
-            for factor in self.rules.factors[self.binding]
-        ]
-        every = np.unique(np.concatenate([np.empty(0, np.int32), *slots]))
+        factors = self.rules.factors[self.binding]
+        change = np.zeros(len(self.rules.slots) + 1, dtype=np.int64)  # scopes begin and end
+        np.add.at(change, factors["scope_start"], 1)
+        np.add.at(change, factors["scope_end"], -1)
+        every = np.unique(self.rules.slots["variable"][np.cumsum(change[:-1]) > 0])
         return every[self.left[every] > 1]  # type: ignore[no-any-return]
 
     def fill(self, states: NDArray[Any], marks: NDArray[np.float64]) -> None:

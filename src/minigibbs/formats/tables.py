@@ -70,7 +70,7 @@ def assemble(
     if floor is not None:
         raised = _floor_note(left, floor)
         if raised:
-            warnings.warn(f"{path}: {raised[0]}", stacklevel=4)
+            warnings.warn(f"{path}: {raised[0]}: {FLOOR_CHANGES}", stacklevel=4)
         notes += raised
         left = [TableFactor(scope, np.maximum(table, floor)) for scope, table in left]
     domains.notes = tuple(notes)
@@ -87,8 +87,7 @@ def _floor_note(factors: Sequence[TableFactor], floor: float) -> list[str]:
     if not raised:
         return []
     entries = f"{sum(raised):,} table entr{'y' if sum(raised) == 1 else 'ies'}"
-    done = f"raised {entries} of {_several(len(raised), 'factor')} to {floor:g}"
-    return [f"{done}: {FLOOR_CHANGES}"]
+    return [f"raised {entries} of {_several(len(raised), 'factor')} to {floor:g}"]
 
 
 def _several(count: int, what: str) -> str:

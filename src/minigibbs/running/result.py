@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
@@ -37,11 +40,19 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
             else None
         ),
         reference=plan.reference,
-        model=plan.graph.describe(),
+        model=_model(plan),
         drawn=plan.drawn,
         state=np.concatenate([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
     )
+
+
+def _model(plan: Plan) -> dict[str, Any]:
+    """The graph in numbers, and whether a single-site sampler reaches all that zeros allow."""
+    model = plan.graph.describe()
+    if model["zeros"] and plan.sampler.single_site:
+        model["reach"] = reach(plan.graph)
+    return model
 
 
 def _info(
