@@ -222,7 +222,9 @@ def test_a_hard_problem_is_solved():
 def parities(n, width, rng):
     """Equations of exclusive or, each of `width` variables: deterministic relations."""
     even = np.where(np.indices((2,) * width).sum(axis=0) % 2 == 0, 0.0, ZERO)
-    return mg.FactorGraph([2] * n, [mg.Table([rng.choice(n, width, False) for _ in range(n)], even)])
+    return mg.FactorGraph(
+        [2] * n, [mg.Table([rng.choice(n, width, False) for _ in range(n)], even)]
+    )
 
 
 def test_deterministic_relations_are_satisfied():

@@ -29,14 +29,13 @@ def by_hand(graph):
     while before != left:
         before = [set(values) for values in left]
         for scope, function in factors:
-            for k, variable in enumerate(scope):
+            for variable in scope:
                 for value in sorted(left[variable]):
                     ranges = [left[v] if v != variable else {value} for v in scope]
                     if all(function(*own) == ZERO for own in itertools.product(*ranges)):
                         left[variable].discard(value)
             if any(not values for values in left):
                 return None
-            assert k == len(scope) - 1
     return left
 
 

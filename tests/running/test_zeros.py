@@ -155,7 +155,7 @@ def test_one_variable_all_clamped_and_nothing_to_vary():
     one = mg.FactorGraph([3], [mg.Unary([0], [[ZERO, 0.0, ZERO]])])
     run = mg.sample(one, sweeps=10, seed=1, **QUIET)
     assert (run.state == 1).all()
-    clamped = tied(4).condition({k: 1 for k in range(4)})
+    clamped = tied(4).condition(dict.fromkeys(range(4), 1))
     run = mg.sample(clamped, sweeps=10, seed=1, **QUIET)
     assert (run.state == 1).all()
     assert not any("zeros" in warning for warning in run.summary().warnings)

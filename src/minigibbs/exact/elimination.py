@@ -69,8 +69,8 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     """
     tree = possible_tree(graph, memory)
     result = np.zeros((len(graph), int(graph.sizes.max())))
-    for variable in np.flatnonzero(tree.sizes == 1):
-        result[variable, tree.values(int(variable))] = 1.0
+    for variable in np.flatnonzero(tree.sizes == 1).tolist():
+        result[variable, tree.values(variable)] = 1.0
     for variable, marginal in tree.marginals():
         result[variable, tree.values(variable)] = marginal
     return result
@@ -333,7 +333,9 @@ class BucketTree:
     def _divided(self, flow: Table, message: Table) -> Table:
         """What the rest of the graph says: the flow without the child's own message."""
         if self.logs:
-            told = np.subtract(flow, message, out=np.full_like(flow, -np.inf), where=message > -np.inf)
+            told = np.subtract(
+                flow, message, out=np.full_like(flow, -np.inf), where=message > -np.inf
+            )
             return self._scaled(told)[0]
         told = np.divide(flow, message, out=np.zeros_like(flow), where=message > 0)
         return self._scaled(told)[0]

@@ -88,7 +88,7 @@ class Enumeration:
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:
-        """[stored factor, state]: every factor, pairs first, shifted to a least finite value of 0."""
+        """[stored factor, state]: every factor, pairs first, shifted to a least number of 0."""
         model = self.graph.packed
         values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
         factor_values(model, self.states, values)

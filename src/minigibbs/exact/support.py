@@ -94,7 +94,7 @@ class Support:
         if self._found and self._visits > _MORE_VISITS:
             return self._found[int(marks[0] * len(self._found))]
         seed = int(marks[0] * 2**53)
-        words = np.random.SeedSequence(seed).generate_state(4, np.uint64)
+        words: NDArray[Any] = np.random.SeedSequence(seed).generate_state(4, np.uint64)
         budget = _MORE_VISITS if self._found else _MOST_VISITS
         values = self._search(words, budget)
         if values is None:
@@ -141,7 +141,7 @@ def _impossible(graph: FactorGraph, why: str) -> SampleError:
 
 
 def zeros_alone(graph: FactorGraph) -> FactorGraph:
-    """The graph of the factors that hold zeros, with all else worth 0: the possible states alike."""
+    """The factors that hold zeros, with all else worth 0: the possible states are alike."""
     groups: list[Factors] = []
     begin = 0
     for group in graph.factors:

@@ -125,4 +125,5 @@ def exponentials(energy: NDArray[np.float64]) -> NDArray[np.float64]:
     span = float(np.ptp(finite))
     if span > STEEPEST:
         raise OverflowError(f"energies that span {span:.3g}, where {STEEPEST:g} would fit")
-    return np.exp(energy - finite.max())
+    shifted: NDArray[np.float64] = energy - finite.max()
+    return np.exp(shifted)

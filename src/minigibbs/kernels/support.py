@@ -230,9 +230,7 @@ def search(
             depth -= 1
             _restore(levels[depth, 0], alive, left, owner, trail, length)
             decided, variable = levels[depth, 1], levels[depth, 2]
-            take_out(
-                rules.first[variable] + levels[depth, 3], variable, alive, left, trail, length
-            )
+            take_out(rules.first[variable] + levels[depth, 3], variable, alive, left, trail, length)
             if left[variable] == 0:
                 continue
             wake(rules, variable, queue, ring, waiting)
@@ -336,11 +334,11 @@ def _fold_variable(rules, alive, left, variable, digits, length):
     size = rules.first[variable + 1] - begin
     for old in range(size):
         for new in range(size if alive[begin + old] and left[variable] > 1 else 0):
-            if new != old and alive[begin + new] and alive[begin + old]:
-                if _replaceable(rules, alive, variable, old, new, digits, length):
-                    alive[begin + old] = False
-                    left[variable] -= 1
-                    folded = True
+            there = new != old and alive[begin + new] and alive[begin + old]
+            if there and _replaceable(rules, alive, variable, old, new, digits, length):
+                alive[begin + old] = False
+                left[variable] -= 1
+                folded = True
     return folded
 
 
@@ -355,8 +353,8 @@ def fold(rules, alive, left, variables, most, digits, length):
         folded = False
         for k in range(len(variables)):
             if left[variables[k]] > 1:
-                if _fold_variable(rules, alive, left, variables[k], digits, length):
-                    folded = True
+                own = _fold_variable(rules, alive, left, variables[k], digits, length)
+                folded = folded or own
             if length[VISITS] > most:
                 return GAVE_UP
     for k in range(len(variables)):

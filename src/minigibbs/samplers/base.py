@@ -146,9 +146,10 @@ def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
     if sampler.takes_zeros or not len(graph.hard):
         return
     raise SampleError(
-        f"{type(sampler).__name__} needs factors of bounded energy, but {graph.where(graph.hard[0])} "
-        "holds a zero (an energy of -inf); use mg.PoissonGibbs() or mg.Gibbs(), which evaluate "
-        "such factors exactly, or raise zeros with floor=, which is another model"
+        f"{type(sampler).__name__} needs factors of bounded energy, but "
+        f"{graph.where(int(graph.hard[0]))} holds a zero (an energy of -inf); use "
+        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
+        "floor=, which is another model"
     )
 
 

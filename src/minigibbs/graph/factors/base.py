@@ -161,7 +161,8 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     if bad.any():
         factor = int(np.flatnonzero(bad)[0])
         hint = (
-            ". Hard constraints are energies of -inf in mg.Table or mg.Unary, or large finite weights"
+            ". Hard constraints are energies of -inf in mg.Table or mg.Unary; here, use a large "
+            "finite weight instead"
         )
         raise GraphError(
             f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
@@ -209,7 +210,9 @@ def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> Non
     """Say what a floor does, where it raises zeros."""
     if zeros:
         entries = f"{zeros:,} zero{'' if zeros == 1 else 's'}"
-        warnings.warn(f"{kind}: {entries} raised to {floor}: {FLOOR_CHANGES}", stacklevel=stacklevel)
+        warnings.warn(
+            f"{kind}: {entries} raised to {floor}: {FLOOR_CHANGES}", stacklevel=stacklevel
+        )
 
 
 def usable_weights(
@@ -256,9 +259,7 @@ def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
     return ~((array >= -LARGEST) & (array <= LARGEST))
 
 
-def _refuse(
-    kind: str, arity: int, array: NDArray[Any], bad: NDArray[np.bool_], rule: str
-) -> None:
+def _refuse(kind: str, arity: int, array: NDArray[Any], bad: NDArray[np.bool_], rule: str) -> None:
     """Raise for the first bad entry, if any.
 
     An array of more than `arity` dimensions has a row for each factor, which is then named.

@@ -89,8 +89,8 @@ def model(run: Run) -> Html:
     for kind, count in known["kinds"].items():
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
     if known.get("zeros"):
-        meaning = element("span", "states of probability 0", class_="soft")
-        rows.append(["factors that hold zeros", f"{known['zeros']:,}", meaning])
+        forbidden = element("span", "they forbid what they stand for", class_="soft")
+        rows.append(["factors that hold zeros", f"{known['zeros']:,}", forbidden])
     for key, label, symbol, meaning in _STATS:
         value = known[key]
         if value is None and known.get("zeros"):

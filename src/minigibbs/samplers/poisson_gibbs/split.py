@@ -149,7 +149,7 @@ def choose_split(
     hard = np.isinf(spans)  # factors that hold zeros, which are always evaluated
     if hard.any():
         soft = np.where(hard, 0.0, spans)
-        local = np.bincount(owner, soft, minlength=len(rows))
+        local = np.bincount(owner, soft, minlength=len(rows)).astype(np.float64)
         spans = np.where(hard, _HARD, spans)
     else:
         local = energy_at(model)
