@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
 from minigibbs.results.marginals import LEVEL, Marginals, mean_distance
@@ -368,8 +369,11 @@ def _check_model(model: dict[str, Any] | None) -> None:
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
+    counts.append(model.get("zeros", 0))  # which files of 0.1 lack
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
+    if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):
+        raise ValueError(f"model: expected a known reach, got {model['reach']!r}")
 
 
 def _check_array(

@@ -52,6 +52,7 @@ class Sampler(ABC):
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
     sweeps: ClassVar[bool] = False  # whether it moves all variables at once
+    takes_zeros: ClassVar[bool] = False  # whether it is exact where factors hold zeros
 
     def __str__(self) -> str:
         """The sampler as one would write it: settings left at their defaults are left out."""
@@ -167,6 +168,18 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
         f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
         f"implicit; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
         f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
+    )
+
+
+def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler whose theory needs bounded energies for a graph with zeros."""
+    if sampler.takes_zeros or not len(graph.hard):
+        return
+    raise SampleError(
+        f"{type(sampler).__name__} needs factors of bounded energy, but "
+        f"{graph.where(int(graph.hard[0]))} holds a zero (an energy of -inf); use "
+        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
+        "floor=, which is another model"
     )
 
 
