@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         PoissonMH,
         Sampler,
         SubsetEstimator,
+        Tempering,
         TunaMH,
     )
 
@@ -107,6 +108,7 @@ _HOMES = {
             "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "Tempering",
             "TunaMH",
         ],
         "samplers",
@@ -150,6 +152,7 @@ __all__ = [
     "SubsetEstimator",
     "Summary",
     "Table",
+    "Tempering",
     "TooLargeError",
     "TunaMH",
     "Unary",

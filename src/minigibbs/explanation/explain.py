@@ -10,7 +10,7 @@ from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import machine_costs, predict
 from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.results.summary import for_json
-from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
+from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.costs import Costs
 
@@ -103,7 +103,7 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     ...
     """
     costs = machine_costs() if costs is None else costs
-    rows = tuple(_row(graph, kind(), costs) for kind in SAMPLERS.values())
+    rows = tuple(_row(graph, kind(), costs) for kind in SINGLE_SITE.values())
     default = PoissonGibbs()
     return Explanation(graph.stats, rows, default.name, default.reason(graph))
 

@@ -17,6 +17,7 @@ from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
 from minigibbs.results.marginals import LEVEL, Marginals, mean_distance
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Run:
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
+    ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -279,6 +281,7 @@ class Run:
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
         header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
+        header["ladder"] = None if self.ladder is None else self.ladder.to_dict()
         every = np.arange(len(self.domains))
         if self.draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
@@ -308,6 +311,7 @@ def load(path: str | os.PathLike[str]) -> Run:
             domains,
             Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
         check_run(run)

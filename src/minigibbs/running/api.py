@@ -19,7 +19,7 @@ from minigibbs.kernels.random import streams
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
-from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.backends.cpu import CpuGroup, cpu_group
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
@@ -297,10 +297,11 @@ def one_chain(
     scan: str = "random",
 ) -> CpuGroup:
     """A chain on its own that records nothing, at its start: to be timed or looked at."""
-    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 0, 1)
+    scan_or_own = None if sampler.sweeps else scan
+    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
     stream = streams(0, 1)[0] if stream is None else stream
-    group = CpuGroup(plan, sampler.prepare(graph), state.astype(graph.state_type), stream)
+    group = cpu_group(plan, plan.sampler.prepare(graph), state.astype(graph.state_type), stream)
     group.begin()
     return group
 
@@ -317,13 +318,13 @@ def time_updates(
     """
     group = one_chain(graph, sampler)
     group.compile()
-    updates, best = 16, float("inf")
+    updates, best = group.whole(16), float("inf")
     for stretch in range(8):
         begun = clock()
         group.advance(updates, False)
         taken = max(clock() - begun, 1e-9) / updates
         if stretch < 3:
-            updates = max(4, int(seconds / taken))
+            updates = group.whole(max(4, int(seconds / taken)))
         else:
             best = min(best, taken)
     return best

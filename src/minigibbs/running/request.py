@@ -21,7 +21,7 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.plan import RECORDS, SCANS, Plan
+from minigibbs.running.plan import OWN_SCAN, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 
@@ -138,6 +138,9 @@ class Options:
             raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {self.scan!r}")
         check_stored(sampler, graph)
         check_zeros(sampler, graph)
+        if sampler.sweeps:
+            self._check_sweeps(graph, sampler, length, unit)
+        sampler = sampler.settled(graph)
         record, chains = Record.read(self.record), self._chains(backend)
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
@@ -151,9 +154,9 @@ class Options:
             seed=entropy_of(self.seed),
             length=updates,
             warmup=int(self.warmup) * unit,
-            scan=self.scan or backend.scan,
+            scan=OWN_SCAN if sampler.sweeps else self.scan or backend.scan,
             kept=kept,
-            thin=self._thin(record, graph, length, unit),
+            thin=self._thin(record, graph, length, unit, sampler.sweeps),
             rows=_rows(backend, record, chains),
             variables=_variables(record, graph),
             reference=None if reference is None else flat_reference(graph, reference),
@@ -175,13 +178,31 @@ class Options:
             return int(self.chains)
         return self.start.info.chains if isinstance(self.start, Run) else backend.chains
 
+    def _check_sweeps(
+        self, graph: FactorGraph, sampler: Sampler, length: int | None, unit: int
+    ) -> None:
+        """Refuse what a sampler that moves all variables at once has no use for."""
+        name, free = type(sampler).__name__, len(free_variables(graph.evidence))
+        if self.scan is not None:
+            raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
+        if self.backend != "cpu":
+            raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
+        if unit == 1 and length and free > 1:
+            raise SampleError(
+                f"{name} moves all variables at once: give sweeps, of {free:,} updates each, in "
+                "place of updates"
+            )
+
     @staticmethod
-    def _thin(record: Record, graph: FactorGraph, length: int | None, unit: int) -> int:
+    def _thin(
+        record: Record, graph: FactorGraph, length: int | None, unit: int, sweeps: bool
+    ) -> int:
         """Updates between two records."""
         if record.thin is not None:
             return int(record.thin) * unit
         sweep = max(len(free_variables(graph.evidence)), 1)
-        return sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
+        thin = sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
+        return -(-thin // sweep) * sweep if sweeps else thin
 
 
 def _rows(backend: Backend, record: Record, chains: int) -> int:

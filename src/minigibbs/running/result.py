@@ -13,6 +13,7 @@ from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROP
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
+from minigibbs.samplers.base import SweepSampler
 
 
 def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
@@ -44,13 +45,23 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         drawn=plan.drawn,
         state=np.concatenate([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
+        ladder=_ladder(plan, parts),
     )
+
+
+def _ladder(plan: Plan, parts: list[Collected]) -> Any:
+    """What a ladder has noted, for samplers that have one."""
+    if not isinstance(plan.sampler, SweepSampler):
+        return None
+    carried = np.concatenate([part.carried for part in parts])
+    warmed = min(part.warmed for part in parts)
+    return plan.sampler.account(plan.graph, carried, warmed // plan.unit)
 
 
 def _model(plan: Plan) -> dict[str, Any]:
     """The graph in numbers, and whether a single-site sampler reaches all that zeros allow."""
     model = plan.graph.describe()
-    if model["zeros"] and plan.sampler.single_site:
+    if model["zeros"] and not plan.sampler.sweeps:
         model["reach"] = reach(plan.graph)
     return model
 

@@ -15,9 +15,11 @@ from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
+from minigibbs.samplers.tempering import Tempering
 from minigibbs.samplers.tuna_mh import TunaMH
 
-SAMPLERS: dict[str, type[Sampler]] = {
+# One variable at a time.
+SINGLE_SITE: dict[str, type[Sampler]] = {
     sampler.name: sampler
     for sampler in (
         PoissonGibbs,
@@ -30,10 +32,15 @@ SAMPLERS: dict[str, type[Sampler]] = {
         TunaMH,
     )
 }
+# All variables at once.
+SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Tempering,)}
+SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
     "MGPMH",
     "SAMPLERS",
+    "SINGLE_SITE",
+    "SWEEPING",
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
@@ -46,5 +53,6 @@ __all__ = [
     "PoissonMH",
     "Sampler",
     "SubsetEstimator",
+    "Tempering",
     "TunaMH",
 ]
