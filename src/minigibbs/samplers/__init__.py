@@ -9,6 +9,7 @@ from minigibbs.samplers.estimators import (
     PoissonEstimator,
     SubsetEstimator,
 )
+from minigibbs.samplers.exact import Exact
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
@@ -32,7 +33,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
     )
 }
 # All variables at once.
-SWEEPING: dict[str, type[Sampler]] = {}
+SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Exact,)}
 SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
+    "Exact",
     "ExactEstimator",
     "Gibbs",
     "LocalMinibatchGibbs",
