@@ -331,10 +331,11 @@ def test_a_full_disk_stops_the_run_and_nothing_is_lost(folder, at_segment, monke
 LIMITED = """
 import resource, sys, signal
 import minigibbs as mg
-folder = sys.argv[1]
+folder, graph = sys.argv[1], mg.models.potts_lattice(6, 3, 0.5)
+mg.sample(graph, updates=1, record="draws", progress=False)  # compiled code is kept in files too
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
-    mg.sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, chains=2, seed=1,
+    mg.sample(graph, updates=200_000, chains=2, seed=1,
               record=mg.Record("draws", thin=200), progress=False, checkpoint=folder, every="1h")
 except mg.StoppedError as error:
     print("stopped", error.run.clock.min())

@@ -15,7 +15,7 @@ A sampler that moves many variables at once has a sweep in place of the update,
     sweep(data, model, chain, replicas)
 
 which writes `chain.x` itself, and counts as one update of every free variable. `replicas` are
-further states of the model that the chain carries, if it asked for any.
+further states of the model that the chain carries, if it asked for any: [variable][replica], flat.
 """
 
 from __future__ import annotations

@@ -90,9 +90,10 @@ class CpuBackend(Backend):
         """Check what every backend's states hold, and the replicas."""
         check_common(plan, state)
         graph, clamped = plan.graph, plan.graph.evidence >= 0
-        replicas = state["replicas"].reshape(-1, len(graph))
-        right = (replicas < graph.sizes).all() and replicas.dtype == graph.state_type
-        if not right or (replicas[:, clamped] != graph.evidence[clamped]).any():
+        flat = state["replicas"]
+        replicas = flat.reshape(len(flat), len(graph), -1)  # [chain, variable, replica]
+        right = (replicas < graph.sizes[:, None]).all() and flat.dtype == graph.state_type
+        if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
             raise ValueError("replicas holds what it cannot")
 
 
@@ -122,7 +123,7 @@ class CpuGroup(Group):
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        self.replicas = np.zeros((space.replicas, len(graph)), graph.state_type)
+        self.replicas = np.zeros(space.replicas * len(graph), graph.state_type)
         scan = first_scan(plan)
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
         self.recorder = _recorder(plan, self.length)
@@ -285,6 +286,7 @@ class SweepGroup(CpuGroup):
             self.chain,
             self.replicas,
             self.recorder,
+            self.chain.x.copy(),
             self.unit,
             updates // self.unit,
             recording,
@@ -371,10 +373,13 @@ def start_chain(data, model, chain):
 
 
 @entry
-def advance_sweeps(data, model, chain, replicas, recorder, unit, sweeps, recording):
-    """Run one chain so many sweeps further; everything it needs to go on is in its arrays."""
+def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
+    """Run one chain so many sweeps further; everything it needs to go on is in its arrays.
+
+    `before` is a copy of its state.
+    """
     x, counting = chain.x, recording and len(recorder.counts) > 0
-    clock, before = recorder.clock[0], chain.x.copy()
+    clock = recorder.clock[0]
     for _ in range(sweeps):
         sweep(data, model, chain, replicas)
         for i in range(len(x)):
