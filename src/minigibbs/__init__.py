@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         PoissonMH,
         Sampler,
         SubsetEstimator,
+        SwendsenWang,
         TunaMH,
     )
 
@@ -109,6 +110,7 @@ _HOMES = {
             "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "SwendsenWang",
             "TunaMH",
         ],
         "samplers",
@@ -152,6 +154,7 @@ __all__ = [
     "StoppedError",
     "SubsetEstimator",
     "Summary",
+    "SwendsenWang",
     "Table",
     "TooLargeError",
     "TunaMH",

@@ -16,6 +16,7 @@ from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
+from minigibbs.samplers.swendsen_wang import SwendsenWang
 from minigibbs.samplers.tuna_mh import TunaMH
 
 # One variable at a time.
@@ -33,7 +34,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
     )
 }
 # All variables at once.
-SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Exact,)}
+SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Exact, SwendsenWang)}
 SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "PoissonMH",
     "Sampler",
     "SubsetEstimator",
+    "SwendsenWang",
     "TunaMH",
 ]

@@ -20,7 +20,7 @@ from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.layout import DRAWS, EVALUATIONS, SLOT
+from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.samplers.base import SweepSampler, register_sweep
 
 # A variable in its turn: its parts are [part_start, part_end).
@@ -34,7 +34,7 @@ _TURN = np.dtype(
     align=True,
 )
 # A factor or message: entry `start` and on, `own` entries between two values of the variable, and
-# for each of its other variables a slot with the stride for a key.
+# for each of its other variables a slot.
 _PART = np.dtype(
     [
         ("start", np.int64),
@@ -44,6 +44,7 @@ _PART = np.dtype(
     ],
     align=True,
 )
+_SLOT = np.dtype([("variable", np.int64), ("stride", np.int64)], align=True)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class ExactData(NamedTuple):
 
     turns: NDArray[np.void]  # of _TURN
     parts: NDArray[np.void]  # of _PART
-    slots: NDArray[np.void]  # of SLOT
+    slots: NDArray[np.void]  # of _SLOT
     values: NDArray[np.float64]  # logarithms
 
 
@@ -130,15 +131,15 @@ def _flat(tree: BucketTree) -> ExactData:
     if not tree.logs:
         with np.errstate(divide="ignore"):
             np.log(values, out=values)
-    return ExactData(turns, rows, np.concatenate([np.empty(0, SLOT), *slots]), values)
+    return ExactData(turns, rows, np.concatenate([np.empty(0, _SLOT), *slots]), values)
 
 
 def _slots(part: Part) -> NDArray[np.void]:
     """The variables of a part but its first, with their strides in the flat table."""
-    slots = np.empty(len(part.scope) - 1, dtype=SLOT)
+    slots = np.empty(len(part.scope) - 1, dtype=_SLOT)
     slots["variable"] = part.scope[1:]
     shape = part.table.shape
-    slots["key"] = [int(np.prod(shape[k + 1 :])) for k in range(1, len(shape))]
+    slots["stride"] = [int(np.prod(shape[k + 1 :])) for k in range(1, len(shape))]
     return slots
 
 
@@ -154,7 +155,7 @@ def exact_sweep(data, model, chain, replicas):
             place = part.start
             for s in range(part.slot_start, part.slot_end):
                 slot = data.slots[s]
-                place += np.int64(slot.key) * np.int64(chain.x[slot.variable])
+                place += slot.stride * np.int64(chain.x[slot.variable])
             for value in range(turn.size):
                 chain.weights[value] += data.values[place + value * part.own]
         chain.x[turn.variable] = draw_log(chain.weights, turn.size, chain.stream)
