@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
+        BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
         Estimator,
@@ -96,6 +97,7 @@ _HOMES = {
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
+            "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
             "Estimator",
@@ -119,6 +121,7 @@ _HOMES = {
 
 __all__ = [
     "MGPMH",
+    "BlockGibbs",
     "Complete",
     "CustomEstimator",
     "Domains",

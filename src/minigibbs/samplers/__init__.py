@@ -1,6 +1,7 @@
 """One algorithm a file, and the registry that the command line and the tests read."""
 
 from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.block_gibbs.sampler import BlockGibbs
 from minigibbs.samplers.double_min import DoubleMinGibbs
 from minigibbs.samplers.estimators import (
     CustomEstimator,
@@ -34,7 +35,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
     )
 }
 # All variables at once.
-SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (Exact, SwendsenWang)}
+SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (BlockGibbs, SwendsenWang, Exact)}
 SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "SAMPLERS",
     "SINGLE_SITE",
     "SWEEPING",
+    "BlockGibbs",
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
