@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
-from minigibbs.exact.enumeration import Enumeration
+from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
@@ -39,6 +39,7 @@ from minigibbs.system import memory
 _COVERS = 4
 _SEED = 2**64 - 59  # of the covers: they are the same for every run
 _MOST_WIDTH = 20
+_LONG = 200  # letters of a sampler's settings
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class BlockGibbs(SweepSampler):
     --------
     >>> import minigibbs as mg
     >>> grid = mg.models.ising_lattice(side=8, beta=0.6, periodic=False)
-    >>> print(mg.BlockGibbs(width=2).describe(grid))
+    >>> print(mg.BlockGibbs(width=8).describe(grid))
+    Block Gibbs: exact; one block of width 8: every sweep is an independent draw.
     """
 
     width: int = 1
@@ -77,6 +79,13 @@ class BlockGibbs(SweepSampler):
             )
         if self.blocks is not None:
             object.__setattr__(self, "blocks", _read_blocks(self.blocks))
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.blocks is None or len(text) < _LONG:
+            return text
+        width = f"width={self.width}, " if self.width != type(self).width else ""
+        return f"BlockGibbs({width}blocks=<{len(self.blocks):,} blocks>)"
 
     def covers(self, graph: FactorGraph) -> list[Blocks]:
         """The blocks of each cover; a sweep goes through one of them."""
@@ -177,8 +186,10 @@ def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
     """The matrix of one block's update."""
     others = np.delete(everything.states, block, axis=1)
     _, rest = np.unique(others, axis=0, return_inverse=True)
-    weight = np.where(rest.ravel()[:, None] == rest.ravel(), everything.law, 0.0)
-    matrix: NDArray[np.float64] = weight / weight.sum(axis=1, keepdims=True)
+    logs = np.where(rest.ravel()[:, None] == rest.ravel(), everything.energy, -np.inf)
+    possible = logs.max(axis=1) > -np.inf  # not where zeros exclude the other variables' values
+    matrix = np.eye(len(logs))
+    matrix[possible] = softmax(logs[possible])
     return matrix
 
 
