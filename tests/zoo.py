@@ -152,6 +152,18 @@ def _strong():
 
 STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
 
+# Two-valued variables, pairs twice over, fields, evidence, and one that has no choice.
+SPINS = mg.FactorGraph(
+    [2, 2, 2, 1, 2, 2, 2],
+    [
+        mg.Potts(
+            [0, 1, 2, 0, 2, 4, 0], [1, 2, 4, 4, 3, 5, 1], [0.9, -0.7, 0.4, 1.1, 0.8, 0.6, 0.3]
+        ),
+        mg.Ising([1, 6, 6], [6, 0, 5], [-0.4, 0.5, 0.7]),
+        mg.Unary([0, 4, 0], [[0.0, 0.5], [0.3, 0.0], [0.1, -0.6]]),
+    ],
+).condition({5: 1})
+
 ZOO = {
     "potts": _potts(),
     "ising": _ising(),

@@ -35,7 +35,9 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
     )
 }
 # All variables at once.
-SWEEPING: dict[str, type[Sampler]] = {sampler.name: sampler for sampler in (BlockGibbs, SwendsenWang, Exact)}
+SWEEPING: dict[str, type[Sampler]] = {
+    sampler.name: sampler for sampler in (BlockGibbs, SwendsenWang, Exact)
+}
 SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +114,7 @@ class SwendsenWang(SweepSampler):
     def transition(self, everything: Enumeration) -> Transition:
         """All sets of bonds, and the states that agree with each."""
         _check(everything.graph)
-        i, j, weight, agree = _agreeing_pairs(everything)
+        weight, agree = _agreeing_pairs(everything)
         fields = everything.energy - weight @ agree
         weights = np.exp(fields - fields.max())
         count = len(everything.states)
@@ -122,7 +122,9 @@ class SwendsenWang(SweepSampler):
         for chosen in itertools.product((False, True), repeat=len(weight)):
             bonded = np.array(chosen, dtype=bool)
             chance = np.where(
-                bonded[:, None], agree * -np.expm1(-weight)[:, None], np.exp(-weight[:, None] * agree)
+                bonded[:, None],
+                agree * -np.expm1(-weight)[:, None],
+                np.exp(-weight[:, None] * agree),
             ).prod(axis=0)
             fits = weights * agree[bonded].all(axis=0)
             if fits.sum() > 0:
@@ -207,7 +209,7 @@ def _check_implicit(group: Implicit) -> None:
         _refuse(f"a pair of the {group.kind} group repels, with weight {least:.4g}")
 
 
-def _refuse(what: str) -> None:
+def _refuse(what: str) -> NoReturn:
     raise SampleError(
         f"SwendsenWang takes attractive pairs and unary factors, but {what}; use mg.PoissonGibbs() "
         "or mg.Tempering()"
@@ -233,11 +235,11 @@ def _fields(graph: FactorGraph) -> NDArray[np.float64]:
         return np.empty(0)
     fields = np.zeros(int(graph.sizes.sum(dtype=np.int64)))
     _add_general(model, np.maximum(graph.evidence, 0), fields)
-    for pair, weight in ((model.pair[repels], model.pair_weight[repels]),):
-        for own, other in ((0, 1), (1, 0)):
-            here = free[pair[:, own]] & (graph.evidence[pair[:, other]] < graph.sizes[pair[:, own]])
-            place = model.first[pair[here, own]] + graph.evidence[pair[here, other]]
-            np.add.at(fields, place, weight[here])
+    for own, other in ((0, 1), (1, 0)):
+        variable, value = model.pair[repels, own], graph.evidence[model.pair[repels, other]]
+        here = free[variable] & (value < graph.sizes[variable])
+        place = model.first[variable[here]] + value[here]
+        np.add.at(fields, place, model.pair_weight[repels][here])
     return fields
 
 
@@ -296,10 +298,8 @@ def _prepare_kernel(group: Kernel, others: Any) -> KernelBonds:
 _PREPARE: dict[type, Callable[..., Any]] = {Kernel: _prepare_kernel, Complete: _prepare_complete}
 
 
-def _agreeing_pairs(
-    everything: Enumeration,
-) -> tuple[Any, Any, NDArray[np.float64], NDArray[np.bool_]]:
-    """The pairs that attract, their weights, and [pair, state]: whether they agree."""
+def _agreeing_pairs(everything: Enumeration) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The weights of the pairs that attract, and [pair, state]: whether they agree."""
     stored = everything.graph.stored().packed
     kept = (stored.pair_weight > 0) & (everything.graph.evidence[stored.pair] == FREE).any(axis=1)
     (i, j), weight = stored.pair[kept].T, stored.pair_weight[kept]
@@ -309,7 +309,7 @@ def _agreeing_pairs(
             f"is {_MOST_BONDS}"
         )
     states = everything.states
-    return i, j, weight, (states[:, i] == states[:, j]).T
+    return weight, (states[:, i] == states[:, j]).T
 
 
 @kernel

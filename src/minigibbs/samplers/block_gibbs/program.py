@@ -33,9 +33,7 @@ STEP = np.dtype(
     align=True,
 )
 # A variable of a clique, and how far its value moves a place in the step's table.
-MEMBER = np.dtype(
-    [("variable", np.int32), ("size", np.int32), ("stride", np.int64)], align=True
-)
+MEMBER = np.dtype([("variable", np.int32), ("size", np.int32), ("stride", np.int64)], align=True)
 # A factor. A pair with `other`, at `axis` of the clique or outside of it (-1); or, with axis
 # GENERAL, factor number `other`, whose slots have axes from `axis_start` on.
 ITEM = np.dtype(

@@ -34,6 +34,7 @@ from minigibbs.samplers.block_gibbs.covers import (
     neighbours,
 )
 from minigibbs.samplers.block_gibbs.program import GENERAL, OUTSIDE, BlockData, program
+from minigibbs.samplers.block_gibbs.spins import fits, spin_data
 from minigibbs.system import memory
 
 _COVERS = 4
@@ -134,7 +135,7 @@ class BlockGibbs(SweepSampler):
             "the tables of a block",
             "give a smaller width, or smaller blocks",
         )
-        return data
+        return spin_data(graph, data) if fits(graph, data) else data
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The tables of a block, a message, and a place in a table."""
@@ -179,7 +180,8 @@ def _read_blocks(blocks: Any) -> tuple[tuple[Any, ...], ...]:
 
 
 def _stream(number: int) -> NDArray[np.uint64]:
-    return np.random.SeedSequence(_SEED, spawn_key=(number,)).generate_state(4, np.uint64)
+    words = np.random.SeedSequence(_SEED, spawn_key=(number,)).generate_state(4, np.uint64)
+    return words.astype(np.uint64)
 
 
 def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
@@ -260,9 +262,7 @@ def _add_general(data, model, chain, step, item, numbers):
         _add_source(data, step, numbers, digits, keys, 0, model.table, place, item.weight)
     else:
         literals = factor.scope_end - factor.scope_start
-        _add_formula(
-            data, step, numbers, digits, keys, true, literals, factor.form, item.weight
-        )
+        _add_formula(data, step, numbers, digits, keys, true, literals, factor.form, item.weight)
 
 
 @kernel
