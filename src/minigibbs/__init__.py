@@ -46,9 +46,11 @@ if TYPE_CHECKING:
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
+        BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
         Estimator,
+        Exact,
         ExactEstimator,
         Gibbs,
         LocalMinibatchGibbs,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         PoissonMH,
         Sampler,
         SubsetEstimator,
+        SwendsenWang,
         Tempering,
         TunaMH,
     )
@@ -101,9 +104,11 @@ _HOMES = {
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
+            "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
             "Estimator",
+            "Exact",
             "ExactEstimator",
             "Gibbs",
             "LocalMinibatchGibbs",
@@ -114,6 +119,7 @@ _HOMES = {
             "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "SwendsenWang",
             "Tempering",
             "TunaMH",
         ],
@@ -124,11 +130,13 @@ _HOMES = {
 __all__ = [
     "MGPMH",
     "Answer",
+    "BlockGibbs",
     "Complete",
     "CustomEstimator",
     "Domains",
     "DoubleMinGibbs",
     "Estimator",
+    "Exact",
     "ExactEstimator",
     "Explanation",
     "FactorGraph",
@@ -158,6 +166,7 @@ __all__ = [
     "StoppedError",
     "SubsetEstimator",
     "Summary",
+    "SwendsenWang",
     "Table",
     "Tempering",
     "TooLargeError",
