@@ -71,6 +71,7 @@ class Exact(SweepSampler):
 
     memory: float | None = None
     name = "exact"
+    takes_zeros = True
     draws_implicit = True  # small ones, which it stores
 
     def __post_init__(self) -> None:

@@ -71,6 +71,7 @@ class BlockGibbs(SweepSampler):
     width: int = 1
     blocks: Any = None
     name = "block-gibbs"
+    takes_zeros = True
 
     def __post_init__(self) -> None:
         whole = isinstance(self.width, int | np.integer) and not isinstance(self.width, bool)
