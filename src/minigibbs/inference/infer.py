@@ -17,12 +17,14 @@ from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.api import sample_until, time_updates
 from minigibbs.running.plan import TIME
+from minigibbs.running.request import check_counts
 from minigibbs.samplers import PoissonGibbs, Sampler, Tempering
 from minigibbs.system.memory import read_size
 
+_EXACT = 0.6  # share of the time that an exact answer may be predicted to take
 _WARMUP = 0.15  # share of the time
 _PREPARED = 0.3  # share of the time that preparations count as, at the most
-_LEAST_WARMUP, _MOST_WARMUP = 50, 100_000  # sweeps
+_LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _LEAST_TRIPS = 10  # round trips of a ladder, of each chain
 _TEMPERED = 1_000_000  # variables times levels, at the most
 
@@ -78,6 +80,7 @@ def infer(
     begun, limit = clocks.monotonic(), durations.seconds(time, "time")
     if not isinstance(graph, FactorGraph):
         raise SampleError(f"infer takes a FactorGraph, got {type(graph).__name__}")
+    check_counts(chains=chains, threads=threads)
     why = "exact answers were not asked for"
     if exact:
         budget = None if memory is None else read_size(memory, "memory")
@@ -97,7 +100,7 @@ def _affordable(
         tree = BucketTree.of(graph, memory)
     except TooLargeError as error:
         return None, str(error).split(";")[0]
-    if tree.seconds > limit:
+    if tree.seconds > _EXACT * limit:
         return None, f"an exact answer would take about {tree.seconds:,.0f} s"
     return tree, f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
 

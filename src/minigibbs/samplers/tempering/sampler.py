@@ -25,6 +25,8 @@ from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
+_FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
+_LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
 _SWAPS = 2.0  # sweeps take so many times as long as energies, at the least
 
 
@@ -122,7 +124,7 @@ class Tempering(SweepSampler):
         """The ladder of given levels; one more for the zeros, unless they are to stay soft."""
         twins, simple = 2 if self.houdayer else 1, simplified(graph)
         around = neighbours(graph, simple)
-        if self.sampler is None and spins.fits(graph, simple):
+        if self.sampler is None and spins.fits(graph, simple) and _lockstep_pays(graph, simple):
             return spin_ladder(graph, simple, beta, twins, around)
         hard = bool(len(graph.hard)) and not soft
         beta = np.append(beta, 1.0) if hard else beta
@@ -212,6 +214,19 @@ def _sparse(graph: FactorGraph) -> bool:
     if 2 * len(simple.pair) > _SPARSE * free:
         return False
     return len(neighbours(graph, simple)[1]) <= _SPARSE * free
+
+
+def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
+    """Whether to look at every pair, on all levels together, takes less than to draw some.
+
+    By shipped costs: those of an update in lockstep, and of one by the default sampler.
+    """
+    degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
+    if degree <= _FEW_PAIRS:
+        return True
+    one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
+    default = sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
+    return _LANE_UPDATE + _LANE_PAIR * degree < default
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:
