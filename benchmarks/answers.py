@@ -88,11 +88,8 @@ def network(name: str, what: str) -> tuple[mg.FactorGraph, list[np.ndarray], flo
             variable: known["labels"][variable][k] for variable, k in known["evidence"].items()
         }
         graph = graph.condition(labels)
-    truth = []
-    for variable in range(len(graph)):
-        called = graph.domains.name(variable)
-        shares = dict(zip(known["labels"][called], known[what][called], strict=True))
-        truth.append(np.array([shares[str(v)] for v in graph.domains.values(variable)]))
+    names = [graph.domains.name(variable) for variable in range(len(graph))]
+    truth = [np.array(known[what][name]) for name in names]  # with states that are never possible
     return graph, truth, known["log_evidence"] if what == "posterior" else 0.0
 
 
