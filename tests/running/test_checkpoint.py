@@ -78,10 +78,13 @@ def at_segment(monkeypatch):
         ),
         ("potts", "min-gibbs", {"updates": 150_000, "thin": 2000, "reference": True}),
         ("evidence", "default", {"updates": 3_000_000, "thin": 200_000, "scan": "systematic"}),
+        ("evidence", "block-gibbs", {"sweeps": 500_000, "thin": 10_000}),
+        ("line", "swendsen-wang", {"sweeps": 500_000, "thin": 10_000}),
+        ("mixed", "exact", {"sweeps": 500_000, "thin": 10_000}),
     ],
 )
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(model, sampler, options, folder):
-    kills = 17  # of each of three runs: 51
+    kills = 17  # of each run
     options = {**options, "seed": 3, "record": EVERYTHING}
     work = json.dumps([model, sampler, options, kills, str(folder)])
     done = subprocess.run(

@@ -1,13 +1,11 @@
 """Runs on graphs with zeros: first states, refusals, what is said, and what goes into files."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.running import result
 from minigibbs.running.request import start_states
 from tests.hard import HARD, NOT_BOTH, ZERO, differ
 
@@ -90,10 +88,10 @@ def test_what_single_moves_cannot_reach_is_said():
     )
 
 
-def test_samplers_that_move_all_at_once_do_not_hear_of_single_moves():
-    for sweeps in (False, True):
-        plan = SimpleNamespace(graph=tied(), sampler=SimpleNamespace(sweeps=sweeps))
-        assert ("reach" in result._model(plan)) == (not sweeps)
+def test_other_samplers_do_not_hear_of_single_moves():
+    run = mg.sample(tied(), mg.Exact(), sweeps=20, seed=1, **QUIET)
+    assert "reach" not in run.model
+    assert not any("single-site" in warning for warning in run.summary().warnings)
 
 
 def test_a_graph_without_zeros_says_nothing_of_them():

@@ -43,6 +43,7 @@ class Workspace:
     scratch: int = 0
     weights: int = 2  # numbers per value
     replicas: int = 0  # further states of all variables; for samplers that sweep
+    numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
 
 class Sampler(ABC):

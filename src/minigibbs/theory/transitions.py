@@ -11,7 +11,9 @@ from minigibbs.samplers.base import check_zeros
 
 
 def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
-    """The transition matrix of one update at a uniformly random variable.
+    """The transition matrix of one update at a uniformly random variable, or of one sweep.
+
+    A sweep is that of a sampler that moves all variables at once.
 
     >>> import minigibbs as mg
     >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])

@@ -119,7 +119,7 @@ class CpuGroup(Group):
             x=state.copy(),  # lines of memory that no other chain writes to
             stream=stream.copy(),
             carried=np.zeros(space.carried),
-            weights=np.zeros(2 * int(graph.sizes.max())),
+            weights=np.zeros(2 * int(graph.sizes.max()) + space.numbers),
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )

@@ -53,7 +53,7 @@ def account(
     notes = carried[:, own:]
     rounds = notes[:, ROUNDS]
     chances = notes[:, FIRST : FIRST + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
-    start = FIRST + pairs + 3 * len(beta) * twins
+    start = FIRST + pairs + 3 * len(beta) * twins + twins
     blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
     parts = [
         part

@@ -21,6 +21,7 @@ from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.ladder import noted, stack_size
 from minigibbs.samplers.tempering.levels import find_levels
+from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
@@ -63,6 +64,7 @@ class Tempering(SweepSampler):
     levels: tuple[float, ...] | int | None = None
     houdayer: bool | None = None
     name = "tempering"
+    takes_zeros = True
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) or not isinstance(self.sampler, Sampler | None):
@@ -104,9 +106,8 @@ class Tempering(SweepSampler):
             return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
 
         def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
-            ladder = replace(chosen, levels=tuple(beta.tolist()))
-            data = ladder.prepare(graph)
-            return data, ladder.workspace(graph, data)
+            data = chosen._ladder(graph, beta, soft=True)
+            return data, chosen.workspace(graph, data)
 
         beta = find_levels(graph, first_state(graph), prepare, self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
@@ -115,13 +116,19 @@ class Tempering(SweepSampler):
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
             return self.settled(graph).prepare(graph)
-        beta, twins = np.array(self.levels, dtype=np.float64), 2 if self.houdayer else 1
-        simple = simplified(graph)
+        return self._ladder(graph, np.array(self.levels, dtype=np.float64))
+
+    def _ladder(self, graph: FactorGraph, beta: NDArray[np.float64], soft: bool = False) -> Any:
+        """The ladder of given levels; one more for the zeros, unless they are to stay soft."""
+        twins, simple = 2 if self.houdayer else 1, simplified(graph)
         around = neighbours(graph, simple)
         if self.sampler is None and spins.fits(graph, simple):
             return spin_ladder(graph, simple, beta, twins, around)
-        inner = self.sampler or PoissonGibbs()
-        copies = Copies(graph, simple, np.tile(beta, twins))
+        hard = bool(len(graph.hard)) and not soft
+        beta = np.append(beta, 1.0) if hard else beta
+        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple)
+        last = np.arange(len(beta)) == len(beta) - 1
+        copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
         data = inner.prepare(copies, 2)  # as where chains go in step: nothing is remembered
         check_inner(inner, data)
         space = inner.workspace(copies, data)
@@ -131,6 +138,7 @@ class Tempering(SweepSampler):
             twins=twins,
             sweeps=_sweeps_between(inner, graph, copies, simple),
             fixed=True,
+            hard=hard,
             stack=space.scratch,
             own=space.carried,
             order=order[graph.sizes[order] > 1],
@@ -138,10 +146,13 @@ class Tempering(SweepSampler):
             target=around[1],
             inner=data,
             copies=copies.packed,
-            unary=simple.unary,
+            table=without.table,
+            unary=without.unary,
             pair=simple.pair,
             pair_weight=simple.pair_weight,
             rest=simple.rest,
+            hard_rest=without.hard,
+            forbidden=without.forbidden,
             constant=simple.constant,
         )
 
