@@ -103,7 +103,7 @@ def main() -> int:
         or any(part in f"{mutant.file}: {mutant.name}" for part in options.parts)
     ]
     begun = time.monotonic()
-    jobs = max(1, min(options.jobs, len(chosen)))  # without mutants of its own, a job runs all tests
+    jobs = max(1, min(options.jobs, len(chosen)))  # a job without mutants runs all tests
     with ThreadPoolExecutor(jobs) as pool:
         parts = [pool.submit(work, chosen, k, jobs) for k in range(jobs)]
         survived = [name for part in parts for name in part.result()]
