@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Sampler,
         SubsetEstimator,
         SwendsenWang,
+        Tempering,
         TunaMH,
     )
 
@@ -113,6 +114,7 @@ _HOMES = {
             "Sampler",
             "SubsetEstimator",
             "SwendsenWang",
+            "Tempering",
             "TunaMH",
         ],
         "samplers",
@@ -159,6 +161,7 @@ __all__ = [
     "Summary",
     "SwendsenWang",
     "Table",
+    "Tempering",
     "TooLargeError",
     "TunaMH",
     "Unary",

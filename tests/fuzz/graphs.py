@@ -62,7 +62,7 @@ def scale_of(graph) -> float:
     for group in graph.factors:
         for value in group.arrays().values():
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-                total += float(np.abs(value).sum())
+                total += float(np.abs(value[np.isfinite(value)]).sum())
     return total
 
 
@@ -117,21 +117,29 @@ def goodness(counts, expected) -> float:
 
 
 def enumerated(graph):
-    """All states that agree with the evidence, and their probabilities, from exact sums."""
+    """All states that agree with the evidence, and their probabilities, from exact sums.
+
+    Probabilities are 0 throughout where zeros leave no state.
+    """
     free = graph.evidence < 0
     states = np.indices(np.where(free, graph.sizes, 1)).reshape(len(graph), -1).T
     states = np.where(free, states, graph.evidence)
     if len(states) > MOST_STATES:  # one large domain, tame
         logs = graph.energy(states)
     else:
-        sums = [Fraction(0)] * len(states)
+        sums, possible = [Fraction(0)] * len(states), np.ones(len(states), dtype=bool)
         for scope, function in naive.factor_functions(graph):
-            values = states[:, scope].tolist()
+            energies = [function(*own) for own in states[:, scope].tolist()]
+            possible &= np.array(energies) > -np.inf
             sums = [
-                total + Fraction(function(*own)) for total, own in zip(sums, values, strict=True)
+                total + (Fraction(one) if one > -np.inf else 0)
+                for total, one in zip(sums, energies, strict=True)
             ]
-        most = max(sums)
+        most = max((total for total, one in zip(sums, possible, strict=True) if one), default=0)
         logs = np.array([float(total - most) for total in sums])
+        logs[~possible] = -np.inf
+    if logs.max() == -np.inf:
+        return states, np.zeros(len(states))
     weights = np.exp(logs - logs.max())
     return states, weights / weights.sum()
 
@@ -218,7 +226,8 @@ def ising(rng, sizes, tame):
 
 def unary(rng, sizes, tame):
     i = rng.randrange(len(sizes))
-    return mg.Unary([i], [weights(rng, tame, min(sizes[i], 50)) + [0.0] * (sizes[i] - 50)])
+    energy = np.array(weights(rng, tame, min(sizes[i], 50)) + [0.0] * (sizes[i] - 50))
+    return mg.Unary([i], [with_zeros(rng, energy)])
 
 
 def table(rng, sizes, tame):
@@ -229,7 +238,15 @@ def table(rng, sizes, tame):
     some = min(entries, 60)
     places = rng.sample(range(entries), some)
     energy[places] = weights(rng, tame, some)
-    return mg.Table([scope], energy.reshape(1, *shape))
+    return mg.Table([scope], with_zeros(rng, energy).reshape(1, *shape))
+
+
+def with_zeros(rng, energy):
+    """The same with some entries forbidden, now and then."""
+    if rng.random() < 0.3:
+        share = rng.choice((0.1, 0.3, 0.6))
+        energy[[k for k in range(min(len(energy), 1000)) if rng.random() < share]] = -np.inf
+    return energy
 
 
 def logical(rng, sizes, tame):

@@ -40,11 +40,18 @@ def check_out(out: Path | None, kept: list[str], as_json: bool) -> None:
 
 
 @contextmanager
-def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
-    """Report what a run that had to stop has sampled, and warn in a line."""
+def warnings_in_lines() -> Iterator[None]:
+    """Let every warning be a line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_: _warn(str(message))
+        yield
+
+
+@contextmanager
+def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
+    """Report what a run that had to stop has sampled, and warn in a line."""
+    with warnings_in_lines():
         try:
             yield
         except StoppedError as error:

@@ -9,8 +9,9 @@ from typing import Any
 from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import machine_costs, predict
 from minigibbs.graph.graph import FactorGraph, Stats
+from minigibbs.results.summary import for_json
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
-from minigibbs.samplers.base import check_stored
+from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.costs import Costs
 
 _SYMBOLS = {
@@ -57,8 +58,10 @@ class Explanation:
     why: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings for JSON."""
-        return asdict(self)
+        """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
+        plain = asdict(self)
+        plain["stats"] = {key: for_json(value) for key, value in plain["stats"].items()}
+        return plain
 
     def __str__(self) -> str:
         lines = []
@@ -108,6 +111,7 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
 def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
     try:
         check_stored(sampler, graph)
+        check_zeros(sampler, graph)
         operations = sampler.operations(graph)
         slowdown = sampler.guaranteed_slowdown(graph)
     except SampleError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -37,7 +38,7 @@ class Stats:
     factors: int  # that still depend on such a variable
     max_degree: int  # Delta: the most factors at one variable
     local_energy: float  # L: the largest sum of M over the factors at one variable
-    total_energy: float  # Psi: the sum of M over all factors
+    total_energy: float  # Psi: the sum of M over all factors; both infinite with a hard zero
     max_domain: int  # D: the largest domain
 
 
@@ -209,8 +210,25 @@ class FactorGraph(Frozen):
         return pack(self.sizes, self.factors, self.evidence)
 
     @cached_property
+    def hard(self) -> NDArray[np.intp]:
+        """The numbers, in `packed.factors`, of the factors that hold a zero under the evidence."""
+        return np.flatnonzero(np.isinf(self.packed.factors["span"]))
+
+    def where(self, factor: int) -> str:
+        """A factor of `packed.factors` as errors call it."""
+        for number, group in enumerate(self.factors):
+            if not isinstance(group, Implicit) and not group.pairs:
+                if factor < len(group):
+                    return group.where(factor, number)
+                factor -= len(group)
+        raise IndexError(factor)
+
+    @cached_property
     def local_energies(self) -> NDArray[np.float64]:
-        """For each free variable the sum of M over its factors; the maximum is L."""
+        """For each free variable the sum of M over its factors; the maximum is L.
+
+        Infinite where a factor holds a zero.
+        """
         from minigibbs.graph.packing import energy_at
 
         local = energy_at(self.packed)
@@ -249,7 +267,8 @@ class FactorGraph(Frozen):
     def describe(self) -> dict[str, Any]:
         """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
 
-        Stats that would take long to count, as of a large `LowRank` group, are None.
+        Stats that would take long to count, as of a large `LowRank` group, and infinite ones are
+        None. `zeros` is how many factors hold a zero.
 
         >>> import minigibbs as mg
         >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
@@ -263,12 +282,14 @@ class FactorGraph(Frozen):
             stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
         else:
             stats = asdict(self.stats)
+            stats |= {key: None for key, value in stats.items() if value == math.inf}
         clamped = int(np.count_nonzero(self.evidence != FREE))
         shape = getattr(self.implicit, "shape", None)  # a Kernel lies on a lattice
         return {
             **stats,
             "clamped": clamped,
             "kinds": kinds,
+            "zeros": len(self.hard),
             "shape": None if shape is None else list(shape),
         }
 

@@ -34,7 +34,7 @@ def pack(
     pair = _join([group.scope for group in pairs], np.int32, (0, 2))
     pair_weight = _join([group.weight for group in pairs], np.float64)
     general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
-    rows, target, weight = _rows(sizes, evidence, pair, pair_weight, general, slots)
+    rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, general, slots)
     first = np.cumsum(sizes, dtype=np.int64) - sizes
     model = Model(rows, first, target, weight, pair, pair_weight, general, slots, table)
     for array in model:  # one type for every graph, so that kernels compile once
@@ -42,7 +42,7 @@ def pack(
     return model, sum(group.offset for group in lowered)
 
 
-def _rows(
+def packed_rows(
     sizes: NDArray[np.int32],
     evidence: NDArray[np.int32],
     pair: NDArray[np.int32],

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
 from minigibbs.results.marginals import LEVEL, Marginals, mean_distance
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Run:
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
+    ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -278,6 +281,7 @@ class Run:
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
         header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
+        header["ladder"] = None if self.ladder is None else self.ladder.to_dict()
         every = np.arange(len(self.domains))
         if self.draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
@@ -307,6 +311,7 @@ def load(path: str | os.PathLike[str]) -> Run:
             domains,
             Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
         check_run(run)
@@ -364,8 +369,11 @@ def _check_model(model: dict[str, Any] | None) -> None:
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
+    counts.append(model.get("zeros", 0))  # which files of 0.1 lack
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
+    if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):
+        raise ValueError(f"model: expected a known reach, got {model['reach']!r}")
 
 
 def _check_array(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
 from minigibbs.system.text import printable
@@ -35,7 +36,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
     """All that is wrong with a run, the worst first; or that nothing seems to be."""
     apart = _disagreement(run, summary)
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
-    wrong = [*apart, *few, *_ending(run)]
+    wrong = [*apart, *few, *_zeros(run), *_ending(run)]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
@@ -91,6 +92,32 @@ def _advice(rhat: float) -> str:
         "run longer, or with a warm-up; if that does not help, updates of one variable at a time "
         "do not mix on this model, and its marginals are not to be trusted"
     )
+
+
+def _zeros(run: Run) -> list[Finding]:
+    """Zeros that updates of one variable at a time may be unable to go around."""
+    found = (run.model or {}).get("reach", CONNECTED)
+    if found == CONNECTED or _fixed(run):
+        return []
+    sure = found == SPLIT
+    moves = "cannot" if sure else "may not"
+    story = (
+        "Some factors hold zeros: states of probability 0. Updates of one variable at a time must "
+        f"go around them, and {'do' if sure else 'may'} not reach every state that is possible. "
+    )
+    more = (
+        "Each chain stays in the part where it began, however long it runs. "
+        if sure
+        else "Nobody can tell from the chains: they can miss the same states together. "
+    )
+    return [
+        Finding(
+            "bad" if sure else "doubt",
+            f"Single-site updates {moves} reach every state",
+            f"{story}{more}Use mg.infer, which does not depend on such moves.",
+            f"zeros: single-site moves {moves} reach every state; use mg.infer",
+        )
+    ]
 
 
 def _few(run: Run, summary: Summary) -> list[Finding]:

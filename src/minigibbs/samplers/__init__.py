@@ -18,6 +18,7 @@ from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
 from minigibbs.samplers.swendsen_wang import SwendsenWang
+from minigibbs.samplers.tempering import Tempering
 from minigibbs.samplers.tuna_mh import TunaMH
 
 # One variable at a time.
@@ -36,7 +37,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
 }
 # All variables at once.
 SWEEPING: dict[str, type[Sampler]] = {
-    sampler.name: sampler for sampler in (BlockGibbs, SwendsenWang, Exact)
+    sampler.name: sampler for sampler in (Tempering, BlockGibbs, SwendsenWang, Exact)
 }
 SAMPLERS = SINGLE_SITE | SWEEPING
 
@@ -60,5 +61,6 @@ __all__ = [
     "Sampler",
     "SubsetEstimator",
     "SwendsenWang",
+    "Tempering",
     "TunaMH",
 ]

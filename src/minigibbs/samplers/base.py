@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
@@ -52,6 +53,7 @@ class Sampler(ABC):
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
     sweeps: ClassVar[bool] = False  # whether it moves all variables at once
+    takes_zeros: ClassVar[bool] = False  # whether it is exact where factors hold zeros
 
     def __str__(self) -> str:
         """The sampler as one would write it: settings left at their defaults are left out."""
@@ -109,6 +111,10 @@ class SweepSampler(Sampler):
 
     sweeps = True
 
+    def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
+        """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
+        return None
+
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """Sweeps are timed, not predicted."""
         raise SampleError(
@@ -163,6 +169,18 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
         f"{type(sampler).__name__} reads stored factors, but this graph's {stats.factors:,} are "
         f"implicit; stored (graph.stored(), about {readable(stats.factors * 24)}), an update "
         f"would look at up to {stats.max_degree:,} of them. Use mg.PoissonGibbs()"
+    )
+
+
+def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler whose theory needs bounded energies for a graph with zeros."""
+    if sampler.takes_zeros or not len(graph.hard):
+        return
+    raise SampleError(
+        f"{type(sampler).__name__} needs factors of bounded energy, but "
+        f"{graph.where(int(graph.hard[0]))} holds a zero (an energy of -inf); use "
+        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
+        "floor=, which is another model"
     )
 
 

@@ -7,6 +7,7 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import MOST_MATRIX, Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Sampler
+from minigibbs.samplers.base import check_zeros
 
 
 def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
@@ -21,6 +22,7 @@ def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
     """
     if graph.implicit is not None:
         raise SampleError("transition: enumeration needs stored factors; use graph.stored()")
+    check_zeros(sampler, graph)
     return sampler.transition(Enumeration(graph))
 
 

@@ -88,8 +88,13 @@ def model(run: Run) -> Html:
         rows.append(["of these clamped by evidence", f"{known['clamped']:,}", ""])
     for kind, count in known["kinds"].items():
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
+    if known.get("zeros"):
+        forbidden = element("span", "they forbid what they stand for", class_="soft")
+        rows.append(["factors that hold zeros", f"{known['zeros']:,}", forbidden])
     for key, label, symbol, meaning in _STATS:
         value = known[key]
+        if value is None and known.get("zeros"):
+            value = math.inf
         text = f"{value:,}" if isinstance(value, int) else number(value, ",.4g")
         rows.append([f"{label} ({symbol})", text, element("span", meaning, class_="soft")])
     whole = table(["what", "how much", "meaning"], rows, class_="words")
