@@ -44,7 +44,7 @@ def comparable():
             yield name, model
 
 
-@pytest.mark.parametrize(("name", "model"), comparable())
+@pytest.mark.parametrize(("name", "model"), list(comparable()))
 def test_a_sweep_has_the_matrix(name, model):
     """From every possible state alike: the new states' counts against the matrix, by cell.
 

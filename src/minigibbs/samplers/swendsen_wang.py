@@ -54,8 +54,8 @@ class SwendsenWang(SweepSampler):
     """Swendsen-Wang: for attractive pairs, `Potts` weights and `Ising` couplings above 0.
 
     Unary factors and evidence are allowed, and tables over two two-valued variables that attract;
-    so are `Kernel` and `Complete`, at O(variables + bonds) a sweep. Near a critical point it is
-    thousands of times faster than single updates. Strong fields that disagree slow it down.
+    so are `Kernel` and `Complete`, at O(variables + bonds) a sweep. Near a critical point it
+    mixes far faster than single updates do. Strong fields that disagree slow it down.
 
     Examples
     --------
