@@ -160,6 +160,13 @@ def test_ties_let_a_chain_move_where_single_updates_cannot():
     assert np.abs(run.marginals[:, 1] - 0.5).max() < 0.07
 
 
+def test_zeros_whose_variables_are_all_clamped_tie_nothing():
+    some = mg.Table([[0, 1]], [[0.0, 0.0], [0.0, ZERO]])
+    graph = mg.FactorGraph([2] * 3, [some, mg.Ising([1], [2], 0.3)]).condition({0: 1, 1: 1})
+    with pytest.raises(mg.MinigibbsError, match="probability"):
+        mg.sample(graph, mg.BlockGibbs(), sweeps=1, progress=False)
+
+
 def test_ties_that_are_too_wide_are_split():
     i, j = np.triu_indices(6, 1)
     some = mg.Table(np.stack([i, j], 1), [[0.0, 0.0], [0.0, ZERO]])
