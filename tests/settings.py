@@ -9,6 +9,7 @@ import numpy as np
 import minigibbs as mg
 from minigibbs.samplers import Sampler
 from minigibbs.theory import Enumeration
+from tests.hard import HARD
 from tests.harness import state_numbers
 from tests.zoo import ATTRACTIVE, IMPLICIT, SPINS, STRONG, ZOO
 
@@ -177,12 +178,13 @@ class SweepSetting:
         return next(iter(self.graphs.values()))
 
 
-_STORED = {"mixed": ZOO["mixed"]} | ZOO | {"strong": STRONG}
+_HARD = {f"hard-{name}": graph for name, graph in HARD.items()}
+_STORED = {"mixed": ZOO["mixed"]} | ZOO | {"strong": STRONG} | _HARD
 
 # Every registered sampler that sweeps has a setting with golden draws.
 SWEEPS = {
     "swendsen-wang": SweepSetting(
-        mg.SwendsenWang(), {"fields": ATTRACTIVE["fields"]} | ATTRACTIVE, golden=1422334662
+        mg.SwendsenWang(), {"fields": ATTRACTIVE["fields"]} | ATTRACTIVE, golden=2288504522
     ),
     "swendsen-wang-kernel": SweepSetting(
         mg.SwendsenWang(), {"line": ATTRACTIVE["line"]}, golden=4211072527

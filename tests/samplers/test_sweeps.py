@@ -14,7 +14,6 @@ from tests.settings import SWEEPS
 
 CASES = [(name, model) for name, setting in SWEEPS.items() for model in setting.graphs]
 GOLDEN = {name: setting for name, setting in SWEEPS.items() if setting.golden is not None}
-FEW_STATES = 130  # of a matrix that is compared with the kernel, cell by cell
 
 
 def case(name, model):
@@ -36,18 +35,31 @@ def setting_matrix(setting, graph):
     return mg.theory.transition(graph.stored(), setting.sampler).matrix
 
 
-@pytest.mark.parametrize(("name", "model"), CASES)
+def comparable():
+    """Cases of few enough cells; pairs with clamped variables are fields if stored, else bonds."""
+    for name, model in CASES:
+        graph = SWEEPS[name].graphs[model]
+        bonded = graph.implicit is not None and (graph.evidence >= 0).any() and name != "exact"
+        if np.prod(graph.sizes[graph.evidence < 0]) <= 130 and not bonded:
+            yield name, model
+
+
+@pytest.mark.parametrize(("name", "model"), list(comparable()))
 def test_a_sweep_has_the_matrix(name, model):
-    """From every state alike: the new states' counts against the matrix, cell by cell."""
+    """From every possible state alike: the new states' counts against the matrix, by cell.
+
+    The matrix is that of the stored twin where a graph is implicit.
+    """
     setting, graph = case(name, model)
     states = np.array(naive.states(graph))
-    if len(states) > FEW_STATES:
-        pytest.skip("its matrix is large; the law is tested from exact starts")
-    matrix, each = setting_matrix(setting, graph), 200_000 // len(states)
-    after, _ = sweep_each(graph, setting.sampler, np.repeat(states, each, axis=0), 1, seed=31)
-    numbers = np.repeat(np.arange(len(states)), each) * len(states) + state_numbers(graph, after)
+    possible = np.flatnonzero(naive.distribution(graph.stored()) > 0)
+    matrix, each = setting_matrix(setting, graph)[possible], 200_000 // len(possible)
+    starts = np.repeat(states[possible], each, axis=0)
+    after, _ = sweep_each(graph, setting.sampler, starts, 1, seed=31)
+    row = np.repeat(np.arange(len(possible)), each)
+    numbers = row * len(states) + state_numbers(graph, after)
     assert (matrix.ravel()[numbers] > 0).all()
-    assert chi_square(numbers, matrix.ravel() / len(states)) > FALSE_ALARM
+    assert chi_square(numbers, matrix.ravel() / len(possible)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("name", "model"), CASES)
@@ -55,8 +67,9 @@ def test_exact_start_keeps_the_law(name, model):
     setting, graph = case(name, model)
     starts = exact_starts(graph.stored(), 60_000, seed=11)
     states, _ = sweep_each(graph, setting.sampler, starts, 2, seed=12)
-    law = naive.distribution(graph.stored())
-    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
+    numbers, law = state_numbers(graph, states), naive.distribution(graph.stored())
+    assert (law[numbers] > 0).all()
+    assert chi_square(numbers, law) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.2  # and it must have moved
 
 

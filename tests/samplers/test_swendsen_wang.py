@@ -91,7 +91,37 @@ def test_a_cluster_keeps_the_value_that_evidence_gives_it():
     graph = mg.FactorGraph([2] * 3, [mg.Potts([0, 1], [1, 2], [50.0, 50.0])])
     held = graph.condition({0: 1, 2: 0})
     states, _ = sweep_each(held, mg.SwendsenWang(), [[1, 1, 0]] * 100, 1, seed=1)
+    assert (states == [[1, 1, 0]]).all(axis=1).mean() < 1  # the ends pull alike
+    assert (states[:, [0, 2]] == [1, 0]).all()
+    line = mg.FactorGraph([2] * 3, [mg.Kernel((3,), lambda d: 50.0 / d**2)])
+    states, _ = sweep_each(
+        line.condition({0: 1, 2: 0}), mg.SwendsenWang(), [[1, 1, 0]] * 100, 1, seed=1
+    )
     assert (states == [1, 1, 0]).all()
+
+
+def test_two_valued_tables_that_attract_are_pairs():
+    """By sums of logarithms: t00 + t11 > t01 + t10."""
+    graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -0.2], [0.1, 0.4]])])
+    matrix = mg.theory.transition(graph, mg.SwendsenWang()).matrix
+    law = naive.distribution(graph)
+    np.testing.assert_allclose(law @ matrix, law, atol=1e-14)
+    states, _ = sweep_each(graph, mg.SwendsenWang(), [[0, 1]] * 40_000, 1, seed=1)
+    assert chi_square(state_numbers(graph, states), matrix[1]) > FALSE_ALARM
+    repelling = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, 0.5], [0.4, 0.4]])])
+    with pytest.raises(mg.SampleError, match=r"repels, with weight -0\.1"):
+        mg.SwendsenWang().prepare(repelling)
+
+
+def test_values_that_zeros_exclude_are_never_taken():
+    graph = mg.FactorGraph(
+        [3] * 3, [mg.Potts([0, 1], [1, 2], 0.9), mg.Unary([1], [[0.2, -np.inf, 0.0]])]
+    )
+    law = naive.distribution(graph)
+    starts = exact_starts(graph, STARTS, seed=1)
+    states, _ = sweep_each(graph, mg.SwendsenWang(), starts, 2, seed=2)
+    assert (states[:, 1] != 1).all()
+    assert chi_square(state_numbers(graph, states), law) > FALSE_ALARM
 
 
 def test_weights_and_fields_of_thousands():
@@ -106,7 +136,7 @@ def test_weights_and_fields_of_thousands():
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (ZOO["potts"], r"the pair of variable 1 and variable 2 repels, with weight -0\.7; use mg"),
+        (ZOO["potts"], r"the pair of variable 0 and variable 2 repels, with weight -0\.3; use mg"),
         (ZOO["tables"], "a general factor joins variable 0, variable 1, variable 2; use"),
         (ZOO["logical"], "a general factor joins"),
         (IMPLICIT["low-rank"], "the weights of a low-rank group are not known to attract"),
@@ -126,7 +156,7 @@ def test_bonds_that_are_too_many_to_enumerate_are_refused():
 
 def test_it_describes_itself():
     text = mg.SwendsenWang().describe(ATTRACTIVE["fields"])
-    assert text.startswith("Swendsen-Wang: exact; a sweep looks at 3 strong pairs, draws 0.4")
+    assert text.startswith("Swendsen-Wang: exact; a sweep looks at 3 strong pairs, draws 0.3 of")
     text = mg.SwendsenWang().describe(ATTRACTIVE["ring"])
     assert "10 strong pairs, draws 1.5 of" in text  # each pair from both ends, at half its weight
     with pytest.raises(mg.SampleError, match="moves all variables at once"):

@@ -42,8 +42,6 @@ def _plain(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
     name = type(value).__name__
     if isinstance(value, tuple):
         return [_plain(one) for one in value]

@@ -14,22 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.exact.elimination import BucketTree, Part
+from minigibbs.exact.elimination import BucketTree, Part, possible_tree
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.samplers.base import SweepSampler, register_sweep
+from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
 
-# A variable in its turn: its parts are [part_start, part_end).
+# A variable in its turn: its parts are [part_start, part_end), its values those from `value` on.
 _TURN = np.dtype(
     [
         ("variable", np.int32),
         ("size", np.int32),
         ("part_start", np.int64),
         ("part_end", np.int64),
+        ("value", np.int64),
     ],
     align=True,
 )
@@ -73,6 +74,7 @@ class Exact(SweepSampler):
     name = "exact"
     takes_zeros = True
     draws_implicit = True  # small ones, which it stores
+    takes_zeros = True
 
     def __post_init__(self) -> None:
         wrong = isinstance(self.memory, bool) or not isinstance(
@@ -83,9 +85,11 @@ class Exact(SweepSampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the variables out once; lay out what each bucket then holds."""
-        tree = BucketTree.of(graph, self.memory)
-        tree.upward()
-        return _flat(tree)
+        return _flat(possible_tree(graph, self.memory))
+
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """Each variable's place among the values that zeros leave it."""
+        return Workspace(scratch=len(graph))
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the width."""
@@ -108,7 +112,9 @@ class ExactData(NamedTuple):
     turns: NDArray[np.void]  # of _TURN
     parts: NDArray[np.void]  # of _PART
     slots: NDArray[np.void]  # of _SLOT
-    values: NDArray[np.float64]  # logarithms
+    logs: NDArray[np.float64]  # of what the parts hold
+    values: NDArray[np.int64]  # that variables may take
+    settled: NDArray[np.int64]  # [variable, value] of those with one
 
 
 def _flat(tree: BucketTree) -> ExactData:
@@ -117,7 +123,8 @@ def _flat(tree: BucketTree) -> ExactData:
     parts = [part for variable in reversed(tree.order.variables) for part in tree.parts[variable]]
     turns = np.zeros(count, dtype=_TURN)
     turns["variable"] = tree.order.variables[::-1]
-    turns["size"] = tree.graph.sizes[turns["variable"]]
+    turns["size"] = tree.sizes[turns["variable"]]
+    turns["value"] = np.cumsum(turns["size"]) - turns["size"]
     turns["part_end"] = np.cumsum([len(tree.parts[v]) for v in turns["variable"].tolist()])
     turns["part_start"][1:] = turns["part_end"][:-1]
     rows, slots = np.zeros(len(parts), dtype=_PART), [_slots(part) for part in parts]
@@ -126,13 +133,27 @@ def _flat(tree: BucketTree) -> ExactData:
     rows["own"] = [part.table.size // len(part.table) for part in parts]
     rows["slot_end"] = np.cumsum([len(own) for own in slots])
     rows["slot_start"][1:] = rows["slot_end"][:-1]
-    values = np.empty(int(sizes.sum()))
+    logs = np.empty(int(sizes.sum()))
     for part, first in zip(parts, rows["start"].tolist(), strict=True):
-        values[first : first + part.table.size] = part.table.ravel()
+        logs[first : first + part.table.size] = part.table.ravel()
     if not tree.logs:
         with np.errstate(divide="ignore"):
-            np.log(values, out=values)
-    return ExactData(turns, rows, np.concatenate([np.empty(0, _SLOT), *slots]), values)
+            np.log(logs, out=logs)
+    settled = np.flatnonzero(tree.sizes == 1)
+    return ExactData(
+        turns=turns,
+        parts=rows,
+        slots=np.concatenate([np.empty(0, _SLOT), *slots]),
+        logs=logs,
+        values=_values(tree, turns["variable"]),
+        settled=np.stack([settled, _values(tree, settled)], axis=1),
+    )
+
+
+def _values(tree: BucketTree, variables: NDArray[Any]) -> NDArray[np.int64]:
+    """The values that each of some variables may take."""
+    lists = [tree.values(variable) for variable in variables.tolist()]
+    return np.concatenate([np.empty(0, np.int64), *lists])
 
 
 def _slots(part: Part) -> NDArray[np.void]:
@@ -147,19 +168,22 @@ def _slots(part: Part) -> NDArray[np.void]:
 @kernel
 def exact_sweep(data, model, chain, replicas):
     """Draw every variable, the last eliminated first, given those before it."""
+    place = chain.scratch
+    for k in range(len(data.settled)):
+        chain.x[data.settled[k, 0]] = data.settled[k, 1]
     for k in range(len(data.turns)):
         turn = data.turns[k]
         for value in range(turn.size):
             chain.weights[value] = 0.0
         for p in range(turn.part_start, turn.part_end):
             part = data.parts[p]
-            place = part.start
+            at = part.start
             for s in range(part.slot_start, part.slot_end):
-                slot = data.slots[s]
-                place += slot.stride * np.int64(chain.x[slot.variable])
+                at += data.slots[s].stride * place[data.slots[s].variable]
             for value in range(turn.size):
-                chain.weights[value] += data.values[place + value * part.own]
-        chain.x[turn.variable] = draw_log(chain.weights, turn.size, chain.stream)
+                chain.weights[value] += data.logs[at + value * part.own]
+        place[turn.variable] = draw_log(chain.weights, turn.size, chain.stream)
+        chain.x[turn.variable] = data.values[turn.value + place[turn.variable]]
         chain.tally[EVALUATIONS] += turn.part_end - turn.part_start
     chain.tally[DRAWS] += 1
 

@@ -30,10 +30,10 @@ from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.simple import Simple, simplified
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.categorical import draw_log
-from minigibbs.kernels.energy import add_general
-from minigibbs.kernels.jit import chosen_by_type, entry, kernel
+from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, uniform
@@ -53,9 +53,9 @@ _FIELDED = 1 << 40  # marks a cluster with unary factors
 class SwendsenWang(SweepSampler):
     """Swendsen-Wang: for attractive pairs, `Potts` weights and `Ising` couplings above 0.
 
-    Unary factors and evidence are allowed; so are `Kernel` and `Complete`, at O(variables + bonds)
-    a sweep. Near a critical point it is thousands of times faster than single updates. Strong
-    fields that disagree, or evidence, slow it down.
+    Unary factors and evidence are allowed, and tables over two two-valued variables that attract;
+    so are `Kernel` and `Complete`, at O(variables + bonds) a sweep. Near a critical point it
+    mixes far faster than single updates do. Strong fields that disagree slow it down.
 
     Examples
     --------
@@ -68,6 +68,7 @@ class SwendsenWang(SweepSampler):
 
     name = "swendsen-wang"
     draws_implicit = True
+    takes_zeros = True
 
     def settled(self, graph: FactorGraph) -> SwendsenWang:
         """Refuse what it cannot do."""
@@ -76,19 +77,17 @@ class SwendsenWang(SweepSampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lists of the strong pairs, alias tables of the weak ones, and the fields."""
-        _check(graph)
-        model, evidence = graph.packed, graph.evidence
-        pairs = np.flatnonzero((model.pair_weight > 0) & (evidence[model.pair] == FREE).any(axis=1))
-        weight = model.pair_weight[pairs]
-        strong, weak = pairs[weight >= _STRONG], pairs[weight < _STRONG]
-        rate = float(model.pair_weight[weak].sum())
-        fields = _fields(graph)
+        simple = _check(graph)
+        strong = simple.pair_weight >= _STRONG
+        weak = simple.pair_weight[~strong]
+        fields = simple.unary if simple.unary.any() else np.empty(0)
+        evidence = graph.evidence
         return ClusterData(
-            pair=np.ascontiguousarray(model.pair[strong]),
-            chance=-np.expm1(-model.pair_weight[strong]),
-            weak=np.ascontiguousarray(model.pair[weak]),
-            alias=_alias(model.pair_weight[weak]),
-            rate=rate,
+            pair=np.ascontiguousarray(simple.pair[strong]),
+            chance=-np.expm1(-simple.pair_weight[strong]),
+            weak=np.ascontiguousarray(simple.pair[~strong]),
+            alias=_alias(weak),
+            rate=float(weak.sum()),
             fields=fields,
             fielded=_fielded(graph, fields),
             evidence=evidence[:0] if (evidence == FREE).all() else evidence,
@@ -113,7 +112,6 @@ class SwendsenWang(SweepSampler):
 
     def transition(self, everything: Enumeration) -> Transition:
         """All sets of bonds, and the states that agree with each."""
-        _check(everything.graph)
         weight, agree = _agreeing_pairs(everything)
         fields = everything.energy - weight @ agree
         weights = np.exp(fields - fields.max())
@@ -177,28 +175,26 @@ class CompleteBonds(NamedTuple):
     others: Any
 
 
-def _check(graph: FactorGraph) -> None:
-    """Raise for what is no attractive pair and no field."""
-    model, free = graph.packed, graph.evidence == FREE
-    repels = np.flatnonzero((model.pair_weight < 0) & free[model.pair].all(axis=1))
+def _check(graph: FactorGraph) -> Simple:
+    """The graph's stored factors as attractive pairs and fields; raises for what is neither."""
+    simple, model = simplified(graph), graph.packed
+    repels = np.flatnonzero(simple.pair_weight < 0)
     if len(repels):
-        i, j = model.pair[repels[0]].tolist()
+        i, j = simple.pair[repels[0]].tolist()
         _refuse(
             f"the pair of {graph.domains.describe(i)} and {graph.domains.describe(j)} repels, with "
-            f"weight {model.pair_weight[repels[0]]:.4g}"
+            f"weight {simple.pair_weight[repels[0]]:.4g}"
         )
-    factors, slots = model.factors, model.slots
-    count = np.concatenate([[0], np.cumsum(free[slots["variable"]])])
-    several = count[factors["scope_end"]] - count[factors["scope_start"]] > 1
-    wrong = np.flatnonzero(several & (factors["span"] > 0))
-    if len(wrong):
-        factor = factors[wrong[0]]
-        scope = slots["variable"][factor["scope_start"] : factor["scope_end"]].tolist()
+    joins = simple.rest[model.factors["span"][simple.rest] > 0]
+    if len(joins):
+        factor = model.factors[joins[0]]
+        scope = model.slots["variable"][factor["scope_start"] : factor["scope_end"]].tolist()
         named = ", ".join(graph.domains.describe(v) for v in scope[:6])
         _refuse(f"a general factor joins {named}{', ...' if len(scope) > 6 else ''}")
     for group in graph.factors:
         if isinstance(group, Implicit):
             _check_implicit(group)
+    return simple
 
 
 def _check_implicit(group: Implicit) -> None:
@@ -223,39 +219,11 @@ def _alias(weight: NDArray[np.float64]) -> NDArray[np.void]:
     return table
 
 
-def _fields(graph: FactorGraph) -> NDArray[np.float64]:
-    """For each variable and value the sum of what depends on it alone; empty if nothing does.
-
-    That is unary factors, general ones whose other variables are clamped, and pairs that repel a
-    clamped value.
-    """
-    model, free = graph.packed, graph.evidence == FREE
-    repels = (model.pair_weight < 0) & (free[model.pair].sum(axis=1) == 1)
-    if not (repels.any() or (model.rows["pair_end"] < model.rows["end"]).any()):
-        return np.empty(0)
-    fields = np.zeros(int(graph.sizes.sum(dtype=np.int64)))
-    _add_general(model, np.maximum(graph.evidence, 0), fields)
-    for own, other in ((0, 1), (1, 0)):
-        variable, value = model.pair[repels, own], graph.evidence[model.pair[repels, other]]
-        here = free[variable] & (value < graph.sizes[variable])
-        place = model.first[variable[here]] + value[here]
-        np.add.at(fields, place, model.pair_weight[repels][here])
-    return fields
-
-
 def _fielded(graph: FactorGraph, fields: NDArray[np.float64]) -> NDArray[np.int32]:
     if not len(fields):
         return np.empty(0, dtype=np.int32)
     some = np.logical_or.reduceat(fields != 0, graph.packed.first)
     return np.flatnonzero(some).astype(np.int32)
-
-
-@entry
-def _add_general(model, clamped, fields):
-    for i in range(len(model.rows)):
-        row = model.rows[i]
-        for place in range(row.pair_end, row.end):
-            add_general(model, clamped, i, place, 1.0, fields[model.first[i] :])
 
 
 def _bonds(groups: list[Any]) -> Any:
@@ -299,17 +267,15 @@ _PREPARE: dict[type, Callable[..., Any]] = {Kernel: _prepare_kernel, Complete: _
 
 
 def _agreeing_pairs(everything: Enumeration) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The weights of the pairs that attract, and [pair, state]: whether they agree."""
-    stored = everything.graph.stored().packed
-    kept = (stored.pair_weight > 0) & (everything.graph.evidence[stored.pair] == FREE).any(axis=1)
-    (i, j), weight = stored.pair[kept].T, stored.pair_weight[kept]
-    if len(weight) > _MOST_BONDS:
+    """The weights of the pairs of free variables, and [pair, state]: whether they agree."""
+    simple = _check(everything.graph.stored())
+    if len(simple.pair) > _MOST_BONDS:
         raise TooLargeError(
-            f"SwendsenWang: the bonds of {len(weight)} pairs are too many to enumerate; the limit "
-            f"is {_MOST_BONDS}"
+            f"SwendsenWang: the bonds of {len(simple.pair)} pairs are too many to enumerate; the "
+            f"limit is {_MOST_BONDS}"
         )
-    states = everything.states
-    return weight, (states[:, i] == states[:, j]).T
+    (i, j), states = simple.pair.T, everything.states
+    return simple.pair_weight, (states[:, i] == states[:, j]).T
 
 
 @kernel

@@ -77,14 +77,14 @@ def _tied(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
     model, count = graph.packed, len(graph)
     factors = model.factors[np.isinf(model.factors["span"])]
     group = np.full(count, -1, dtype=np.int32)
-    if not len(factors):
-        return group, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
     arity = factors["scope_end"] - factors["scope_start"]
     place = np.repeat(factors["scope_start"] - (np.cumsum(arity) - arity), arity)
     variable = model.slots["variable"][place + np.arange(arity.sum())]
     factor = np.repeat(np.arange(len(factors)), arity)
     choice = (graph.evidence[variable] == FREE) & (graph.sizes[variable] > 1)
     variable, factor = variable[choice], factor[choice]
+    if not len(variable):
+        return group, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
     shape = (count + len(factors),) * 2
     links = coo_matrix((np.ones(len(variable)), (variable, count + factor)), shape)
     labels = connected_components(links, directed=False)[1][:count]

@@ -34,7 +34,7 @@ from minigibbs.samplers.block_gibbs.covers import (
     neighbours,
 )
 from minigibbs.samplers.block_gibbs.program import GENERAL, OUTSIDE, BlockData, program
-from minigibbs.samplers.block_gibbs.spins import fits, spin_data
+from minigibbs.samplers.block_gibbs.spins import as_spins, spin_data
 from minigibbs.system import memory
 
 _COVERS = 4
@@ -91,6 +91,14 @@ class BlockGibbs(SweepSampler):
 
     def covers(self, graph: FactorGraph) -> list[Blocks]:
         """The blocks of each cover; a sweep goes through one of them."""
+        spins = self._spins(graph)
+        return self._covers(graph if spins is None else spins)
+
+    def _spins(self, graph: FactorGraph) -> FactorGraph | None:
+        """The graph in a form that has a quicker layout, if there is one."""
+        return as_spins(graph) if self.width <= 1 else None
+
+    def _covers(self, graph: FactorGraph) -> list[Blocks]:
         around = neighbours(graph)
         choice = (graph.evidence == FREE) & (graph.sizes > 1)
         variables = np.flatnonzero(choice).astype(np.int32)
@@ -130,13 +138,15 @@ class BlockGibbs(SweepSampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Find the covers; lay each block out as an elimination program."""
-        data = program(graph, self.covers(graph))
+        spins = self._spins(graph)
+        base = graph if spins is None else spins
+        data = program(base, self._covers(base))
         memory.require(
             8 * data.numbers,
             "the tables of a block",
             "give a smaller width, or smaller blocks",
         )
-        return spin_data(graph, data) if fits(graph, data) else data
+        return data if spins is None else spin_data(spins, data)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """The tables of a block, a message, and a place in a table."""

@@ -7,12 +7,15 @@ to more than e^600.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.factors.potts import Potts
+from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import below, uniform
@@ -49,19 +52,29 @@ class SpinData(NamedTuple):
     widest: int
 
 
-def fits(graph: FactorGraph, data: BlockData) -> bool:
-    """Whether all is pairs and unary factors of two values, in trees, and not too strong."""
-    model = graph.packed
-    return (
-        data.widest <= 2
-        and bool((graph.sizes <= 2).all())
-        and bool((model.rows["pair_end"] == model.rows["unary_begin"]).all())
-        and float(graph.local_energies.max()) < _LARGEST
-    )
+def as_spins(graph: FactorGraph) -> FactorGraph | None:
+    """The same law by pairs and unary factors of two values, not too strong; None if it has none.
+
+    Tables over two two-valued variables are such factors.
+    """
+    if (graph.sizes > 2).any() or not np.isfinite(graph.local_energies).all():
+        return None
+    simple = simplified(graph)
+    if len(simple.rest):
+        return None
+    i, j = simple.pair.T
+    groups: list[Any] = [Potts(i, j, simple.pair_weight)] if len(i) else []
+    fielded = np.flatnonzero(np.logical_or.reduceat(simple.unary != 0, graph.packed.first))
+    fielded = fielded[graph.sizes[fielded] == 2]
+    if len(fielded):
+        places = graph.packed.first[fielded][:, None] + np.arange(2)
+        groups.append(Unary(fielded, simple.unary[places]))
+    spins = FactorGraph(graph.domains, groups, evidence=graph.evidence)
+    return spins if float(spins.local_energies.max()) < _LARGEST else None
 
 
 def spin_data(graph: FactorGraph, data: BlockData) -> SpinData:
-    """The same program with odds."""
+    """The same program with odds, of a graph from `as_spins`."""
     model, steps, items = graph.packed, data.steps, data.items
     owner = np.repeat(np.arange(len(steps)), steps["item_end"] - steps["item_start"])
     inside, outside = items["axis"] > 0, items["axis"] == OUTSIDE
