@@ -74,7 +74,6 @@ class Exact(SweepSampler):
     name = "exact"
     takes_zeros = True
     draws_implicit = True  # small ones, which it stores
-    takes_zeros = True
 
     def __post_init__(self) -> None:
         wrong = isinstance(self.memory, bool) or not isinstance(
