@@ -185,7 +185,7 @@ class Options:
         name, free = type(sampler).__name__, len(free_variables(graph.evidence))
         if self.scan is not None:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
-        if self.backend != "cpu":
+        if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
         if unit == 1 and length and free > 1:
             raise SampleError(

@@ -28,6 +28,7 @@ from minigibbs.running.backends.base import (
     Backend,
     Start,
     check_common,
+    check_replicas,
     count_size,
     require_records,
 )
@@ -89,12 +90,7 @@ class CpuBackend(Backend):
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
         """Check what every backend's states hold, and the replicas."""
         check_common(plan, state)
-        graph, clamped = plan.graph, plan.graph.evidence >= 0
-        flat = state["replicas"]
-        replicas = flat.reshape(len(flat), len(graph), -1)  # [chain, variable, replica]
-        right = (replicas < graph.sizes[:, None]).all() and flat.dtype == graph.state_type
-        if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
-            raise ValueError("replicas holds what it cannot")
+        check_replicas(plan, state)
 
 
 class CpuGroup(Group):
