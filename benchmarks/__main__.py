@@ -3,7 +3,17 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai", "scale", "clusters"]
+BENCHMARKS = [
+    "foundation",
+    "samplers",
+    "flagship",
+    "split",
+    "real",
+    "uai",
+    "scale",
+    "clusters",
+    "answers",
+]
 
 ALL = [*BENCHMARKS, "gpu"]  # which needs one
 

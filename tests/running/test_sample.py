@@ -16,7 +16,7 @@ from minigibbs.kernels.scan import next_variable
 from minigibbs.running import group as running
 from minigibbs.running.backends.cpu import CpuGroup
 from minigibbs.running.request import Options, start_states
-from minigibbs.samplers import SINGLE_SITE, SWEEPING
+from minigibbs.samplers import SAMPLERS, SWEEPING
 from tests import harness, naive
 from tests.harness import FALSE_ALARM
 from tests.zoo import ZOO
@@ -426,13 +426,12 @@ def test_the_default_run():
 
 
 def test_samplers_by_name():
-    for name in SINGLE_SITE:
-        run = sample(ZOO["potts"], sampler=name, updates=4)
-        assert run.info.sampler == f"{SINGLE_SITE[name].__name__}()"
     attracting = mg.FactorGraph([3, 3], [mg.Potts([0], [1], 0.5)])
-    for name in SWEEPING:
-        run = sample(attracting, sampler=name, sweeps=1)
-        assert run.info.sampler.startswith(f"{SWEEPING[name].__name__}(")
+    for name, kind in SAMPLERS.items():
+        length = {"sweeps": 2} if name in SWEEPING else {"updates": 4}
+        run = sample(attracting, sampler=name, **length)
+        assert run.info.sampler.startswith(f"{kind.__name__}(")
+        assert run.info.sampler.endswith("()") or name == "tempering"
     sampler = mg.MGPMH(slowdown=1.2)
     assert sample(ZOO["potts"], sampler=sampler, updates=4).info.sampler == "MGPMH(slowdown=1.2)"
 

@@ -7,7 +7,6 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.running.request import start_states
-from minigibbs.samplers import SAMPLERS, Sampler
 from tests.hard import HARD, NOT_BOTH, ZERO, differ
 
 SAME = [[0.0, ZERO], [ZERO, 0.0]]
@@ -89,11 +88,8 @@ def test_what_single_moves_cannot_reach_is_said():
     )
 
 
-def test_other_samplers_do_not_hear_of_single_moves(monkeypatch):
-    assert all(kind.single_site for kind in SAMPLERS.values() if kind.takes_zeros)
-    assert Sampler.single_site
-    monkeypatch.setattr(mg.Gibbs, "single_site", False)
-    run = mg.sample(tied(), mg.Gibbs(), sweeps=20, seed=1, **QUIET)
+def test_other_samplers_do_not_hear_of_single_moves():
+    run = mg.sample(tied(), mg.Exact(), sweeps=20, seed=1, **QUIET)
     assert "reach" not in run.model
     assert not any("single-site" in warning for warning in run.summary().warnings)
 

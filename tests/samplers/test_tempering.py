@@ -7,12 +7,15 @@ import pytest
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
 from minigibbs.samplers.tempering.levels import equally_spaced
+from minigibbs.samplers.tempering.soft import softened
 from minigibbs.theory import Enumeration
+from tests.hard import HARD
 from tests.harness import FALSE_ALARM, sample
 from tests.running.test_checkpoint import same_runs
 from tests.zoo import IMPLICIT, ZOO
@@ -151,6 +154,66 @@ def test_marginals_and_log_z(name, houdayer):
     log_z = mg.theory.log_partition(graph)
     assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
     np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]))
+
+
+def tied(chain=4):
+    """Variables that zeros force to be equal: two states, and no way between them by one step."""
+    same = [[0.3, -np.inf], [-np.inf, 0.0]]
+    return mg.FactorGraph([2] * chain, [mg.Table([[k, k + 1] for k in range(chain - 1)], same)])
+
+
+@pytest.mark.parametrize("graph", [*HARD.values(), tied()], ids=[*HARD, "tied"])
+@pytest.mark.parametrize("houdayer", [False, True])
+def test_zeros_are_crossed_below_the_target(graph, houdayer):
+    """The target never breaks a zero, and comes to every state. Five standard errors, or eight."""
+    run = mg.sample(
+        graph,
+        mg.Tempering(houdayer=houdayer),
+        sweeps=4000,
+        warmup=100,
+        seed=4,
+        progress=False,
+        record=("marginals", "energy"),
+    )
+    assert np.isfinite(run.energy).all()
+    exact = mg.theory.exact_marginals(graph)
+    assert (np.abs(run.marginals - exact) < 5 * np.maximum(run.standard_errors, 0.004)).all()
+    log_z = mg.theory.log_partition(graph)
+    assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
+
+
+def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
+    """Three levels at 0, 0.5 and 1 with soft zeros, and the model; as for the others above."""
+    graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -np.inf], [-np.inf, 0.0]])])
+    sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
+    soft = softened(graph, simplified(graph)).table
+    laws = [np.exp(beta * soft) for beta in (0.0, 0.5, 1.0)]
+    laws.append(np.exp(graph.energy(STATES)))
+    laws = [law / law.sum() for law in laws]
+    rng, count = np.random.default_rng(5), 60_000
+    group = one_chain(graph, sampler)
+    chosen = [rng.choice(4, count, p=law) for law in laws]
+    states = np.stack([STATES[one] for one in chosen], axis=2).astype(np.uint8)
+    flat = states.reshape(count, -1).copy()
+    carried = group.chain.carried.copy()
+    _sweep_each(group.data, graph.packed, group.chain, group.replicas, carried, flat)
+    after = flat.reshape(count, 2, 4)
+    numbers = [2 * after[:, 0, c] + after[:, 1, c] for c in range(4)]
+    joint = np.bincount(np.ravel_multi_index(numbers, (4,) * 4), minlength=256)
+    expected = laws[0]
+    for law in laws[1:]:
+        expected = np.multiply.outer(expected, law).ravel()
+    assert not joint[expected == 0].any()
+    order = np.argsort(expected)
+    order = order[expected[order] > 0]
+    groups = (np.cumsum(expected[order]) * count // 10).astype(int)
+    groups = np.unique(groups, return_inverse=True)[1]
+    observed, wanted = np.bincount(groups, joint[order]), np.bincount(groups, expected[order])
+    assert stats.chisquare(observed, wanted * observed.sum()).pvalue > FALSE_ALARM
+    assert (after[:, 0, 3] != states[:, 0, 3]).mean() > 0.01  # the hard level moves
+
+
+STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 
 def test_two_modes_are_visited():

@@ -27,7 +27,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.pruning import prune
 from minigibbs.kernels.layout import EQUAL, TABLE
-from minigibbs.kernels.tables import log_sum_products, sum_products
+from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
 
 Table = NDArray[np.float64]
@@ -38,10 +38,14 @@ DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
 _LARGEST = 1300.0
 # With zeros there is no such bound, and products are kept above the least normal double instead.
 _LEAST = -700.0  # of the logarithm of a product
-_SMALL = 1 << 10  # entries of tables that are put together beforehand
+_SMALL = 1 << 12  # entries of tables that are put together beforehand
+_BLOCK = 1 << 10  # entries whose products are made together
+_SUMMED = 1 << 6  # entries that are summed at once
 _SPLIT = 1 << 16  # entries of a message that are worth a thread of their own
 _AT_ONCE = 1 << 22  # entries summed between two looks at Ctrl-C
 _DRAWS = 1 << 16  # independent draws made at a time
+_SECONDS_PER_VARIABLE = 3e-4  # of the two passes, about
+_SECONDS_PER_PRODUCT = 6e-9  # on one processor
 
 
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
@@ -67,13 +71,18 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     >>> exact_marginals(chain.condition({0: 1}))[1].round(4)
     array([0.1978, 0.8022])
     """
-    tree = possible_tree(graph, memory)
+    return exact_answer(BucketTree.of(graph, memory))[0]
+
+
+def exact_answer(tree: BucketTree) -> tuple[NDArray[np.float64], float]:
+    """Marginals [variable, value] and log Z by a tree's two passes; `GraphError` for no state."""
+    log_z, graph = possible(tree), tree.graph
     result = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in np.flatnonzero(tree.sizes == 1).tolist():
         result[variable, tree.values(variable)] = 1.0
     for variable, marginal in tree.marginals():
         result[variable, tree.values(variable)] = marginal
-    return result
+    return result, log_z
 
 
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
@@ -121,12 +130,19 @@ def treewidth_bound(graph: FactorGraph) -> int:
 def possible_tree(graph: FactorGraph, memory: float | None = None) -> BucketTree:
     """The tree of a graph after its upward pass, or `GraphError` if no state is possible."""
     tree = BucketTree.of(graph, memory)
-    if tree.upward() == -math.inf:
-        clamped = (graph.evidence != FREE).any()
+    possible(tree)
+    return tree
+
+
+def possible(tree: BucketTree) -> float:
+    """Log Z, by a tree's upward pass, or `GraphError` if no state is possible."""
+    log_z = tree.upward()
+    if log_z == -math.inf:
+        clamped = (tree.graph.evidence != FREE).any()
         what = "the evidence" if clamped else "every state"
         why = "its zeros exclude it" if clamped else "its zeros contradict each other"
         raise GraphError(f"{what} has probability 0 in this graph: {why}; there are no marginals")
-    return tree
+    return log_z
 
 
 class _UnderflowError(Exception):
@@ -182,6 +198,20 @@ class BucketTree:
             return cls(graph, Order([], []), False, nothing, None, possible=False)
         sizes = np.add.reduceat(alive, graph.packed.first, dtype=np.int64)
         return cls(graph, order_variables(sizes, _scopes(graph, sizes), most), False, sizes, alive)
+
+    @property
+    def seconds(self) -> float:
+        """About how long the two passes take, by how many products they sum."""
+        received = dict.fromkeys(self.order.variables, 0)
+        for clique in self.order.cliques:
+            if len(clique) > 1:
+                received[clique[1]] += 1
+        products = 0.0
+        for variable, clique in zip(self.order.variables, self.order.cliques, strict=True):
+            entries = math.prod(float(self.sizes[v]) for v in clique)
+            products += entries * (1 + max(received[variable], 1))
+        threads = os.cpu_count() or 1
+        return _SECONDS_PER_VARIABLE * len(received) + _SECONDS_PER_PRODUCT * products / threads
 
     def values(self, variable: int) -> NDArray[np.int64]:
         """The values that a variable may take."""
@@ -291,35 +321,89 @@ class BucketTree:
         if not parts:
             parts = [Part((), np.zeros(()) if self.logs else np.ones(()))]
         strides = np.array([_strides(part, axes) for part in parts], dtype=np.int64)
-        starts = np.cumsum([0, *(part.table.size for part in parts[:-1])])
-        values = np.concatenate([part.table.ravel() for part in parts])
-        summed = log_sum_products if self.logs else sum_products
-
-        def fill(first: int, last: int) -> None:
-            digits = np.zeros(len(axes), dtype=np.int64)
-            digits[: len(kept)] = np.unravel_index(first, sizes[: len(kept)]) if kept else 0
-            offsets = starts + strides @ digits
-            summed(values, offsets, strides, sizes, digits, len(kept), out[first:last])
-
-        _in_pieces(fill, len(out))
+        starts = np.array([place_of(part.table) for part in parts])
+        fill = self._fill_logs if self.logs else self._fill_products
+        fill(starts, strides, sizes, len(kept), out)
         return out.reshape(sizes[: len(kept)])
 
+    @staticmethod
+    def _fill_products(
+        starts: NDArray[np.int64],
+        strides: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        kept: int,
+        out: Table,
+    ) -> None:
+        """Sum products of numbers: blocks of the last kept axes, one after the other.
+
+        Where much is summed, all but the last axes are summed afterwards.
+        """
+        first = kept
+        while math.prod(sizes[first:].tolist()) > _SUMMED:
+            first += 1
+        whole = out if first == kept else np.empty(math.prod(sizes[:first].tolist()))
+        begin, block = first, 1
+        while begin > 0 and block * int(sizes[begin - 1]) <= _BLOCK:
+            begin -= 1
+            block *= int(sizes[begin])
+        index = _places(strides[:, begin:first], sizes[begin:first])
+        summed = _places(strides[:, first:], sizes[first:])
+        outer, steps = sizes[:begin], np.ascontiguousarray(strides[:, :begin])
+
+        def fill(low: int, high: int) -> None:
+            digits = np.array(np.unravel_index(low, outer) if begin else (), dtype=np.int64)
+            offsets, where = starts + steps @ digits, whole[low * block : high * block]
+            sum_products(offsets, steps, outer, digits, index, summed, np.empty(block), where)
+
+        _in_pieces(fill, len(whole) // block, block)
+        if first > kept:
+            np.sum(whole.reshape(len(out), -1), axis=1, out=out)
+
+    @staticmethod
+    def _fill_logs(
+        starts: NDArray[np.int64],
+        strides: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        kept: int,
+        out: Table,
+    ) -> None:
+        """The same for logarithms, entry by entry."""
+
+        def fill(first: int, last: int) -> None:
+            digits = np.zeros(len(sizes), dtype=np.int64)
+            digits[:kept] = np.unravel_index(first, sizes[:kept]) if kept else 0
+            offsets = starts + strides @ digits
+            log_sum_products(offsets, strides, sizes, digits, kept, out[first:last])
+
+        _in_pieces(fill, len(out), 1)
+
     def _merged(self, clique: tuple[int, ...], parts: list[Part]) -> list[Part]:
-        """The same product in fewer parts: small tables become one, if that is small too."""
+        """The same product in fewer parts: small tables become one, as long as that is small."""
         small = [part for part in parts if part.table.size <= _SMALL]
-        joint = {v for part in small for v in part.scope}
+        merged = [part for part in parts if part.table.size > _SMALL]
+        while small:
+            joint, some = set(small[0].scope), [small.pop(0)]
+            for part in list(small):
+                both = joint | set(part.scope)
+                if math.prod(int(self.sizes[v]) for v in both) <= _SMALL:
+                    joint = both
+                    some.append(part)
+                    small.remove(part)
+            merged.append(some[0] if len(some) == 1 else self._joined(clique, joint, some))
+        return merged
+
+    def _joined(self, clique: tuple[int, ...], joint: set[int], parts: list[Part]) -> Part:
+        """The product of parts as one table over the variables that they have together."""
         scope = tuple(v for v in clique if v in joint)
         shape = [int(self.sizes[v]) for v in scope]
-        if len(small) < 2 or math.prod(shape) > _SMALL:
-            return parts
         table = np.zeros(shape) if self.logs else np.ones(shape)
-        for part in small:
+        for part in parts:
             own = dict(zip(part.scope, part.table.shape, strict=True))
             spread = part.table.reshape([own.get(v, 1) for v in scope])
             table = table + spread if self.logs else table * spread
-        if sum(part.least for part in small) < _LEAST:
+        if sum(part.least for part in parts) < _LEAST:
             raise _UnderflowError
-        return [self._part(scope, table), *(part for part in parts if part.table.size > _SMALL)]
+        return self._part(scope, table)
 
     def _scaled(self, message: Table) -> tuple[Table, float]:
         """A message with its largest entry at 1, and the logarithm that it was scaled by."""
@@ -439,13 +523,25 @@ def _strides(part: Part, axes: tuple[int, ...]) -> list[int]:
     return [step.get(v, 0) for v in axes]
 
 
-def _in_pieces(fill: Callable[[int, int], None], count: int) -> None:
-    """Call fill(first, last) over a range: on threads if it is long, and never for long at once."""
-    if count <= _SPLIT:
+def _places(strides: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[part, entry]: how far each entry of some axes, the last one fastest, lies from the first."""
+    places = np.zeros((len(strides), 1), dtype=np.int64)
+    for axis, size in enumerate(sizes.tolist()):
+        moved = np.arange(size) * strides[:, axis, None]
+        places = (places[:, :, None] + moved[:, None, :]).reshape(len(strides), -1)
+    return places
+
+
+def _in_pieces(fill: Callable[[int, int], None], count: int, size: int) -> None:
+    """Call fill(first, last) over a range of blocks of so many entries each.
+
+    On threads if it is long, and never for long at once.
+    """
+    if count * size <= _SPLIT:
         fill(0, count)
         return
     workers = os.cpu_count() or 1
-    piece = min(-(-count // workers), _AT_ONCE)
+    piece = max(1, min(-(-count // workers), _AT_ONCE // size))
     with ThreadPoolExecutor(workers) as pool:
         firsts = range(0, count, piece)
         list(pool.map(lambda first: fill(first, min(first + piece, count)), firsts))

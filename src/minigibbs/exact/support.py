@@ -27,8 +27,9 @@ from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
 
 _NARROW = 32 * 2**20  # bytes of messages up to which states are drawn through the tree
 _MANY = 20_000  # variables beyond which a search is tried first
-_MOST_VISITS = 2_000_000_000  # table entries that the search for a first state looks at
-_MORE_VISITS = 400_000_000  # the same for the states of further chains
+_MOST_VISITS = 100_000_000  # table entries that the search for a first state looks at
+_MORE_VISITS = 100_000_000  # the same for the states of further chains
+_LOOKS = 16  # variables that a decision of a search looks at
 _FAILURES = 100  # of a search before it begins anew; each time half as many more
 _FOLD_VISITS = 200_000_000  # table entries looked at to find out how states hang together
 _ENUMERATED = 1 << 16  # states that are looked at one by one for that
@@ -73,14 +74,28 @@ class Support:
         if self._tree is not None:
             self._tree.draw(states, lambda _, variable: marks[:, variable])
             return
-        for state, row in zip(states, marks, strict=True):
-            state[self.bound] = self._searched(row)
+        for row, own in enumerate(marks):
+            values = self._searched(own)
+            if values is not None:
+                states[row, self.bound] = values
+                continue
+            self._tree = self._narrow_tree()  # slow to order, but the last hope
+            if self._tree is None:
+                raise SampleError(
+                    f"no state of positive probability was found in {_MOST_VISITS:.0e} steps of "
+                    "search, and there may be none: the zeros of this graph are hard to satisfy. "
+                    "Give one with start=, or use mg.infer"
+                )
+            self._tree.draw(states, lambda _, variable: marks[:, variable])
+            return
 
     @cached_property
     def _tree(self) -> BucketTree | None:
+        """The tree to draw from at once, or None where a search comes first."""
+        return None if len(self.graph) > _MANY else self._narrow_tree()
+
+    def _narrow_tree(self) -> BucketTree | None:
         """The tree of the zeros alone, after its upward pass, if that is narrow."""
-        if len(self.graph) > _MANY:
-            return None
         try:
             tree = BucketTree.of(zeros_alone(self.graph), _NARROW)
         except TooLargeError:
@@ -89,7 +104,7 @@ class Support:
             raise _impossible(self.graph, "")
         return tree
 
-    def _searched(self, marks: NDArray[np.float64]) -> NDArray[Any]:
+    def _searched(self, marks: NDArray[np.float64]) -> NDArray[Any] | None:
         """Values of `bound`: found anew, or again once the work for further chains is spent."""
         if self._found and self._visits > _MORE_VISITS:
             return self._found[int(marks[0] * len(self._found))]
@@ -98,13 +113,7 @@ class Support:
         budget = _MORE_VISITS if self._found else _MOST_VISITS
         values = self._search(words, budget)
         if values is None:
-            if not self._found:
-                raise SampleError(
-                    f"no state of positive probability was found in {budget:.0e} steps of search, "
-                    "and there may be none: the zeros of this graph are hard to satisfy. Give one "
-                    "with start=, or use mg.infer"
-                )
-            return self._found[int(marks[0] * len(self._found))]
+            return self._found[int(marks[0] * len(self._found))] if self._found else None
         self._found.append(values)
         return values
 
@@ -113,16 +122,27 @@ class Support:
         owner = np.repeat(np.arange(len(self.left), dtype=np.int32), np.diff(rules.first))
         blame, space = np.ones(len(self.left)), Space.of(rules, len(self.alive))
         levels = np.zeros((len(self.bound) + 1, 4), dtype=np.int64)
-        outcome = None
+        outcome, looks = None, 0  # first as they are numbered, as Bayesian networks often list them
         while space.length[1] <= most:
             alive, left, order = self.alive.copy(), self.left.copy(), self.bound.copy()
             space.length[0], space.ring[:], space.waiting[:] = 0, 0, False
             outcome = search(
-                rules, alive, left, owner, blame, order, levels, stream, most, failures, *space
+                rules,
+                alive,
+                left,
+                owner,
+                blame,
+                order,
+                levels,
+                stream,
+                looks,
+                most,
+                failures,
+                *space,
             )
             if outcome in (FOUND, NONE):
                 break
-            failures += failures // 2
+            failures, looks = failures + failures // 2, _LOOKS
         self._visits += int(space.length[1])
         if outcome == NONE:
             raise _impossible(self.graph, "")

@@ -12,7 +12,6 @@ from minigibbs.kernels.random import below
 
 LENGTH, VISITS = 0, 1  # of the trail, and table entries looked at
 FOUND, NONE, GAVE_UP = 1, 0, -1
-_LOOKS = 16  # variables that a decision looks at
 
 
 @kernel
@@ -150,14 +149,16 @@ def _empty(queue, ring, waiting):
 
 
 @kernel
-def _pick_variable(rules, left, blame, order, decided, stream):
+def _pick_variable(left, blame, order, decided, looks, stream, length):
     """Where in `order`, from `decided` on, the next variable is: few values, much to blame.
 
-    Of variables drawn at random, the one with the fewest values for its share in failures. Those
-    that have one value left are passed over: returns how many are decided, and the place.
+    Of so many `looks` at random, the one with the fewest values for its share in failures; without
+    looks, the first. Those that have one value left are passed over: returns how many are decided,
+    and the place.
     """
     best, best_score = -1, 0.0
-    for _ in range(_LOOKS):
+    length[VISITS] += looks
+    for _ in range(looks):
         while decided < len(order):
             place = decided + below(stream, len(order) - decided)
             if left[order[place]] > 1:
@@ -190,8 +191,8 @@ def _pick_value(rules, alive, left, variable, stream):
 
 @entry
 def search(
-    rules, alive, left, owner, blame, order, levels, stream, most, failures, queue, ring, waiting,
-    digits, seen, trail, length,
+    rules, alive, left, owner, blame, order, levels, stream, looks, most, failures, queue, ring,
+    waiting, digits, seen, trail, length,
 ):  # fmt: skip
     """Leave one value to every variable of `order`, such that no factor is 0.
 
@@ -201,7 +202,7 @@ def search(
     """
     depth, decided = 0, 0
     while True:
-        decided, place = _pick_variable(rules, left, blame, order, decided, stream)
+        decided, place = _pick_variable(left, blame, order, decided, looks, stream, length)
         if decided == len(order):
             return FOUND
         variable = order[place]

@@ -134,6 +134,7 @@ def sample_until(
     record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
     *,
+    error: float | None = None,
     threads: int | None = None,
     executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -149,8 +150,9 @@ def sample_until(
 
     Parameters
     ----------
-    rhat, ess
-        What to reach; None for one that does not matter.
+    rhat, ess, error
+        What to reach: R-hat, effective sample size, largest standard error of a marginal. None for
+        one that does not matter.
     max_time
         "60s", "5min", "1h", or seconds; by default as long as it takes.
     warmup
@@ -170,7 +172,7 @@ def sample_until(
     >>> run.info.ended
     'converged'
     """
-    options, goal = Options.gather(locals()), Goal(rhat, ess)
+    options, goal = Options.gather(locals()), Goal(rhat, ess, error)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
     goal.check_kept(plan.kept)
@@ -191,7 +193,8 @@ def _run(
             return loop.run(runner, options.progress, max_time=max_time)
         request: dict[str, Any] = {"every": interval}
         if goal is not None:
-            request |= {"goal": {"rhat": goal.rhat, "ess": goal.ess}, "max_time": max_time}
+            wanted = {"rhat": goal.rhat, "ess": goal.ess, "error": goal.error}
+            request |= {"goal": wanted, "max_time": max_time}
         with Checkpoint.create(options.checkpoint, plan, request) as saved:
             return loop.run(runner, options.progress, saved, interval, max_time)
 

@@ -72,8 +72,8 @@ class Exact(SweepSampler):
 
     memory: float | None = None
     name = "exact"
-    draws_implicit = True  # small ones, which it stores
     takes_zeros = True
+    draws_implicit = True  # small ones, which it stores
 
     def __post_init__(self) -> None:
         wrong = isinstance(self.memory, bool) or not isinstance(

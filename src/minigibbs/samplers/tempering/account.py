@@ -53,7 +53,7 @@ def account(
     notes = carried[:, own:]
     rounds = notes[:, ROUNDS]
     chances = notes[:, FIRST : FIRST + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
-    start = FIRST + pairs + 3 * len(beta) * twins
+    start = FIRST + pairs + 3 * len(beta) * twins + twins
     blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
     parts = [
         part
@@ -75,12 +75,17 @@ def account(
 def _parts(
     blocks: NDArray[np.float64], rounds: int, length: int, warmup: int, twins: int
 ) -> list[tuple[NDArray[np.float64], int]]:
-    """A chain's finished blocks after the warm-up, in a few parts: sums' logarithms, and counts."""
-    whole = blocks[-(-warmup // length) : rounds // length]
+    """A chain's blocks after the warm-up, in a few parts: sums' logarithms, and counts.
+
+    Where the warm-up reaches into the last block, that one is all there is.
+    """
+    last = -(-rounds // length)  # the block under way counts as far as it is
+    first = min(-(-warmup // length), last - 1)
+    counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
     found = []
-    for some in np.array_split(np.arange(len(whole)), _PARTS):
+    for some in np.array_split(np.arange(first, last), _PARTS) if last else ():
         if len(some):
-            found.append((_log_sum(whole[some]), len(some) * length * twins))
+            found.append((_log_sum(blocks[some]), int(counts[some].sum())))
     return found
 
 

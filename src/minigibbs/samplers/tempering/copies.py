@@ -20,7 +20,15 @@ from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import FACTOR, SLOT, TABLE, Chain, Model
 from minigibbs.samplers.base import Sampler, carries, register_sweep, update
-from minigibbs.samplers.tempering.ladder import begin_ladder, energy_at, exchange, houdayer, show
+from minigibbs.samplers.tempering.ladder import (
+    begin_ladder,
+    broken_at,
+    energy_at,
+    exchange,
+    houdayer,
+    show,
+)
+from minigibbs.samplers.tempering.soft import Soft
 from minigibbs.system import memory
 
 
@@ -31,6 +39,7 @@ class CopyLadder(NamedTuple):
     twins: int
     sweeps: int  # between two rounds of exchanges
     fixed: bool  # whether a level's lane never changes: yes, copies are scaled
+    hard: bool  # whether the last level has zeros that the others have not
     stack: int  # integers of scratch before those of Houdayer moves: the inner sampler's
     own: int  # numbers in `carried` before those of the ladder: the inner sampler's
     order: NDArray[np.int32]  # the free variables
@@ -38,17 +47,30 @@ class CopyLadder(NamedTuple):
     target: NDArray[np.int32]
     inner: Any
     copies: Model
-    unary: NDArray[np.float64]  # [sum of sizes]
+    table: NDArray[np.float64]  # that of the model, with zeros softened
+    unary: NDArray[np.float64]  # [sum of sizes], with zeros softened
     pair: NDArray[np.int32]  # [pairs, 2]
     pair_weight: NDArray[np.float64]
     rest: NDArray[np.int64]  # numbers of general factors
+    hard_rest: NDArray[np.int64]  # of those that hold zeros
+    forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros; empty without zeros
     constant: float
 
 
 class Copies(FactorGraph):
-    """Unconnected copies of a simplified graph, as an inner sampler sees them."""
+    """Unconnected copies of a simplified graph, as an inner sampler sees them.
 
-    def __init__(self, graph: FactorGraph, simple: Simple, scales: NDArray[np.float64]) -> None:
+    Each is scaled; those that are not `hard` have their zeros softened.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        simple: Simple,
+        soft: Soft,
+        scales: NDArray[np.float64],
+        hard: NDArray[np.bool_],
+    ) -> None:
         lanes = len(scales)
         entries = 2 * len(simple.pair) + len(simple.unary) + len(graph.packed.slots)
         memory.require(
@@ -61,25 +83,34 @@ class Copies(FactorGraph):
             factors=(),
             evidence=np.repeat(graph.evidence, lanes),
         )
-        vars(self)["_packed"] = (_packed_copies(graph, simple, scales, self.sizes), 0.0)
+        packed = _packed_copies(graph, simple, soft, scales, hard, self.sizes)
+        vars(self)["_packed"] = (packed, 0.0)
 
 
 def _packed_copies(
-    graph: FactorGraph, simple: Simple, scales: NDArray[np.float64], sizes: NDArray[np.int32]
+    graph: FactorGraph,
+    simple: Simple,
+    soft: Soft,
+    scales: NDArray[np.float64],
+    hard: NDArray[np.bool_],
+    sizes: NDArray[np.int32],
 ) -> Model:
+    """The copies' arrays; tables are stored twice, with soft zeros first."""
     lanes, model = len(scales), graph.packed
     lane = np.arange(lanes)
     pair = (simple.pair[:, None, :] * lanes + lane[:, None]).reshape(-1, 2).astype(np.int32)
     pair_weight = (simple.pair_weight[:, None] * scales).ravel()
-    unary, slots = _unary_factors(graph, simple)
+    unary, slots = _unary_factors(graph, soft)
     rest, rest_slots = _chosen(model, simple.rest, len(slots))
     rest["table_start"] += len(simple.unary)
-    base = np.concatenate([unary, rest])
-    base_slots = np.concatenate([slots, rest_slots])
+    rest["low"], rest["span"] = soft.low[simple.rest], soft.span[simple.rest]
+    base, base_slots = np.concatenate([unary, rest]), np.concatenate([slots, rest_slots])
     factors = np.repeat(base, lanes).reshape(len(base), lanes)
     count = (base["scope_end"] - base["scope_start"])[:, None]
     for name in ("weight", "low", "span"):
         factors[name] *= scales
+    if hard.any():
+        _harden(factors, hard, graph, simple, soft, len(unary))
     factors["scope_start"] = base["scope_start"][:, None] * lanes + lane * count
     factors["scope_end"] = factors["scope_start"] + count
     every = np.empty(len(base_slots) * lanes, dtype=SLOT)
@@ -90,21 +121,44 @@ def _packed_copies(
         place = starts * lanes + c * width + offset
         every["variable"][place] = base_slots["variable"] * lanes + c
         every["key"][place] = base_slots["key"]
-    table = np.concatenate([simple.unary, model.table])
+    tables = [soft.unary, soft.table, *([simple.unary, model.table] if hard.any() else [])]
     evidence = np.repeat(graph.evidence, lanes)
     rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, factors.ravel(), every)
     first = np.cumsum(sizes, dtype=np.int64) - sizes
+    table = np.concatenate(tables)
     copies = Model(rows, first, target, weight, pair, pair_weight, factors.ravel(), every, table)
     for array in copies:
         array.setflags(write=False)
     return copies
 
 
-def _unary_factors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def _harden(
+    factors: NDArray[np.void],
+    hard: NDArray[np.bool_],
+    graph: FactorGraph,
+    simple: Simple,
+    soft: Soft,
+    unaries: int,
+) -> None:
+    """Let the factors of hard copies read tables that hold their zeros."""
+    own = graph.packed.factors[simple.rest]
+    factors["table_start"][:, hard] += len(simple.unary) + len(soft.table)
+    for name in ("low", "span"):
+        factors[name][unaries:, hard] = own[name][:, None]
+    first = factors["table_start"][:unaries, 0]  # of the soft ones: places in `unary`
+    sizes = graph.sizes[np.searchsorted(graph.packed.first, first, side="right") - 1]
+    for k, (begin, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True)):
+        if soft.forbidden[begin : begin + size].any():
+            row = simple.unary[begin : begin + size]
+            factors["low"][k, hard] = row[np.isfinite(row)].min(initial=np.inf)
+            factors["span"][k, hard] = np.inf
+
+
+def _unary_factors(graph: FactorGraph, soft: Soft) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """One table for each free variable whose unary factors are not all the same."""
     first, sizes = graph.packed.first, graph.sizes
-    low = np.minimum.reduceat(simple.unary, first)
-    high = np.maximum.reduceat(simple.unary, first)
+    low = np.minimum.reduceat(soft.unary, first)
+    high = np.maximum.reduceat(soft.unary, first)
     chosen = np.flatnonzero((high > low) & (graph.evidence < 0) & (sizes > 1))
     factors = np.zeros(len(chosen), dtype=FACTOR)
     factors["weight"], factors["low"] = 1.0, low[chosen]
@@ -139,7 +193,18 @@ def check_inner(sampler: Sampler, data: Any) -> None:
 
 @inlined
 def _energies(data, model, chain, replicas, lanes):
-    """The energies of all lanes."""
+    """The energies of all lanes, with soft zeros."""
+    soft = Model(
+        model.rows,
+        model.first,
+        model.target,
+        model.weight,
+        model.pair,
+        model.pair_weight,
+        model.factors,
+        model.slots,
+        data.table,
+    )
     for lane in range(lanes):
         x, total = replicas[lane::lanes], data.constant
         for k in range(len(data.order)):
@@ -149,8 +214,22 @@ def _energies(data, model, chain, replicas, lanes):
             if x[data.pair[k, 0]] == x[data.pair[k, 1]]:
                 total += data.pair_weight[k]
         for k in range(len(data.rest)):
-            total += general_value(model, x, model.factors[data.rest[k]])
+            total += general_value(soft, x, model.factors[data.rest[k]])
         chain.carried[energy_at(data) + lane] = total
+
+
+@inlined
+def _count_broken(data, model, chain, replicas, lanes):
+    """How many zeros the states of the last soft level break."""
+    levels = len(data.beta)
+    for twin in range(data.twins):
+        x, broken = replicas[twin * levels + levels - 2 :: lanes], 0
+        for k in range(len(data.order)):
+            i = data.order[k]
+            broken += data.forbidden[model.first[i] + x[i]]
+        for k in range(len(data.hard_rest)):
+            broken += general_value(model, x, model.factors[data.hard_rest[k]]) == -np.inf
+        chain.carried[broken_at(data) + twin] = broken
 
 
 @kernel
@@ -172,6 +251,8 @@ def copies_sweep(data, model, chain, replicas):
                 replicas[first + lane] = update(data.inner, data.copies, inner, first + lane)
     houdayer(data, chain, replicas)
     _energies(data, model, chain, replicas, lanes)
+    if data.hard:
+        _count_broken(data, model, chain, replicas, lanes)
     exchange(data, chain, replicas)
     show(data, chain, replicas)
 

@@ -25,7 +25,7 @@ ROUNDS, TRIPS, LENGTH, FIRST = range(4)
 
 def noted(levels: int, twins: int) -> int:
     """How many numbers a ladder carries."""
-    return FIRST + levels - 1 + 3 * levels * twins + BLOCKS * (levels - 1) * 2
+    return FIRST + levels - 1 + 3 * levels * twins + twins + BLOCKS * (levels - 1) * 2
 
 
 def stack_size(free: int, variables: int, twins: int) -> int:
@@ -58,9 +58,15 @@ def energy_at(data):
 
 
 @inlined
+def broken_at(data):
+    """Where it says, for each ladder, how many zeros the last soft level's state breaks."""
+    return energy_at(data) + len(data.beta) * data.twins
+
+
+@inlined
 def blocks_at(data):
     """Where the sums for log Z begin: [block][pair of levels][up, down], logarithms."""
-    return energy_at(data) + len(data.beta) * data.twins
+    return broken_at(data) + data.twins
 
 
 @kernel
@@ -109,6 +115,16 @@ def _halve_blocks(data, chain):
 
 
 @kernel
+def _gap(data, chain, twin, k):
+    """The logarithm of the ratio by which levels k and k + 1 exchange their states."""
+    if data.hard and k == len(data.beta) - 2:
+        return 0.0 if chain.carried[broken_at(data) + twin] == 0.0 else -math.inf
+    low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
+    high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
+    return (data.beta[k + 1] - data.beta[k]) * (low - high)
+
+
+@kernel
 def _note_pairs(data, chain):
     """Note for all neighbouring levels how likely they exchange, and the terms of log Z."""
     levels, rounds = len(data.beta), chain.carried[data.own + ROUNDS]
@@ -118,12 +134,18 @@ def _note_pairs(data, chain):
     first = blocks_at(data) + block * 2 * (levels - 1)
     for twin in range(data.twins):
         for k in range(levels - 1):
-            low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
-            high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
-            step = data.beta[k + 1] - data.beta[k]
-            chain.carried[accepted_at(data) + k] += math.exp(min(0.0, step * (low - high)))
-            _add_log(chain, first + 2 * k, 0.5 * step * low)
-            _add_log(chain, first + 2 * k + 1, -0.5 * step * high)
+            gap = _gap(data, chain, twin, k)
+            chain.carried[accepted_at(data) + k] += math.exp(min(0.0, gap))
+            if data.hard and k == levels - 2:  # the share of states that break no zero
+                if gap == 0.0:
+                    _add_log(chain, first + 2 * k, 0.0)
+                _add_log(chain, first + 2 * k + 1, 0.0)
+            else:
+                step = data.beta[k + 1] - data.beta[k]
+                low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
+                high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
+                _add_log(chain, first + 2 * k, 0.5 * step * low)
+                _add_log(chain, first + 2 * k + 1, -0.5 * step * high)
 
 
 @kernel
@@ -164,9 +186,7 @@ def exchange(data, chain, replicas):
     rounds = int(chain.carried[data.own + ROUNDS])
     for twin in range(data.twins):
         for k in range(rounds % 2, len(data.beta) - 1, 2):
-            low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
-            high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
-            gap = (data.beta[k + 1] - data.beta[k]) * (low - high)
+            gap = _gap(data, chain, twin, k)
             if gap >= 0.0 or math.log(positive_uniform(chain.stream)) < gap:
                 _swap(data, chain, replicas, twin, k)
         _label_ends(data, chain, twin)

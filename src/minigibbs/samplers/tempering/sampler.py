@@ -21,9 +21,12 @@ from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.ladder import noted, stack_size
 from minigibbs.samplers.tempering.levels import find_levels
+from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
+_FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
+_LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
 _SWAPS = 2.0  # sweeps take so many times as long as energies, at the least
 
 
@@ -63,6 +66,7 @@ class Tempering(SweepSampler):
     levels: tuple[float, ...] | int | None = None
     houdayer: bool | None = None
     name = "tempering"
+    takes_zeros = True
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) or not isinstance(self.sampler, Sampler | None):
@@ -104,9 +108,8 @@ class Tempering(SweepSampler):
             return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
 
         def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
-            ladder = replace(chosen, levels=tuple(beta.tolist()))
-            data = ladder.prepare(graph)
-            return data, ladder.workspace(graph, data)
+            data = chosen._ladder(graph, beta, soft=True)
+            return data, chosen.workspace(graph, data)
 
         beta = find_levels(graph, first_state(graph), prepare, self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
@@ -115,13 +118,19 @@ class Tempering(SweepSampler):
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
             return self.settled(graph).prepare(graph)
-        beta, twins = np.array(self.levels, dtype=np.float64), 2 if self.houdayer else 1
-        simple = simplified(graph)
+        return self._ladder(graph, np.array(self.levels, dtype=np.float64))
+
+    def _ladder(self, graph: FactorGraph, beta: NDArray[np.float64], soft: bool = False) -> Any:
+        """The ladder of given levels; one more for the zeros, unless they are to stay soft."""
+        twins, simple = 2 if self.houdayer else 1, simplified(graph)
         around = neighbours(graph, simple)
-        if self.sampler is None and spins.fits(graph, simple):
+        if self.sampler is None and spins.fits(graph, simple) and _lockstep_pays(graph, simple):
             return spin_ladder(graph, simple, beta, twins, around)
-        inner = self.sampler or PoissonGibbs()
-        copies = Copies(graph, simple, np.tile(beta, twins))
+        hard = bool(len(graph.hard)) and not soft
+        beta = np.append(beta, 1.0) if hard else beta
+        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple)
+        last = np.arange(len(beta)) == len(beta) - 1
+        copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
         data = inner.prepare(copies, 2)  # as where chains go in step: nothing is remembered
         check_inner(inner, data)
         space = inner.workspace(copies, data)
@@ -131,6 +140,7 @@ class Tempering(SweepSampler):
             twins=twins,
             sweeps=_sweeps_between(inner, graph, copies, simple),
             fixed=True,
+            hard=hard,
             stack=space.scratch,
             own=space.carried,
             order=order[graph.sizes[order] > 1],
@@ -138,10 +148,13 @@ class Tempering(SweepSampler):
             target=around[1],
             inner=data,
             copies=copies.packed,
-            unary=simple.unary,
+            table=without.table,
+            unary=without.unary,
             pair=simple.pair,
             pair_weight=simple.pair_weight,
             rest=simple.rest,
+            hard_rest=without.hard,
+            forbidden=without.forbidden,
             constant=simple.constant,
         )
 
@@ -201,6 +214,19 @@ def _sparse(graph: FactorGraph) -> bool:
     if 2 * len(simple.pair) > _SPARSE * free:
         return False
     return len(neighbours(graph, simple)[1]) <= _SPARSE * free
+
+
+def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
+    """Whether to look at every pair, on all levels together, takes less than to draw some.
+
+    By shipped costs: those of an update in lockstep, and of one by the default sampler.
+    """
+    degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
+    if degree <= _FEW_PAIRS:
+        return True
+    one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
+    default = sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
+    return _LANE_UPDATE + _LANE_PAIR * degree < default
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:

@@ -35,6 +35,7 @@ class SpinLadder(NamedTuple):
     twins: int
     sweeps: int  # between two rounds of exchanges
     fixed: bool  # whether a level's lane never changes: no, a lane's level does
+    hard: bool  # whether the last level has zeros that the others have not: no
     stack: int  # integers of scratch before those of Houdayer moves
     own: int  # numbers in `carried` before those of the ladder: fields and betas, a lane each
     order: NDArray[np.int32]  # the free variables
@@ -92,6 +93,7 @@ def spin_ladder(
         twins=twins,
         sweeps=1,
         fixed=False,
+        hard=False,
         stack=0,
         own=2 * len(beta) * twins,
         order=np.flatnonzero(spin).astype(np.int32),
