@@ -103,8 +103,9 @@ def main() -> int:
         or any(part in f"{mutant.file}: {mutant.name}" for part in options.parts)
     ]
     begun = time.monotonic()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        parts = [pool.submit(work, chosen, k, options.jobs) for k in range(options.jobs)]
+    jobs = max(1, min(options.jobs, len(chosen)))  # a job without mutants runs all tests
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = [pool.submit(work, chosen, k, jobs) for k in range(jobs)]
         survived = [name for part in parts for name in part.result()]
     took = (time.monotonic() - begun) / 60
     print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants caught in {took:.0f} minutes")

@@ -135,7 +135,9 @@ def test_no_uniform_number_draws_a_value_of_weight_zero(logs):
     assert (np.array(logs)[out] > ZERO).all()
 
 
-REFUSING = sorted(name for name, kind in SAMPLERS.items() if not kind.takes_zeros)
+REFUSING = [  # clusters refuse tables as such
+    name for name, kind in SAMPLERS.items() if not kind.takes_zeros and name != "swendsen-wang"
+]
 
 
 @pytest.mark.parametrize("name", REFUSING)

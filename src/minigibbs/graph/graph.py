@@ -264,6 +264,24 @@ class FactorGraph(Frozen):
             max_domain=int(self.sizes.max()),
         )
 
+    @cached_property
+    def influence(self) -> float:
+        """A bound on how strongly variables depend on each other; below 1, Gibbs mixes fast.
+
+        Dobrushin's: the largest sum, over a variable's factors and their other variables, of half
+        the factor's range. Unary factors do not count, however strong.
+
+        >>> import minigibbs as mg
+        >>> mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.5), mg.Unary([0], [0.0, 9.0])]).influence
+        0.25
+        """
+        from minigibbs.graph.packing import influence_at
+
+        influence = influence_at(self.packed)
+        if self.implicit is not None:
+            influence += self.implicit.energy_per_weight * self.implicit.local_weights() / 2
+        return float(influence[self.evidence == FREE].max(initial=0.0))
+
     def describe(self) -> dict[str, Any]:
         """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
 
@@ -281,7 +299,7 @@ class FactorGraph(Frozen):
         if slow and "stats" not in vars(self):  # nor counted before
             stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
         else:
-            stats = asdict(self.stats)
+            stats = asdict(self.stats) | {"influence": self.influence}
             stats |= {key: None for key, value in stats.items() if value == math.inf}
         clamped = int(np.count_nonzero(self.evidence != FREE))
         shape = getattr(self.implicit, "shape", None)  # a Kernel lies on a lattice

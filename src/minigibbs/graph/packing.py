@@ -113,6 +113,23 @@ def energy_at(model: Model) -> NDArray[np.float64]:
     return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
 
 
+def influence_at(model: Model) -> NDArray[np.float64]:
+    """For each free variable a bound on how much all others together can move its distribution.
+
+    A factor of range M lets each of its other variables move it by M / 2 at the most, in total
+    variation. Where the sum is below 1 for all, Dobrushin's condition holds, and chains that update
+    one variable at a time mix fast.
+    """
+    rows = model.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    others, place = np.ones(len(owner)), np.arange(len(owner))
+    general = np.flatnonzero(place >= rows["pair_end"][owner])
+    factors = model.factors[model.target[general]]
+    others[general] = factors["scope_end"] - factors["scope_start"] - 1
+    share = np.where(others > 0, others * entry_spans(model), 0.0)  # 0 * inf for hard unary ones
+    return np.bincount(owner, share / 2, minlength=len(rows)).astype(np.float64)
+
+
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
     """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
     varies = _pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)

@@ -308,7 +308,8 @@ def check_model(model: dict[str, Any] | None) -> None:
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
-    counts.append(model.get("zeros", 0))  # which files of 0.1 lack
+    counts.append(model.get("zeros", 0))  # which files of 0.1 lack, as they do the influence
+    counts.append(0 if model.get("influence") is None else model["influence"])
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
     if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):

@@ -15,11 +15,11 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.results.run import check_drawn
+from minigibbs.results.verdict import OWN_SCAN
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 
 SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED, "shared": SHARED}
-OWN_SCAN = "own"  # of samplers that sweep
 RECORDS = ("marginals", "draws", "energy")
 
 # How a run can end.
