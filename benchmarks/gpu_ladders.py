@@ -22,9 +22,9 @@ def main() -> None:
             options = {"chains": chains, "seed": 1, "backend": "cuda", "progress": False}
             mg.sample(graph, sampler, sweeps=2, **options)
             begun = time.perf_counter()
-            run = mg.sample(graph, sampler, sweeps=200, **options)
+            run = mg.sample(graph, sampler, sweeps=20, **options)
             whole = time.perf_counter() - begun
-            made = chains * 200 * len(levels) * len(graph)
+            made = chains * 20 * len(levels) * len(graph)
             rate = f"{made / run.info.seconds:.2e} updates/s ({whole:.1f} s in all)"
             trips = f"{run.ladder.round_trips:,} round trips"
             report.add(f"{chains:,} ladders of 16 levels, {name}", f"{rate}, {trips}")
