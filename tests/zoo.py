@@ -113,6 +113,21 @@ def _low_rank():
     return mg.FactorGraph([2] * 5, [mg.LowRank(a, b)])
 
 
+def _several():
+    """A lattice, a Hopfield term, all pairs alike and stored factors, on large and small domains."""
+    rng = np.random.default_rng(10)
+    return mg.FactorGraph(
+        [3, 2, 3, 18],
+        [
+            mg.Kernel((2, 2), lambda r, c: 0.6 - 0.3 * c * c),
+            mg.Unary([3], rng.normal(0, 0.5, (1, 18))),
+            mg.LowRank(rng.normal(0, 0.6, (4, 2)), kind="potts"),
+            mg.Potts([0, 1], [3, 2], [0.8, -0.4]),
+            mg.Complete(4, -0.3, kind="potts"),
+        ],
+    )
+
+
 # Implicit factors; for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
@@ -133,6 +148,8 @@ IMPLICIT = {
         [20, 18, 3], [mg.Complete(3, -1.5, kind="potts"), mg.Potts([0], [1], 2.0)]
     ),
     "low-rank": _low_rank(),
+    "several": _several(),
+    "two-alike": mg.FactorGraph([2] * 5, [mg.Complete(5, 0.3), mg.Complete(5, -0.1)]),
 }
 
 

@@ -101,7 +101,7 @@ class Gibbs(Sampler):
     def describe(self, graph: FactorGraph) -> str:
         """Say what an update costs."""
         stats = graph.stats
-        if graph.implicit is None and isinstance(self.prepare(graph), FieldData):
+        if not graph.implicits and isinstance(self.prepare(graph), FieldData):
             return (
                 f"Gibbs: exact; changes are rare, so sums are remembered: up to "
                 f"{stats.max_degree:,} factors at a change, none otherwise."

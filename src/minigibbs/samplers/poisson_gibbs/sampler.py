@@ -31,7 +31,6 @@ from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_u
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import (
-    ImplicitSplit,
     Split,
     all_heavy,
     choose_split,
@@ -115,8 +114,8 @@ class PoissonGibbs(Sampler):
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
         split, row = self.split(graph), mean_row(graph)
-        if split.implicit is not None:
-            return self._implicit_operations(graph, split.implicit)
+        if split.implicits:
+            return self._implicit_operations(graph, split)
         if not split.tail.any():
             return gibbs_operations(graph, gibbs_data(graph))
         free = max(graph.stats.variables, 1)
@@ -142,19 +141,21 @@ class PoissonGibbs(Sampler):
 
     def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
         """Mean heavy factors (unary ones left out) and draws of an update."""
-        rows, free = graph.packed.rows, max(graph.stats.variables, 1)
+        rows, free = graph.packed.rows, max(int(np.count_nonzero(graph.evidence < 0)), 1)
         unary = float((rows["end"] - rows["unary_begin"]).sum())
         heavy = (float(np.count_nonzero(split.heavy)) - unary) / free
         return heavy, float(((1 + split.theta) * split.tail)[graph.evidence < 0].sum()) / free
 
-    def _implicit_operations(self, graph: FactorGraph, split: ImplicitSplit) -> dict[str, float]:
+    def _implicit_operations(self, graph: FactorGraph, split: Split) -> dict[str, float]:
         values = float(graph.sizes.mean())
+        heavy, draws = self._counts(graph, split)
         return {
             "update": 1.0,
-            "touch": 2.0 * split.heavy,
+            "heavy": heavy,
+            "touch": 2.0 * sum(group.heavy for group in split.implicits),
             "value": 0.0 if values > DENSE_DOMAIN else values,
-            "tail": 1.0,
-            "draw": 2.0 * split.draws,
+            "tail": 1.0 + float(split.tail.any()),
+            "draw": 2.0 * sum(group.draws for group in split.implicits) + draws,
             "far": 3.0 * far_share(len(graph)),
         }
 
@@ -165,7 +166,7 @@ class PoissonGibbs(Sampler):
     def reason(self, graph: FactorGraph) -> str:
         """Say why it splits as it does."""
         stats = graph.stats
-        if graph.implicit is not None:
+        if graph.implicits:
             return "the factors are implicit, and it alone can draw from those."
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
@@ -188,10 +189,14 @@ class PoissonGibbs(Sampler):
     def describe(self, graph: FactorGraph) -> str:
         """Say the split, the cost and the bound."""
         split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
-        if split.implicit is not None:
+        if split.implicits:
+            heavy, draws = self._counts(graph, split)
+            heavy += sum(group.heavy for group in split.implicits)
+            draws += sum(group.draws for group in split.implicits)
+            stored = " and stored" if len(split.heavy) else ""
             return (
-                f"Poisson-Gibbs: exact; of implicit factors {split.implicit.heavy:.3g} a variable "
-                f"evaluated, {split.implicit.draws:.3g} drawn an update. Guaranteed: at most "
+                f"Poisson-Gibbs: exact; of implicit{stored} factors {heavy:.3g} a variable "
+                f"evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
                 f"{slowdown:.3g} times slower to converge than Gibbs."
             )
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)

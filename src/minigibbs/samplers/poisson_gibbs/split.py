@@ -67,13 +67,13 @@ class Split:
     tail: NDArray[np.float64]  # [n] L_T
     exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated
     lanes: int = 1  # chains in lockstep, for which it was chosen
-    implicit: ImplicitSplit | None = None  # of the graph's implicit group, if it has one
+    implicits: tuple[ImplicitSplit, ...] = ()  # of the graph's implicit groups
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) at the worst variable; stored and implicit tails add up."""
         stored = float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
-        return stored + (self.implicit.log_slowdown if self.implicit else 0.0)
+        return stored + sum(group.log_slowdown for group in self.implicits)
 
     @property
     def log_range(self) -> float:
@@ -93,8 +93,8 @@ class Split:
 
     @property
     def implicit_range(self) -> float:
-        """The same for the implicit group."""
-        return self.implicit.log_range if self.implicit else 0.0
+        """The same for the implicit groups."""
+        return sum(group.log_range for group in self.implicits)
 
 
 def _tail_range(tail: Any, theta: Any) -> Any:
@@ -134,15 +134,20 @@ def choose_split(
     `lanes` chains go in lockstep: when one draws from its tail, all the others wait.
     """
     model, spans = graph.packed, entry_spans(graph.packed)
-    rows, group = model.rows, graph.implicit
-    implicit = None if group is None else _OF_GROUP[type(group)](group, slowdown, theta, heavy)
-    if implicit is not None:
+    rows = model.rows
+    if slowdown is not None:  # logarithms of slowdowns add up: each tail gets its share
+        tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
+        slowdown = slowdown ** (1.0 / max(tails, 1))
+    implicits = tuple(
+        _OF_GROUP[type(group)](group, slowdown, theta, heavy) for group in graph.implicits
+    )
+    for group in implicits:
         instead = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
-        check_tail("PoissonGibbs", implicit.tail, implicit.theta, instead)
+        check_tail("PoissonGibbs", group.tail, group.theta, instead)
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
-        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicit)
+        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
@@ -161,7 +166,7 @@ def choose_split(
     instead = "use the default split, or evaluate more factors exactly"
     check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
     exact = np.bincount(owner[mask], spans[mask], minlength=len(rows)).astype(np.float64)
-    return Split(mask, chosen, tail, exact, lanes, implicit)
+    return Split(mask, chosen, tail, exact, lanes, implicits)
 
 
 def _draw_cost(slots: int, lanes: int) -> float:

@@ -105,7 +105,7 @@ class Implicit(Factors):
             )
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Implicit:  # type: ignore[override]
-        """Stay as it is: samplers that can draw from it find it in `graph.implicit`."""
+        """Stay as it is: samplers that can draw from it find it in `graph.implicits`."""
         return self
 
 

@@ -38,6 +38,13 @@ class NothingData(NamedTuple):
     unused: int
 
 
+class SeveralData(NamedTuple):
+    """Several groups: each draws after the one before it."""
+
+    group: Any
+    others: Any  # one more group, or `SeveralData`
+
+
 class KernelData(NamedTuple):
     """Displacements: heavy ones in a list, the rest in an alias table over the half table.
 
@@ -82,10 +89,12 @@ class LowRankData(NamedTuple):
 
 
 def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
-    """Prepare the graph's implicit group, if it has one, for weights or for their logarithms."""
-    if split.implicit is None:
-        return NothingData(0)
-    return _PREPARE[type(graph.implicit)](graph.implicit, split.implicit, logs)
+    """Prepare the graph's implicit groups, if it has any, for weights or for their logarithms."""
+    data: Any = NothingData(0)
+    for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
+        own = _PREPARE[type(group)](group, how, logs)
+        data = own if isinstance(data, NothingData) else SeveralData(own, data)
+    return data
 
 
 def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
@@ -248,6 +257,13 @@ def nothing_draw(data, chain, i, mode, size, touched):
     return touched
 
 
+@kernel
+def several_draw(data, chain, i, mode, size, touched):
+    """One group, then the others: kept draws multiply weights, in whatever order."""
+    touched = draw_implicit(data.group, chain, i, mode, size, touched)
+    return draw_implicit(data.others, chain, i, mode, size, touched)
+
+
 _PREPARE: dict[type, Callable[..., Any]] = {
     Kernel: _prepare_kernel,
     Complete: _prepare_complete,
@@ -255,6 +271,7 @@ _PREPARE: dict[type, Callable[..., Any]] = {
 }
 _COMPILED = {
     NothingData: nothing_draw,
+    SeveralData: several_draw,
     KernelData: kernel_draw,
     CompleteData: complete_draw,
     LowRankData: low_rank_draw,
@@ -262,7 +279,7 @@ _COMPILED = {
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
-    """Let the implicit group multiply the values it favours; compiled code only.
+    """Let the implicit groups multiply the values they favour; compiled code only.
 
     Returns how many values are touched.
     """
