@@ -167,6 +167,13 @@ def _strong():
     )
 
 
+def _strong_rank():
+    """Two patterns, of which one is overwhelming; ties that the other and stored pairs decide."""
+    patterns = np.array([[20.0, 0.3], [20.0, -0.4], [-20.0, 0.5], [0.0, 0.6], [0.0, -0.7]])
+    return mg.FactorGraph([2] * 5, [mg.LowRank(patterns), mg.Ising([0, 1], [3, 4], [0.3, -0.2])])
+
+
+STRONG_RANK = _strong_rank()
 STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
 
 ZOO = {

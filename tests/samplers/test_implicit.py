@@ -9,7 +9,7 @@ from scipy import stats
 import minigibbs as mg
 from minigibbs.samplers import SAMPLERS
 from tests import naive
-from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
+from tests.harness import FALSE_ALARM, advance_each, begun, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
 from tests.zoo import IMPLICIT
 
@@ -23,7 +23,9 @@ from tests.zoo import IMPLICIT
 def test_exact_start_keeps_the_law(sampler, model):
     graph = IMPLICIT[model]
     starts = exact_starts(graph, STARTS, seed=31)
-    states, _, _ = advance_each(graph, sampler, starts, graph.stats.variables, seed=32)
+    carried = begun(graph, sampler, starts)
+    updates = graph.stats.variables
+    states, _, _ = advance_each(graph, sampler, starts, updates, seed=32, carried=carried)
     assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
     assert (states != starts).any(axis=1).mean() > 0.3
 

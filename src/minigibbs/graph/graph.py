@@ -226,7 +226,8 @@ class FactorGraph(Frozen):
         """The paper's Delta, L, Psi and D, counted on first use.
 
         Counting takes a time that is linear in the number of factors; of a `Kernel` or `Complete`
-        group, in the number of variables n; of a `LowRank` group, O(n^2).
+        group, in the number of variables n; of a `LowRank` group, O(n^2), up to n = 30,000.
+        Of larger ones Delta, L and Psi are upper bounds, and `mg.explain` says so.
         """
         from minigibbs.graph.packing import factor_spans
 

@@ -14,7 +14,7 @@ heavy part but the unary factors and theta = lambda / L it is the algorithm as p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import carried_numbers
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import (
     Split,
@@ -108,8 +109,10 @@ class PoissonGibbs(Sampler):
         return choose_layout(graph, split).prepare(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """What the layout asks for."""
-        return layout_of(data).workspace(graph)
+        """What the layout asks for, and the implicit groups on top."""
+        space = layout_of(data).workspace(graph)
+        more = carried_numbers(getattr(data, "implicit", None))
+        return replace(space, carried=space.carried + more)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
@@ -154,7 +157,8 @@ class PoissonGibbs(Sampler):
             "heavy": heavy,
             "touch": 2.0 * sum(group.heavy for group in split.implicits),
             "value": 0.0 if values > DENSE_DOMAIN else values,
-            "tail": 1.0 + float(split.tail.any()),
+            "cell": float(sum(group.projected for group in split.implicits)),
+            "tail": float(sum(group.tail > 0.0 for group in split.implicits) + split.tail.any()),
             "draw": 2.0 * sum(group.draws for group in split.implicits) + draws,
             "far": 3.0 * far_share(len(graph)),
         }
@@ -193,9 +197,13 @@ class PoissonGibbs(Sampler):
             heavy, draws = self._counts(graph, split)
             heavy += sum(group.heavy for group in split.implicits)
             draws += sum(group.draws for group in split.implicits)
+            sums = sum(group.projected for group in split.implicits)
+            carried = (
+                f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
+            )
             stored = " and stored" if len(split.heavy) else ""
             return (
-                f"Poisson-Gibbs: exact; of implicit{stored} factors {heavy:.3g} a variable "
+                f"Poisson-Gibbs: exact; {carried}of implicit{stored} factors {heavy:.3g} a variable "
                 f"evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
                 f"{slowdown:.3g} times slower to converge than Gibbs."
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ class ImplicitSplit:
     draws: float  # in an update, expected, averaged over the variables
     least: float = math.inf  # the least |weight| that is heavy
     heavy: int = 0  # pairs of a variable that are evaluated, at most
-    exact: float = 0.0  # their energy
+    exact: float = 0.0  # the energy of what is evaluated
+    projected: int = 0  # numbers that a chain carries in place of all pairs, for low rank
 
     @property
     def log_slowdown(self) -> float:
@@ -97,6 +98,15 @@ class Split:
         return sum(group.log_range for group in self.implicits)
 
 
+class Wish(NamedTuple):
+    """What was asked of a split; and the largest domain."""
+
+    slowdown: float | None
+    theta: float | None
+    heavy: int | None
+    values: int
+
+
 def _tail_range(tail: Any, theta: Any) -> Any:
     """The most draws there can be, each of the largest effect; Poisson counts beyond: 1e-17."""
     rate = (1.0 + theta) * tail
@@ -138,9 +148,8 @@ def choose_split(
     if slowdown is not None:  # logarithms of slowdowns add up: each tail gets its share
         tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
         slowdown = slowdown ** (1.0 / max(tails, 1))
-    implicits = tuple(
-        _OF_GROUP[type(group)](group, slowdown, theta, heavy) for group in graph.implicits
-    )
+    wish = Wish(slowdown, theta, heavy, int(graph.sizes.max()))
+    implicits = tuple(_OF_GROUP[type(group)](group, wish) for group in graph.implicits)
     for group in implicits:
         instead = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
         check_tail("PoissonGibbs", group.tail, group.theta, instead)
@@ -285,13 +294,11 @@ def split_weights(
     return best[1:]
 
 
-def _split_kernel(
-    group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_kernel(group: Kernel, wish: Wish) -> ImplicitSplit:
     """Split the displacements like a variable's factors, once for all variables."""
     copies = 1 if group.periodic else 2  # the half table stands for d and -d
     scale = group.energy_per_weight
-    least, chosen, tail = split_weights(group.half, scale, copies, slowdown, theta, heavy)
+    least, chosen, tail = split_weights(group.half, scale, copies, *wish[:3])
     strong = heavy_displacements(group, least)
     count, exact = copies * int(np.count_nonzero(strong)), copies * scale * _sum(group.half, strong)
     return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count, exact)
@@ -306,26 +313,31 @@ def heavy_displacements(group: Kernel, least: float) -> NDArray[np.bool_]:
     return (group.half >= least) | (group.half <= -least)
 
 
-def _split_complete(
-    group: Complete, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_complete(group: Complete, wish: Wish) -> ImplicitSplit:
     energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
-    return _all_drawn(energy, energy, slowdown, theta)
+    return _all_drawn(energy, energy, wish)
 
 
-def _split_low_rank(
-    group: LowRank, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
+    """Through sums that the chain carries, unless draws are asked for or are cheaper."""
     bound = group.bounds()
     total = group.energy_per_weight * float(bound.sum())
-    return _all_drawn(total * float(bound.max()), total * float(bound.mean()), slowdown, theta)
+    drawn = _all_drawn(total * float(bound.max()), total * float(bound.mean()), wish)
+    values, (rank, sides) = 1 if group.form == "ising" else wish.values, group.thin
+    time = UPDATE + TAIL + drawn.draws * (DRAW + rank * sides * COSTS["cell"])
+    time *= math.exp(min(drawn.tail * stickiness(drawn.theta), 700.0))
+    projected = UPDATE + values * (COSTS["exp"] + rank * sides * COSTS["cell"])
+    everything = wish.heavy is not None and wish.heavy >= group.variables - 1
+    told = wish.theta is not None or wish.heavy is not None
+    if (projected <= time and not told) or everything:
+        exact = group.energy_per_weight * float(group.reach().max())
+        return ImplicitSplit(1.0, 0.0, 0.0, exact=exact, projected=values * rank * sides)
+    return drawn
 
 
-def _all_drawn(
-    tail: float, mean: float, slowdown: float | None, theta: float | None
-) -> ImplicitSplit:
+def _all_drawn(tail: float, mean: float, wish: Wish) -> ImplicitSplit:
     """No pair is heavy; theta suits the largest tail."""
-    chosen = theta or float(best_theta(np.array([tail]), slowdown)[0])
+    chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown)[0])
     return ImplicitSplit(chosen, tail, (1 + chosen) * mean)
 
 

@@ -52,6 +52,11 @@ class Implicit(Factors):
         return 2.0 if self.form == "ising" else 1.0
 
     @property
+    def is_counted(self) -> bool:
+        """Whether `local_weights` and `degrees` are what they say, and not upper bounds."""
+        return True
+
+    @property
     def counting(self) -> int:
         """About how many steps `local_weights` and `degrees` take."""
         return self.variables

@@ -6,6 +6,7 @@ from typing import Any
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.poisson_gibbs.layouts.base import Layout
+from minigibbs.samplers.poisson_gibbs.layouts.carrying import CARRYING, STRONG_CARRYING
 from minigibbs.samplers.poisson_gibbs.layouts.general import GENERAL
 from minigibbs.samplers.poisson_gibbs.layouts.large import LARGE
 from minigibbs.samplers.poisson_gibbs.layouts.plain import FIELDS, GIBBS
@@ -14,7 +15,7 @@ from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.layouts.strong import STRONG
 from minigibbs.samplers.poisson_gibbs.split import Split
 
-LAYOUTS = (FIELDS, GIBBS, SPINS, SMALL, LARGE, GENERAL, STRONG)
+LAYOUTS = (FIELDS, GIBBS, SPINS, SMALL, LARGE, CARRYING, STRONG_CARRYING, GENERAL, STRONG)
 
 
 def choose_layout(graph: FactorGraph, split: Split) -> Layout:

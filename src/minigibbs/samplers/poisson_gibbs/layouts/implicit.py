@@ -22,7 +22,15 @@ from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
-from minigibbs.kernels.touched import PRODUCTS, SUMS, touch
+from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
+from minigibbs.samplers.poisson_gibbs.layouts.projected import (
+    ProjectedData,
+    prepare_projected,
+    projected_begin,
+    projected_draw,
+    projected_note,
+    projected_room,
+)
 from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
 from minigibbs.samplers.poisson_gibbs.split import (
     CHUNK,
@@ -91,10 +99,24 @@ class LowRankData(NamedTuple):
 def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
     """Prepare the graph's implicit groups, if it has any, for weights or for their logarithms."""
     data: Any = NothingData(0)
+    values = int(graph.sizes.max())
+    first = 0 if logs else touched_space(values)[0]  # what groups carry comes after the gains
     for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
-        own = _PREPARE[type(group)](group, how, logs)
+        if how.projected:
+            assert isinstance(group, LowRank)
+            own: Any = prepare_projected(group, values, first)
+            first += projected_room(own)
+        else:
+            own = _PREPARE[type(group)](group, how, logs)
         data = own if isinstance(data, NothingData) else SeveralData(own, data)
     return data
+
+
+def carried_numbers(data: Any) -> int:
+    """How many numbers a chain carries for the groups."""
+    if isinstance(data, SeveralData):
+        return carried_numbers(data.group) + carried_numbers(data.others)
+    return projected_room(data) if isinstance(data, ProjectedData) else 0
 
 
 def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
@@ -264,6 +286,30 @@ def several_draw(data, chain, i, mode, size, touched):
     return draw_implicit(data.others, chain, i, mode, size, touched)
 
 
+@kernel
+def nothing_begin(data, chain):
+    """It carries nothing."""
+
+
+@kernel
+def several_begin(data, chain):
+    """One group, then the others."""
+    begin_implicit(data.group, chain)
+    begin_implicit(data.others, chain)
+
+
+@kernel
+def nothing_note(data, chain, i, new):
+    """It carries nothing."""
+
+
+@kernel
+def several_note(data, chain, i, new):
+    """One group, then the others."""
+    note_implicit(data.group, chain, i, new)
+    note_implicit(data.others, chain, i, new)
+
+
 _PREPARE: dict[type, Callable[..., Any]] = {
     Kernel: _prepare_kernel,
     Complete: _prepare_complete,
@@ -275,7 +321,10 @@ _COMPILED = {
     KernelData: kernel_draw,
     CompleteData: complete_draw,
     LowRankData: low_rank_draw,
+    ProjectedData: projected_draw,
 }
+_BEGIN = {SeveralData: several_begin, ProjectedData: projected_begin}
+_NOTE = {SeveralData: several_note, ProjectedData: projected_note}
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
@@ -290,3 +339,23 @@ def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: 
 @chosen_by_type(draw_implicit)
 def _draw_for_type(data, chain, i, mode, size, touched):
     return _COMPILED[data.instance_class].py_func
+
+
+def begin_implicit(data: Any, chain: Any) -> None:
+    """Set what the implicit groups carry, for a fresh state; compiled code only."""
+    _BEGIN.get(type(data), nothing_begin)(data, chain)
+
+
+@chosen_by_type(begin_implicit)
+def _begin_for_type(data, chain):
+    return _BEGIN.get(data.instance_class, nothing_begin).py_func
+
+
+def note_implicit(data: Any, chain: Any, i: int, new: int) -> None:
+    """Tell the implicit groups a variable's new value, before the state has it; compiled code only."""
+    _NOTE.get(type(data), nothing_note)(data, chain, i, new)
+
+
+@chosen_by_type(note_implicit)
+def _note_for_type(data, chain, i, new):
+    return _NOTE.get(data.instance_class, nothing_note).py_func
