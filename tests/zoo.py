@@ -128,6 +128,15 @@ def _several():
     )
 
 
+def _points(kernel, weight, kind="potts", norms=None, values=3, n=5, **options):
+    """Points on a plane, two of which coincide; a unary factor decides between values."""
+    rng = np.random.default_rng(11)
+    places = rng.normal(0, 1.0, (n, 2))
+    places[-1] = places[0]
+    group = mg.Points(places, kernel, weight, kind, norms, **options)
+    return mg.FactorGraph([values] * n, [group, mg.Unary([1], rng.normal(0, 0.5, (1, values)))])
+
+
 # Implicit factors; for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
@@ -148,6 +157,24 @@ IMPLICIT = {
         [20, 18, 3], [mg.Complete(3, -1.5, kind="potts"), mg.Potts([0], [1], 2.0)]
     ),
     "low-rank": _low_rank(),
+    "points": _points("gaussian", 0.8),
+    "points-ising": _points("laplace", 0.5, "ising", values=2, n=7),
+    "points-repel": _points("power", -0.9, exponent=2.0).condition({2: 1}),
+    "points-norms": _points("gaussian", 2.0, norms="sums"),
+    "points-large": mg.FactorGraph(
+        [20, 3, 18],
+        [mg.Points([[0.0], [0.5], [1.0]], "laplace", 1.4), mg.Complete(3, -0.5, "potts")],
+    ),
+    "points-two": mg.FactorGraph(
+        [2, 2], [mg.Points([[0.0, 1.0], [1.0, 1.0]], "power", 0.9, "ising")]
+    ),
+    "points-dense": mg.FactorGraph(
+        [2] * 8,
+        [
+            mg.Points(np.linspace(0, 1, 8 * 9).reshape(8, 9), "gaussian", 0.15),
+            mg.Points(np.linspace(0, 9, 8)[:, None], "gaussian", 0.5, "ising"),
+        ],
+    ),
     "several": _several(),
     "two-alike": mg.FactorGraph([2] * 5, [mg.Complete(5, 0.3), mg.Complete(5, -0.1)]),
 }

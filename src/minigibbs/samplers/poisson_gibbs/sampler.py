@@ -29,7 +29,7 @@ from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
-from minigibbs.samplers.poisson_gibbs.layouts.implicit import carried_numbers
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import (
     Split,
@@ -38,6 +38,11 @@ from minigibbs.samplers.poisson_gibbs.split import (
     worth_splitting,
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
+
+
+def _guarantee(slowdown: float) -> str:
+    return f"Guaranteed: at most {slowdown:.3g} times slower to converge than Gibbs."
+
 
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
@@ -111,8 +116,8 @@ class PoissonGibbs(Sampler):
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """What the layout asks for, and the implicit groups on top."""
         space = layout_of(data).workspace(graph)
-        more = carried_numbers(getattr(data, "implicit", None))
-        return replace(space, carried=space.carried + more)
+        carried, scratch = implicit_space(getattr(data, "implicit", None))
+        return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
@@ -171,7 +176,8 @@ class PoissonGibbs(Sampler):
         """Say why it splits as it does."""
         stats = graph.stats
         if graph.implicits:
-            return "the factors are implicit, and it alone can draw from those."
+            what = self._describe_implicit(graph, self.split(graph)).split("; ", 1)[1]
+            return f"the factors are implicit, and it alone can draw from those: {what}"
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
@@ -194,19 +200,7 @@ class PoissonGibbs(Sampler):
         """Say the split, the cost and the bound."""
         split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
         if split.implicits:
-            heavy, draws = self._counts(graph, split)
-            heavy += sum(group.heavy for group in split.implicits)
-            draws += sum(group.draws for group in split.implicits)
-            sums = sum(group.projected for group in split.implicits)
-            carried = (
-                f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
-            )
-            stored = " and stored" if len(split.heavy) else ""
-            return (
-                f"Poisson-Gibbs: exact; {carried}of implicit{stored} factors {heavy:.3g} a variable "
-                f"evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-                f"{slowdown:.3g} times slower to converge than Gibbs."
-            )
+            return f"{self._describe_implicit(graph, split)} {_guarantee(slowdown)}"
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
@@ -214,8 +208,21 @@ class PoissonGibbs(Sampler):
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "
-            f"variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-            f"{slowdown:.3g} times slower to converge than Gibbs."
+            f"variable evaluated, {draws:.3g} drawn an update. {_guarantee(slowdown)}"
+        )
+
+    def _describe_implicit(self, graph: FactorGraph, split: Split) -> str:
+        heavy, draws = self._counts(graph, split)
+        heavy += sum(group.heavy for group in split.implicits)
+        proposed = draws + sum(group.draws for group in split.implicits)
+        draws += sum(group.draws * group.kept for group in split.implicits)
+        sums = sum(group.projected for group in split.implicits)
+        carried = f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
+        stored = " and stored" if len(split.heavy) else ""
+        more = f" ({proposed / draws:.3g} proposals for each draw)" if proposed > draws else ""
+        return (
+            f"Poisson-Gibbs: exact; {carried}of implicit{stored} factors {heavy:.3g} a variable "
+            f"evaluated, {draws:.3g} drawn an update{more}."
         )
 
     def transition(self, everything: Enumeration) -> Transition:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
@@ -46,6 +47,7 @@ class ImplicitSplit:
     least: float = math.inf  # the least |weight| that is heavy
     heavy: int = 0  # pairs of a variable that are evaluated, at most
     exact: float = 0.0  # the energy of what is evaluated
+    kept: float = 1.0  # the share of draws that are no phantoms: the rest thins away
     projected: int = 0  # numbers that a chain carries in place of all pairs, for low rank
 
     @property
@@ -226,12 +228,14 @@ def _strongest(
 
 
 @_QUIETLY
-def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
+def best_theta(
+    tail: NDArray[np.float64], slowdown: float | None, draw: float = DRAW
+) -> NDArray[np.float64]:
     """Theta for a given tail: what time suggests among those that keep the guarantee."""
     least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
     grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
     sticky = np.minimum(tail * stickiness(grid), 700.0)
-    time = (UPDATE + TAIL + DRAW * (1 + grid) * tail) * np.exp(sticky)
+    time = (UPDATE + TAIL + draw * (1 + grid) * tail) * np.exp(sticky)
     best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
 
@@ -335,6 +339,19 @@ def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
     return drawn
 
 
+def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
+    """All drawn; theta suits the largest tail as far as it is known, a guarantee its bound."""
+    bounds = group.energy_per_weight * group.bounds()
+    most, theta = float(bounds.max()), wish.theta
+    if theta is None and wish.slowdown is not None:
+        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
+    elif theta is None:
+        likely = np.array([group.kept * float(np.quantile(bounds, 0.9))])
+        theta = float(best_theta(likely, None, DRAW / group.kept)[0])
+    draws = (1 + theta) * float(bounds.mean())
+    return ImplicitSplit(theta, most, draws, kept=group.kept)
+
+
 def _all_drawn(tail: float, mean: float, wish: Wish) -> ImplicitSplit:
     """No pair is heavy; theta suits the largest tail."""
     chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown)[0])
@@ -345,6 +362,7 @@ _OF_GROUP: dict[type, Callable[..., ImplicitSplit]] = {
     Kernel: _split_kernel,
     Complete: _split_complete,
     LowRank: _split_low_rank,
+    Points: _split_points,
 }
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import chosen_by_type, kernel
@@ -23,6 +24,12 @@ from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
 from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
+from minigibbs.samplers.poisson_gibbs.layouts.points import (
+    BATCH,
+    PointsData,
+    points_draw,
+    prepare_points,
+)
 from minigibbs.samplers.poisson_gibbs.layouts.projected import (
     ProjectedData,
     prepare_projected,
@@ -100,23 +107,28 @@ def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
     """Prepare the graph's implicit groups, if it has any, for weights or for their logarithms."""
     data: Any = NothingData(0)
     values = int(graph.sizes.max())
-    first = 0 if logs else touched_space(values)[0]  # what groups carry comes after the gains
+    first, scratch = (0, 0) if logs else touched_space(values)  # theirs comes after what is touched
     for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
         if how.projected:
             assert isinstance(group, LowRank)
             own: Any = prepare_projected(group, values, first)
             first += projected_room(own)
+        elif isinstance(group, Points):
+            own = prepare_points(group, how.theta, logs, scratch)
         else:
             own = _PREPARE[type(group)](group, how, logs)
         data = own if isinstance(data, NothingData) else SeveralData(own, data)
     return data
 
 
-def carried_numbers(data: Any) -> int:
-    """How many numbers a chain carries for the groups."""
+def implicit_space(data: Any) -> tuple[int, int]:
+    """How many numbers a chain carries for the groups, and how many integers of scratch."""
     if isinstance(data, SeveralData):
-        return carried_numbers(data.group) + carried_numbers(data.others)
-    return projected_room(data) if isinstance(data, ProjectedData) else 0
+        (carried, scratch), (more, other) = implicit_space(data.group), implicit_space(data.others)
+        return carried + more, max(scratch, other)  # one group draws after the other
+    if isinstance(data, PointsData):
+        return 0, 3 * BATCH
+    return (projected_room(data), 0) if isinstance(data, ProjectedData) else (0, 0)
 
 
 def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
@@ -321,6 +333,7 @@ _COMPILED = {
     KernelData: kernel_draw,
     CompleteData: complete_draw,
     LowRankData: low_rank_draw,
+    PointsData: points_draw,
     ProjectedData: projected_draw,
 }
 _BEGIN = {SeveralData: several_begin, ProjectedData: projected_begin}
