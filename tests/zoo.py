@@ -114,7 +114,7 @@ def _low_rank():
 
 
 def _several():
-    """A lattice, a Hopfield term, all pairs alike and stored factors, on large and small domains."""
+    """A lattice, a Hopfield term, all pairs alike and stored factors; domains of all sizes."""
     rng = np.random.default_rng(10)
     return mg.FactorGraph(
         [3, 2, 3, 18],

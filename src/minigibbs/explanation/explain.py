@@ -113,8 +113,8 @@ def _bounded(graph: FactorGraph) -> str:
     if not kinds:
         return ""
     return (
-        f"factors, Delta, L and Psi are upper bounds: the pairs of {' and '.join(kinds)} groups are\n"
-        "too many to look at one by one."
+        f"factors, Delta, L and Psi are upper bounds: the pairs of {' and '.join(kinds)} groups "
+        "are too many to look at one by one."
     )
 
 

@@ -116,8 +116,9 @@ def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
     """
     reach = np.concatenate([[0.0], np.cumsum(tree.points[:, FEATURES], dtype=np.float64)])
     chosen = _choose_sources(tree, sources / 8)
-    made = {int(node): table for node, table in zip(chosen, _cut_all(tree, rule, chosen, slots))}
-    promise = {node: math.inf for node in made}
+    tables = list(_cut_all(tree, rule, chosen, slots))
+    made = dict(zip(chosen.tolist(), tables, strict=True))
+    promise = dict.fromkeys(made, math.inf)
     while len(made) < sources:
         splittable = [node for node in made if tree.nodes[node]["left"] and promise[node] > 0.0]
         best = sorted(splittable, key=promise.__getitem__, reverse=True)

@@ -129,7 +129,7 @@ def _value_for_type(rule, features, points, i, j):
 def decay_exceeds(
     rule: Any, features: Any, points: Any, i: int, j: int, scale: float, mark: float
 ) -> bool:
-    """Whether scale times the value for points number `i` and `j` is above `mark`; compiled only."""
+    """Whether scale times the value for points number `i` and `j` exceeds `mark`; compiled only."""
     chosen = _own_exceeds if isinstance(rule, OwnDecay) else _decay_exceeds
     return chosen(rule, features, points, i, j, scale, mark)  # type: ignore[no-any-return]
 

@@ -168,7 +168,7 @@ class PoissonGibbs(Sampler):
             "far": 3.0 * far_share(len(graph)),
         }
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float:
         """The bound of docs/flagship.md at the worst variable."""
         return math.exp(min(self.split(graph).log_slowdown, 700.0))
 

@@ -68,8 +68,9 @@ class LowRank(Implicit):
     def reach(self) -> NDArray[np.float64]:
         """For each variable no less than the sum of |weight| over its pairs, in O(n * rank)."""
         bound, (a, b) = self.bounds(), (np.abs(self.a), np.abs(self.b))
-        columns: NDArray[np.float64] = 0.5 * (a @ b.sum(axis=0) + b @ a.sum(axis=0))
-        return np.minimum(columns, bound * bound.sum())
+        columns = 0.5 * (a @ b.sum(axis=0) + b @ a.sum(axis=0))
+        reach: NDArray[np.float64] = np.minimum(columns, bound * bound.sum())
+        return reach
 
     @property
     def thin(self) -> tuple[int, int]:

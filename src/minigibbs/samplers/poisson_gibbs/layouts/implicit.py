@@ -365,7 +365,7 @@ def _begin_for_type(data, chain):
 
 
 def note_implicit(data: Any, chain: Any, i: int, new: int) -> None:
-    """Tell the implicit groups a variable's new value, before the state has it; compiled code only."""
+    """Tell the implicit groups a value that the state does not show yet; compiled code only."""
     _NOTE.get(type(data), nothing_note)(data, chain, i, new)
 
 

@@ -49,7 +49,7 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
 
 def projected_room(data: ProjectedData) -> int:
     """How many numbers a chain carries."""
-    return 1 + (1 if data.alike else 2) * data.values * data.a.shape[1]
+    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1])
 
 
 @kernel
