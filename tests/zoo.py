@@ -196,7 +196,7 @@ def _strong():
 
 def _strong_rank():
     """Two patterns, of which one is overwhelming; ties that the other and stored pairs decide."""
-    patterns = np.array([[20.0, 0.3], [20.0, -0.4], [-20.0, 0.5], [0.0, 0.6], [0.0, -0.7]])
+    patterns = np.array([[12.7, 0.3], [12.7, -0.4], [-12.7, 0.5], [0.0, 0.6], [0.0, -0.7]])
     return mg.FactorGraph([2] * 5, [mg.LowRank(patterns), mg.Ising([0, 1], [3, 4], [0.3, -0.2])])
 
 

@@ -46,11 +46,13 @@ NODE = np.dtype(
 )
 SLOT = np.dtype(
     [
-        ("accept", np.float64),  # the slot itself with this probability, else slot `other`
-        ("other", np.int32),
+        ("accept", np.float64),  # the slot's own box with this probability, else the other one
         ("begin", np.int32),  # the box's points
         ("count", np.int32),
         ("bound", np.float32),  # of value times scale
+        ("other_begin", np.int32),  # the same of the other: half a cache line has it all
+        ("other_count", np.int32),
+        ("other_bound", np.float32),
     ],
     align=True,
 )
@@ -311,7 +313,7 @@ def _put(tree, slots, k, node, bound):
 
 
 @kernel
-def _alias(slots, count, scratch):
+def _alias(slots, count, scratch, other):
     """Turn slots into an alias table by count times bound; returns their sum."""
     total = 0.0
     for k in range(count):
@@ -320,7 +322,7 @@ def _alias(slots, count, scratch):
     small, large = 0, count
     for k in range(count):
         slots[k].accept *= count / total
-        slots[k].other = k
+        other[k] = k
         if slots[k].accept < 1.0:
             scratch[small] = k
             small += 1
@@ -330,12 +332,16 @@ def _alias(slots, count, scratch):
     while small > 0 and large < count:
         small -= 1
         poor, rich = scratch[small], scratch[large]
-        slots[poor].other = rich
+        other[poor] = rich
         slots[rich].accept -= 1.0 - slots[poor].accept
         if slots[rich].accept < 1.0:
             scratch[small] = rich
             large += 1
             small += 1
+    for k in range(count):
+        slots[k].other_begin = slots[other[k]].begin
+        slots[k].other_count = slots[other[k]].count
+        slots[k].other_bound = slots[other[k]].bound
     return total
 
 
@@ -366,7 +372,7 @@ def _cut(tree, rule, sources, table, count, total, heap, node, slack):
             used += 1
             _sift_up(heap, slack, used - 1)
         count[s] = used
-        total[s] = _alias(slots, used, node)
+        total[s] = _alias(slots, used, node, heap)
 
 
 @entry

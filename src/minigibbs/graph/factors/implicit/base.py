@@ -57,6 +57,11 @@ class Implicit(Factors):
         return True
 
     @property
+    def slow_energy(self) -> bool:
+        """Whether an energy takes so long that none is recorded unless asked for."""
+        return False
+
+    @property
     def counting(self) -> int:
         """About how many steps `local_weights` and `degrees` take."""
         return self.variables

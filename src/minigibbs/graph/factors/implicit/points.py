@@ -19,8 +19,9 @@ if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SOURCES, _SLOTS = 4096, 512  # tables, and boxes in each: about 80 MB where points are many
+_SOURCES, _SLOTS = 4096, 1024  # tables, and boxes in each: at most 134 MB
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
+_MOST_RECORDED = 10**8  # pairs whose energy is recorded by default
 _LEAST_NORM = 1e-9  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
@@ -217,6 +218,11 @@ class Points(Implicit):
     def counting(self) -> int:
         """All pairs."""
         return self.variables**2
+
+    @property
+    def slow_energy(self) -> bool:
+        """An energy looks at all pairs that are not negligible."""
+        return self.counting > _MOST_RECORDED
 
     @property
     def is_counted(self) -> bool:

@@ -13,11 +13,10 @@ from minigibbs.kernels.decay import FEATURES, decay_exceeds
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
-from minigibbs.kernels.random import next_word
+from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import touch
 
 BATCH = 32  # draws that are made side by side
-_SHIFT, _UNIT = np.uint64(11), 1.0 / 9007199254740992.0  # 2**-53
 
 
 class PointsData(NamedTuple):
@@ -65,49 +64,50 @@ def prepare_points(group: Points, theta: float, logs: bool, first: int) -> Point
 
 
 @kernel
-def _unit(word):
-    """A double uniform on [0, 1) from 64 random bits that were kept as a signed integer."""
-    return np.float64(np.uint64(word) >> _SHIFT) * _UNIT
-
-
-@kernel
 def _propose(data, chain, start, slots, draws):
-    """Draw places by bounds, up to a batch; scratch has the slots, then the places, then the words.
+    """Draw places by bounds: scratch gets slots and which of their boxes, places, and values.
 
-    Nothing here depends on what was drawn before, so that a processor waits for the memory of many
-    draws at a time. A uniform number gives a slot, or a place in it, and by its leftover digits
-    whether to take it.
+    No step depends on what another draw gave, nor branches, so that a processor waits for the
+    memory of many draws at a time; a point's scale is looked at for no other reason. A uniform
+    number gives a slot, and by its leftover digits the box.
     """
-    scratch, first = chain.scratch, data.first
-    for k in range(first, first + draws):
-        scratch[k] = np.int64(next_word(chain.stream))
-        scratch[k + 2 * BATCH] = np.int64(next_word(chain.stream))
-    for k in range(first, first + draws):
-        mark = _unit(scratch[k]) * slots
+    scratch, first, k = chain.scratch, data.first, data.first
+    while k < first + draws:
+        mark = uniform(chain.stream) * slots
         slot = np.int64(mark)
-        alias = data.slots[start + slot]
-        scratch[k] = start + (slot if mark - slot < alias.accept else alias.other)
-    for k in range(first, first + draws):
-        slot = data.slots[scratch[k]]
-        scratch[k + BATCH] = slot.begin + np.int64(_unit(scratch[k + 2 * BATCH]) * slot.count)
+        own = np.int64(mark - slot < data.slots[np.uint64(start + slot)].accept)
+        scratch[np.uint64(k)] = 2 * (start + slot) + own
+        k += 1
+    k = first
+    while k < first + draws:
+        code = scratch[np.uint64(k)]
+        slot, own = data.slots[np.uint64(code >> 1)], code & 1
+        begin = slot.other_begin + own * (slot.begin - slot.other_begin)
+        count = slot.other_count + own * (slot.count - slot.other_count)
+        scratch[np.uint64(k + BATCH)] = begin + np.int64(uniform(chain.stream) * count)
+        k += 1
+    k = first
+    while k < first + draws:
+        there = np.uint64(scratch[np.uint64(k + BATCH)])
+        seen = np.int64(data.points[there, FEATURES] >= np.float32(0.0))
+        scratch[np.uint64(k + 2 * BATCH)] = seen * np.int64(chain.x[data.order[there]])
+        k += 1
 
 
 @kernel
 def _touch_proposed(data, chain, i, here, draws, mode, size, touched):
     """Keep the places that were drawn, or not: by value, scale and whether labels agree."""
-    scratch, first, x = chain.scratch, data.first, chain.x
+    scratch, first, label = chain.scratch, data.first, np.int64(chain.x[i])
     factor, evaluated = data.gain if data.attracts else data.loss, 0
     for k in range(first, first + draws):
-        slot, there = data.slots[scratch[k]], scratch[k + BATCH]
-        mark = _unit(scratch[k + 2 * BATCH]) * slot.count
-        mark -= np.float64(np.int64(mark))
-        value = x[data.order[there]]
-        if (value == x[i]) != data.attracts:  # at its minimum: kept more rarely
+        value, mark = scratch[k + 2 * BATCH], uniform(chain.stream)
+        if (value == label) != data.attracts:  # at its minimum: kept more rarely
             mark *= data.more
             if mark >= 1.0:
                 continue
         evaluated += 1
-        mark *= np.float64(slot.bound)
+        slot, there = data.slots[np.uint64(scratch[k] >> 1)], scratch[k + BATCH]
+        mark *= np.float64(slot.bound if scratch[k] & 1 else slot.other_bound)
         scale = np.float64(data.points[there, FEATURES])
         above = decay_exceeds(data.rule, data.features, data.points, here, there, scale, mark)
         if above and there != here:
