@@ -18,6 +18,16 @@ from minigibbs.kernels.touched import touch
 
 BATCH = 32  # draws that are made side by side
 
+HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line of memory
+    [
+        ("rate", np.float64),  # proposals of an update, expected
+        ("start", np.int64),  # of its source's slots
+        ("slots", np.int32),
+        ("place", np.int32),  # of its point
+    ],
+    align=True,
+)
+
 
 class PointsData(NamedTuple):
     """Points in the tree's order, tables of boxes, and what kept draws do."""
@@ -26,13 +36,9 @@ class PointsData(NamedTuple):
     features: NDArray[np.float32]  # [n, dims], for functions of a user's own
     points: NDArray[np.float32]  # [n, ...] see `kernels.decay`
     order: NDArray[np.int32]  # [n] the variable at each place
-    place: NDArray[np.int32]  # [n] the place of each variable
-    source: NDArray[np.int32]  # [n] of each place
-    start: NDArray[np.int64]  # [sources + 1]
-    total: NDArray[np.float64]  # [sources]
+    homes: NDArray[np.void]  # [n] of HOME, by variable
     slots: NDArray[np.void]  # of SLOT
     attracts: bool
-    rate: float  # (1 + theta) * energy per weight * |weight|; times scale and total
     more: float  # (1 + theta) / theta: how much rarer a pair at its minimum is kept
     gain: float  # what a pair that attracts multiplies a weight by, or the logarithm of that
     loss: float  # and one that repels
@@ -41,26 +47,32 @@ class PointsData(NamedTuple):
 
 def prepare_points(group: Points, theta: float, logs: bool, first: int) -> PointsData:
     """Lay out the points; theta fixes the rates."""
-    tree, tables = group.tree, group.tables
-    place = np.empty(len(tree.order), dtype=np.int32)
-    place[tree.order] = np.arange(len(tree.order), dtype=np.int32)
     gain = math.log1p(1.0 / theta)
     gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
-    rate = (1.0 + theta) * group.energy_per_weight * abs(group.weight)
     return PointsData(
         group.rule,
-        tree.features,
-        tree.points,
-        tree.order,
-        place,
-        *tables,
+        group.tree.features,
+        group.tree.points,
+        group.tree.order,
+        _homes(group, theta),
+        group.tables.slots,
         group.weight > 0,
-        rate,
         (1.0 + theta) / theta,
         gain,
         loss,
         first,
     )
+
+
+def _homes(group: Points, theta: float) -> NDArray[np.void]:
+    """Where each variable's point is, and what it proposes."""
+    order, tables = group.tree.order, group.tables
+    homes = np.zeros(len(order), dtype=HOME)
+    homes["place"][order] = np.arange(len(order))
+    homes["start"][order] = tables.start[tables.source]
+    homes["slots"][order] = np.diff(tables.start)[tables.source]
+    homes["rate"] = (1.0 + theta) * group.energy_per_weight * group.bounds()
+    return homes
 
 
 @kernel
@@ -119,15 +131,13 @@ def _touch_proposed(data, chain, i, here, draws, mode, size, touched):
 @kernel
 def points_draw(data, chain, i, mode, size, touched):
     """A Poisson number of points by bounds; kept by value, scale and whether labels agree."""
-    here = np.int64(data.place[i])
-    source = data.source[here]
-    rate = data.rate * np.float64(data.points[here, FEATURES]) * data.total[source]
-    start, end = data.start[source], data.start[source + 1]
+    home = data.homes[i]
+    rate, here = home.rate, np.int64(home.place)
     left = poisson(rate, math.exp(-rate), chain.stream) if rate > 0.0 else 0
     chain.tally[DRAWS] += left
     while left > 0:
         draws = min(left, BATCH)
-        _propose(data, chain, start, end - start, draws)
+        _propose(data, chain, home.start, home.slots, draws)
         touched = _touch_proposed(data, chain, i, here, draws, mode, size, touched)
         left -= draws
     return touched
