@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai", "scale"]
+BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai", "scale", "dense"]
 
 ALL = [*BENCHMARKS, "gpu"]  # which needs one
 

@@ -10,7 +10,7 @@ import minigibbs as mg
 from minigibbs.samplers import Sampler
 from minigibbs.theory import Enumeration
 from tests.harness import state_numbers
-from tests.zoo import IMPLICIT, STRONG, STRONG_RANK, ZOO
+from tests.zoo import GLASS, IMPLICIT, STRONG, STRONG_RANK, ZOO
 
 
 def nothing(graph, states, seed):
@@ -147,6 +147,7 @@ class Case:
 # Every layout of Poisson-Gibbs, and how it draws from every kind of implicit group.
 LAYOUT_CASES = {
     "fields": Case(mg.PoissonGibbs(), mg.models.curie_weiss(40, 1.3), 2190883394),
+    "spin-fields": Case(mg.PoissonGibbs(), GLASS, 3029374022),
     "gibbs": Case(mg.PoissonGibbs(), ZOO["mixed"], 3834980154),
     "spins": Case(mg.PoissonGibbs(heavy=1), ZOO["ising"], 2624023085),
     "small": Case(mg.PoissonGibbs(heavy=1), ZOO["potts"], 1692537507),

@@ -194,6 +194,19 @@ def _strong():
     )
 
 
+def glass(n, beta, seed=0):
+    """The Sherrington-Kirkpatrick model: Gaussian couplings of variance 1/n, of both signs."""
+    i, j = np.triu_indices(n, 1)
+    rng = np.random.default_rng(seed)
+    field = mg.Unary(np.arange(n), rng.normal(0, 0.3, (n, 2)))
+    return mg.FactorGraph(
+        np.full(n, 2), [mg.Ising(i, j, rng.normal(0, beta / np.sqrt(n), len(i))), field]
+    )
+
+
+GLASS = glass(60, 0.5)  # many weak couplings that cancel
+
+
 def _strong_rank():
     """Two patterns, of which one is overwhelming; ties that the other and stored pairs decide."""
     patterns = np.array([[12.7, 0.3], [12.7, -0.4], [-12.7, 0.5], [0.0, 0.6], [0.0, -0.7]])

@@ -124,10 +124,9 @@ def run_case(path):
 
 def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
+    from minigibbs.graph.factors import Points
     from minigibbs.running.backends import cuda
     from minigibbs.running.group import Group
-
-    from minigibbs.graph.factors import Points
 
     plain_points(Points)
     small_device(cuda)

@@ -32,6 +32,7 @@ GROUP = 8  # points whose sums are taken together
 MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
 PRECISE = 1e-3  # share of a source's bounds that may be too much before no more boxes are cut
+_TRIED = 48  # sources on which sizes of tables are tried
 _STACK = 128  # deeper than any tree, whose boxes are halved
 
 NODE = np.dtype(
@@ -97,17 +98,31 @@ def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
     """The tree with a scale for each variable."""
     points, nodes = tree.points.copy(), tree.nodes.copy()
     points[:, FEATURES] = scale[tree.order]
-    for node in nodes[::-1]:  # halves come after what they are halves of
-        if node["left"]:
-            halves = nodes[node["left"] : node["left"] + 2]
-            node["scale_low"], node["scale_high"] = (
-                halves["scale_low"].min(),
-                halves["scale_high"].max(),
-            )
-        else:
-            own = points[node["begin"] : node["end"], FEATURES]
-            node["scale_low"], node["scale_high"] = own.min(), own.max()
+    _scale_nodes(points, nodes)
     return tree._replace(points=points, nodes=nodes)
+
+
+def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[int, int]:
+    """How many sources, and slots of each, of so many slots in all: few bounds on some sources.
+
+    Wide kernels want many boxes to draw from, narrow ones many small sources.
+    """
+    n, rng = len(tree.order), np.random.default_rng(0)
+    reach = _reach(tree)
+    found: dict[tuple[int, int], float] = {}
+    for each in (4096, 1024, 256, 64):
+        sources = min(max(slots // each, 1), n)
+        nodes = _choose_sources(tree, sources / 2)
+        some = rng.choice(nodes, min(_TRIED, len(nodes)), replace=False)
+        total = np.array([table[1] for table in _cut_all(tree, rule, some, each)])
+        own = reach[tree.nodes["end"][some]] - reach[tree.nodes["begin"][some]]
+        found[sources, each] = float((own * total).mean()) * len(nodes)
+    return min(found, key=found.__getitem__)
+
+
+def _reach(tree: Tree) -> NDArray[np.float64]:
+    """The sum of the scales before each place."""
+    return np.concatenate([[0.0], np.cumsum(tree.points[:, FEATURES], dtype=np.float64)])
 
 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
@@ -116,7 +131,7 @@ def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
     Sources are cut in half where that promises to save most: where bounds are large, and fell when
     the source was cut out of a larger one.
     """
-    reach = np.concatenate([[0.0], np.cumsum(tree.points[:, FEATURES], dtype=np.float64)])
+    reach = _reach(tree)
     chosen = _choose_sources(tree, sources / 8)
     tables = list(_cut_all(tree, rule, chosen, slots))
     made = dict(zip(chosen.tolist(), tables, strict=True))
@@ -272,6 +287,20 @@ def _grow(features, order, leaf, nodes, low, high):
             count += 2
         node += 1
     return count
+
+
+@entry
+def _scale_nodes(points, nodes):
+    for k in range(len(nodes) - 1, -1, -1):  # halves come after what they are halves of
+        node = nodes[k]
+        low, high = points[node.begin, FEATURES], points[node.begin, FEATURES]
+        if node.left > 0:
+            low = min(nodes[node.left].scale_low, nodes[node.left + 1].scale_low)
+            high = max(nodes[node.left].scale_high, nodes[node.left + 1].scale_high)
+        else:
+            for place in range(node.begin, node.end):
+                low, high = min(low, points[place, FEATURES]), max(high, points[place, FEATURES])
+        node.scale_low, node.scale_high = low, high
 
 
 @kernel

@@ -27,7 +27,8 @@ from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
 from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
-from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
+from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary
+from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
 from minigibbs.samplers.poisson_gibbs.layouts.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
@@ -125,7 +126,7 @@ class PoissonGibbs(Sampler):
         if split.implicits:
             return self._implicit_operations(graph, split)
         if not split.tail.any():
-            return gibbs_operations(graph, gibbs_data(graph))
+            return gibbs_operations(graph, choose_layout(graph, split).prepare(graph, split))
         free = max(graph.stats.variables, 1)
         heavy, draws = self._counts(graph, split)
         light = max(row["pairs"] + row["general"], 1e-300)
@@ -204,7 +205,9 @@ class PoissonGibbs(Sampler):
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
-            return f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs."
+            plain = f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs"
+            remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
+            return f"{plain}, which looks at them when a value changes." if remembers else f"{plain}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "

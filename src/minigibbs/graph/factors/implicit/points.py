@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SOURCES, _SLOTS = 4096, 1024  # tables, and boxes in each: at most 134 MB
+_SLOTS = 4_000_000  # of all tables: 128 MB at most
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_RECORDED = 10**8  # pairs whose energy is recorded by default
 _LEAST_NORM = 1e-9  # values below it are left out of normalisations
@@ -179,9 +179,10 @@ class Points(Implicit):
     @cached_property
     def tables(self) -> Tables:
         """Boxes to draw from, for every source box."""
-        from minigibbs.kernels.boxes import make_tables
+        from minigibbs.kernels.boxes import choose_tables, make_tables
 
-        return make_tables(self.tree, self.rule, min(_SOURCES, self.variables), _SLOTS)
+        sizes = choose_tables(self.tree, self.rule, _SLOTS)
+        return make_tables(self.tree, self.rule, *sizes)
 
     def bounds(self) -> NDArray[np.float64]:
         """For each variable no less than the sum of |weight| over its pairs: what is proposed."""
