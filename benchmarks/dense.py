@@ -206,9 +206,10 @@ def strengths() -> list[str]:
     spread = float(np.std(rows[0].mean(axis=0)))
     return [
         f"Two runs at full resolution, {WEAK:g} of pydensecrf's strengths, from random starts, 2 "
-        f"chains of 60 sweeps each: marginals differ by {between:.4f} (root mean square over the pixels), "
-        f"where the chains of one run differ by {within:.4f}, so that {within / np.sqrt(2):.4f} is "
-        f"expected; over the pixels marginals spread by {spread:.3f}."
+        "chains of 60 sweeps each: marginals differ by "
+        f"{between:.4f} (root mean square over the pixels), where the chains of one run differ by "
+        f"{within:.4f}, so that {within / np.sqrt(2):.4f} is expected; over the pixels marginals "
+        f"spread by {spread:.3f}."
     ]
 
 

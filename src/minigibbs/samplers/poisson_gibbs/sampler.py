@@ -205,9 +205,9 @@ class PoissonGibbs(Sampler):
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
-            plain = f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs"
             remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
-            return f"{plain}, which looks at them when a value changes." if remembers else f"{plain}."
+            when = ", which looks at them when a value changes" if remembers else ""
+            return f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs{when}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "

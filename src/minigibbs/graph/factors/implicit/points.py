@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
-from minigibbs.graph.factors.implicit.base import Implicit, read_form
+from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 
 if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.boxes import Tables, Tree
@@ -22,6 +22,7 @@ RULES = ("gaussian", "laplace", "power")
 _SLOTS = 4_000_000  # of all tables: 128 MB at most
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_RECORDED = 10**8  # pairs whose energy is recorded by default
+_MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-9  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
@@ -252,7 +253,12 @@ class Points(Implicit):
         return np.array([np.count_nonzero(row) for row in rows], dtype=np.int64)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """Pairs of the same value, box by box; for spins s_i s_j = 2 [x_i == x_j] - 1."""
+        """Pairs of the same value, box by box; for spins s_i s_j = 2 [x_i == x_j] - 1.
+
+        Of few points there may be very many states, and their pairs are looked up.
+        """
+        if self.variables <= _MOST_LOOKED_UP:
+            return self._looked_up(states)
         from minigibbs.kernels.boxes import pair_sums
 
         scale = self.scale.astype(np.float64)
@@ -265,6 +271,18 @@ class Points(Implicit):
         if self.form == "ising" and len(states):
             energies = 2.0 * energies - self._everything
         return 0.5 * self.weight * energies
+
+    def _looked_up(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        total = np.zeros(len(states))
+        for row, v in agreement(states, self.form, max(1, CHUNK // self.variables)):
+            squares = np.einsum("ri,ri->r", v @ self._matrix, v)
+            total += np.bincount(row, squares, minlength=len(states))
+        return 0.5 * total
+
+    @cached_property
+    def _matrix(self) -> NDArray[np.float64]:
+        """The weights of all pairs."""
+        return np.array([self._row(i) for i in range(self.variables)])
 
     @cached_property
     def _everything(self) -> float:
