@@ -3,7 +3,18 @@
 import importlib
 import sys
 
-BENCHMARKS = ["foundation", "samplers", "flagship", "split", "real", "uai", "scale", "dense"]
+BENCHMARKS = [
+    "foundation",
+    "samplers",
+    "flagship",
+    "split",
+    "real",
+    "uai",
+    "scale",
+    "clusters",
+    "answers",
+    "dense",
+]
 
 ALL = [*BENCHMARKS, "gpu"]  # which needs one
 

@@ -5,9 +5,9 @@ from scipy import stats
 
 import minigibbs as mg
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.running.backends.cpu import CpuGroup, advance
+from minigibbs.running.backends.cpu import CpuGroup, advance, cpu_group
 from minigibbs.running.request import Options
-from minigibbs.samplers.base import carries
+from minigibbs.samplers.base import begin_sweeps, carries, sweep
 
 # One test in 10,000 fails on correct code for an unlucky seed; seeds are fixed, so a test that
 # passed once passes until the code or the stream changes.
@@ -84,6 +84,27 @@ def begun(graph, sampler, states):
         group.begin()
         rows.append(group.chain.carried)
     return np.array(rows)[inverse.ravel()]
+
+
+def sweep_each(graph, sampler, states, sweeps, seed, data=None):
+    """Make so many sweeps from each of many states; returns final states and the tally."""
+    plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, len(graph))
+    stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
+    data = sampler.prepare(graph) if data is None else data
+    states = np.array(states, dtype=graph.state_type)
+    group = cpu_group(plan, data, states[0].copy(), stream)
+    _sweep_each(data, graph.packed, group.chain, group.replicas, states, sweeps)
+    return states, group.chain.tally
+
+
+@entry
+def _sweep_each(data, model, chain, replicas, states, sweeps):
+    for k in range(len(states)):
+        _copy(states[k], chain.x)
+        begin_sweeps(data, model, chain, replicas)
+        for _ in range(sweeps):
+            sweep(data, model, chain, replicas)
+        _copy(chain.x, states[k])
 
 
 def state_numbers(graph, states):

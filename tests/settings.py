@@ -9,8 +9,9 @@ import numpy as np
 import minigibbs as mg
 from minigibbs.samplers import Sampler
 from minigibbs.theory import Enumeration
+from tests.hard import HARD
 from tests.harness import state_numbers
-from tests.zoo import GLASS, IMPLICIT, STRONG, STRONG_RANK, ZOO
+from tests.zoo import ATTRACTIVE, GLASS, IMPLICIT, SPINS, STRONG, STRONG_RANK, ZOO
 
 
 def nothing(graph, states, seed):
@@ -165,3 +166,48 @@ IMPLICIT_CASES = {
     "several": Case(mg.PoissonGibbs(), IMPLICIT["several"], 1063443794),
 }
 CASES = LAYOUT_CASES | IMPLICIT_CASES
+
+
+@dataclass(frozen=True)
+class SweepSetting:
+    """A sampler that moves all variables at once, and the graphs that its law is tested on."""
+
+    sampler: Sampler
+    graphs: dict[str, mg.FactorGraph]
+    reversible: bool = True
+    golden: int | None = None  # a checksum of its draws of the first graph
+
+    @property
+    def graph(self):
+        """The first graph."""
+        return next(iter(self.graphs.values()))
+
+
+_HARD = {f"hard-{name}": graph for name, graph in HARD.items()}
+_STORED = {"mixed": ZOO["mixed"]} | ZOO | {"strong": STRONG} | _HARD
+
+# Every registered sampler that sweeps has a setting with golden draws.
+SWEEPS = {
+    "swendsen-wang": SweepSetting(
+        mg.SwendsenWang(), {"fields": ATTRACTIVE["fields"]} | ATTRACTIVE, golden=2288504522
+    ),
+    "swendsen-wang-kernel": SweepSetting(
+        mg.SwendsenWang(), {"line": ATTRACTIVE["line"]}, golden=4211072527
+    ),
+    "swendsen-wang-complete": SweepSetting(
+        mg.SwendsenWang(), {"complete": ATTRACTIVE["complete"]}, golden=918305945
+    ),
+    "block-gibbs": SweepSetting(
+        mg.BlockGibbs(width=1), _STORED, reversible=False, golden=2336735811
+    ),
+    "block-gibbs-spins": SweepSetting(
+        mg.BlockGibbs(width=1), {"spins": SPINS}, reversible=False, golden=1376184656
+    ),
+    "block-gibbs-single": SweepSetting(mg.BlockGibbs(width=0), _STORED, reversible=False),
+    "block-gibbs-2": SweepSetting(mg.BlockGibbs(width=2), _STORED, reversible=False),
+    "block-gibbs-3": SweepSetting(mg.BlockGibbs(width=3), _STORED, reversible=False),
+    "block-gibbs-given": SweepSetting(
+        mg.BlockGibbs(width=2, blocks=[[0, 2, 1], [1]]), _STORED, reversible=False
+    ),
+    "exact": SweepSetting(mg.Exact(), _STORED | IMPLICIT, golden=4223331421),
+}

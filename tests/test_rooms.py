@@ -23,6 +23,7 @@ ROOMS = (
     "formats",
     "models",
     "running",
+    "inference",
     "interop",
     "explanation",
     "theory",

@@ -216,6 +216,18 @@ def _strong_rank():
 STRONG_RANK = _strong_rank()
 STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
 
+# Two-valued variables, pairs twice over, fields, evidence, and one that has no choice.
+SPINS = mg.FactorGraph(
+    [2, 2, 2, 1, 2, 2, 2],
+    [
+        mg.Potts(
+            [0, 1, 2, 0, 2, 4, 0], [1, 2, 4, 4, 3, 5, 1], [0.9, -0.7, 0.4, 1.1, 0.8, 0.6, 0.3]
+        ),
+        mg.Ising([1, 6, 6], [6, 0, 5], [-0.4, 0.5, 0.7]),
+        mg.Unary([0, 4, 0], [[0.0, 0.5], [0.3, 0.0], [0.1, -0.6]]),
+    ],
+).condition({5: 1})
+
 ZOO = {
     "potts": _potts(),
     "ising": _ising(),
@@ -224,4 +236,61 @@ ZOO = {
     "mixed": _mixed(),
     "evidence": _evidence(),
     "large": _large(),
+}
+
+
+def _fields():
+    """Attractive pairs, strong and weak, between domains of different sizes, with fields."""
+    return mg.FactorGraph(
+        [3, 2, 4, 1],
+        [
+            mg.Potts([0, 1, 2, 0, 2], [1, 2, 0, 2, 3], [0.9, 0.3, 1.4, 0.1, 0.8]),
+            mg.Unary([0], [[0.0, 0.5, -0.4]]),
+            mg.Unary([2], [[0.3, 0.0, 0.9, -0.7]]),
+        ],
+    )
+
+
+def _held():
+    """Attraction between free and clamped variables, which differ; a clamped value repels."""
+    graph = mg.FactorGraph(
+        [3] * 6,
+        [
+            mg.Potts([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [0.7, 0.4, 1.1, 0.6, 0.3]),
+            mg.Potts([0, 2], [5, 5], [-0.8, 0.5]),
+            mg.Table([[3, 5]], np.random.default_rng(9).normal(0, 0.5, (1, 3, 3))),
+            mg.Unary([1], [[0.0, 0.6, -0.2]]),
+        ],
+    )
+    return graph.condition({4: 1, 5: 2})
+
+
+# Pairs that attract, and what depends on one variable alone; at most 16 pairs.
+ATTRACTIVE = {
+    "ising": mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2, 3], [1, 2, 3, 0], [0.4, 0.1, 0.7, 0.2])]),
+    "fields": _fields(),
+    "held": _held(),
+    "strong": mg.FactorGraph(
+        [2] * 3, [mg.Ising([0, 1], [1, 2], [300.0, 0.3]), mg.Unary([0, 2], [0.0, 0.4])]
+    ),
+    "alone": mg.FactorGraph([5], [mg.Unary([0], [[0.0, 0.1, 0.8, -0.4, 0.3]])]),
+    "nothing": mg.FactorGraph([2, 3], []),
+    "line": mg.FactorGraph(
+        [3] * 4, [mg.Kernel((4,), lambda d: 0.8 / d**2), mg.Unary([1], [[0.0, 0.4, -0.3]])]
+    ),
+    "grid": mg.FactorGraph(
+        [2] * 6,
+        [mg.Kernel((2, 3), lambda r, c: 0.5 * np.exp(-0.5 * (r**2 + c**2)), kind="ising")],
+    ).condition({3: 1}),
+    "ring": mg.FactorGraph(
+        [2] * 5, [mg.Kernel((5,), lambda d: 0.6 / d**2, kind="ising", periodic=True)]
+    ),
+    "ring-even": mg.FactorGraph([3] * 4, [mg.Kernel((4,), lambda d: 1.3 / d**2, periodic=True)]),
+    "torus": mg.FactorGraph(
+        [2] * 4, [mg.Kernel((2, 2), lambda r, c: 0.4 + 0.9 * (r**2 < c**2), periodic=True)]
+    ),
+    "complete": mg.FactorGraph([2] * 5, [mg.Complete(5, 0.2), mg.Unary([0], [0.0, 0.4])]),
+    "complete-strong": mg.FactorGraph(
+        [4, 2, 3], [mg.Complete(3, 0.8, kind="potts"), mg.Potts([0], [1], 0.3)]
+    ),
 }

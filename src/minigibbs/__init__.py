@@ -34,20 +34,25 @@ if TYPE_CHECKING:
         Unary,
     )
     from minigibbs.graph.graph import FactorGraph, Stats
+    from minigibbs.inference.infer import infer
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
-    from minigibbs.results.run import Info, Marginal, Run
+    from minigibbs.results.answer import Answer
+    from minigibbs.results.result import Marginal
+    from minigibbs.results.run import Info, Run
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
     from minigibbs.running.load import load
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
+        BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
         Estimator,
+        Exact,
         ExactEstimator,
         Gibbs,
         LocalMinibatchGibbs,
@@ -57,6 +62,8 @@ if TYPE_CHECKING:
         PoissonMH,
         Sampler,
         SubsetEstimator,
+        SwendsenWang,
+        Tempering,
         TunaMH,
     )
 
@@ -101,15 +108,20 @@ _HOMES = {
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
-    **dict.fromkeys(["Info", "Marginal", "Run"], "results.run"),
+    "Answer": "results.answer",
+    "infer": "inference.infer",
+    "Marginal": "results.result",
+    **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
+            "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
             "Estimator",
+            "Exact",
             "ExactEstimator",
             "Gibbs",
             "LocalMinibatchGibbs",
@@ -120,6 +132,8 @@ _HOMES = {
             "PoissonMH",
             "Sampler",
             "SubsetEstimator",
+            "SwendsenWang",
+            "Tempering",
             "TunaMH",
         ],
         "samplers",
@@ -128,11 +142,14 @@ _HOMES = {
 
 __all__ = [
     "MGPMH",
+    "Answer",
+    "BlockGibbs",
     "Complete",
     "CustomEstimator",
     "Domains",
     "DoubleMinGibbs",
     "Estimator",
+    "Exact",
     "ExactEstimator",
     "Explanation",
     "FactorGraph",
@@ -164,7 +181,9 @@ __all__ = [
     "StoppedError",
     "SubsetEstimator",
     "Summary",
+    "SwendsenWang",
     "Table",
+    "Tempering",
     "TooLargeError",
     "TunaMH",
     "Unary",
@@ -174,6 +193,7 @@ __all__ = [
     "from_dqm",
     "from_networkx",
     "from_pgmpy",
+    "infer",
     "interop",
     "ising_from_matrix",
     "load",

@@ -7,7 +7,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.explanation import costs
-from minigibbs.samplers import SAMPLERS
+from minigibbs.samplers import SINGLE_SITE
 from minigibbs.samplers.costs import COSTS as SHIPPED
 from tests.zoo import IMPLICIT, ZOO
 
@@ -34,10 +34,10 @@ def test_solve_leans_on_typical_costs_where_kinds_cannot_be_told_apart():
     assert found == pytest.approx({"update": 20.0, "read": 4.0, "slot": 8.0}, rel=0.01)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", SINGLE_SITE)
 @pytest.mark.parametrize("model", ZOO)
 def test_operations_are_of_known_kinds_and_finite(name, model):
-    sampler = SAMPLERS[name](batch=2) if name == "local" else SAMPLERS[name]()
+    sampler = SINGLE_SITE[name](batch=2) if name == "local" else SINGLE_SITE[name]()
     operations = sampler.operations(ZOO[model])
     assert operations["update"] == 1.0
     assert set(operations) <= set(KINDS)
@@ -78,7 +78,7 @@ def test_recommendation_and_reason():
 
 def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
     text = str(mg.explain(IMPLICIT["kernel"], COSTS))
-    for name in SAMPLERS:
+    for name in SINGLE_SITE:
         assert name in text
     assert "reads stored factors" in text
     rows = {row.sampler: row for row in mg.explain(mg.models.potts_rbf(side=6), COSTS).rows}

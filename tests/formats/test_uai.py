@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -397,9 +398,10 @@ def test_notes_say_what_reading_changed(tmp_path):
         "pruned 1 state of 1 variable: forbidden",
     )
     hard = "MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 0 0 1\n"
-    assert uai.read(written(tmp_path, hard), floor=1e-9).domains.notes == (
-        "raised 2 table entries of 1 factor to 1e-09",
-    )
+    with pytest.warns(UserWarning, match="raised 2 table entries.*another model"):
+        graph = uai.read(written(tmp_path, hard), floor=1e-9)
+    assert graph.domains.notes == ("raised 2 table entries of 1 factor to 1e-09",)
+    assert mg.read(written(tmp_path, hard)).domains.notes == ()
 
 
 def test_pruned_models_are_written_with_their_zeros(tmp_path):
@@ -459,15 +461,27 @@ def test_pruning_loses_no_possible_state(seed, density):
             assert all(state[v] in states for v, states in kept.items())
 
 
-def test_zeros_that_remain_are_refused_by_name(tmp_path):
+def test_zeros_that_remain_are_kept_or_raised(tmp_path):
     path = written(tmp_path, "MARKOV 2 3 2 2 1 0 2 0 1 3 0 0.5 0.5 6 9 9 1 2 3 0")
-    with pytest.raises(
-        mg.FormatError, match=r"factor 1 \(variables \[0, 1\]\) .* 0 to \[2, 1\].*floor=1e-9"
-    ):
-        mg.read(path)
-    graph = uai.read(path, floor=1e-6)
+    graph = mg.read(path)
     assert graph.sizes.tolist() == [2, 2]
-    assert graph.energy([1, 1]) == pytest.approx(np.log(0.5e-6))
+    assert graph.energy([1, 1]) == -np.inf
+    assert graph.energy([1, 0]) == pytest.approx(np.log(1.5))
+    with pytest.warns(UserWarning, match="raised 1 table entry"):
+        raised = uai.read(path, floor=1e-6)
+    assert raised.energy([1, 1]) == pytest.approx(np.log(0.5e-6))
+
+
+def test_zeros_are_written_and_read_back(tmp_path):
+    table = [[0.0, -np.inf, 800.0], [1.0, 790.0, -np.inf]]
+    graph = mg.FactorGraph([2, 3], [mg.Table([[0, 1]], table)])
+    with pytest.raises(mg.FormatError, match="span 800"):
+        mg.write(graph, tmp_path / "far.uai")
+    near = mg.FactorGraph([2, 3], [mg.Table([[0, 1]], [[750.0, -np.inf, 800.0], [760, 790, 751]])])
+    mg.write(near, tmp_path / "near.uai")
+    states = [[i, j] for i in range(2) for j in range(3)]
+    again = mg.read(tmp_path / "near.uai").energy(states)
+    np.testing.assert_allclose(again + 800.0, near.energy(states))
 
 
 @pytest.mark.parametrize("floor", [0.0, -1.0, float("nan"), float("inf")])
@@ -491,7 +505,7 @@ def test_models_without_any_possible_state(tmp_path, content):
 
 
 def test_a_constant_zero_is_refused(tmp_path):
-    with pytest.raises(mg.FormatError, match=r"factor 0 \(variables \[\]\) gives probability 0"):
+    with pytest.raises(mg.FormatError, match=r"every state has probability 0, since factor 0"):
         mg.read(written(tmp_path, "MARKOV 1 2 1 0 1 0"))
 
 
@@ -648,10 +662,13 @@ def edited(content, changes):
 def test_edited_files_read_or_are_refused(tmp_path, changes, floor):
     path = written(tmp_path, edited(SMALL.encode(), changes))
     try:
-        graph = uai.read(path, floor)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of zeros that are raised
+            graph = uai.read(path, floor)
     except mg.MinigibbsError:
         return
-    assert np.isfinite(graph.energy(np.zeros(len(graph), dtype=int)))
+    energy = graph.energy(np.zeros(len(graph), dtype=int))
+    assert np.isfinite(energy) or (energy == -np.inf and floor is None and len(graph.hard))
 
 
 @settings(quick, max_examples=300)

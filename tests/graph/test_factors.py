@@ -156,7 +156,7 @@ def test_from_function_broadcasts_a_function_of_one_argument():
 
 def test_from_function_raises_minus_infinity_to_the_floor():
     grid = mg.Grid(0.0, 1.0, 2)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"), pytest.warns(UserWarning, match="1 zero raised.*-30"):
         table = mg.Table.from_function([0], np.log, [grid], floor=-30.0)
     assert table.energy.tolist() == [-30.0, 0.0]
 
@@ -169,13 +169,19 @@ def test_from_probabilities_takes_logarithms():
     np.testing.assert_allclose(unary.energy, np.log([[0.25, 0.75]]))
 
 
-def test_floor_lifts_zeros_and_leaves_the_rest():
-    table = mg.Table.from_probabilities([0], [0.0, 0.5, 1.0], floor=1e-6)
+def test_floor_lifts_zeros_leaves_the_rest_and_warns():
+    warns = pytest.warns(UserWarning, match="1 zero raised to .* another model")
+    with warns:
+        table = mg.Table.from_probabilities([0], [0.0, 0.5, 1.0], floor=1e-6)
     np.testing.assert_allclose(table.energy, np.log([1e-6, 0.5, 1.0]))
-    unary = mg.Unary.from_probabilities([0], [[0.0, 1.0]], floor=1e-3)
+    with warns:
+        unary = mg.Unary.from_probabilities([0], [[0.0, 1.0]], floor=1e-3)
     np.testing.assert_allclose(unary.energy, np.log([[1e-3, 1.0]]))
-    assert mg.Unary([0], [[-np.inf, 1.0]], floor=-9.0).energy.tolist() == [[-9.0, 1.0]]
-    assert mg.Table([0], [-np.inf, 1.0], floor=-9.0).energy.tolist() == [-9.0, 1.0]
+    with warns:
+        assert mg.Unary([0], [[-np.inf, 1.0]], floor=-9.0).energy.tolist() == [[-9.0, 1.0]]
+    with warns:
+        assert mg.Table([0], [-np.inf, 1.0], floor=-9.0).energy.tolist() == [-9.0, 1.0]
+    assert mg.Table([0], [-50.0, 1.0], floor=-9.0).energy.tolist() == [-9.0, 1.0]  # no zero
 
 
 def groups_and_inputs():

@@ -152,3 +152,14 @@ def test_bad_graphs(case):
         make()
     missing = [piece for piece in pieces if piece not in str(caught.value)]
     assert not missing, f"{missing} not in {caught.value}"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_fields_hold_no_zeros(size):
+    zero = np.zeros((1, size))
+    zero[0, 1] = -np.inf
+    pair = mg.Ising([0], [1], 0.5) if size == 2 else mg.Potts([0], [1], 0.5)
+    graph = mg.FactorGraph([size] * 2, [pair, mg.Unary([1], zero)])
+    with pytest.raises(mg.GraphError, match=r"variable 1.*cannot forbid a value.*bipartite"):
+        mg.to_networkx(graph)
+    assert len(mg.to_networkx(graph, bipartite=True)) == 4

@@ -1,4 +1,4 @@
-"""pgmpy: its exact answers, both ways; zeros pruned, floored or refused."""
+"""pgmpy: its exact answers, both ways; zeros pruned, kept or raised."""
 
 import warnings
 
@@ -159,14 +159,19 @@ def test_pruned_states_cannot_be_meant_by_number():
         graph.condition({"a": 1})
 
 
-def test_hard_zeros_are_refused_or_raised():
+def test_hard_zeros_are_kept_or_raised():
     model = network(broken=0.1, dry=1.0)
-    with pytest.raises(mg.GraphError, match=r"'wet', 'rain', 'sprinkler'.*wet='wet', rain='no'"):
-        mg.from_pgmpy(model)
-    graph = mg.from_pgmpy(model, floor=1e-9)
-    got, expected = ours(graph), theirs(model)
+    graph = mg.from_pgmpy(model)
+    assert len(graph.hard) == 1
+    with pytest.warns(UserWarning, match="from_pgmpy: .* raised to probability 1e-09"):
+        raised = mg.from_pgmpy(model, floor=1e-9)
+    expected = theirs(model)
     for variable in expected:
-        assert got[variable] == pytest.approx(expected[variable], abs=1e-8)
+        assert ours(graph)[variable] == pytest.approx(expected[variable], abs=1e-12)
+        assert ours(raised)[variable] == pytest.approx(expected[variable], abs=1e-8)
+    back = theirs(mg.to_pgmpy(graph))
+    for variable in expected:
+        assert back[variable] == pytest.approx(expected[variable], abs=1e-12)
 
 
 def nothing_left():

@@ -19,6 +19,7 @@ from tests.mutants.listed import SOURCES, Mutant, listed
 from tests.paths import ROOT
 
 PATIENCE = 600  # seconds for the tests of one mutant; one that hangs is caught as well
+MOST_PATIENCE = 3600  # for all tests together, which compile everything
 PARTS = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md")
 
 
@@ -32,7 +33,7 @@ def copy_sources(folder: Path) -> None:
             shutil.copy2(source, folder / part)
 
 
-def run_tests(folder: Path, tests: list[str]) -> tuple[bool, str]:
+def run_tests(folder: Path, tests: list[str], patience: float = PATIENCE) -> tuple[bool, str]:
     """Whether tests pass in a copy, and what pytest says at the end."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
@@ -43,7 +44,7 @@ def run_tests(folder: Path, tests: list[str]) -> tuple[bool, str]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
         )
     except subprocess.TimeoutExpired:
         return False, "a test that does not end"
@@ -74,7 +75,9 @@ def work(mutants: list[Mutant], number: int, jobs: int) -> list[str]:
         folder = Path(name)
         copy_sources(folder)
         own = mutants[number::jobs]
-        passed, last = run_tests(folder, sorted({test for one in own for test in one.tests}))
+        passed, last = run_tests(
+            folder, sorted({test for one in own for test in one.tests}), MOST_PATIENCE
+        )
         if not passed:
             raise RuntimeError(f"tests fail without any mistake: {last}")
         for mutant in own:
@@ -100,8 +103,9 @@ def main() -> int:
         or any(part in f"{mutant.file}: {mutant.name}" for part in options.parts)
     ]
     begun = time.monotonic()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        parts = [pool.submit(work, chosen, k, options.jobs) for k in range(options.jobs)]
+    jobs = max(1, min(options.jobs, len(chosen)))  # a job without mutants runs all tests
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = [pool.submit(work, chosen, k, jobs) for k in range(jobs)]
         survived = [name for part in parts for name in part.result()]
     took = (time.monotonic() - begun) / 60
     print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants caught in {took:.0f} minutes")

@@ -142,7 +142,7 @@ def test_bars_are_the_marginals():
 
 def test_marginals_from_draws_alone():
     run = sample(ZOO["mixed"], sweeps=300, record="draws")
-    found = beliefs(run)
+    _, found = beliefs(run)
     for variable, size in enumerate(run.domains.sizes):
         expected = [(run.draws[:, :, variable] == value).mean() for value in range(size)]
         np.testing.assert_allclose(found.marginal(variable), expected)
@@ -153,7 +153,7 @@ def test_marginals_from_draws_alone():
 
 def test_what_is_said_of_each_variable():
     run = sample(ZOO["mixed"], sweeps=300)
-    found = beliefs(run)
+    _, found = beliefs(run)
     for variable, size in enumerate(run.domains.sizes):
         row = run.marginals[variable, :size]
         chains = run.chain_marginals[:, variable, :size]

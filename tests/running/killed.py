@@ -16,7 +16,7 @@ import numpy as np
 
 import minigibbs as mg
 from tests.harness import sample, sample_until
-from tests.zoo import ZOO
+from tests.zoo import ATTRACTIVE, ZOO
 
 ARRAYS = ("clock", "counts", "draws", "energy", "error")
 TALLIES = ("factor_evaluations", "minibatch_draws", "acceptance", "changed", "updates", "warmup")
@@ -37,11 +37,14 @@ def start(graph, **options):
 
 
 def main(model, sampler, options, kills, folder):
-    graph = ZOO[model]
+    graph = ZOO[model] if model in ZOO else ATTRACTIVE[model]
     sampler = {
         "default": mg.PoissonGibbs(),
         "min-gibbs": mg.MinGibbs(batch=60),
         "fields": mg.Gibbs(fields=True),
+        "block-gibbs": mg.BlockGibbs(blocks=[[0, 1], [2]]),
+        "swendsen-wang": mg.SwendsenWang(),
+        "exact": mg.Exact(),
     }[sampler]
     options = {**options, "sampler": sampler, "progress": False, "threads": 2}
     if options.pop("reference", False):

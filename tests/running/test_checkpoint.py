@@ -78,10 +78,13 @@ def at_segment(monkeypatch):
         ),
         ("potts", "min-gibbs", {"updates": 150_000, "thin": 2000, "reference": True}),
         ("evidence", "default", {"updates": 3_000_000, "thin": 200_000, "scan": "systematic"}),
+        ("evidence", "block-gibbs", {"sweeps": 500_000, "thin": 10_000}),
+        ("line", "swendsen-wang", {"sweeps": 500_000, "thin": 10_000}),
+        ("mixed", "exact", {"sweeps": 500_000, "thin": 10_000}),
     ],
 )
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(model, sampler, options, folder):
-    kills = 17  # of each of three runs: 51
+    kills = 17  # of each run
     options = {**options, "seed": 3, "record": EVERYTHING}
     work = json.dumps([model, sampler, options, kills, str(folder)])
     done = subprocess.run(
@@ -170,7 +173,7 @@ def stopped_half_way(folder, at_segment, monkeypatch, number=60):
 
     at_segment(number, kill)
     with pytest.raises(Killed):
-        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0, threads=1)
     monkeypatch.undo()
     assert len(states(folder)) == 2
 
@@ -331,10 +334,11 @@ def test_a_full_disk_stops_the_run_and_nothing_is_lost(folder, at_segment, monke
 LIMITED = """
 import resource, sys, signal
 import minigibbs as mg
-folder = sys.argv[1]
+folder, graph = sys.argv[1], mg.models.potts_lattice(6, 3, 0.5)
+mg.sample(graph, updates=1, record="draws", progress=False)  # compiled code is kept in files too
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
-    mg.sample(mg.models.potts_lattice(6, 3, 0.5), updates=200_000, chains=2, seed=1,
+    mg.sample(graph, updates=200_000, chains=2, seed=1,
               record=mg.Record("draws", thin=200), progress=False, checkpoint=folder, every="1h")
 except mg.StoppedError as error:
     print("stopped", error.run.clock.min())

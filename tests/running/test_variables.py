@@ -268,8 +268,8 @@ def test_sample_until_looks_at_the_variables_that_are_kept():
 
 def test_a_report_of_draws_alone_tells_of_what_was_kept():
     whole, some = both(described(), ["wet", "height"], record="draws")
-    known, full = beliefs(some), beliefs(whole)
-    assert [known.run.domains.name(v) for v in range(2)] == ["wet", "height"]
+    known, full = beliefs(some)[1], beliefs(whole)[1]
+    assert [known.domains.name(v) for v in range(2)] == ["wet", "height"]
     for place, variable in enumerate((2, 0)):
         np.testing.assert_array_equal(known.marginal(place), full.marginal(variable))
         np.testing.assert_array_equal(known.by_chain(place), full.by_chain(variable))
@@ -282,7 +282,9 @@ def test_a_report_of_draws_alone_tells_of_what_was_kept():
 
 def test_a_report_of_all_draws_in_another_order():
     whole, some = both(described(), ["wet", "height", "sky"], record="draws")
-    np.testing.assert_array_equal(beliefs(some).marginals.pooled, beliefs(whole).marginals.pooled)
+    np.testing.assert_array_equal(
+        beliefs(some)[1].marginals.pooled, beliefs(whole)[1].marginals.pooled
+    )
     assert report.render(some, shape=(1, 3)).count("<img") == report.render(
         whole, shape=(1, 3)
     ).count("<img")
@@ -295,9 +297,9 @@ def test_a_report_of_marginals_and_some_draws():
     assert set(found) == {0, 3}
     wanted = {one.variable: one for one in whole.judged}
     assert all(found[variable] == wanted[variable] for variable in found)
-    spread = beliefs(some).marginals.spread
+    spread = beliefs(some)[1].marginals.spread
     by_spread = sorted((v for v in range(6) if spread[v] > 0), key=lambda v: -spread[v])
-    assert beliefs(some).least_agreed(6) == by_spread
+    assert beliefs(some)[1].least_agreed(6) == by_spread
     assert "draws, which were kept of 2 of 6 variables" in report.render(some)
 
 

@@ -1,19 +1,25 @@
 """What is registered is tested: samplers, layouts, implicit groups and estimators."""
 
 from minigibbs.graph.factors.implicit.base import Implicit
-from minigibbs.samplers import SAMPLERS
+from minigibbs.samplers import SINGLE_SITE, SWEEPING
 from minigibbs.samplers.encoding import ESTIMATORS
 from minigibbs.samplers.poisson_gibbs.layouts import LAYOUTS, choose_layout
-from tests.settings import EXACT, GOLDEN, IMPLICIT_CASES, LAYOUT_CASES, SETTINGS
+from tests.settings import EXACT, GOLDEN, IMPLICIT_CASES, LAYOUT_CASES, SETTINGS, SWEEPS
 
 
 def test_every_registered_sampler_has_a_setting_with_golden_draws():
-    missing = SAMPLERS.keys() - GOLDEN.keys()
+    missing = SINGLE_SITE.keys() - GOLDEN.keys()
     assert not missing, f"add a Setting with golden draws to tests/settings.py for {missing}"
 
 
+def test_every_sampler_that_sweeps_has_a_setting_with_golden_draws():
+    golden = {setting.sampler.name for setting in SWEEPS.values() if setting.golden is not None}
+    missing = SWEEPING.keys() - golden - {"tempering"}  # which test_tempering.py is about
+    assert not missing, f"add a SweepSetting with golden draws to tests/settings.py for {missing}"
+
+
 def test_every_exact_sampler_has_its_law_tested():
-    missing = {name for name, kind in SAMPLERS.items() if kind.exact}
+    missing = {name for name, kind in SINGLE_SITE.items() if kind.exact}
     missing -= {setting.sampler.name for setting in EXACT.values()}
     assert not missing, f"add an exact Setting to tests/settings.py for {missing}"
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import minigibbs as mg
 from minigibbs import theory
-from minigibbs.samplers import SAMPLERS
+from minigibbs.samplers import SINGLE_SITE
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
 
@@ -100,7 +100,7 @@ def test_exact_estimates_are_plain_gibbs(model):
 
 def test_every_sampler_has_a_transition():
     """Registering a sampler asks for its matrix."""
-    for name, sampler in SAMPLERS.items():
+    for name, sampler in SINGLE_SITE.items():
         t = theory.transition(SPIN, sampler())
         np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12, err_msg=name)
 

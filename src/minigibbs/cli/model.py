@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minigibbs.cli.calls import call
+from minigibbs.cli.output import warnings_in_lines
 from minigibbs.errors import SampleError
 from minigibbs.formats import read
 from minigibbs.formats.uai import read_evidence
@@ -33,7 +34,8 @@ def read_model(
             f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
         )
     else:
-        graph = read(text, **options)
+        with warnings_in_lines():
+            graph = read(text, **options)
     if evidence is not None:
         graph = graph.condition(read_evidence(evidence))
     return _condition(graph, given or [])

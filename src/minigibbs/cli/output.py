@@ -16,6 +16,7 @@ import typer
 from minigibbs.errors import SampleError, StoppedError
 from minigibbs.formats.uai import write_marginals
 from minigibbs.results import tables
+from minigibbs.results.answer import Answer
 from minigibbs.results.run import Run
 from minigibbs.results.summary import for_json
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, TIME
@@ -40,11 +41,18 @@ def check_out(out: Path | None, kept: list[str], as_json: bool) -> None:
 
 
 @contextmanager
-def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
-    """Report what a run that had to stop has sampled, and warn in a line."""
+def warnings_in_lines() -> Iterator[None]:
+    """Let every warning be a line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: _warn(str(message))
+        warnings.showwarning = lambda message, *_: warn(str(message))
+        yield
+
+
+@contextmanager
+def stopping_in_order(out: Path | None, as_json: bool, show: int) -> Iterator[None]:
+    """Report what a run that had to stop has sampled, and warn in a line."""
+    with warnings_in_lines():
         try:
             yield
         except StoppedError as error:
@@ -67,39 +75,40 @@ def _keep_what_there_is(run: Run, out: Path | None, as_json: bool, show: int, **
     try:
         keep(run, out, as_json, show, **extra)
     except SampleError as error:
-        _warn(f"{out} was not written: {error}")
+        warn(f"{out} was not written: {error}")
 
 
 def keep(run: Run, out: Path | None, as_json: bool, show: int, **extra: Any) -> None:
     """Save a run, then say what came out."""
+    if out is not None:
+        save_marginals(run, out)
     if out == _STDOUT:
-        tables.print_csv(run, sys.stdout)
         for note in extra.get("notes", ()):
             typer.echo(f"note: {printable(note)}", err=True)
         for warning in run.summary().warnings:
-            _warn(warning)
+            warn(warning)
         return
-    if out is not None:
-        _save(run, out)
     print_run(run, as_json, show, saved=None if out is None else str(out), **extra)
 
 
-def _save(run: Run, out: Path) -> None:
-    """Save a run, or its marginals if the name ends in .csv or .MAR."""
-    if out.suffix == ".MAR":
-        write_marginals(run, out)
+def save_marginals(result: Run | Answer, out: Path) -> None:
+    """Save a result, or its marginals if the name ends in .csv or .MAR, or is - for stdout."""
+    if out == _STDOUT:
+        tables.print_csv(result, sys.stdout)
+    elif out.suffix == ".MAR":
+        write_marginals(result, out)
     elif out.suffix == ".csv":
-        tables.write_csv(run, out)
+        tables.write_csv(result, out)
     else:
-        run.save(out)
+        result.save(out)
 
 
 def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
     """Print a run's summary and its most uncertain marginals, as a table or as JSON."""
     summary = run.summary()
     recorded = run.counts is not None and run.visits.sum() > 0
-    chosen = tables.uncertain(run, show) if recorded and show > 0 else {}
     if as_json:
+        chosen = tables.uncertain(run, show) if recorded and show > 0 else {}
         rows = {
             run.domains.name(v): dict(zip(map(str, values), probability.tolist(), strict=True))
             for v, (values, probability) in chosen.items()
@@ -119,21 +128,29 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
     for label, value in summary.rows():
         table.add_row(label, Text(value))  # no markup: names may hold brackets
     Console(file=sys.stdout).print(table)
-    if chosen:
-        typer.echo(
-            f"\nmarginals of the {len(chosen)} most uncertain variables (--out X.csv: of all)"
-        )
-    for variable, marginal in chosen.items():
-        text = tables.shown(marginal, int(run.domains.sizes[variable]))
-        typer.echo(f"  {printable(run.domains.name(variable))}: {text}")
+    if recorded:
+        print_marginals(run, show)
     for note in extra.pop("notes", ()):
         typer.echo(f"note: {printable(note)}")
     for label, value in extra.items():
         if value is not None:
             typer.echo(f"{label}: {printable(value)}")
     for warning in summary.warnings:
-        _warn(warning)
+        warn(warning)
 
 
-def _warn(text: str) -> None:
+def print_marginals(result: Run | Answer, show: int) -> None:
+    """Print the most uncertain marginals, at most so many."""
+    chosen = tables.uncertain(result, show) if show > 0 else {}
+    if chosen:
+        typer.echo(
+            f"\nmarginals of the {len(chosen)} most uncertain variables (--out X.csv: of all)"
+        )
+    for variable, marginal in chosen.items():
+        text = tables.shown(marginal, int(result.domains.sizes[variable]))
+        typer.echo(f"  {printable(result.domains.name(variable))}: {text}")
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
     typer.echo(f"warning: {printable(text)}", err=True)

@@ -5,6 +5,8 @@ sums itself out, and sends the rest on as a message (a bucket tree). Going back,
 learns what the rest of the graph says about its clique, so that two passes give all marginals. The
 table over a clique is never written down: its entries are products that are made where they are
 summed, so that memory holds messages alone.
+
+Values that zeros and evidence exclude (`graph.pruning`) are left out, which makes models narrower.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import GraphError
 from minigibbs.exact.ordering import Order, order_variables, refuse_dense
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.pruning import prune
 from minigibbs.kernels.layout import EQUAL, TABLE
-from minigibbs.kernels.tables import log_sum_products, sum_products
+from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
 
 Table = NDArray[np.float64]
@@ -32,10 +36,16 @@ DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
 # those above have e^650 at most. An entry that is lost as less than 1e-308 of the largest is then
 # worth less than e^-58 of the whole: plain numbers will do.
 _LARGEST = 1300.0
-_SMALL = 1 << 10  # entries of tables that are put together beforehand
+# With zeros there is no such bound, and products are kept above the least normal double instead.
+_LEAST = -700.0  # of the logarithm of a product
+_SMALL = 1 << 12  # entries of tables that are put together beforehand
+_BLOCK = 1 << 10  # entries whose products are made together
+_SUMMED = 1 << 6  # entries that are summed at once
 _SPLIT = 1 << 16  # entries of a message that are worth a thread of their own
 _AT_ONCE = 1 << 22  # entries summed between two looks at Ctrl-C
 _DRAWS = 1 << 16  # independent draws made at a time
+_SECONDS_PER_VARIABLE = 3e-4  # of the two passes, about
+_SECONDS_PER_PRODUCT = 6e-9  # on one processor
 
 
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
@@ -61,21 +71,24 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     >>> exact_marginals(chain.condition({0: 1}))[1].round(4)
     array([0.1978, 0.8022])
     """
-    tree = BucketTree.of(graph, memory)
-    tree.upward()
+    return exact_answer(BucketTree.of(graph, memory))[0]
+
+
+def exact_answer(tree: BucketTree) -> tuple[NDArray[np.float64], float]:
+    """Marginals [variable, value] and log Z by a tree's two passes; `GraphError` for no state."""
+    log_z, graph = possible(tree), tree.graph
     result = np.zeros((len(graph), int(graph.sizes.max())))
-    clamped = graph.evidence != FREE
-    result[clamped, graph.evidence[clamped]] = 1.0
-    result[~clamped & (graph.sizes == 1), 0] = 1.0
-    for variable, marginal in tree.downward():
-        result[variable, : len(marginal)] = marginal
-    return result
+    for variable in np.flatnonzero(tree.sizes == 1).tolist():
+        result[variable, tree.values(variable)] = 1.0
+    for variable, marginal in tree.marginals():
+        result[variable, tree.values(variable)] = marginal
+    return result, log_z
 
 
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     """Log Z: the logarithm of the sum of exp(energy) over all states that agree with the evidence.
 
-    By variable elimination, as `exact_marginals`.
+    By variable elimination, as `exact_marginals`. It is -inf where no state is possible.
 
     >>> import minigibbs as mg
     >>> round(log_partition(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])), 6)
@@ -96,13 +109,11 @@ def exact_draws(
     >>> exact_draws(grid, 1000, seed=1).shape
     (1000, 64)
     """
-    tree = BucketTree.of(graph, memory)
-    tree.upward()
+    tree = possible_tree(graph, memory)
     rng = np.random.default_rng(seed)
     states = np.empty((count, len(graph)), dtype=graph.state_type)
-    states[:] = np.maximum(graph.evidence, 0)  # what is not clamped and not drawn has one value
     for first in range(0, count, _DRAWS):
-        tree.draw(states[first : first + _DRAWS], rng)
+        tree.draw(states[first : first + _DRAWS], lambda rows, _: rng.random(rows))
     return states
 
 
@@ -116,11 +127,34 @@ def treewidth_bound(graph: FactorGraph) -> int:
     return BucketTree.of(graph).order.width
 
 
+def possible_tree(graph: FactorGraph, memory: float | None = None) -> BucketTree:
+    """The tree of a graph after its upward pass, or `GraphError` if no state is possible."""
+    tree = BucketTree.of(graph, memory)
+    possible(tree)
+    return tree
+
+
+def possible(tree: BucketTree) -> float:
+    """Log Z, by a tree's upward pass, or `GraphError` if no state is possible."""
+    log_z = tree.upward()
+    if log_z == -math.inf:
+        clamped = (tree.graph.evidence != FREE).any()
+        what = "the evidence" if clamped else "every state"
+        why = "its zeros exclude it" if clamped else "its zeros contradict each other"
+        raise GraphError(f"{what} has probability 0 in this graph: {why}; there are no marginals")
+    return log_z
+
+
+class _UnderflowError(Exception):
+    """A product of plain numbers might be too small for a double."""
+
+
 class Part(NamedTuple):
     """A factor, or a message, over some variables in the order of elimination."""
 
     scope: tuple[int, ...]
     table: Table  # of numbers, or of their logarithms: see `BucketTree.logs`
+    least: float = 0.0  # the logarithm of the least number that is not 0, with zeros in the graph
 
 
 @dataclass
@@ -130,6 +164,9 @@ class BucketTree:
     graph: FactorGraph
     order: Order
     logs: bool  # whether tables hold logarithms, since numbers might leave the range of doubles
+    sizes: NDArray[np.int64]  # how many values each variable may take
+    alive: NDArray[np.bool_] | None = None  # [sum of sizes] which ones, in a graph with zeros
+    possible: bool = True  # False where pruning found that no state is
     parts: dict[int, list[Part]] = field(default_factory=dict)  # by variable
     messages: dict[int, Table] = field(default_factory=dict)  # sent by each variable
 
@@ -142,27 +179,82 @@ class BucketTree:
             most_pairs = max(int(group.degrees().sum()) // 2 for group in graph.implicits)
             refuse_dense(most_pairs, graph.sizes, most)
         whole = graph.stored() if graph.implicits else graph
-        order = order_variables(*_scopes(whole), most)
+        if len(whole.hard):
+            return cls._pruned(whole, most)
+        sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
+        order = order_variables(sizes, _scopes(whole, sizes), most)
         strong = max(
             (float(whole.local_energies[list(clique[1:])].sum()) for clique in order.cliques),
             default=0.0,
         )
-        return cls(whole, order, logs=strong > _LARGEST)
+        return cls(whole, order, strong > _LARGEST, sizes)
+
+    @classmethod
+    def _pruned(cls, graph: FactorGraph, most: float) -> BucketTree:
+        """The tree of a graph with zeros, over the values that they leave."""
+        alive = prune(graph)
+        if alive is None:
+            nothing = np.ones(len(graph), dtype=np.int64)
+            return cls(graph, Order([], []), False, nothing, None, possible=False)
+        sizes = np.add.reduceat(alive, graph.packed.first, dtype=np.int64)
+        return cls(graph, order_variables(sizes, _scopes(graph, sizes), most), False, sizes, alive)
+
+    @property
+    def seconds(self) -> float:
+        """About how long the two passes take, by how many products they sum."""
+        received = dict.fromkeys(self.order.variables, 0)
+        for clique in self.order.cliques:
+            if len(clique) > 1:
+                received[clique[1]] += 1
+        products = 0.0
+        for variable, clique in zip(self.order.variables, self.order.cliques, strict=True):
+            entries = math.prod(float(self.sizes[v]) for v in clique)
+            products += entries * (1 + max(received[variable], 1))
+        threads = os.cpu_count() or 1
+        return _SECONDS_PER_VARIABLE * len(received) + _SECONDS_PER_PRODUCT * products / threads
+
+    def values(self, variable: int) -> NDArray[np.int64]:
+        """The values that a variable may take."""
+        if self.alive is not None:
+            first = int(self.graph.packed.first[variable])
+            return np.flatnonzero(self.alive[first : first + int(self.graph.sizes[variable])])
+        fixed = int(self.graph.evidence[variable])
+        return np.arange(self.graph.sizes[variable]) if fixed == FREE else np.array([fixed])
 
     def upward(self) -> float:
-        """Sum the variables out one by one; returns log Z."""
+        """Sum the variables out one by one; returns log Z, -inf where no state is possible."""
+        if not self.possible:
+            return -math.inf
+        try:
+            return self._upward()
+        except _UnderflowError:
+            self.logs = True
+            return self._upward()
+
+    def _upward(self) -> float:
         position = {v: k for k, v in enumerate(self.order.variables)}
-        self.parts = {v: [] for v in position}
+        self.parts, self.messages = {v: [] for v in position}, {}
         log_z = self._deal(position)
         for variable, clique in zip(self.order.variables, self.order.cliques, strict=True):
+            if log_z == -math.inf:
+                return log_z
             self.parts[variable] = self._merged(clique, self.parts[variable])
             message = self._sum(clique, self.parts[variable], clique[1:])
             message, scale = self._scaled(message)
             log_z += scale
             if len(clique) > 1:
                 self.messages[variable] = message
-                self.parts[clique[1]].append(Part(clique[1:], message))
+                self.parts[clique[1]].append(self._part(clique[1:], message))
         return log_z
+
+    def marginals(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Each variable's marginal, over the values that it may take, after `upward`."""
+        try:
+            yield from self.downward()
+        except _UnderflowError:  # begin anew: what was given is given again
+            self.logs = True
+            self._upward()
+            yield from self.downward()
 
     def downward(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Tell every bucket of the rest of the graph, the last first; gives each marginal."""
@@ -181,65 +273,143 @@ class BucketTree:
             for child in children[variable]:
                 axes = cliques[child][1:]
                 flow = self._sum(clique, parts, axes)
-                told[child] = Part(axes, self._divided(flow, self.messages.pop(child)))
+                told[child] = self._part(axes, self._divided(flow, self.messages.pop(child)))
             if flow is None:
                 flow = self._sum(clique, parts, axes)
             yield variable, self._marginal(flow)
 
-    def draw(self, states: NDArray[np.unsignedinteger], rng: np.random.Generator) -> None:
-        """Fill rows with independent draws, the last variable first, after `upward`."""
+    def draw(
+        self,
+        states: NDArray[np.unsignedinteger],
+        marks: Callable[[int, int], NDArray[np.float64]],
+    ) -> None:
+        """Fill rows with independent draws, the last variable first, after `upward`.
+
+        `marks(rows, variable)` gives a uniform number for each row.
+        """
         cliques = dict(zip(self.order.variables, self.order.cliques, strict=True))
+        for variable in np.flatnonzero(self.sizes == 1).tolist():
+            states[:, variable] = self.values(variable)[0]
         for variable in reversed(self.order.variables):
-            weights: Table = np.zeros((len(states), int(self.graph.sizes[cliques[variable][0]])))
-            for scope, table in self.parts[variable]:
+            weights: Table = np.zeros((len(states), int(self.sizes[cliques[variable][0]])))
+            for scope, table, _ in self.parts[variable]:
                 index: tuple[Any, ...] = (slice(None), *(states[:, v] for v in scope[1:]))
                 rows = table[index].reshape(len(table), -1).T
                 with np.errstate(divide="ignore"):
                     weights += rows if self.logs else np.log(rows)
             weights -= weights.max(axis=1, keepdims=True)
             totals = np.exp(weights, out=weights).cumsum(axis=1)
-            marks = rng.random(len(states)) * totals[:, -1]
-            states[:, variable] = (totals[:, :-1] <= marks[:, None]).sum(axis=1)
+            marked = marks(len(states), variable) * totals[:, -1]
+            states[:, variable] = (totals[:, :-1] <= marked[:, None]).sum(axis=1)
+        if self.alive is not None:  # from places among the values that are left to values
+            for variable in self.order.variables:
+                states[:, variable] = self.values(variable)[states[:, variable]]
+
+    def _part(self, scope: tuple[int, ...], table: Table) -> Part:
+        """A part that knows its least number, where that matters."""
+        if self.alive is None or self.logs:
+            return Part(scope, table)
+        return Part(scope, table, math.log(table.min(initial=1.0, where=table > 0)))
 
     def _sum(self, clique: tuple[int, ...], parts: list[Part], kept: tuple[int, ...]) -> Table:
         """The product of parts over a clique, summed over all but the `kept` variables."""
         axes = (*kept, *(v for v in clique if v not in kept))
-        sizes = np.array([self.graph.sizes[v] for v in axes], dtype=np.int64)
+        sizes = np.array([self.sizes[v] for v in axes], dtype=np.int64)
+        if sum(part.least for part in parts) < _LEAST:
+            raise _UnderflowError
         out = np.empty(math.prod(sizes[: len(kept)].tolist()))
         if not parts:
             parts = [Part((), np.zeros(()) if self.logs else np.ones(()))]
         strides = np.array([_strides(part, axes) for part in parts], dtype=np.int64)
-        starts = np.cumsum([0, *(part.table.size for part in parts[:-1])])
-        values = np.concatenate([part.table.ravel() for part in parts])
-        summed = log_sum_products if self.logs else sum_products
-
-        def fill(first: int, last: int) -> None:
-            digits = np.zeros(len(axes), dtype=np.int64)
-            digits[: len(kept)] = np.unravel_index(first, sizes[: len(kept)]) if kept else 0
-            offsets = starts + strides @ digits
-            summed(values, offsets, strides, sizes, digits, len(kept), out[first:last])
-
-        _in_pieces(fill, len(out))
+        starts = np.array([place_of(part.table) for part in parts])
+        fill = self._fill_logs if self.logs else self._fill_products
+        fill(starts, strides, sizes, len(kept), out)
         return out.reshape(sizes[: len(kept)])
 
+    @staticmethod
+    def _fill_products(
+        starts: NDArray[np.int64],
+        strides: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        kept: int,
+        out: Table,
+    ) -> None:
+        """Sum products of numbers: blocks of the last kept axes, one after the other.
+
+        Where much is summed, all but the last axes are summed afterwards.
+        """
+        first = kept
+        while math.prod(sizes[first:].tolist()) > _SUMMED:
+            first += 1
+        whole = out if first == kept else np.empty(math.prod(sizes[:first].tolist()))
+        begin, block = first, 1
+        while begin > 0 and block * int(sizes[begin - 1]) <= _BLOCK:
+            begin -= 1
+            block *= int(sizes[begin])
+        index = _places(strides[:, begin:first], sizes[begin:first])
+        summed = _places(strides[:, first:], sizes[first:])
+        outer, steps = sizes[:begin], np.ascontiguousarray(strides[:, :begin])
+
+        def fill(low: int, high: int) -> None:
+            digits = np.array(np.unravel_index(low, outer) if begin else (), dtype=np.int64)
+            offsets, where = starts + steps @ digits, whole[low * block : high * block]
+            sum_products(offsets, steps, outer, digits, index, summed, np.empty(block), where)
+
+        _in_pieces(fill, len(whole) // block, block)
+        if first > kept:
+            np.sum(whole.reshape(len(out), -1), axis=1, out=out)
+
+    @staticmethod
+    def _fill_logs(
+        starts: NDArray[np.int64],
+        strides: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        kept: int,
+        out: Table,
+    ) -> None:
+        """The same for logarithms, entry by entry."""
+
+        def fill(first: int, last: int) -> None:
+            digits = np.zeros(len(sizes), dtype=np.int64)
+            digits[:kept] = np.unravel_index(first, sizes[:kept]) if kept else 0
+            offsets = starts + strides @ digits
+            log_sum_products(offsets, strides, sizes, digits, kept, out[first:last])
+
+        _in_pieces(fill, len(out), 1)
+
     def _merged(self, clique: tuple[int, ...], parts: list[Part]) -> list[Part]:
-        """The same product in fewer parts: small tables become one, if that is small too."""
+        """The same product in fewer parts: small tables become one, as long as that is small."""
         small = [part for part in parts if part.table.size <= _SMALL]
-        joint = {v for part in small for v in part.scope}
+        merged = [part for part in parts if part.table.size > _SMALL]
+        while small:
+            joint, some = set(small[0].scope), [small.pop(0)]
+            for part in list(small):
+                both = joint | set(part.scope)
+                if math.prod(int(self.sizes[v]) for v in both) <= _SMALL:
+                    joint = both
+                    some.append(part)
+                    small.remove(part)
+            merged.append(some[0] if len(some) == 1 else self._joined(clique, joint, some))
+        return merged
+
+    def _joined(self, clique: tuple[int, ...], joint: set[int], parts: list[Part]) -> Part:
+        """The product of parts as one table over the variables that they have together."""
         scope = tuple(v for v in clique if v in joint)
-        shape = [int(self.graph.sizes[v]) for v in scope]
-        if len(small) < 2 or math.prod(shape) > _SMALL:
-            return parts
+        shape = [int(self.sizes[v]) for v in scope]
         table = np.zeros(shape) if self.logs else np.ones(shape)
-        for part in small:
+        for part in parts:
             own = dict(zip(part.scope, part.table.shape, strict=True))
             spread = part.table.reshape([own.get(v, 1) for v in scope])
             table = table + spread if self.logs else table * spread
-        return [Part(scope, table), *(part for part in parts if part.table.size > _SMALL)]
+        if sum(part.least for part in parts) < _LEAST:
+            raise _UnderflowError
+        return self._part(scope, table)
 
     def _scaled(self, message: Table) -> tuple[Table, float]:
         """A message with its largest entry at 1, and the logarithm that it was scaled by."""
         top = float(message.max())
+        if top == (-math.inf if self.logs else 0.0):  # nothing is possible
+            return message, -math.inf
         if self.logs:
             return message - top, top
         return message / top, math.log(top)
@@ -247,7 +417,10 @@ class BucketTree:
     def _divided(self, flow: Table, message: Table) -> Table:
         """What the rest of the graph says: the flow without the child's own message."""
         if self.logs:
-            return self._scaled(np.where(message > -np.inf, flow - message, -np.inf))[0]
+            told = np.subtract(
+                flow, message, out=np.full_like(flow, -np.inf), where=message > -np.inf
+            )
+            return self._scaled(told)[0]
         told = np.divide(flow, message, out=np.zeros_like(flow), where=message > 0)
         return self._scaled(told)[0]
 
@@ -273,9 +446,20 @@ class BucketTree:
             ordered = tuple(scope[k] for k in axes)
             top = float(table.max())
             constant += top
+            if top == -math.inf:  # nothing is possible
+                return constant
             shifted = np.ascontiguousarray((table - top).transpose(axes))
-            self.parts[ordered[0]].append(Part(ordered, shifted if self.logs else np.exp(shifted)))
+            plain = shifted if self.logs else np.exp(shifted)
+            if self.alive is not None and not self.logs and shifted.min() < _LEAST:
+                self._refuse_underflow(shifted)
+            self.parts[ordered[0]].append(self._part(ordered, plain))
         return constant
+
+    @staticmethod
+    def _refuse_underflow(logs: Table) -> None:
+        """Raise if a number that is not 0 is too small for a double."""
+        if logs.min(initial=0.0, where=logs > -np.inf) < _LEAST:
+            raise _UnderflowError
 
     def _factors(self) -> list[tuple[tuple[int, ...], Table]]:
         """Every factor as a table over those of its variables that are not settled."""
@@ -290,22 +474,28 @@ class BucketTree:
         return found
 
     def _cut(self, scope: tuple[int, ...], table: Table) -> tuple[tuple[int, ...], Table]:
-        """Fix the clamped axes of a table, and drop those of one value."""
-        index = tuple(
-            slice(None) if self._open(v) else max(int(self.graph.evidence[v]), 0) for v in scope
-        )
-        return tuple(v for v in scope if self._open(v)), np.asarray(table[index])
+        """The table over the values that are left, without the axes of one value."""
+        open_axes = tuple(v for v in scope if self.sizes[v] > 1)
+        if self.alive is None:
+            index = tuple(
+                slice(None) if self.sizes[v] > 1 else max(int(self.graph.evidence[v]), 0)
+                for v in scope
+            )
+            return open_axes, np.asarray(table[index])
+        left = table[np.ix_(*(self.values(v) for v in scope))]
+        return open_axes, left.reshape([int(self.sizes[v]) for v in open_axes])
 
     def _general(self, factor: np.void, slots: NDArray[np.void]) -> tuple[tuple[int, ...], Table]:
         """A table or a formula, written out over its open variables."""
-        scope = tuple(v for v in slots["variable"].tolist() if self._open(v))
+        scope = tuple(v for v in slots["variable"].tolist() if self.sizes[v] > 1)
         place, true = np.int64(factor["table_start"]), np.int64(0)
         for variable, key in slots.tolist():
-            values = np.array(max(int(self.graph.evidence[variable]), 0))
-            if self._open(variable):
+            values = self.values(variable)
+            if len(values) > 1:
                 axis = scope.index(variable)
-                values = np.arange(self.graph.sizes[variable])
                 values = values.reshape([-1 if k == axis else 1 for k in range(len(scope))])
+            else:
+                values = values[0]
             place, true = place + key * values, true + (values == key)
         if factor["form"] == TABLE:
             return scope, factor["weight"] * self.graph.packed.table[place]
@@ -314,21 +504,17 @@ class BucketTree:
             holds = holds | (true == 0)
         return scope, factor["weight"] * np.asarray(holds, dtype=np.float64)
 
-    def _open(self, variable: int) -> bool:
-        return bool(self.graph.evidence[variable] == FREE and self.graph.sizes[variable] > 1)
 
-
-def _scopes(graph: FactorGraph) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
-    """Domains, 1 where the evidence fixes a variable, and the scopes of all factors."""
-    model, free = graph.packed, graph.evidence == FREE
-    sizes = np.where(free, graph.sizes, 1).astype(np.int32)
-    slots = np.where(free[model.slots["variable"]], model.slots["variable"], -1)
+def _scopes(graph: FactorGraph, sizes: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+    """The scopes of all factors, -1 for variables that may take one value only."""
+    model, wide = graph.packed, sizes > 1
+    slots = np.where(wide[model.slots["variable"]], model.slots["variable"], -1)
     arity = model.factors["scope_end"] - model.factors["scope_start"]
-    scopes = [np.where(free[model.pair], model.pair, -1)]
+    scopes = [np.where(wide[model.pair], model.pair, -1)]
     for count in np.unique(arity):
         start = model.factors["scope_start"][arity == count]
         scopes.append(slots[start[:, None] + np.arange(count)])
-    return sizes, scopes
+    return scopes
 
 
 def _strides(part: Part, axes: tuple[int, ...]) -> list[int]:
@@ -337,13 +523,25 @@ def _strides(part: Part, axes: tuple[int, ...]) -> list[int]:
     return [step.get(v, 0) for v in axes]
 
 
-def _in_pieces(fill: Callable[[int, int], None], count: int) -> None:
-    """Call fill(first, last) over a range: on threads if it is long, and never for long at once."""
-    if count <= _SPLIT:
+def _places(strides: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[part, entry]: how far each entry of some axes, the last one fastest, lies from the first."""
+    places = np.zeros((len(strides), 1), dtype=np.int64)
+    for axis, size in enumerate(sizes.tolist()):
+        moved = np.arange(size) * strides[:, axis, None]
+        places = (places[:, :, None] + moved[:, None, :]).reshape(len(strides), -1)
+    return places
+
+
+def _in_pieces(fill: Callable[[int, int], None], count: int, size: int) -> None:
+    """Call fill(first, last) over a range of blocks of so many entries each.
+
+    On threads if it is long, and never for long at once.
+    """
+    if count * size <= _SPLIT:
         fill(0, count)
         return
     workers = os.cpu_count() or 1
-    piece = min(-(-count // workers), _AT_ONCE)
+    piece = max(1, min(-(-count // workers), _AT_ONCE // size))
     with ThreadPoolExecutor(workers) as pool:
         firsts = range(0, count, piece)
         list(pool.map(lambda first: fill(first, min(first + piece, count)), firsts))

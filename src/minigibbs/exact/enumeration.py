@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import TooLargeError
+from minigibbs.errors import GraphError, TooLargeError
+from minigibbs.graph.factors.base import finite_range
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.energy import factor_values
@@ -81,31 +82,34 @@ class Enumeration:
     @cached_property
     def law(self) -> NDArray[np.float64]:
         """The probability of each state."""
+        if self.energy.max() == -np.inf:
+            raise GraphError("every state has probability 0: the graph's zeros leave none")
         return softmax(self.energy)
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:
-        """[stored factor, state]: every factor, pairs first, shifted to min 0."""
+        """[stored factor, state]: every factor, pairs first, shifted to a least number of 0."""
         model = self.graph.packed
         values = np.empty((len(model.pair) + len(model.factors), len(self.states)))
         factor_values(model, self.states, values)
-        shifted: NDArray[np.float64] = values - values.min(axis=1, keepdims=True)
+        low, _, _ = finite_range(values)
+        shifted: NDArray[np.float64] = values - low[:, None]
         return shifted
 
     @cached_property
     def varying(self) -> NDArray[np.intp]:
         """The numbers of the stored factors that vary, pairs first."""
-        return np.flatnonzero(self._shifted.max(axis=1) > 0)
+        return np.flatnonzero(self._shifted.max(axis=1) > self._shifted.min(axis=1))
 
     @cached_property
     def phi(self) -> NDArray[np.float64]:
-        """[factor, state]: the factors that vary, each shifted to min 0."""
+        """[factor, state]: the factors that vary, each shifted to min 0; -inf for a zero."""
         return self._shifted[self.varying]
 
     @cached_property
     def spans(self) -> NDArray[np.float64]:
-        """The paper's M of each factor."""
-        spans: NDArray[np.float64] = self.phi.max(axis=1)
+        """The paper's M of each factor; infinite for one that holds a zero."""
+        spans: NDArray[np.float64] = self.phi.max(axis=1) - np.minimum(self.phi.min(axis=1), 0.0)
         return spans
 
     @cached_property
@@ -116,7 +120,8 @@ class Enumeration:
             varies = np.zeros(len(self.phi), dtype=bool)
             if self.graph.evidence[i] < 0:
                 lines = self.lines(i)
-                varies = (np.ptp(self.phi[:, lines], axis=2) > 0).any(axis=1)
+                along = self.phi[:, lines]
+                varies = (along.max(axis=2) > along.min(axis=2)).any(axis=1)
             found.append(np.flatnonzero(varies))
         return found
 

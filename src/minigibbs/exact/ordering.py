@@ -30,7 +30,7 @@ class Order:
 
 
 def order_variables(
-    sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]], most: float
+    sizes: NDArray[np.integer], scopes: Iterable[NDArray[np.int32]], most: float
 ) -> Order:
     """The better of two orders: least fill-in first, and as the variables are numbered.
 
@@ -67,7 +67,7 @@ def order_variables(
 
 
 def _neighbours(
-    sizes: NDArray[np.int32], scopes: Iterable[NDArray[np.int32]], most: float
+    sizes: NDArray[np.integer], scopes: Iterable[NDArray[np.int32]], most: float
 ) -> NDArray[np.int64]:
     """[edge, 2]: every two variables that share a factor, once."""
     variables = len(sizes)
@@ -87,7 +87,7 @@ def _neighbours(
     return np.stack([edges // variables, edges % variables], axis=1)
 
 
-def refuse_dense(edges: int, sizes: NDArray[np.int32], most: float) -> None:
+def refuse_dense(edges: int, sizes: NDArray[np.integer], most: float) -> None:
     """Refuse at once what is hopeless: a graph of treewidth w has fewer than w edges a variable."""
     bits = np.sort(np.log2(sizes[sizes > 1].astype(np.float64)))
     least = math.ceil(edges / max(len(bits), 1)) + 1  # variables in some clique

@@ -79,13 +79,15 @@ def on_states(
     """A matrix over states, for an update at a uniformly random variable.
 
     `conditionals(i, line)` is [old value, new value] for variable i, on the states of a line that
-    differ in that variable alone.
+    differ in that variable alone. Where zeros forbid all of a line, nothing moves on it.
     """
     count = _check_rows(len(everything.states))
     matrix = np.zeros((count, count))
     for i in everything.free:
         for line in everything.lines(i):
-            matrix[np.ix_(line, line)] += conditionals(int(i), line) / len(everything.free)
+            forbidden = everything.energy[line].max() == -np.inf
+            moves = np.eye(len(line)) if forbidden else conditionals(int(i), line)
+            matrix[np.ix_(line, line)] += moves / len(everything.free)
     return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import machine_costs, predict
 from minigibbs.graph.graph import FactorGraph, Stats
-from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
-from minigibbs.samplers.base import check_stored
+from minigibbs.results.summary import for_json
+from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
+from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.costs import Costs
 
 _SYMBOLS = {
@@ -58,8 +59,10 @@ class Explanation:
     bounded: str = ""  # which of the stats are bounds, and why
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings for JSON."""
-        return asdict(self)
+        """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
+        plain = asdict(self)
+        plain["stats"] = {key: for_json(value) for key, value in plain["stats"].items()}
+        return plain
 
     def __str__(self) -> str:
         lines = []
@@ -102,7 +105,7 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     ...
     """
     costs = machine_costs() if costs is None else costs
-    rows = tuple(_row(graph, kind(), costs) for kind in SAMPLERS.values())
+    rows = tuple(_row(graph, kind(), costs) for kind in SINGLE_SITE.values())
     default = PoissonGibbs()
     return Explanation(graph.stats, rows, default.name, default.reason(graph), _bounded(graph))
 
@@ -121,6 +124,7 @@ def _bounded(graph: FactorGraph) -> str:
 def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
     try:
         check_stored(sampler, graph)
+        check_zeros(sampler, graph)
         operations = sampler.operations(graph)
         slowdown = sampler.guaranteed_slowdown(graph)
     except SampleError as error:

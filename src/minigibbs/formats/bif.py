@@ -56,8 +56,8 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning. By
-        default, zeros that remain are refused.
+        Probabilities below it, zeros included, are raised to it after the pruning, with a
+        warning: that is another model. By default zeros stay zeros.
     """
     check_floor(floor)
     network = _Network(_Words(path))

@@ -1,18 +1,19 @@
 """States that cannot occur, taken out of their domains.
 
 A factor forbids a state of a variable if it gives probability 0 to it whatever its other variables
-do. Such a state is pruned; that may leave another factor without support for another state, so
-pruning goes on until nothing changes (arc consistency).
+do. `graph.pruning` finds such states to a fixed point; here they leave the domains, since files pad
+tables with them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from minigibbs.graph.pruning import narrow, tables_as_constraints
 
 
 class TableFactor(NamedTuple):
@@ -23,38 +24,24 @@ class TableFactor(NamedTuple):
 
 
 def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:
-    """The states that are left, for each variable that loses some."""
+    """The states that are left, for each variable that loses some.
+
+    One that is left without any proves that no state is possible, and others may then have more
+    than they should.
+    """
     hard = [factor for factor in factors if factor.scope and not factor.table.all()]
-    users = defaultdict(list)
-    allowed: dict[int, NDArray[np.bool_]] = {}
-    for number, (scope, table) in enumerate(hard):
-        for variable, size in zip(scope, table.shape, strict=True):
-            users[variable].append(number)
-            allowed.setdefault(variable, np.ones(size, dtype=np.bool_))
-    queue, waiting = deque(range(len(hard))), np.ones(len(hard), dtype=np.bool_)
-    while queue:
-        number = queue.popleft()
-        waiting[number] = False
-        for variable in _tighten(hard[number], allowed):
-            for user in users[variable]:
-                if not waiting[user]:
-                    waiting[user] = True
-                    queue.append(user)
-    return {v: np.flatnonzero(states) for v, states in allowed.items() if not states.all()}
-
-
-def _tighten(factor: TableFactor, allowed: dict[int, NDArray[np.bool_]]) -> list[int]:
-    """Forbid the states that a factor leaves without support; returns their variables."""
-    left = [np.flatnonzero(allowed[variable]) for variable in factor.scope]
-    possible = factor.table[np.ix_(*left)] > 0
-    changed = []
-    for axis, variable in enumerate(factor.scope):
-        others = tuple(k for k in range(possible.ndim) if k != axis)
-        lost = left[axis][~possible.any(axis=others)]
-        if len(lost):
-            allowed[variable][lost] = False
-            changed.append(variable)
-    return changed
+    if not hard:
+        return {}
+    number = {v: k for k, v in enumerate(dict.fromkeys(v for f in hard for v in f.scope))}
+    sizes = np.zeros(len(number), dtype=np.int64)
+    for scope, table in hard:
+        sizes[[number[v] for v in scope]] = table.shape
+    scopes = [tuple(number[v] for v in factor.scope) for factor in hard]
+    rules = tables_as_constraints(sizes, scopes, [factor.table > 0 for factor in hard])
+    alive = np.ones(int(sizes.sum()), dtype=np.bool_)
+    narrow(rules, alive)
+    left = {v: alive[rules.first[k] : rules.first[k + 1]] for v, k in number.items()}
+    return {v: np.flatnonzero(states) for v, states in left.items() if not states.all()}
 
 
 def cut(factor: TableFactor, kept: dict[int, NDArray[np.int64]]) -> TableFactor:

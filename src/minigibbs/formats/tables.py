@@ -1,9 +1,10 @@
-"""From the tables of a file to a graph: what cannot occur is pruned, other zeros are refused."""
+"""From the tables of a file to a graph: states that cannot occur are pruned, other zeros kept."""
 
 from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from minigibbs.errors import FormatError, GraphError
 from minigibbs.formats.pruning import TableFactor, cut, prune
 from minigibbs.graph.domains import PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
+from minigibbs.graph.factors.base import FLOOR_CHANGES
 from minigibbs.graph.graph import FactorGraph
 
 
@@ -43,8 +45,8 @@ def assemble(
     factors
         The tables over all states.
     floor
-        Probabilities below it are raised to it after the pruning; by default, zeros that
-        remain are refused.
+        Probabilities below it, zeros included, are raised to it after the pruning, with a
+        warning: that is another model. By default zeros stay zeros.
     names, labels
         What the file calls variables and states.
     """
@@ -59,10 +61,17 @@ def assemble(
             )
     left = [cut(factor, kept) for factor in factors]
     notes = [_pruned_note(sizes, kept)] if kept else []
-    if floor is None:
-        _refuse_zeros(path, left, domains)
-    else:
-        notes += _floor_note(left, floor)
+    for number, (scope, table) in enumerate(left):
+        if not scope and not table.all():
+            raise FormatError(
+                f"{path}: every state has probability 0, since factor {number}, over no "
+                "variables, is 0"
+            )
+    if floor is not None:
+        raised = _floor_note(left, floor)
+        if raised:
+            warnings.warn(f"{path}: {raised[0]}: {FLOOR_CHANGES}", stacklevel=4)
+        notes += raised
         left = [TableFactor(scope, np.maximum(table, floor)) for scope, table in left]
     domains.notes = tuple(notes)
     return FactorGraph(domains, group_tables(left))
@@ -85,21 +94,6 @@ def _several(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _refuse_zeros(
-    path: str | os.PathLike[str], factors: Sequence[TableFactor], domains: PrunedDomains
-) -> None:
-    for number, (scope, table) in enumerate(factors):
-        if not table.all():
-            place = np.argwhere(table == 0)[0].tolist()
-            states = [domains.values(v)[x] for v, x in zip(scope, place, strict=True)]
-            called = list(scope) if domains.names is None else [domains.name(v) for v in scope]
-            raise FormatError(
-                f"{path}: factor {number} (variables {called}) gives probability 0 to "
-                f"{states}. Hard constraints are outside the theory; floor=1e-9, say "
-                "(--floor 1e-9 on the command line), makes such states very unlikely instead"
-            )
-
-
 def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     """Factors of one shape in one group; those over no variables go into the first group."""
     members: dict[tuple[int, ...], list[TableFactor]] = defaultdict(list)
@@ -109,7 +103,8 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     groups: list[Factors] = []
     for shape, some in members.items():
         scope = np.array([factor.scope for factor in some])
-        energy = np.log(np.stack([factor.table for factor in some]))
+        with np.errstate(divide="ignore"):  # a zero is an energy of -inf
+            energy = np.log(np.stack([factor.table for factor in some]))
         if not groups:
             energy[0] += constant
         groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
@@ -122,11 +117,13 @@ STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double prec
 def exponentials(energy: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities of energies, divided by the largest where they would not fit a double.
 
-    Raises `OverflowError`, with how far they span, where even that does not help.
+    Zeros are zeros. Raises `OverflowError`, with how far they span, where even that does not help.
     """
-    if abs(energy).max() <= STEEPEST:
+    finite = energy[energy > -np.inf]
+    if abs(finite).max(initial=0.0) <= STEEPEST:
         return np.exp(energy)
-    energy = energy - energy.max()
-    if energy.min() < -STEEPEST:
-        raise OverflowError(f"energies that span {-energy.min():.3g}, where {STEEPEST:g} would fit")
-    return np.exp(energy)
+    span = float(np.ptp(finite))
+    if span > STEEPEST:
+        raise OverflowError(f"energies that span {span:.3g}, where {STEEPEST:g} would fit")
+    shifted: NDArray[np.float64] = energy - finite.max()
+    return np.exp(shifted)

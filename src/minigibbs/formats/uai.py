@@ -23,7 +23,7 @@ from minigibbs.graph.factors.base import FREE, General, Pairs
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import EQUAL, TABLE
-from minigibbs.results.run import Run
+from minigibbs.results.result import Result
 from minigibbs.results.tables import rows as run_rows
 
 _MOST = 2**53  # of a count; floats hold integers up to here
@@ -42,8 +42,8 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
     path
         The file.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning. By
-        default, zeros that remain are refused.
+        Probabilities below it, zeros included, are raised to it after the pruning, with a
+        warning: that is another model. By default zeros stay zeros.
     """
     check_floor(floor)
     sizes, factors = _parse(path)
@@ -103,7 +103,7 @@ def read_marginals(path: str | os.PathLike[str]) -> list[NDArray[np.float64]]:
 
 
 def write_marginals(
-    marginals: Run | Sequence[ArrayLike] | NDArray[np.float64],
+    marginals: Result | Sequence[ArrayLike] | NDArray[np.float64],
     path: str | os.PathLike[str],
     domains: Domains | None = None,
 ) -> None:
@@ -112,13 +112,13 @@ def write_marginals(
     Parameters
     ----------
     marginals
-        A run, or a row per variable.
+        A run, an answer, or a row per variable.
     path
         The file.
     domains
         `graph.domains`, for rows without the pruned states.
     """
-    if isinstance(marginals, Run):
+    if isinstance(marginals, Result):
         rows, domains = run_rows(marginals), domains or marginals.domains
     else:
         rows = [np.asarray(row, dtype=np.float64) for row in marginals]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -37,7 +38,7 @@ class Stats:
     factors: int  # that still depend on such a variable
     max_degree: int  # Delta: the most factors at one variable
     local_energy: float  # L: the largest sum of M over the factors at one variable
-    total_energy: float  # Psi: the sum of M over all factors
+    total_energy: float  # Psi: the sum of M over all factors; both infinite with a hard zero
     max_domain: int  # D: the largest domain
 
 
@@ -211,8 +212,25 @@ class FactorGraph(Frozen):
         return pack(self.sizes, self.factors, self.evidence)
 
     @cached_property
+    def hard(self) -> NDArray[np.intp]:
+        """The numbers, in `packed.factors`, of the factors that hold a zero under the evidence."""
+        return np.flatnonzero(np.isinf(self.packed.factors["span"]))
+
+    def where(self, factor: int) -> str:
+        """A factor of `packed.factors` as errors call it."""
+        for number, group in enumerate(self.factors):
+            if not isinstance(group, Implicit) and not group.pairs:
+                if factor < len(group):
+                    return group.where(factor, number)
+                factor -= len(group)
+        raise IndexError(factor)
+
+    @cached_property
     def local_energies(self) -> NDArray[np.float64]:
-        """For each free variable the sum of M over its factors; the maximum is L."""
+        """For each free variable the sum of M over its factors; the maximum is L.
+
+        Infinite where a factor holds a zero.
+        """
         from minigibbs.graph.packing import energy_at
 
         local = energy_at(self.packed)
@@ -249,10 +267,29 @@ class FactorGraph(Frozen):
             max_domain=int(self.sizes.max()),
         )
 
+    @cached_property
+    def influence(self) -> float:
+        """A bound on how strongly variables depend on each other; below 1, Gibbs mixes fast.
+
+        Dobrushin's: the largest sum, over a variable's factors and their other variables, of half
+        the factor's range. Unary factors do not count, however strong.
+
+        >>> import minigibbs as mg
+        >>> mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.5), mg.Unary([0], [0.0, 9.0])]).influence
+        0.25
+        """
+        from minigibbs.graph.packing import influence_at
+
+        influence = influence_at(self.packed)
+        for group in self.implicits:
+            influence += group.energy_per_weight * group.local_weights() / 2
+        return float(influence[self.evidence == FREE].max(initial=0.0))
+
     def describe(self) -> dict[str, Any]:
         """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
 
-        Stats that would take long to count, as of a large `LowRank` group, are None.
+        Stats that would take long to count, as of a large `LowRank` group, and infinite ones are
+        None. `zeros` is how many factors hold a zero.
 
         >>> import minigibbs as mg
         >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
@@ -265,7 +302,8 @@ class FactorGraph(Frozen):
         if slow and "stats" not in vars(self):  # nor counted before
             stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
         else:
-            stats = asdict(self.stats)
+            stats = asdict(self.stats) | {"influence": self.influence}
+            stats |= {key: None for key, value in stats.items() if value == math.inf}
         clamped = int(np.count_nonzero(self.evidence != FREE))
         shapes = (getattr(group, "shape", None) for group in self.implicits)
         shape = next((shape for shape in shapes if shape is not None), None)  # of a Kernel
@@ -273,6 +311,7 @@ class FactorGraph(Frozen):
             **stats,
             "clamped": clamped,
             "kinds": kinds,
+            "zeros": len(self.hard),
             "shape": None if shape is None else list(shape),
         }
 

@@ -34,7 +34,7 @@ def pack(
     pair = _join([group.scope for group in pairs], np.int32, (0, 2))
     pair_weight = _join([group.weight for group in pairs], np.float64)
     general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
-    rows, target, weight = _rows(sizes, evidence, pair, pair_weight, general, slots)
+    rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, general, slots)
     first = np.cumsum(sizes, dtype=np.int64) - sizes
     model = Model(rows, first, target, weight, pair, pair_weight, general, slots, table)
     for array in model:  # one type for every graph, so that kernels compile once
@@ -42,7 +42,7 @@ def pack(
     return model, sum(group.offset for group in lowered)
 
 
-def _rows(
+def packed_rows(
     sizes: NDArray[np.int32],
     evidence: NDArray[np.int32],
     pair: NDArray[np.int32],
@@ -111,6 +111,23 @@ def energy_at(model: Model) -> NDArray[np.float64]:
     rows = model.rows
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
+
+
+def influence_at(model: Model) -> NDArray[np.float64]:
+    """For each free variable a bound on how much all others together can move its distribution.
+
+    A factor of range M lets each of its other variables move it by M / 2 at the most, in total
+    variation. Where the sum is below 1 for all, Dobrushin's condition holds, and chains that update
+    one variable at a time mix fast.
+    """
+    rows = model.rows
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    others, place = np.ones(len(owner)), np.arange(len(owner))
+    general = np.flatnonzero(place >= rows["pair_end"][owner])
+    factors = model.factors[model.target[general]]
+    others[general] = factors["scope_end"] - factors["scope_start"] - 1
+    share = np.where(others > 0, others * entry_spans(model), 0.0)  # 0 * inf for hard unary ones
+    return np.bincount(owner, share / 2, minlength=len(rows)).astype(np.float64)
 
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -116,6 +116,7 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
         return _bipartite(networkx.Graph(), graph, names)
     kind, states = _kind(graph)
     rows = _fields(graph, states)
+    _refuse_zeros(graph, rows)
     offset = 0.0
     if kind == "ising":
         offset, rows = float(rows.mean(axis=1).sum()), (rows[:, 1:] - rows[:, :1]) / 2
@@ -216,6 +217,16 @@ def _fields(graph: FactorGraph, states: int) -> NDArray[np.float64]:
         if isinstance(group, Unary) and len(group):
             np.add.at(rows, group.scope[:, 0], group.energy)
     return rows
+
+
+def _refuse_zeros(graph: FactorGraph, rows: NDArray[np.float64]) -> None:
+    """Raise for a forbidden value: fields are finite."""
+    if np.isinf(rows).any():
+        variable = int(np.argwhere(np.isinf(rows))[0][0])
+        raise GraphError(
+            f"{graph.domains.describe(variable)}: a field cannot forbid a value, as a unary factor "
+            "with a zero does; clamp the variable (graph.condition), or give bipartite=True"
+        )
 
 
 def _bipartite(result: Any, graph: FactorGraph, names: list[str]) -> Any:

@@ -16,7 +16,7 @@ from minigibbs.formats.tables import exponentials, group_tables
 from minigibbs.formats.uai import factor_energies
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.factors.base import FREE, warn_of_floor
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
 from minigibbs.system.optional import optional
@@ -29,7 +29,7 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
 
     Takes a Markov network, a factor graph, or a Bayesian network, whose tables of conditional
     probabilities become factors. States that a factor forbids whatever the others do are taken out
-    of their domains, as in UAI files; zeros that remain are refused unless `floor` lifts them.
+    of their domains, as in UAI files; zeros that remain are hard zeros.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
         A `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork` (in older versions
         `MarkovNetwork` and `BayesianNetwork`), or another model with discrete factors.
     floor
-        Probabilities below it, zeros included, are raised to it after the pruning.
+        Probabilities below it, zeros included, are raised to it after the pruning, with a
+        warning: that is another model. By default zeros stay zeros.
 
     Examples
     --------
@@ -62,9 +63,9 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
             )
     factors = [cut(factor, kept) for factor in factors]
     domains = NamedStates(unique_names(variables), states, kept)
-    if floor is None:
-        _refuse_zeros(factors, variables, domains)
-    else:
+    if floor is not None:
+        zeros = sum(int(np.count_nonzero(table == 0)) for _, table in factors)
+        warn_of_floor("from_pgmpy", zeros, f"probability {floor:g}", stacklevel=3)
         factors = [TableFactor(scope, np.maximum(table, floor)) for scope, table in factors]
     return FactorGraph(domains, group_tables(factors))
 
@@ -206,23 +207,6 @@ def _table(
             f"{where}: values must be finite and not negative, got {table[tuple(bad[0])]} at {at}"
         )
     return TableFactor(scope, table)
-
-
-def _refuse_zeros(
-    factors: list[TableFactor], variables: list[Hashable], domains: NamedStates
-) -> None:
-    for scope, table in factors:
-        if not table.all():
-            place = np.argwhere(table == 0)[0]
-            at = ", ".join(
-                f"{variables[v]}={domains.labels[v][x]!r}"
-                for v, x in zip(scope, place, strict=True)
-            )
-            raise GraphError(
-                f"factor of {', '.join(repr(variables[v]) for v in scope)}: it gives probability 0 "
-                f"to {at}. Hard constraints are outside the theory; from_pgmpy(model, "
-                "floor=1e-9), say, makes such states very unlikely instead"
-            )
 
 
 def _tables(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 import math
 
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
 from minigibbs.kernels.jit import entry, inlined
+
+
+@intrinsic
+def _at(context, place):
+    """The double at a place in memory, counted in doubles: what `places` gave."""
+
+    def generate(context, builder, signature, arguments):
+        address = builder.mul(arguments[0], ir.Constant(ir.IntType(64), 8))
+        return builder.load(builder.inttoptr(address, ir.DoubleType().as_pointer()))
+
+    return types.float64(types.int64), generate
+
+
+def place_of(table):
+    """Where a contiguous array of doubles lies, in doubles; it must outlive what reads it."""
+    return table.ctypes.data // 8
 
 
 @inlined
@@ -24,43 +44,54 @@ def _step(digits, sizes, first, last, strides, offsets):
 
 
 @inlined
-def _product(values, offsets):
-    total = 1.0
+def _sum(offsets):
+    total = 0.0
     for part in range(len(offsets)):
-        total *= values[offsets[part]]
+        total += _at(offsets[part])
     return total
 
 
 @inlined
-def _sum(values, offsets):
-    total = 0.0
-    for part in range(len(offsets)):
-        total += values[offsets[part]]
-    return total
+def _multiply(offsets, summed, s, index, product):
+    """Set product[t] to the product of all parts at entry t of the block, for one summed entry."""
+    parts, block = index.shape
+    for t in range(block):
+        product[t] = _at(offsets[0] + summed[0, s] + index[0, t])
+    part = 1
+    while part + 1 < parts:  # two at a time, since every pass reads and writes the products
+        one, two = offsets[part] + summed[part, s], offsets[part + 1] + summed[part + 1, s]
+        for t in range(block):
+            product[t] *= _at(one + index[part, t]) * _at(two + index[part + 1, t])
+        part += 2
+    if part < parts:
+        one = offsets[part] + summed[part, s]
+        for t in range(block):
+            product[t] *= _at(one + index[part, t])
 
 
 @entry
-def sum_products(values, offsets, strides, sizes, digits, outer, out):
-    """Set out[k] to the sum over the inner axes of the product of the parts, from `digits` on.
+def sum_products(offsets, strides, sizes, digits, index, summed, product, out):
+    """Set `out` to sums of products of parts, block by block.
 
-    The first `outer` axes are those of `out`, the others are summed over. `values` holds all parts
-    end to end; part p begins at the entry that `digits` names at `offsets[p]`, and an axis moves it
-    by `strides[p, axis]`, 0 where the part does not have that axis.
+    Axes are those of blocks, with `sizes` and `strides` [part, axis], 0 where a part does not have
+    that axis; then those within a block, whose places in each part are in `index` [part, entry];
+    then those that are summed over, whose places are in `summed` [part, entry]. The first block is
+    that of `digits`, where parts begin at `offsets`, as `place_of` gave them. `product` is scratch,
+    as long as a block.
     """
-    inner = 1
-    for axis in range(outer, len(sizes)):
-        inner *= sizes[axis]
-    for k in range(len(out)):
-        total = 0.0
-        for _ in range(inner):
-            total += _product(values, offsets)
-            _step(digits, sizes, outer, len(sizes), strides, offsets)
-        out[k] = total
-        _step(digits, sizes, 0, outer, strides, offsets)
+    block = index.shape[1]
+    for first in range(0, len(out), block):
+        for t in range(block):
+            out[first + t] = 0.0
+        for s in range(summed.shape[1]):
+            _multiply(offsets, summed, s, index, product)
+            for t in range(block):
+                out[first + t] += product[t]
+        _step(digits, sizes, 0, len(sizes), strides, offsets)
 
 
 @entry
-def log_sum_products(values, offsets, strides, sizes, digits, outer, out):
+def log_sum_products(offsets, strides, sizes, digits, outer, out):
     """The same where values and results are logarithms: for numbers beyond the range of doubles."""
     inner = 1
     for axis in range(outer, len(sizes)):
@@ -68,11 +99,11 @@ def log_sum_products(values, offsets, strides, sizes, digits, outer, out):
     for k in range(len(out)):
         top = -math.inf
         for _ in range(inner):
-            top = max(top, _sum(values, offsets))
+            top = max(top, _sum(offsets))
             _step(digits, sizes, outer, len(sizes), strides, offsets)
         total = 0.0
         for _ in range(inner):
-            total += math.exp(_sum(values, offsets) - top) if top > -math.inf else 0.0
+            total += math.exp(_sum(offsets) - top) if top > -math.inf else 0.0
             _step(digits, sizes, outer, len(sizes), strides, offsets)
         out[k] = top + math.log(total) if total > 0.0 else -math.inf
         _step(digits, sizes, 0, outer, strides, offsets)

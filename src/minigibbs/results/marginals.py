@@ -8,6 +8,7 @@ the class below.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,8 +36,127 @@ class Worst(NamedTuple):
     apart: int  # how many variables have an R-hat above `RHAT_LIMIT`
 
 
+class Shares(ABC):
+    """Probabilities of every value of every variable, and what follows from them alone.
+
+    Flat arrays hold a stretch per variable, one place per value.
+    """
+
+    sizes: NDArray[np.integer]  # [variable]
+
+    @property
+    @abstractmethod
+    def pooled(self) -> NDArray[np.float64]:
+        """[value] the probabilities."""
+
+    @property
+    @abstractmethod
+    def standard_errors(self) -> NDArray[np.float64]:
+        """[value] their standard errors."""
+
+    @property
+    @abstractmethod
+    def degrees(self) -> float:
+        """The degrees of freedom of the standard errors; infinite where they are certain."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> NDArray[np.float64]:
+        """[row, value] the probabilities by row."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> NDArray[np.float64]:
+        """[variable] the largest difference between two rows' probabilities of a value."""
+
+    def intervals(self, level: float = LEVEL) -> NDArray[np.float64]:
+        """[value, 2] intervals that cover the truth with a chance of `level`, where chains mix.
+
+        With few rows the standard errors are themselves uncertain: Student's t with as many degrees
+        of freedom as there are rows, less 1. NaN for a single row.
+        """
+        from scipy.special import ndtri, stdtrit
+
+        share, width = 0.5 + level / 2, math.nan
+        if self.degrees > 0:
+            width = ndtri(share) if math.isinf(self.degrees) else stdtrit(self.degrees, share)
+        reach = width * self.standard_errors
+        ends = np.stack([self.pooled - reach, self.pooled + reach], axis=1)
+        return np.clip(ends, 0.0, 1.0)  # type: ignore[no-any-return]
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """Where each variable's stretch begins."""
+        ends: NDArray[np.int64] = np.cumsum(self.sizes, dtype=np.int64)
+        return ends - self.sizes
+
+    @cached_property
+    def entropy(self) -> NDArray[np.float64]:
+        """[variable] of the pooled marginals, in nats."""
+        terms = -self.pooled * np.log(np.where(self.pooled > 0, self.pooled, 1.0))
+        return np.add.reduceat(terms, self.first)
+
+    @cached_property
+    def top(self) -> NDArray[np.float64]:
+        """[variable] the probability of its most probable value."""
+        return np.maximum.reduceat(self.pooled, self.first)  # type: ignore[no-any-return]
+
+    @cached_property
+    def likeliest(self) -> NDArray[np.int64]:
+        """[variable] its most probable value."""
+        return self.likeliest_in(self.pooled)
+
+    def of_variable(self, variable: int) -> slice:
+        """A variable's stretch."""
+        begin = int(self.first[variable])
+        return slice(begin, begin + int(self.sizes[variable]))
+
+    def likeliest_in(self, flat: NDArray[np.float64]) -> NDArray[np.int64]:
+        """[variable] the value with the largest number, the first of equals."""
+        largest = np.repeat(np.maximum.reduceat(flat, self.first), self.sizes)
+        places = np.flatnonzero(flat == largest)
+        owners = np.searchsorted(self.first, places, side="right") - 1
+        found: NDArray[np.int64] = places[np.unique(owners, return_index=True)[1]]
+        return found - self.first
+
+
 @dataclass(frozen=True, eq=False)
-class Marginals:
+class Known(Shares):
+    """Probabilities as they are given: exact, or with standard errors."""
+
+    given: NDArray[np.float64]  # [sum of sizes]
+    errors: NDArray[np.float64]  # [sum of sizes]
+    sizes: NDArray[np.integer]
+    freedom: float = math.inf
+
+    @property
+    def pooled(self) -> NDArray[np.float64]:
+        """[value] the probabilities."""
+        return self.given
+
+    @property
+    def standard_errors(self) -> NDArray[np.float64]:
+        """[value] their standard errors, 0 where they are exact."""
+        return self.errors
+
+    @property
+    def degrees(self) -> float:
+        """As given."""
+        return self.freedom
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """One row."""
+        return self.given[None]
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """There is nothing to differ."""
+        return np.zeros(len(self.sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals(Shares):
     """Visits to every value of every variable, and all that follows from them.
 
     Flat arrays hold a stretch per variable, one place per value.
@@ -78,12 +198,6 @@ class Marginals:
         )
 
     @cached_property
-    def first(self) -> NDArray[np.int64]:
-        """Where each variable's stretch begins."""
-        ends: NDArray[np.int64] = np.cumsum(self.sizes, dtype=np.int64)
-        return ends - self.sizes
-
-    @cached_property
     def rows(self) -> NDArray[np.float64]:
         """[row, value] the marginals of each row."""
         shares: NDArray[np.float64] = self.counts / self.visits[:, None]
@@ -94,11 +208,6 @@ class Marginals:
         """[value] the marginals of all rows together."""
         share: NDArray[np.float64] = self.counts.sum(axis=0) / int(self.visits.sum())
         return share
-
-    def of_variable(self, variable: int) -> slice:
-        """A variable's stretch."""
-        begin = int(self.first[variable])
-        return slice(begin, begin + int(self.sizes[variable]))
 
     @cached_property
     def _variances(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -162,25 +271,10 @@ class Marginals:
         possible = np.repeat(~self.fixed, self.sizes)
         return np.sqrt(between / rows + possible * unseen)  # type: ignore[no-any-return]
 
-    def intervals(self, level: float = LEVEL) -> NDArray[np.float64]:
-        """[value, 2] intervals that cover the truth with a chance of `level`, where chains mix.
-
-        With few rows the standard errors are themselves uncertain: Student's t with as many degrees
-        of freedom as there are rows, less 1. NaN for a single row.
-        """
-        from scipy.special import stdtrit
-
-        rows = len(self.counts)
-        width = stdtrit(rows - 1, 0.5 + level / 2) if rows > 1 else math.nan
-        reach = width * self.standard_errors
-        ends = np.stack([self.pooled - reach, self.pooled + reach], axis=1)
-        return np.clip(ends, 0.0, 1.0)  # type: ignore[no-any-return]
-
-    @cached_property
-    def entropy(self) -> NDArray[np.float64]:
-        """[variable] of the pooled marginals, in nats."""
-        terms = -self.pooled * np.log(np.where(self.pooled > 0, self.pooled, 1.0))
-        return np.add.reduceat(terms, self.first)
+    @property
+    def degrees(self) -> float:
+        """One less than there are rows."""
+        return len(self.counts) - 1.0
 
     @cached_property
     def spread(self) -> NDArray[np.float64]:
@@ -188,24 +282,6 @@ class Marginals:
         if len(self.counts) < 2:
             return np.zeros(len(self.sizes))
         return np.maximum.reduceat(np.ptp(self.rows, axis=0), self.first)  # type: ignore[no-any-return]
-
-    @cached_property
-    def top(self) -> NDArray[np.float64]:
-        """[variable] the probability of its most probable value."""
-        return np.maximum.reduceat(self.pooled, self.first)  # type: ignore[no-any-return]
-
-    @cached_property
-    def likeliest(self) -> NDArray[np.int64]:
-        """[variable] its most probable value."""
-        return self.likeliest_in(self.pooled)
-
-    def likeliest_in(self, flat: NDArray[np.float64]) -> NDArray[np.int64]:
-        """[variable] the value with the largest number, the first of equals."""
-        largest = np.repeat(np.maximum.reduceat(flat, self.first), self.sizes)
-        places = np.flatnonzero(flat == largest)
-        owners = np.searchsorted(self.first, places, side="right") - 1
-        found: NDArray[np.int64] = places[np.unique(owners, return_index=True)[1]]
-        return found - self.first
 
 
 def count_draws(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

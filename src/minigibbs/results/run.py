@@ -7,15 +7,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
-from minigibbs.results.marginals import LEVEL, Marginals, mean_distance
+from minigibbs.results.marginals import Marginals, mean_distance
+from minigibbs.results.result import Result
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files
 
 if TYPE_CHECKING:
@@ -60,21 +63,8 @@ class Info:
     )
 
 
-class Marginal(NamedTuple):
-    """One variable's distribution.
-
-    >>> import minigibbs as mg
-    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
-    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
-    ('no', 'yes')
-    """
-
-    values: tuple[Any, ...]  # labels, grid points or numbers
-    probability: NDArray[np.float64]
-
-
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Result):
     """The result of `mg.sample`.
 
     Arrays by row hold a row per chain; on a GPU, a row per group of chains, of which the first
@@ -113,6 +103,7 @@ class Run:
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
+    ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -168,35 +159,11 @@ class Run:
     @cached_property
     def chain_marginals(self) -> NDArray[np.float64]:
         """Marginals of each row: [row, variable, value], 0 beyond a variable's domain."""
-        return np.stack([self._square(row) for row in self._marginals.rows])
+        return np.stack([self._square(row) for row in self.shares.rows])
 
     @cached_property
-    def marginals(self) -> NDArray[np.float64]:
-        """Marginals pooled over chains: [variable, value], 0 beyond a variable's domain."""
-        return self._square(self._marginals.pooled)
-
-    @cached_property
-    def standard_errors(self) -> NDArray[np.float64]:
-        """Standard errors of `marginals`, from how the chains differ; NaN for a single chain."""
-        return self._square(self._marginals.standard_errors)
-
-    def marginal(self, variable: int | str) -> Marginal:
-        """One variable's marginal, with its labels or grid points."""
-        number = self.domains.index(variable)
-        row = self.marginals[number, : self.domains.sizes[number]]
-        return Marginal(self.domains.values(number), row)
-
-    def interval(self, variable: int | str, level: float = LEVEL) -> NDArray[np.float64]:
-        """Intervals for one variable's marginal: [value, (low, high)].
-
-        They cover the truth with a chance of `level` where chains mix. With k chains they are
-        Student's, with k - 1 degrees of freedom; NaN for a single chain.
-        """
-        number = self.domains.index(variable)
-        return self._marginals.intervals(level)[self._marginals.of_variable(number)]
-
-    @cached_property
-    def _marginals(self) -> Marginals:
+    def shares(self) -> Marginals:
+        """Visits to every value, and all that follows from them."""
         self._need(self.counts, "marginals")
         return Marginals.of(self)
 
@@ -209,8 +176,8 @@ class Run:
     def marginal_error(self) -> float:
         """The mean l2 distance of the pooled marginals to the reference that was given."""
         reference = self._need(self.reference, "error", "reference=...")
-        pooled, visits = self._marginals.counts.sum(axis=0), self._marginals.visits.sum()
-        return float(mean_distance(pooled[None], visits[None], reference, self._marginals.first)[0])
+        pooled, visits = self.shares.counts.sum(axis=0), self.shares.visits.sum()
+        return float(mean_distance(pooled[None], visits[None], reference, self.shares.first)[0])
 
     def summary(self) -> Summary:
         """Speed, effective sample sizes and R-hat; prints as a table."""
@@ -239,25 +206,6 @@ class Run:
 
         return to_arviz(self, indicators)
 
-    def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
-        """The marginals as a pandas frame, a row per variable and value.
-
-        Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
-        `standard_error`, from how far chains lie apart, and `low` and `high`, a 95% interval (all
-        three NaN for a single chain).
-
-        Parameters
-        ----------
-        wide
-            A row per variable and a column per value instead, probabilities alone.
-        shape
-            Of a lattice that the variables lie on, row by row: in place of their names come
-            `row` and `column` (`axis0`, `axis1`, ... where there are not two).
-        """
-        from minigibbs.results.tables import to_pandas
-
-        return to_pandas(self, wide, shape)
-
     def report(
         self,
         path: str | os.PathLike[str],
@@ -278,16 +226,11 @@ class Run:
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
         header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
+        header["ladder"] = None if self.ladder is None else self.ladder.to_dict()
         every = np.arange(len(self.domains))
         if self.draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
-
-    def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
-        sizes = self.domains.sizes
-        square = np.zeros((len(sizes), int(sizes.max())))
-        square[np.arange(square.shape[1]) < sizes[:, None]] = ragged
-        return square
 
     @staticmethod
     def _need(value: NDArray[Any] | None, name: str, how: str = "") -> NDArray[Any]:
@@ -307,6 +250,7 @@ def load(path: str | os.PathLike[str]) -> Run:
             domains,
             Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
+            ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
         check_run(run)
@@ -319,7 +263,7 @@ def check_run(run: Run) -> None:
         value = getattr(run.info, entry.name)
         if type(value).__name__ != entry.type:
             raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
-    _check_model(run.model)
+    check_model(run.model)
     if run.draws is not None:
         check_drawn(run.drawn, len(run.domains))
     elif len(run.drawn):
@@ -357,15 +301,19 @@ def check_drawn(drawn: NDArray[Any], variables: int) -> None:
         raise ValueError("drawn: a variable is there twice")
 
 
-def _check_model(model: dict[str, Any] | None) -> None:
+def check_model(model: dict[str, Any] | None) -> None:
     """Raise `ValueError` unless this is what `FactorGraph.describe` gives, or nothing."""
     if model is None:
         return
     sums = ("factors", "max_degree", "local_energy", "total_energy", "max_domain")
     counts = [model["clamped"], *model["kinds"].values(), *(model.get("shape") or [])]
     counts += [model[key] for key in sums if model[key] is not None]
+    counts.append(model.get("zeros", 0))  # which files of 0.1 lack, as they do the influence
+    counts.append(0 if model.get("influence") is None else model["influence"])
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
+    if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):
+        raise ValueError(f"model: expected a known reach, got {model['reach']!r}")
 
 
 def _check_array(

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.results.marginals import Marginals
-from minigibbs.results.run import Marginal, Run
+from minigibbs.results.marginals import Shares
+from minigibbs.results.result import Marginal, Result
 from minigibbs.system.files import write_whole
 from minigibbs.system.optional import optional
 from minigibbs.system.text import cell, printable
@@ -22,21 +22,14 @@ from minigibbs.system.text import cell, printable
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
 
 
-def rows(run: Run) -> list[NDArray[np.float64]]:
+def rows(run: Result) -> list[NDArray[np.float64]]:
     """A run's marginals, one array per variable, without the padding of `run.marginals`."""
-    return np.split(recorded(run).pooled, np.cumsum(run.domains.sizes)[:-1])
+    return np.split(run.shares.pooled, np.cumsum(run.domains.sizes)[:-1])
 
 
-def recorded(run: Run) -> Marginals:
-    """The marginals that a run recorded, or an error that says how to record them."""
-    if run.counts is None:
-        raise SampleError('this run kept no marginals; sample with record=("marginals",)')
-    return Marginals.of(run)
-
-
-def uncertain(run: Run, most: int, values: int = 10) -> dict[int, Marginal]:
+def uncertain(run: Result, most: int, values: int = 10) -> dict[int, Marginal]:
     """The variables of the largest entropy, at most so many, with their likeliest values first."""
-    marginals = recorded(run)
+    marginals = run.shares
     chosen = np.argsort(-marginals.entropy, kind="stable")[:most]
     found = {}
     for variable in sorted(chosen[marginals.entropy[chosen] > 0].tolist()):
@@ -54,24 +47,24 @@ def shown(marginal: Marginal, size: int, most: int = 4) -> str:
     return ", ".join([*parts, "..."] if size > most else parts)
 
 
-def write_csv(run: Run, path: str | os.PathLike[str]) -> None:
+def write_csv(run: Result, path: str | os.PathLike[str]) -> None:
     """Write a run's marginals as CSV, a line for each value of each variable.
 
     Standard errors and 95% intervals come from how the chains differ; one chain has none. Names and
     labels are written so that neither a terminal nor a spreadsheet obeys them; see `system.text`.
     """
-    recorded(run)  # before anything is written
+    _ = run.shares  # which raises where there are none, before anything is written
     write_whole(path, lambda stream: print_csv(run, codecs.getwriter("utf-8")(stream)))
 
 
-def print_csv(run: Run, stream: Any) -> None:
+def print_csv(run: Result, stream: Any) -> None:
     """The same to a text stream."""
-    marginals, writer = recorded(run), csv.writer(stream, lineterminator="\n")
+    marginals, writer = run.shares, csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(_lines(run, marginals))
 
 
-def _lines(run: Run, marginals: Marginals) -> Iterator[tuple[object, ...]]:
+def _lines(run: Result, marginals: Shares) -> Iterator[tuple[object, ...]]:
     numbers = zip(
         marginals.pooled.tolist(),
         marginals.standard_errors.tolist(),
@@ -86,10 +79,10 @@ def _lines(run: Run, marginals: Marginals) -> Iterator[tuple[object, ...]]:
             yield variable, name, cell(value), repr(probability), *spread
 
 
-def to_pandas(run: Run, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
+def to_pandas(run: Result, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
     """A run's marginals as a frame; see `Run.to_pandas`."""
     pandas = optional("pandas", "pandas")
-    marginals = recorded(run)
+    marginals = run.shares
     places = _places(pandas, run, shape)
     values = [run.domains.values(variable) for variable in range(len(run.domains))]
     if wide:
@@ -102,7 +95,7 @@ def to_pandas(run: Run, wide: bool = False, shape: Sequence[int] | None = None) 
     return frame
 
 
-def _places(pandas: Any, run: Run, shape: Sequence[int] | None) -> Any:
+def _places(pandas: Any, run: Result, shape: Sequence[int] | None) -> Any:
     """One row per variable: its name, or where it lies on a lattice."""
     count = len(run.domains)
     if shape is None:
@@ -118,7 +111,7 @@ def _places(pandas: Any, run: Run, shape: Sequence[int] | None) -> Any:
     return pandas.DataFrame(dict(zip(names, axes, strict=True)))
 
 
-def _wide(pandas: Any, run: Run, values: list[tuple[Any, ...]], places: Any) -> Any:
+def _wide(pandas: Any, run: Result, values: list[tuple[Any, ...]], places: Any) -> Any:
     """A row per variable, a column per value; NaN where a variable has no such value."""
     columns = {value: k for k, value in enumerate(dict.fromkeys(v for row in values for v in row))}
     table = np.full((len(values), len(columns)), np.nan)

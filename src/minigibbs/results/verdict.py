@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
 from minigibbs.system.text import printable
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
+_HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
+OWN_SCAN = "own"  # of samplers that move all variables at once
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
 _ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
@@ -33,9 +36,9 @@ class Finding:
 
 def findings(run: Run, summary: Summary) -> list[Finding]:
     """All that is wrong with a run, the worst first; or that nothing seems to be."""
-    apart = _disagreement(run, summary)
+    apart = [*_standstill(run), *_disagreement(run, summary)]
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
-    wrong = [*apart, *few, *_ending(run)]
+    wrong = [*apart, *few, *_zeros(run), *_ending(run)]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
@@ -53,6 +56,37 @@ def _disagreement(run: Run, summary: Summary) -> list[Finding]:
     return found
 
 
+def _standstill(run: Run) -> list[Finding]:
+    """Chains that hardly move may agree on the one place that all have fallen into."""
+    if _fixed(run) or run.info.scan == OWN_SCAN or not run.info.updates + run.info.warmup:
+        return []
+    if run.info.changed == 0.0:
+        return [
+            Finding(
+                "bad",
+                "Nothing moved",
+                "No update changed a value: every chain sits where it began. Its marginals are "
+                "those of its first states. mg.infer moves many variables at a time.",
+                "nothing moved: every chain sits where it began; use mg.infer",
+            )
+        ]
+    influence = None if run.model is None else run.model.get("influence")
+    if run.info.changed >= _HARDLY or (influence is not None and influence < 1.0):
+        return []
+    share = f"{run.info.changed:.2g}"
+    return [
+        Finding(
+            "doubt",
+            "The chains hardly move",
+            f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
+            "each other strongly. Chains that all fall into one mode agree, and are wrong all the "
+            "same. mg.infer answers such models, exactly or by tempering.",
+            f"the chains hardly move (a share of {share} of the updates changed a value): all may "
+            "sit in one mode, and agree; check with mg.infer",
+        )
+    ]
+
+
 def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
     subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
     shown = number(rhat, ".3f")
@@ -67,9 +101,9 @@ def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
             "The chains disagree: do not use these numbers yet",
             f"{story}the same story. They do not: they disagree most on {subject}{more} "
             f"({measure}). Each chain has probably seen only a part of what is possible. Run "
-            "several times longer, with a warm-up. If they still disagree, the model has states "
-            "that are hard to leave one variable at a time, and its marginals are not to be "
-            "trusted.",
+            "several times longer, with a warm-up, or let mg.infer find a method. If they still "
+            "disagree, the model has states that are hard to leave one variable at a time, and its "
+            "marginals are not to be trusted.",
             warning,
             name,
         )
@@ -86,11 +120,37 @@ def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
 
 def _advice(rhat: float) -> str:
     if rhat < _STUCK:
-        return "run longer, or with a warm-up"
+        return "run longer, with a warm-up, or use mg.infer"
     return (
-        "run longer, or with a warm-up; if that does not help, updates of one variable at a time "
-        "do not mix on this model, and its marginals are not to be trusted"
+        "run longer, with a warm-up, or use mg.infer: updates of one variable at a time may not "
+        "mix on this model, and its marginals are not to be trusted"
     )
+
+
+def _zeros(run: Run) -> list[Finding]:
+    """Zeros that updates of one variable at a time may be unable to go around."""
+    found = (run.model or {}).get("reach", CONNECTED)
+    if found == CONNECTED or _fixed(run):
+        return []
+    sure = found == SPLIT
+    moves = "cannot" if sure else "may not"
+    story = (
+        "Some factors hold zeros: states of probability 0. Updates of one variable at a time must "
+        f"go around them, and {'do' if sure else 'may'} not reach every state that is possible. "
+    )
+    more = (
+        "Each chain stays in the part where it began, however long it runs. "
+        if sure
+        else "Nobody can tell from the chains: they can miss the same states together. "
+    )
+    return [
+        Finding(
+            "bad" if sure else "doubt",
+            f"Single-site updates {moves} reach every state",
+            f"{story}{more}Use mg.infer, which does not depend on such moves.",
+            f"zeros: single-site moves {moves} reach every state; use mg.infer",
+        )
+    ]
 
 
 def _few(run: Run, summary: Summary) -> list[Finding]:

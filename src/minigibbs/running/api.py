@@ -19,7 +19,7 @@ from minigibbs.kernels.random import streams
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
-from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.backends.cpu import CpuGroup, cpu_group
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
@@ -134,6 +134,7 @@ def sample_until(
     record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
     *,
+    error: float | None = None,
     threads: int | None = None,
     executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -149,8 +150,9 @@ def sample_until(
 
     Parameters
     ----------
-    rhat, ess
-        What to reach; None for one that does not matter.
+    rhat, ess, error
+        What to reach: R-hat, effective sample size, largest standard error of a marginal. None for
+        one that does not matter.
     max_time
         "60s", "5min", "1h", or seconds; by default as long as it takes.
     warmup
@@ -170,7 +172,7 @@ def sample_until(
     >>> run.info.ended
     'converged'
     """
-    options, goal = Options.gather(locals()), Goal(rhat, ess)
+    options, goal = Options.gather(locals()), Goal(rhat, ess, error)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
     goal.check_kept(plan.kept)
@@ -191,7 +193,8 @@ def _run(
             return loop.run(runner, options.progress, max_time=max_time)
         request: dict[str, Any] = {"every": interval}
         if goal is not None:
-            request |= {"goal": {"rhat": goal.rhat, "ess": goal.ess}, "max_time": max_time}
+            wanted = {"rhat": goal.rhat, "ess": goal.ess, "error": goal.error}
+            request |= {"goal": wanted, "max_time": max_time}
         with Checkpoint.create(options.checkpoint, plan, request) as saved:
             return loop.run(runner, options.progress, saved, interval, max_time)
 
@@ -297,10 +300,11 @@ def one_chain(
     scan: str = "random",
 ) -> CpuGroup:
     """A chain on its own that records nothing, at its start: to be timed or looked at."""
-    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 0, 1)
+    scan_or_own = None if sampler.sweeps else scan
+    plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
     stream = streams(0, 1)[0] if stream is None else stream
-    group = CpuGroup(plan, sampler.prepare(graph), state.astype(graph.state_type), stream)
+    group = cpu_group(plan, plan.sampler.prepare(graph), state.astype(graph.state_type), stream)
     group.begin()
     return group
 
@@ -317,13 +321,13 @@ def time_updates(
     """
     group = one_chain(graph, sampler)
     group.compile()
-    updates, best = 16, float("inf")
+    updates, best = group.whole(16), float("inf")
     for stretch in range(8):
         begun = clock()
         group.advance(updates, False)
         taken = max(clock() - begun, 1e-9) / updates
         if stretch < 3:
-            updates = max(4, int(seconds / taken))
+            updates = group.whole(max(4, int(seconds / taken)))
         else:
             best = min(best, taken)
     return best

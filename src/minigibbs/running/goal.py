@@ -50,15 +50,18 @@ class Goal:
 
     rhat: float | None
     ess: float | None
+    error: float | None = None
     seen_rhat: float = math.nan
     seen_ess: float = math.nan
+    seen_error: float = math.nan
     past: tuple[Round, ...] = ()  # the last two
     met: bool = False
 
     def __post_init__(self) -> None:
-        if self.rhat is None and self.ess is None:
-            raise SampleError("sample_until needs a goal: rhat, ess or both")
-        for name, value, least in (("rhat", self.rhat, 1.0), ("ess", self.ess, 0.0)):
+        goals = (("rhat", self.rhat, 1.0), ("ess", self.ess, 0.0), ("error", self.error, 0.0))
+        if all(value is None for _, value, _ in goals):
+            raise SampleError("sample_until needs a goal: rhat, ess or error")
+        for name, value, least in goals:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and least < value < math.inf):
                 raise SampleError(f"{name} must be a number above {least:g}, got {value!r}")
@@ -67,6 +70,8 @@ class Goal:
         """Raise if what is recorded cannot tell."""
         if self.ess is not None and not kept & {"energy", "draws"}:
             raise SampleError('ess needs record to hold "energy" or "draws", or leave it out: None')
+        if self.error is not None and "marginals" not in kept:
+            raise SampleError('error needs record to hold "marginals", or leave it out: None')
         if not kept:
             raise SampleError('rhat needs record to hold "marginals", "energy" or "draws"')
 
@@ -92,17 +97,21 @@ class Goal:
         none = np.empty((len(run.clock), 0), np.int64)
         counts = none if run.counts is None else run.counts
         here = Round(counts.copy(), run.visits.copy())
-        looked = replace(self, past=(*self.past[-1:], here), seen_rhat=math.nan, seen_ess=math.nan)
+        nan = math.nan
+        looked = replace(
+            self, past=(*self.past[-1:], here), seen_rhat=nan, seen_ess=nan, seen_error=nan
+        )
         if not self.past:
             return looked
         for measure in (_energy(run, self), _counts(run, self), _draws(run, self)):
             if deadline is not None and time.monotonic() + measure.seconds > deadline:
                 return None
-            rhat, ess = measure.take()
+            rhat, ess, error = measure.take()
             looked = replace(
                 looked,
                 seen_rhat=float(np.fmax(looked.seen_rhat, rhat)),  # which pass over NaN
                 seen_ess=float(np.fmin(looked.seen_ess, ess)),
+                seen_error=float(np.fmax(looked.seen_error, error)),
             )
             if not looked._reached():
                 return looked
@@ -111,7 +120,8 @@ class Goal:
     def _reached(self) -> bool:
         """NaN stands for what never varies, and holds nobody up."""
         rhat_met = self.rhat is None or not self.seen_rhat > self.rhat
-        return rhat_met and (self.ess is None or not self.seen_ess < self.ess)
+        error_met = self.error is None or not self.seen_error > self.error
+        return rhat_met and error_met and (self.ess is None or not self.seen_ess < self.ess)
 
     def note(self) -> str:
         """How far it is, in a few words; nothing where nothing is known."""
@@ -119,7 +129,8 @@ class Goal:
             return ""
         rhat = "" if self.rhat is None else f"R-hat {self.seen_rhat:.3f} of {self.rhat:g}"
         ess = "" if self.ess is None else f"ESS {self.seen_ess:,.0f} of {self.ess:g}"
-        return ", ".join(filter(None, (rhat, ess)))
+        error = "" if self.error is None else f"error {self.seen_error:.4f} of {self.error:g}"
+        return ", ".join(filter(None, (rhat, ess, error)))
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a checkpoint keeps of the rounds before."""
@@ -149,10 +160,10 @@ class _Measure(NamedTuple):
     """A part of a look."""
 
     seconds: float  # that it takes, about
-    take: Callable[[], tuple[float, float]]  # R-hat and ESS, NaN where there is nothing to tell
+    take: Callable[[], tuple[float, float, float]]  # R-hat, ESS and error, NaN for nothing to tell
 
 
-_NOTHING = _Measure(0.0, lambda: (math.nan, math.nan))
+_NOTHING = _Measure(0.0, lambda: (math.nan, math.nan, math.nan))
 
 
 def _energy(run: Run, goal: Goal) -> _Measure:
@@ -161,9 +172,9 @@ def _energy(run: Run, goal: Goal) -> _Measure:
         return _NOTHING
     energy = _thinned(run.energy, _wanted(goal, _MOST_ENERGIES))
 
-    def take() -> tuple[float, float]:
+    def take() -> tuple[float, float, float]:
         rhat, ess = diagnostics.of_energy(replace(run, energy=energy))
-        return _number(rhat), _number(ess)
+        return _number(rhat), _number(ess), math.nan
 
     return _Measure(_seconds(energy.size), take)
 
@@ -174,10 +185,13 @@ def _counts(run: Run, goal: Goal) -> _Measure:
         return _NOTHING
     earlier = goal.past[0]
 
-    def take() -> tuple[float, float]:
+    def take() -> tuple[float, float, float]:
         late = Marginals.of(run)
         early = replace(late, counts=earlier.counts, visits=earlier.visits)
-        return split_rhat(late, early), math.nan
+        error = math.nan
+        if goal.error is not None and late.comparable:
+            error = float(late.standard_errors.max())
+        return split_rhat(late, early), math.nan, error
 
     return _Measure(_SECONDS_PER_COUNT * run.counts.size, take)
 
@@ -192,11 +206,11 @@ def _draws(run: Run, goal: Goal) -> _Measure:
     values = _LEAST_VALUES + run.info.updates // _UPDATES_PER_VALUE
     variables = min(_MOST_VARIABLES, max(1, values // each))
 
-    def take() -> tuple[float, float]:
+    def take() -> tuple[float, float, float]:
         judged = diagnostics.judge(replace(run, draws=draws), variables)
         known = [one.rhat for one in judged if not math.isnan(one.rhat)]
         ess = diagnostics.least([one.ess for one in judged])
-        return max(known, default=math.nan), _number(ess)
+        return max(known, default=math.nan), _number(ess), math.nan
 
     return _Measure(variables * each * _seconds(draws[:, :, 0].size), take)
 

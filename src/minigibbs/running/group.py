@@ -31,6 +31,7 @@ class Collected(NamedTuple):
     energy: NDArray[np.float64]  # [row, record]
     error: NDArray[np.float64]  # [row, record]
     tally: NDArray[np.int64]  # [5] over all chains
+    carried: NDArray[np.float64]  # [chain, ...] what samplers carry
     state: NDArray[Any]  # [chain, variable]
     warmed: int  # updates of each chain's warm-up
 
@@ -40,6 +41,7 @@ class Group(ABC):
 
     first_segment: int = 16  # updates
     segment_seconds: float = 0.2  # between two looks at Ctrl-C and the progress bar
+    unit: int = 1  # updates that are made together: more than 1 for samplers that sweep
 
     def __init__(self, plan: Plan, number: int, chains: int) -> None:
         self.plan, self.number, self.chains = plan, number, chains
@@ -116,7 +118,12 @@ class Group(ABC):
     def next_segment(self) -> tuple[int, bool]:
         """How many updates the next segment makes, and whether they are recorded."""
         recording = self.warmup_left == 0
-        return min(self.segment, self.left if recording else self.warmup_left), recording
+        left = self.left if recording else self.warmup_left
+        return min(self.whole(self.segment), left), recording
+
+    def whole(self, updates: int) -> int:
+        """The updates that can be made of so many: a multiple of the unit, and at least one."""
+        return max(updates // self.unit, 1) * self.unit
 
     def run_segment(self) -> int:
         """Make some updates of each chain; returns how many in all."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from minigibbs import formats
 from minigibbs.errors import FormatError
+from minigibbs.results import answer as answers
 from minigibbs.results import run as runs
 from minigibbs.running.api import peek
 from minigibbs.running.checkpoint.folder import is_checkpoint
@@ -15,7 +16,7 @@ from minigibbs.system import files
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Any:
-    """Load what a file holds: a model, as `mg.read` does, a run, or a checkpoint's run so far.
+    """Load what a file holds: a model, as `mg.read` does, a run, an answer, a checkpoint's run.
 
     >>> import minigibbs as mg, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
@@ -27,6 +28,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Any:
         return formats.read(path, **options)
     if options:
         raise FormatError(f"{path}: a run takes no options; got {', '.join(options)}")
+    if not Path(path).is_dir() and files.stated_format(path) == answers.FORMAT:
+        return answers.load(path)
     return load_run(path)
 
 
@@ -40,5 +43,5 @@ def holds_run(path: str | os.PathLike[str]) -> bool:
     if Path(path).is_dir():
         return is_checkpoint(path)
     if Path(path).name.endswith(".mg"):
-        return files.stated_format(path) in runs.FORMATS
+        return files.stated_format(path) in (*runs.FORMATS, answers.FORMAT)
     return not Path(path).name.endswith(tuple(formats.FORMATS))

@@ -15,6 +15,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.results.run import check_drawn
+from minigibbs.results.verdict import OWN_SCAN
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 
@@ -65,6 +66,11 @@ class Plan:
         return np.arange(every, dtype=np.int32) if self.variables is None else self.variables
 
     @property
+    def unit(self) -> int:
+        """Updates that are made together: a sweep's, for samplers that sweep."""
+        return max(len(self.order), 1) if self.sampler.sweeps else 1
+
+    @property
     def values(self) -> int:
         """The sum of the domain sizes."""
         return int(self.graph.sizes.sum(dtype=np.int64))
@@ -105,7 +111,7 @@ class Plan:
             most = math.inf if name == "seed" else MOST_UPDATES
             if not least <= numbers[name] <= most or isinstance(header[name], bool | float):
                 raise ValueError(f"{name} must be at least {least}, got {header[name]!r}")
-        if header["scan"] not in SCANS or not set(header["kept"]) <= set(RECORDS):
+        if header["scan"] not in (*SCANS, OWN_SCAN) or not set(header["kept"]) <= set(RECORDS):
             raise ValueError("unknown scan or record")
         variables, reference = arrays.get("variables"), arrays.get("reference")
         if variables is not None:
@@ -117,9 +123,12 @@ class Plan:
             reference.shape != (values,) or reference.dtype != np.float64
         ):
             raise ValueError(f"reference must have shape ({values},), got {reference.shape}")
-        return cls(
+        sampler = sampler_from(header["sampler"])
+        if sampler.sweeps != (header["scan"] == OWN_SCAN):
+            raise ValueError(f"scan: {header['scan']} is not one of {sampler}")
+        plan = cls(
             graph,
-            sampler_from(header["sampler"]),
+            sampler,
             str(header["backend"]),
             scan=header["scan"],
             kept=frozenset(header["kept"]),
@@ -127,3 +136,6 @@ class Plan:
             reference=reference,
             **numbers,
         )
+        if any(numbers[name] % plan.unit for name in ("length", "warmup", "thin")):
+            raise ValueError("length, warmup and thin must hold whole sweeps")
+        return plan

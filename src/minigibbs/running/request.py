@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,15 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.support import Support, forbidding
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.plan import RECORDS, SCANS, Plan
+from minigibbs.running.plan import OWN_SCAN, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
-from minigibbs.samplers.base import check_stored
+from minigibbs.samplers.base import check_stored, check_zeros
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -136,6 +138,10 @@ class Options:
         if self.scan is not None and (not isinstance(self.scan, str) or self.scan not in SCANS):
             raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {self.scan!r}")
         check_stored(sampler, graph)
+        check_zeros(sampler, graph)
+        if sampler.sweeps:
+            self._check_sweeps(graph, sampler, length, unit)
+        sampler = sampler.settled(graph)
         record, chains = Record.read(self.record), self._chains(backend)
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
@@ -152,9 +158,9 @@ class Options:
             seed=entropy_of(self.seed),
             length=updates,
             warmup=int(self.warmup) * unit,
-            scan=self.scan or backend.scan,
+            scan=OWN_SCAN if sampler.sweeps else self.scan or backend.scan,
             kept=kept,
-            thin=self._thin(record, graph, length, unit),
+            thin=self._thin(record, graph, length, unit, sampler.sweeps),
             rows=_rows(backend, record, chains),
             variables=_variables(record, graph),
             reference=None if reference is None else flat_reference(graph, reference),
@@ -176,13 +182,31 @@ class Options:
             return int(self.chains)
         return self.start.info.chains if isinstance(self.start, Run) else backend.chains
 
+    def _check_sweeps(
+        self, graph: FactorGraph, sampler: Sampler, length: int | None, unit: int
+    ) -> None:
+        """Refuse what a sampler that moves all variables at once has no use for."""
+        name, free = type(sampler).__name__, len(free_variables(graph.evidence))
+        if self.scan is not None:
+            raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
+        if self.backend != "cpu":
+            raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
+        if unit == 1 and length and free > 1:
+            raise SampleError(
+                f"{name} moves all variables at once: give sweeps, of {free:,} updates each, in "
+                "place of updates"
+            )
+
     @staticmethod
-    def _thin(record: Record, graph: FactorGraph, length: int | None, unit: int) -> int:
+    def _thin(
+        record: Record, graph: FactorGraph, length: int | None, unit: int, sweeps: bool
+    ) -> int:
         """Updates between two records."""
         if record.thin is not None:
             return int(record.thin) * unit
         sweep = max(len(free_variables(graph.evidence)), 1)
-        return sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
+        thin = sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
+        return -(-thin // sweep) * sweep if sweeps else thin
 
 
 def _rows(backend: Backend, record: Record, chains: int) -> int:
@@ -294,8 +318,9 @@ def start_states(
         if start != "random":
             raise SampleError(f'start must be "random", a state or a run, got {start!r}')
         states = np.empty((chains, len(graph)), graph.state_type)
+        fill = _fill_possible(graph) if len(graph.hard) else _fill_random
         for first in range(0, chains, SEEDED):
-            _fill_random(states[first : first + SEEDED], graph, first, seed)
+            fill(states[first : first + SEEDED], graph, first, seed)
         states[:, clamped] = graph.evidence[clamped]
         return states
     given = graph.check_states(start)
@@ -309,7 +334,25 @@ def start_states(
             f"start violates the evidence: {graph.domains.describe(int(variable))} is clamped to "
             f"{graph.evidence[variable]}, got {rows[row, variable]}"
         )
+    if len(graph.hard):
+        _check_possible(graph, given)
     return rows.astype(graph.state_type, copy=True)
+
+
+def _check_possible(graph: FactorGraph, given: NDArray[Any]) -> None:
+    """Refuse a first state that a factor forbids."""
+    for row in np.flatnonzero(np.atleast_1d(graph.energy(given)) == -np.inf)[:1]:
+        state = np.atleast_2d(given)[row]
+        factor = forbidding(graph, state)
+        assert factor is not None
+        own = graph.packed.factors[factor]
+        slots = graph.packed.slots["variable"][own["scope_start"] : own["scope_end"]]
+        values = [f"{graph.domains.name(v)} = {state[v]}" for v in slots.tolist()]
+        which = f" of chain {row}" if given.ndim == 2 else ""
+        raise SampleError(
+            f"start: the state{which} has probability 0, since {graph.where(factor)} forbids "
+            f'{", ".join(values)}; start="random" finds one that is possible'
+        )
 
 
 def _last_states(run: Run) -> NDArray[Any]:
@@ -322,12 +365,34 @@ def _last_states(run: Run) -> NDArray[Any]:
 
 
 def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
-    """Draw uniform states for chains from `first` on: the first 4096 each by a seed of its own."""
+    """Draw uniform states for chains from `first` on."""
+    for state, marks in zip(states, _marks(len(states), len(graph), first, seed), strict=True):
+        state[:] = marks * graph.sizes
+
+
+def _fill_possible(graph: FactorGraph) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
+    """The same in a graph with zeros: states that they allow."""
+    support = Support(graph)
+    together = max(1, _TOGETHER // len(graph))
+
+    def fill(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
+        marks = _marks(len(states), len(graph), first, seed)
+        for begin in range(0, len(states), together):
+            some = states[begin : begin + together]
+            support.fill(some, np.stack(list(itertools.islice(marks, len(some)))))
+
+    return fill
+
+
+_TOGETHER = 2**22  # uniform numbers kept at a time
+
+
+def _marks(chains: int, variables: int, first: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Uniform numbers for chains from `first` on: the first 4096 each by a seed of its own."""
     if first == 0:
-        children = np.random.SeedSequence(seed).spawn(len(states))
-        for state, child in zip(states, children, strict=True):
-            state[:] = np.random.default_rng(child.spawn(1)[0]).random(len(graph)) * graph.sizes
+        for child in np.random.SeedSequence(seed).spawn(chains):
+            yield np.random.default_rng(child.spawn(1)[0]).random(variables)
     else:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
-        for state in states:
-            state[:] = rng.random(len(graph)) * graph.sizes
+        for _ in range(chains):
+            yield rng.random(variables)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
+from minigibbs.samplers.base import SweepSampler
 
 
 def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
@@ -37,11 +41,29 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
             else None
         ),
         reference=plan.reference,
-        model=plan.graph.describe(),
+        model=_model(plan),
         drawn=plan.drawn,
         state=np.concatenate([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
+        ladder=_ladder(plan, parts),
     )
+
+
+def _ladder(plan: Plan, parts: list[Collected]) -> Any:
+    """What a ladder has noted, for samplers that have one."""
+    if not isinstance(plan.sampler, SweepSampler):
+        return None
+    carried = np.concatenate([part.carried for part in parts])
+    warmed = min(part.warmed for part in parts)
+    return plan.sampler.account(plan.graph, carried, warmed // plan.unit)
+
+
+def _model(plan: Plan) -> dict[str, Any]:
+    """The graph in numbers, and whether a single-site sampler reaches all that zeros allow."""
+    model = plan.graph.describe()
+    if model["zeros"] and not plan.sampler.sweeps:
+        model["reach"] = reach(plan.graph)
+    return model
 
 
 def _info(

@@ -1,6 +1,7 @@
 """One algorithm a file, and the registry that the command line and the tests read."""
 
 from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.block_gibbs.sampler import BlockGibbs
 from minigibbs.samplers.double_min import DoubleMinGibbs
 from minigibbs.samplers.estimators import (
     CustomEstimator,
@@ -9,15 +10,19 @@ from minigibbs.samplers.estimators import (
     PoissonEstimator,
     SubsetEstimator,
 )
+from minigibbs.samplers.exact import Exact
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
 from minigibbs.samplers.min_gibbs import MinGibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.poisson_mh import PoissonMH
+from minigibbs.samplers.swendsen_wang import SwendsenWang
+from minigibbs.samplers.tempering import Tempering
 from minigibbs.samplers.tuna_mh import TunaMH
 
-SAMPLERS: dict[str, type[Sampler]] = {
+# One variable at a time.
+SINGLE_SITE: dict[str, type[Sampler]] = {
     sampler.name: sampler
     for sampler in (
         PoissonGibbs,
@@ -30,13 +35,22 @@ SAMPLERS: dict[str, type[Sampler]] = {
         TunaMH,
     )
 }
+# All variables at once.
+SWEEPING: dict[str, type[Sampler]] = {
+    sampler.name: sampler for sampler in (Tempering, BlockGibbs, SwendsenWang, Exact)
+}
+SAMPLERS = SINGLE_SITE | SWEEPING
 
 __all__ = [
     "MGPMH",
     "SAMPLERS",
+    "SINGLE_SITE",
+    "SWEEPING",
+    "BlockGibbs",
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
+    "Exact",
     "ExactEstimator",
     "Gibbs",
     "LocalMinibatchGibbs",
@@ -46,5 +60,7 @@ __all__ = [
     "PoissonMH",
     "Sampler",
     "SubsetEstimator",
+    "SwendsenWang",
+    "Tempering",
     "TunaMH",
 ]

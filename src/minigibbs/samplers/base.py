@@ -9,6 +9,13 @@ The update reads `chain.x` and leaves it as it found it; the run loop writes the
 ties the update to the NamedTuple's type, and the one run loop calls it through `update` below:
 Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
 specialised, inlined, and cached on disk.
+
+A sampler that moves many variables at once has a sweep in place of the update,
+
+    sweep(data, model, chain, replicas)
+
+which writes `chain.x` itself, and counts as one update of every free variable. `replicas` are
+further states of the model that the chain carries, if it asked for any: [variable][replica], flat.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
@@ -34,6 +42,8 @@ class Workspace:
     carried: int = 0
     scratch: int = 0
     weights: int = 2  # numbers per value
+    replicas: int = 0  # further states of all variables; for samplers that sweep
+    numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
 
 class Sampler(ABC):
@@ -42,6 +52,8 @@ class Sampler(ABC):
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
+    sweeps: ClassVar[bool] = False  # whether it moves all variables at once
+    takes_zeros: ClassVar[bool] = False  # whether it is exact where factors hold zeros
 
     def __str__(self) -> str:
         """The sampler as one would write it: settings left at their defaults are left out."""
@@ -51,6 +63,10 @@ class Sampler(ABC):
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
+
+    def settled(self, graph: FactorGraph) -> Sampler:
+        """The sampler with what it has to find out about a graph filled in, once for a run."""
+        return self
 
     @abstractmethod
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
@@ -87,6 +103,23 @@ class Sampler(ABC):
         raise SampleError(
             f"{type(self).__name__} has no transition matrix: it needs a method "
             "transition(everything), as mg.Gibbs has"
+        )
+
+
+class SweepSampler(Sampler):
+    """A sampler that moves all variables at once; its `transition` is that of one sweep."""
+
+    sweeps = True
+
+    def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
+        """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
+        return None
+
+    def operations(self, graph: FactorGraph) -> dict[str, float]:
+        """Sweeps are timed, not predicted."""
+        raise SampleError(
+            f"{type(self).__name__} moves all variables at once: operations are counted for "
+            "samplers that update one variable at a time"
         )
 
 
@@ -139,12 +172,25 @@ def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     )
 
 
+def check_zeros(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler whose theory needs bounded energies for a graph with zeros."""
+    if sampler.takes_zeros or not len(graph.hard):
+        return
+    raise SampleError(
+        f"{type(sampler).__name__} needs factors of bounded energy, but "
+        f"{graph.where(int(graph.hard[0]))} holds a zero (an energy of -inf); use "
+        "mg.PoissonGibbs() or mg.Gibbs(), which evaluate such factors exactly, or raise zeros with "
+        "floor=, which is another model"
+    )
+
+
 class _Compiled(NamedTuple):
     update: Any
     begin: Any
 
 
 _COMPILED: dict[type, _Compiled] = {}
+_SWEEPS: dict[type, _Compiled] = {}
 
 
 def register(data: type, update: Any, begin: Any = None) -> None:
@@ -153,6 +199,14 @@ def register(data: type, update: Any, begin: Any = None) -> None:
     `begin(data, model, chain)` sets what the sampler carries from update to update, if anything.
     """
     _COMPILED[data] = _Compiled(update, begin)
+
+
+def register_sweep(data: type, sweep: Any, begin: Any) -> None:
+    """Tie the compiled functions of a sampler that sweeps to the type of its data.
+
+    `begin(data, model, chain, replicas)` sets what the chain carries, given its first state.
+    """
+    _SWEEPS[data] = _Compiled(sweep, begin)
 
 
 def compiled_for(kind: type) -> _Compiled:
@@ -175,6 +229,16 @@ def begin(data: Any, model: Any, chain: Any) -> None:
     compiled_for(type(data)).begin(data, model, chain)
 
 
+def sweep(data: Any, model: Any, chain: Any, replicas: Any) -> None:
+    """Move all variables; compiled code only."""
+    _SWEEPS[type(data)].update(data, model, chain, replicas)
+
+
+def begin_sweeps(data: Any, model: Any, chain: Any, replicas: Any) -> None:
+    """Set what a sampler that sweeps carries, for a fresh state; compiled code only."""
+    _SWEEPS[type(data)].begin(data, model, chain, replicas)
+
+
 # Numba wants these signatures bare, letter for letter, and takes the chosen function's source for
 # its own: one that calls it would be one more to compile.
 @chosen_by_type(update)
@@ -185,3 +249,13 @@ def _update_for_type(data, model, chain, i):  # type: ignore[no-untyped-def]
 @chosen_by_type(begin)
 def _begin_for_type(data, model, chain):  # type: ignore[no-untyped-def]
     return _COMPILED[data.instance_class].begin.py_func
+
+
+@chosen_by_type(sweep)
+def _sweep_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
+    return _SWEEPS[data.instance_class].update.py_func
+
+
+@chosen_by_type(begin_sweeps)
+def _begin_sweeps_for_type(data, model, chain, replicas):  # type: ignore[no-untyped-def]
+    return _SWEEPS[data.instance_class].begin.py_func

@@ -43,6 +43,10 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     name = type(value).__name__
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Sampler):
+        return describe_sampler(value)
     if isinstance(value, Estimator) and ESTIMATORS.get(name) is type(value):
         return {"estimator": name, **_settings(value)}
     raise SampleError(
@@ -55,8 +59,15 @@ def sampler_from(described: dict[str, Any]) -> Sampler:
     """The sampler that `describe_sampler` described; unknown names are an error."""
     settings = dict(described)
     sampler = SAMPLERS[settings.pop("name")]
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            inner = dict(value)
-            settings[key] = ESTIMATORS[inner.pop("estimator")](**inner)
-    return sampler(**settings)
+    return sampler(**{key: _setting(value) for key, value in settings.items()})
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    if "name" in value:
+        return sampler_from(value)
+    inner = dict(value)
+    return ESTIMATORS[inner.pop("estimator")](**inner)

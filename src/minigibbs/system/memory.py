@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from pathlib import Path
 
-from minigibbs.errors import TooLargeError
+from minigibbs.errors import SampleError, TooLargeError
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -21,6 +23,22 @@ def readable(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+def read_size(size: str | float, name: str) -> float:
+    """Read a number of bytes, or a text such as "4G" or "500 MB"; units are powers of 1024.
+
+    >>> read_size("4G", "memory") == read_size("4 GiB", "memory") == 4 * 2**30
+    True
+    """
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[+]?\d+)?)\s*([KMGT]?)(?:i?B)?\s*", str(size), re.I)
+    try:
+        value = float(found[1]) * 1024.0 ** " KMGT".index(found[2].upper() or " ") if found else 0.0
+    except ValueError:  # such as 1.2.3
+        value = 0.0
+    if isinstance(size, bool) or not 0 < value < math.inf:
+        raise SampleError(f'{name} must be bytes, or a text such as "4G" or "500M"; got {size!r}')
+    return value
 
 
 def available() -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import (
@@ -79,6 +80,15 @@ class Comparison:
         return self.margin >= -tolerance
 
 
+def _check_bounded(graph: FactorGraph) -> None:
+    """Refuse a graph with zeros: the paper's bounds are in terms of L and Psi, infinite there."""
+    if len(graph.hard):
+        raise SampleError(
+            f"there is no such bound for this graph: {graph.where(graph.hard[0])} holds a zero (an "
+            "energy of -inf), so that L and Psi are infinite"
+        )
+
+
 def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
     """MIN-Gibbs is stationary under pi(x) proportional to E exp(estimate), summed over energies.
 
@@ -102,6 +112,7 @@ def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Compari
 
 def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
     """Log E exp(estimate) is the energy, for the Poisson estimator."""
+    _check_bounded(graph)
     everything = Enumeration(graph)
     return Comparison(
         EQUAL,
@@ -121,6 +132,7 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     >>> round(stated.true[0] / stated.claimed[0]), repaired.holds()
     (89, True)
     """
+    _check_bounded(graph)
     total = graph.stats.total_energy
     batch = max(8 * total**2 / delta**2 * math.log(2 / failure), 2 * total**2 / delta)
     return _concentration(graph, batch, delta, failure)
@@ -128,6 +140,7 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
 
 def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     """The same with the batch that Bernstein's inequality gives, which recipes use."""
+    _check_bounded(graph)
     batch = estimator_batch(graph.stats.total_energy, delta, failure)
     return _concentration(graph, batch, delta, failure)
 
@@ -171,12 +184,14 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
     The statement is too strong: its proof takes a factor out of a maximum as if it could not be
     negative. It fails where r is small; see `theorem_4_repaired`.
     """
+    _check_bounded(graph)
     local = graph.stats.local_energy
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch))
 
 
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
     """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/paper.md proves it."""
+    _check_bounded(graph)
     ratio = graph.stats.local_energy**2 / batch
     bound = math.exp(-math.sqrt(ratio) / 2 - MGPMH_SQUARE * ratio)
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), bound)
@@ -218,6 +233,7 @@ def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
 
 def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
     """The delta of Theorems 2 and 6: how far an estimate can be from the energy."""
+    _check_bounded(graph)
     everything = Enumeration(graph)
     energies = everything.phi.sum(axis=0)
     return max(

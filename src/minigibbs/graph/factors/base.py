@@ -7,6 +7,7 @@ A kind is a group of factors given as whole arrays. It validates itself, and low
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -21,6 +22,10 @@ from minigibbs.graph.factors.scope import refuse_repeats
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
+FLOOR_CHANGES = (
+    "that is another model, in which what was impossible is unlikely, and updates of one variable "
+    "at a time hardly ever cross it; leave floor out to keep the zeros"
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class General:
     scope: NDArray[np.int32]  # [factors, k]
     key: NDArray[np.int32]  # [factors, k], may be broadcast
     weight: NDArray[np.float64]  # [factors]
-    low: NDArray[np.float64]  # [factors] least value, given the evidence
-    span: NDArray[np.float64]  # [factors] greatest minus least value, given the evidence
+    low: NDArray[np.float64]  # [factors] least finite value, given the evidence
+    span: NDArray[np.float64]  # [factors] greatest minus least value; infinite with a zero
     table: NDArray[np.float64]  # flat
     table_start: NDArray[np.int64]  # [factors]
     offset: float = 0.0  # a constant for the whole group
@@ -54,6 +59,7 @@ class Factors(Frozen, ABC):
     """
 
     kind: ClassVar[str]  # the name in files and on the command line
+    pairs: ClassVar[bool] = False  # whether it lowers to `Pairs`
     _scope: NDArray[Any]  # [factors, k] int32, or objects (names, numbers) before a graph has it
 
     def __len__(self) -> int:
@@ -154,7 +160,10 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     bad = _unusable(array)
     if bad.any():
         factor = int(np.flatnonzero(bad)[0])
-        hint = ". Hard constraints are outside the theory; use a large finite weight instead"
+        hint = (
+            ". Hard constraints are energies of -inf in mg.Table or mg.Unary; here, use a large "
+            "finite weight instead"
+        )
         raise GraphError(
             f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
             f"got {array[factor]}{'' if np.isnan(array[factor]) else hint}"
@@ -165,14 +174,18 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
 def read_energy(
     kind: str, energy: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
-    """Finite log-potentials as a read-only float64 array, raised to `floor` where one is given."""
+    """Log-potentials as a read-only float64 array, raised to `floor` where one is given.
+
+    An energy of -inf is a zero: it forbids a state.
+    """
     array = _copy_numbers(energy, f"{kind}: energies must be real numbers")
     if floor is not None:
         if not np.isfinite(floor):
             raise GraphError(f"{kind}: floor must be finite, got {floor}")
+        warn_of_floor(kind, int(np.count_nonzero(array == -np.inf)), f"energy {floor:g}")
         np.maximum(array, floor, out=array)  # keeps NaN
-    rule = f"an energy must be finite, at most {LARGEST} in size"
-    _refuse(kind, arity, array, _unusable(array), rule, hard=-np.inf, floor="-20.0")
+    rule = f"an energy must be -inf or finite, at most {LARGEST} in size"
+    _refuse(kind, arity, array, _unusable(array) & (array != -np.inf), rule)
     array.flags.writeable = False
     return array
 
@@ -180,16 +193,61 @@ def read_energy(
 def log_probabilities(
     kind: str, probability: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
-    """Logarithms of positive numbers; zeros are refused unless `floor` lifts them."""
+    """Logarithms of numbers that are not negative; that of 0 is -inf unless `floor` lifts it."""
     array = _copy_numbers(probability, f"{kind}: probabilities must be real numbers")
     if floor is not None:
         if not floor > 0:
             raise GraphError(f"{kind}: floor must be a positive probability, got {floor}")
+        warn_of_floor(kind, int(np.count_nonzero(array == 0)), f"probability {floor:g}")
         np.maximum(array, floor, out=array, where=array >= 0)
-    bad = ~((array > 0) & np.isfinite(array))
-    rule = "a probability must be positive and finite"
-    _refuse(kind, arity, array, bad, rule, hard=0.0, floor="1e-9")
-    return np.log(array)
+    bad = ~((array >= 0) & np.isfinite(array))
+    _refuse(kind, arity, array, bad, "a probability must be finite and not negative")
+    with np.errstate(divide="ignore"):
+        return np.log(array)
+
+
+def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> None:
+    """Say what a floor does, where it raises zeros."""
+    if zeros:
+        entries = f"{zeros:,} zero{'' if zeros == 1 else 's'}"
+        warnings.warn(
+            f"{kind}: {entries} raised to {floor}: {FLOOR_CHANGES}", stacklevel=stacklevel
+        )
+
+
+def usable_weights(
+    kind: str, energy: NDArray[np.float64], weight: NDArray[np.float64], shared: bool
+) -> None:
+    """Raise for a weight that is not above 0 at a table that holds a zero."""
+    low = np.flatnonzero(~(weight > 0))
+    if not len(low):
+        return
+    hard = (energy == -np.inf).any() if shared else _rows_with_zeros(energy)[low]
+    if np.any(hard):
+        factor = int(low[np.flatnonzero(np.broadcast_to(hard, len(low)))[0]])
+        raise GraphError(
+            f"{kind} factor {factor}: its table holds a zero (an energy of -inf), so its weight "
+            f"must be above 0, got {weight[factor]}; give the factor a table of its own"
+        )
+
+
+def _rows_with_zeros(energy: NDArray[np.float64]) -> NDArray[np.bool_]:
+    hard: NDArray[np.bool_] = (energy == -np.inf).any(axis=tuple(range(1, energy.ndim)))
+    return hard
+
+
+def finite_range(rows: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The least and greatest finite number of each row, and whether it holds a zero.
+
+    Both are 0 for a row of zeros (-inf) alone.
+    """
+    low, high = rows.min(axis=1, initial=np.inf), rows.max(axis=1, initial=-np.inf)
+    hard = low == -np.inf
+    if hard.any():
+        least = np.where(rows[hard] == -np.inf, np.inf, rows[hard]).min(axis=1)
+        low[hard] = np.where(least == np.inf, 0.0, least)
+        high[hard] = np.where(least == np.inf, 0.0, high[hard])
+    return low, high, hard
 
 
 def _copy_numbers(given: ArrayLike, rule: str) -> NDArray[np.float64]:
@@ -201,16 +259,8 @@ def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
     return ~((array >= -LARGEST) & (array <= LARGEST))
 
 
-def _refuse(
-    kind: str,
-    arity: int,
-    array: NDArray[Any],
-    bad: NDArray[np.bool_],
-    rule: str,
-    hard: float,
-    floor: str,
-) -> None:
-    """Raise for the first bad entry, if any; `hard` is the value that forbids a state.
+def _refuse(kind: str, arity: int, array: NDArray[Any], bad: NDArray[np.bool_], rule: str) -> None:
+    """Raise for the first bad entry, if any.
 
     An array of more than `arity` dimensions has a row for each factor, which is then named.
     """
@@ -219,10 +269,4 @@ def _refuse(
     place = np.argwhere(bad)[0].tolist()
     value = array[tuple(place)]
     factor = f" factor {place.pop(0)}" if array.ndim > arity else ""
-    message = f"{kind}{factor}: {rule}; got {value} at {place}"
-    if value == hard:
-        message += (
-            ", a zero probability. Hard constraints are outside the theory; "
-            f"floor={floor}, say, makes such states very unlikely instead"
-        )
-    raise GraphError(message)
+    raise GraphError(f"{kind}{factor}: {rule}; got {value} at {place}")

@@ -34,6 +34,7 @@ class Ising(Factors):
     """
 
     kind = "ising"
+    pairs = True
     coupling: NDArray[np.float64]
 
     def __init__(self, i: ArrayLike, j: ArrayLike, coupling: ArrayLike) -> None:

@@ -31,6 +31,7 @@ class Potts(Factors):
     """
 
     kind = "potts"
+    pairs = True
     weight: NDArray[np.float64]
 
     def __init__(self, i: ArrayLike, j: ArrayLike, weight: ArrayLike) -> None:

@@ -15,9 +15,11 @@ from minigibbs.graph.factors.base import (
     FREE,
     Factors,
     General,
+    finite_range,
     log_probabilities,
     read_energy,
     read_weight,
+    usable_weights,
 )
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.kernels.layout import TABLE
@@ -35,18 +37,22 @@ class Table(Factors):
         factor.
     energy
         Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
-        array of shape (D_a, D_b, ...) that all factors share.
+        array of shape (D_a, D_b, ...) that all factors share. An energy of -inf is a hard zero:
+        it forbids what it stands for.
     weight
-        A multiplier per factor; by default 1.
+        A multiplier per factor; by default 1. Above 0 where the table holds a zero.
     floor
-        Energies below it, -inf included, are raised to it.
+        Energies below it, -inf included, are raised to it: that is another model.
 
     Examples
     --------
-    >>> import minigibbs as mg
+    >>> import minigibbs as mg, numpy as np
     >>> rule = mg.Table([[0, 1], [1, 2]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], weight=[0.5, 2.0])
     >>> mg.FactorGraph([3, 3, 3], [rule]).energy([0, 1, 2])
     2.5
+    >>> differ = mg.Table([[0, 1]], [[-np.inf, 0.0], [0.0, -np.inf]])
+    >>> mg.FactorGraph([2, 2], [differ]).energy([[0, 0], [0, 1]])
+    array([-inf,   0.])
     >>> named = mg.Table([["sky", "rain"]], [[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
     >>> mg.FactorGraph([2, 3], [named], names=["rain", "sky"]).energy([0, 1])
     2.0
@@ -75,6 +81,7 @@ class Table(Factors):
                 f"{count}; got shape {table.shape}"
             )
         weights = read_weight(self.kind, 1.0 if weight is None else weight, count)
+        usable_weights(self.kind, table, weights, shared)
         vars(self).update(_scope=rows, energy=table, weight=weights, shared=shared)
 
     @classmethod
@@ -140,7 +147,7 @@ class Table(Factors):
         count = len(self)
         values = int(np.prod(self.shape))
         strides = np.array([int(np.prod(self.shape[k + 1 :])) for k in range(len(self.shape))])
-        low, high = self._range(evidence)
+        low, high, hard = self._range(evidence)
         ends = np.stack([self.weight * low, self.weight * high])
         starts = np.zeros(count) if self.shared else np.arange(count) * values
         return General(
@@ -149,24 +156,24 @@ class Table(Factors):
             key=np.broadcast_to(strides.astype(np.int32), self._scope.shape),
             weight=self.weight,
             low=ends.min(axis=0),
-            span=np.abs(ends[1] - ends[0]),
+            span=np.where(hard, np.inf, np.abs(ends[1] - ends[0])),
             table=self.energy.ravel(),
             table_start=starts.astype(np.int64),
         )
 
-    def _range(self, evidence: NDArray[np.int32]) -> tuple[Any, Any]:
-        """The least and greatest table value of each factor that the evidence leaves."""
-        axes = tuple(range(-len(self.shape), 0))
-        low = np.broadcast_to(self.energy.min(axis=axes), len(self)).copy()
-        high = np.broadcast_to(self.energy.max(axis=axes), len(self)).copy()
+    def _range(self, evidence: NDArray[np.int32]) -> list[NDArray[Any]]:
+        """For each factor, over what the evidence leaves, what `finite_range` says."""
+        whole = finite_range(self.energy.reshape(1 if self.shared else len(self), -1))
+        found = [np.broadcast_to(array, len(self)).copy() for array in whole]
         clamped = evidence[self._scope] != FREE
         for pattern in np.unique(clamped[clamped.any(axis=1)], axis=0):
             members = np.flatnonzero((clamped == pattern).all(axis=1))
             chunk = max(1, _CHUNK // int(np.prod(self.shape)))
             for some in np.split(members, range(chunk, len(members), chunk)):
                 cut = self._cut(some, pattern, evidence).reshape(len(some), -1)
-                low[some], high[some] = cut.min(axis=1), cut.max(axis=1)
-        return low, high
+                for array, of_cut in zip(found, finite_range(cut), strict=True):
+                    array[some] = of_cut
+        return found
 
     def _cut(
         self, factors: NDArray[Any], pattern: NDArray[np.bool_], evidence: NDArray[np.int32]

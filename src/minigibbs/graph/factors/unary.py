@@ -13,6 +13,7 @@ from minigibbs.graph.factors.base import (
     FREE,
     Factors,
     General,
+    finite_range,
     log_probabilities,
     read_energy,
 )
@@ -28,9 +29,10 @@ class Unary(Factors):
     var
         The variable of each factor, by number or name.
     energy
-        One row of log-potentials per factor, a column per value; or one row for all.
+        One row of log-potentials per factor, a column per value; or one row for all. An energy
+        of -inf forbids a value.
     floor
-        Energies below it, -inf included, are raised to it.
+        Energies below it, -inf included, are raised to it: that is another model.
 
     Examples
     --------
@@ -78,9 +80,11 @@ class Unary(Factors):
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
         """Lower to tables of arity 1."""
         count, values = self.energy.shape
-        low = self.energy.min(axis=1, initial=np.inf)  # no factors may mean no values either
-        high = self.energy.max(axis=1, initial=-np.inf)
-        span = np.where(evidence[self._scope[:, 0]] == FREE, high - low, 0.0)
+        low, high, hard = finite_range(self.energy)
+        clamped = np.flatnonzero(evidence[self._scope[:, 0]] != FREE)
+        high[clamped] = low[clamped]
+        hard[clamped] = self.energy[clamped, evidence[self._scope[clamped, 0]]] == -np.inf
+        span = np.where(hard, np.inf, high - low)
         return General(
             form=TABLE,
             scope=self._scope,

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from importlib.resources import files as resources
 from typing import Any
 
+from minigibbs._version import __version__
 from minigibbs.errors import SampleError
+from minigibbs.results.answer import Answer
 from minigibbs.results.report import marginals, sections
-from minigibbs.results.report.beliefs import beliefs
+from minigibbs.results.report.beliefs import Beliefs, beliefs
 from minigibbs.results.report.markup import Html, cut, element, join
 from minigibbs.results.run import Run
 from minigibbs.system import files
 
-__all__ = ["read_shape", "render", "write"]
+__all__ = ["read_shape", "render", "write", "write_answer"]
 
 
 def write(
@@ -47,31 +49,65 @@ def write(
 
 def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None = None) -> str:
     """The report of a run as HTML; see `write`."""
-    found, lattice = beliefs(run), _lattice(run, shape)
-    known = run if found is None else found.run  # the variables of which anything is known
-    variables = f"{len(run.domains):,} variables"
-    head = element(
-        "header",
-        element("h1", cut(title)),
-        element(
-            "p", f"{variables}, {run.info.chains} chains, by {run.info.sampler}", class_="soft"
-        ),
-    )
-    body = element(
-        "main",
+    lattice = _lattice(run.model, len(run.domains), shape)
+    known, found = beliefs(run)  # the variables of which anything is known
+    about = f"{len(run.domains):,} variables, {run.info.chains} chains, by {run.info.sampler}"
+    return _page(
+        title,
+        about,
+        run.info.version,
         sections.top(run),
         sections.facts(run),
         sections.model(run),
         sections.traces(run),
         sections.least_converged(known, found),
-        marginals.section(known, found, lattice if known is run else None),
+        marginals.of_run(known, found, lattice if known is run else None),
         sections.missing(run),
         sections.again(run),
     )
-    foot = element("footer", f"Written by minigibbs {run.info.version}. Nothing here is fetched.")
-    return "<!doctype html>\n" + element(
-        "html", _head(title), element("body", head, body, foot, _script()), lang="en"
+
+
+def write_answer(
+    answer: Answer,
+    path: str | os.PathLike[str],
+    title: str = "An answer",
+    shape: Sequence[int] | None = None,
+) -> None:
+    """Write the report of an answer to an HTML file; see `write`."""
+    files.check_target(path)
+    page = render_answer(answer, title, shape).encode("utf-8", "xmlcharrefreplace")
+    files.write_whole(path, lambda stream: stream.write(page))
+
+
+def render_answer(
+    answer: Answer, title: str = "An answer", shape: Sequence[int] | None = None
+) -> str:
+    """The report of an answer as HTML: of what was sampled, or of what was computed."""
+    lattice = _lattice(answer.model, len(answer.domains), shape)
+    run, found = answer.run, Beliefs(answer.domains, answer.shares, len(answer.domains), [], [])
+    if run is not None:
+        found = beliefs(run)[1] or found
+    sampled = [] if run is None else [sections.facts(run)]
+    tail = [] if run is None else [sections.traces(run), sections.least_converged(run, found)]
+    source = "computed exactly" if answer.exact else "from every update of all chains"
+    return _page(
+        title,
+        f"{len(answer.domains):,} variables, by {answer.method}",
+        __version__,
+        sections.verdict(answer),
+        sections.answer_facts(answer),
+        *sampled,
+        sections.model(answer),
+        *tail,
+        marginals.section(found, lattice, source),
     )
+
+
+def _page(title: str, about: str, version: str, *parts: Html) -> str:
+    head = element("header", element("h1", cut(title)), element("p", about, class_="soft"))
+    foot = element("footer", f"Written by minigibbs {version}. Nothing here is fetched.")
+    body = element("body", head, element("main", *parts), foot, _script())
+    return "<!doctype html>\n" + element("html", _head(title), body, lang="en")
 
 
 def read_shape(text: str) -> tuple[int, ...]:
@@ -86,14 +122,16 @@ def read_shape(text: str) -> tuple[int, ...]:
         raise SampleError(f"--shape takes ROWSxCOLUMNS such as 20x30, got {text!r}") from None
 
 
-def _lattice(run: Run, shape: Sequence[int] | None) -> tuple[int, ...] | None:
+def _lattice(
+    model: dict[str, Any] | None, variables: int, shape: Sequence[int] | None
+) -> tuple[int, ...] | None:
     """The lattice to draw on: as told, or as the model knows it."""
-    known: Any = None if run.model is None else run.model.get("shape")
+    known: Any = None if model is None else model.get("shape")
     lattice = tuple(int(side) for side in shape or known or ())
-    fits = len(lattice) == 2 and min(lattice) > 0 and math.prod(lattice) == len(run.domains)
+    fits = len(lattice) == 2 and min(lattice) > 0 and math.prod(lattice) == variables
     if shape is not None and not fits:
         raise SampleError(
-            f"shape must be rows and columns of {len(run.domains):,} variables, got {lattice}"
+            f"shape must be rows and columns of {variables:,} variables, got {lattice}"
         )
     return lattice if fits else None
 

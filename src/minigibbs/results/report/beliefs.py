@@ -8,25 +8,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.domains import Domains
 from minigibbs.results.diagnostics import largest
-from minigibbs.results.marginals import Marginals
+from minigibbs.results.marginals import Shares
 from minigibbs.results.run import Run
 from minigibbs.results.summary import marginals_of
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """A run's marginals, of all variables or of those that were drawn."""
+    """What is known of all variables, or of those that were drawn."""
 
-    run: Run
-    marginals: Marginals
+    domains: Domains
+    marginals: Shares
     variables: int  # of the model, those of which nothing is known as well
-
-    @cached_property
-    def numbers(self) -> list[int]:
-        """The numbers of the rows that recorded something."""
-        seen = self.run.visits if self.run.counts is not None else self.run.clock
-        return [int(k) for k in np.flatnonzero(seen)]
+    numbers: list[int]  # of the rows that recorded something
+    judged: list[int]  # variables by R-hat, the worst first, where all have draws
 
     def marginal(self, variable: int) -> NDArray[np.float64]:
         """Probabilities of a variable's values."""
@@ -44,9 +41,8 @@ class Beliefs:
 
     def least_agreed(self, most: int) -> list[int]:
         """Variables by R-hat where all have draws, else by how far the chains are apart."""
-        judged = [one.variable for one in self.run.judged if not np.isnan(one.rhat)]
-        if judged and len(self.run.drawn) == len(self.marginals.sizes):
-            return judged[:most]
+        if self.judged:
+            return self.judged[:most]
         spread = self.marginals.spread
         return [int(v) for v in largest(spread, most) if spread[v] > 0]
 
@@ -55,13 +51,26 @@ class Beliefs:
         return [int(v) for v in largest(self.doubt, most) if self.doubt[v] > 0]
 
 
-def beliefs(run: Run) -> Beliefs | None:
-    """A run's marginals, from every update or else from its draws; None if it kept neither."""
+def beliefs(run: Run) -> tuple[Run, Beliefs | None]:
+    """A run's marginals, from every update or else from its draws; None if it kept neither.
+
+    With the run of the variables of which anything is known.
+    """
     known = run
     if run.counts is None and run.draws is not None and len(run.drawn) < len(run.domains):
         known = _drawn_alone(run)
     marginals = marginals_of(known)
-    return None if marginals is None else Beliefs(known, marginals, len(run.domains))
+    if marginals is None:
+        return run, None
+    seen = known.visits if known.counts is not None else known.clock
+    judged = [one.variable for one in known.judged if not np.isnan(one.rhat)]
+    return known, Beliefs(
+        known.domains,
+        marginals,
+        len(run.domains),
+        [int(k) for k in np.flatnonzero(seen)],
+        judged if len(known.drawn) == len(marginals.sizes) else [],
+    )
 
 
 def _drawn_alone(run: Run) -> Run:

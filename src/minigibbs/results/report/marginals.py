@@ -24,8 +24,25 @@ _MOST_GRIDS = 3  # maps of grid domains
 _TABLE_ROWS, _TABLE_BYTES = 3000, 350_000  # whichever is reached first
 
 
-def section(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> Html:
-    """All about the marginals."""
+def section(found: Beliefs, shape: tuple[int, ...] | None, source: str) -> Html:
+    """All about the marginals; `source` says where they come from."""
+    whose = "each variable"
+    if len(found.marginals.sizes) < found.variables:
+        known = len(found.marginals.sizes)
+        whose = f"the {known:,} of {found.variables:,} variables whose draws were kept"
+    return join(
+        element("h2", "Marginals"),
+        element("p", f"The probability of each value of {whose}, {source}."),
+        _site_map(found, shape),
+        *_grid_maps(found),
+        _certainty(found),
+        _cards(found),
+        _table(found),
+    )
+
+
+def of_run(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> Html:
+    """The same of a run, or why there are none."""
     title = element("h2", "Marginals")
     if found is None and (run.counts is not None or run.draws is not None):
         return join(title, element("p", "There are none: the run is too short."))
@@ -35,28 +52,15 @@ def section(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> H
             title, element("p", "Neither marginals nor draws were recorded; use ", how, ".")
         )
     source = "every update" if run.counts is not None else "the recorded draws"
-    whose = "each variable"
-    if len(found.marginals.sizes) < found.variables:
-        known = len(found.marginals.sizes)
-        whose = f"the {known:,} of {found.variables:,} variables whose draws were kept"
-    intro = f"The probability of each value of {whose}, from {source} of all chains."
-    return join(
-        title,
-        element("p", intro),
-        _site_map(run, found, shape),
-        *_grid_maps(run, found),
-        _certainty(run, found),
-        _cards(run, found),
-        _table(run, found),
-    )
+    return section(found, shape, f"from {source} of all chains")
 
 
-def _site_map(run: Run, found: Beliefs, shape: tuple[int, ...] | None) -> Html:
+def _site_map(found: Beliefs, shape: tuple[int, ...] | None) -> Html:
     """Variables that lie on a lattice, as a map of all chains and one of each."""
     if shape is None:
         return Html("")
     if (found.marginals.sizes == 2).all():
-        value = _value(run, 0, 1)
+        value = _value(found, 0, 1)
         what, legend = join("probability of the value ", named(value)), pictures.scale("0", "1")
         alt = f"probability of the value {cut(value)} at each site"
         draw = partial(_share_map, shape=shape)
@@ -64,9 +68,9 @@ def _site_map(run: Run, found: Beliefs, shape: tuple[int, ...] | None) -> Html:
         alt = "most probable value at each site"
         what, draw = Html("most probable value"), partial(_kind_map, found=found, shape=shape)
         values = range(int(found.marginals.sizes.max()))
-        legend = _key([named(_value(run, 0, value)) for value in values])
+        legend = _key([named(_value(found, 0, value)) for value in values])
     else:
-        numbers = _numbers(run, found)
+        numbers = _numbers(found)
         means = np.add.reduceat(found.marginals.pooled * numbers, found.marginals.first)
         ends = (float(means.min()), float(means.max()))
         alt, what = "mean value at each site", Html("mean value")
@@ -77,12 +81,11 @@ def _site_map(run: Run, found: Beliefs, shape: tuple[int, ...] | None) -> Html:
     )
     small = [
         element("li", draw(flat, label=f"The same of chain {k + 1}", most=_SMALL), f"chain {k + 1}")
-        for k, flat in zip(
-            found.numbers[:_MOST_MAPS], found.marginals.rows[:_MOST_MAPS], strict=True
-        )
+        for k, flat in zip(found.numbers[:_MOST_MAPS], found.marginals.rows, strict=False)
     ]
     maps = element("div", whole, element("ul", *small), class_="maps")
-    words = join("At each site the ", what, ", over all chains (large) and in single ones (small).")
+    chains = ", over all chains (large) and in single ones (small)." if small else "."
+    words = join("At each site the ", what, chains)
     note = _thinned(shape, "sites")
     return element("figure", maps, legend, element("figcaption", words, note))
 
@@ -111,13 +114,13 @@ def _mean_map(
     return pictures.heat(pictures.shrink(means, most), *ends, label)
 
 
-def _grid_maps(run: Run, found: Beliefs) -> list[Html]:
+def _grid_maps(found: Beliefs) -> list[Html]:
     """Variables with the same grid of points, a row each."""
     groups: dict[Grid, list[int]] = {}
-    for variable, grid in run.domains.grids.items():
+    for variable, grid in found.domains.grids.items():
         groups.setdefault(grid, []).append(variable)
     large = [(grid, members) for grid, members in groups.items() if len(members) > 1]
-    maps = [_grid_map(run, found, grid, members) for grid, members in large[:_MOST_GRIDS]]
+    maps = [_grid_map(found, grid, members) for grid, members in large[:_MOST_GRIDS]]
     if len(large) > _MOST_GRIDS:
         left = len(large) - _MOST_GRIDS
         maps.append(
@@ -126,10 +129,10 @@ def _grid_maps(run: Run, found: Beliefs) -> list[Html]:
     return maps
 
 
-def _grid_map(run: Run, found: Beliefs, grid: Grid, members: list[int]) -> Html:
+def _grid_map(found: Beliefs, grid: Grid, members: list[int]) -> Html:
     rows: NDArray[Any] = np.stack([found.marginal(variable) for variable in members])
     high = float(rows.max())
-    first, last = run.domains.name(members[0]), run.domains.name(members[-1])
+    first, last = found.domains.name(members[0]), found.domains.name(members[-1])
     label = (
         f"Marginals of {len(members):,} variables over {int(grid.points)} points from "
         f"{grid.low:g} to {grid.high:g}; a row is a variable, brighter is more probable"
@@ -152,10 +155,10 @@ def _grid_map(run: Run, found: Beliefs, grid: Grid, members: list[int]) -> Html:
     return element("figure", picture, ends, scale, element("figcaption", words))
 
 
-def _certainty(run: Run, found: Beliefs) -> Html:
+def _certainty(found: Beliefs) -> Html:
     """How sure the variables are, all of them in one histogram."""
     top = np.delete(
-        found.marginals.top, list(run.domains.grids)
+        found.marginals.top, list(found.domains.grids)
     )  # a point of a fine grid is never sure
     if len(top) <= _SHOW_ALL:
         return Html("")
@@ -169,12 +172,12 @@ def _certainty(run: Run, found: Beliefs) -> Html:
     return element("figure", picture, element("figcaption", words))
 
 
-def _cards(run: Run, found: Beliefs) -> Html:
+def _cards(found: Beliefs) -> Html:
     """Bars for a few variables: those to look at."""
     legend = "Bars and areas are all chains together; fine marks and lines are single ones."
     variables = len(found.marginals.sizes)
     if variables <= _SHOW_ALL:
-        cards = [_card(run, found, variable) for variable in range(variables)]
+        cards = [_card(found, variable) for variable in range(variables)]
         return join(
             element("h3", "Every variable"),
             element("p", legend, class_="small soft"),
@@ -192,22 +195,22 @@ def _cards(run: Run, found: Beliefs) -> Html:
         if chosen:
             parts.append(element("h3", heading))
             parts.append(element("p", legend, class_="small soft"))
-            cards = [_card(run, found, variable) for variable in chosen]
+            cards = [_card(found, variable) for variable in chosen]
             parts.append(element("div", *cards, class_="cards"))
     return join(*parts)
 
 
-def _card(run: Run, found: Beliefs, variable: int) -> Html:
-    title = element("h3", named(run.domains.name(variable)))
-    grid = run.domains.grids.get(variable)
+def _card(found: Beliefs, variable: int) -> Html:
+    title = element("h3", named(found.domains.name(variable)))
+    grid = found.domains.grids.get(variable)
     if grid is not None and grid.points > _MOST_BARS:
-        return element("div", title, _curve(run, found, variable, grid), class_="card")
+        return element("div", title, _curve(found, variable, grid), class_="card")
     row, chains = found.marginal(variable), found.by_chain(variable)
     places = np.arange(len(row))
     if len(row) > _MOST_BARS:
         places = np.sort(np.argsort(-row, kind="stable")[: _MOST_BARS - 1])
     bars = [
-        _bar(named(_value(run, variable, int(place))), float(row[place]), chains[:, place])
+        _bar(named(_value(found, variable, int(place))), float(row[place]), chains[:, place])
         for place in places
     ]
     if len(places) < len(row):
@@ -225,7 +228,7 @@ def _bar(label: Html, share: float, chains: NDArray[np.float64]) -> Html:
     )
 
 
-def _curve(run: Run, found: Beliefs, variable: int, grid: Grid) -> Html:
+def _curve(found: Beliefs, variable: int, grid: Grid) -> Html:
     row = found.marginal(variable)
     mean = float(row @ grid.values)
     spread = math.sqrt(max(float(row @ (grid.values - mean) ** 2), 0.0))
@@ -235,15 +238,15 @@ def _curve(run: Run, found: Beliefs, variable: int, grid: Grid) -> Html:
     return join(element("p", words, class_="small soft"), picture)
 
 
-def _table(run: Run, found: Beliefs) -> Html:
+def _table(found: Beliefs) -> Html:
     """Every variable, or as many as a page can hold, to search in."""
     rows: list[list[object]] = []
     written = 0
     for variable in range(min(len(found.marginals.sizes), _TABLE_ROWS)):
         best = int(found.marginals.likeliest[variable])
         row: list[object] = [
-            named(run.domains.name(variable)),
-            named(_value(run, variable, best)),
+            named(found.domains.name(variable)),
+            named(_value(found, variable, best)),
             _percent(float(found.marginals.top[variable])),
             f"{found.marginals.spread[variable]:.1%}",
         ]
@@ -268,22 +271,22 @@ def _table(run: Run, found: Beliefs) -> Html:
     return join(element("details", element("summary", which), find, body), note)
 
 
-def _value(run: Run, variable: int, place: int) -> object:
+def _value(found: Beliefs, variable: int, place: int) -> object:
     """A value as a user knows it, without listing all of a large domain."""
-    grid = run.domains.grids.get(variable)
+    grid = found.domains.grids.get(variable)
     if grid is not None:
         return f"{grid.low + (grid.high - grid.low) * place / (grid.points - 1):.6g}"
-    labels = run.domains.labels.get(variable)
+    labels = found.domains.labels.get(variable)
     return place if labels is None else labels[place]
 
 
-def _numbers(run: Run, found: Beliefs) -> NDArray[np.float64]:
+def _numbers(found: Beliefs) -> NDArray[np.float64]:
     """Each value as a number: its grid point, or its place in the domain."""
     flat = np.arange(len(found.marginals.pooled)) - np.repeat(
         found.marginals.first, found.marginals.sizes
     )
     numbers: NDArray[np.float64] = flat.astype(np.float64)
-    for variable, grid in run.domains.grids.items():
+    for variable, grid in found.domains.grids.items():
         start = int(found.marginals.first[variable])
         numbers[start : start + int(grid.points)] = grid.values
     return numbers

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minigibbs.results.answer import Answer
 from minigibbs.results.diagnostics import MOST_JUDGED, Judged
 from minigibbs.results.report import pictures
 from minigibbs.results.report.beliefs import Beliefs
@@ -44,6 +45,34 @@ def top(run: Run) -> Html:
     )
 
 
+def verdict(answer: Answer) -> Html:
+    """How an answer was found, and what is wrong with it."""
+    level = "good" if not answer.warnings else "doubt"
+    told = f"By {answer.method}: {answer.reason}."
+    headline = "The answer is exact" if answer.exact else "The answer was sampled"
+    words = [element("p", told), *(element("p", warning) for warning in answer.warnings)]
+    return element(
+        "section",
+        element("span", MARKS[level], class_="mark", aria_hidden="true"),
+        element("div", element("h2", headline), *words),
+        class_=f"finding {level}",
+    )
+
+
+def answer_facts(answer: Answer) -> Html:
+    """The numbers of an answer, a tile each."""
+    shown = [("log Z", answer.log_z_text(), "logarithm of the partition function")]
+    shown.append(("time", _seconds(answer.seconds), "from question to answer"))
+    if not answer.exact:
+        largest = float(np.nanmax(answer.shares.standard_errors, initial=0.0))
+        shown.append(("largest error", f"{largest:.4f}", "standard error of a marginal"))
+    tiles = [
+        element("div", element("dt", label), element("dd", value, element("small", note)))
+        for label, value, note in shown
+    ]
+    return join(element("h2", "The answer"), element("dl", *tiles, class_="facts"))
+
+
 def _words(finding: Finding) -> Html:
     """A finding's paragraph, with the variable's name set apart."""
     if finding.name is None:
@@ -77,7 +106,7 @@ def facts(run: Run) -> Html:
     return join(element("h2", "The run"), sampler, element("dl", *tiles, class_="facts"))
 
 
-def model(run: Run) -> Html:
+def model(run: Run | Answer) -> Html:
     """The model's size."""
     known = run.model
     rows: list[list[object]] = [["variables", f"{len(run.domains):,}", ""]]
@@ -88,8 +117,13 @@ def model(run: Run) -> Html:
         rows.append(["of these clamped by evidence", f"{known['clamped']:,}", ""])
     for kind, count in known["kinds"].items():
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
+    if known.get("zeros"):
+        forbidden = element("span", "they forbid what they stand for", class_="soft")
+        rows.append(["factors that hold zeros", f"{known['zeros']:,}", forbidden])
     for key, label, symbol, meaning in _STATS:
         value = known[key]
+        if value is None and known.get("zeros"):
+            value = math.inf
         text = f"{value:,}" if isinstance(value, int) else number(value, ",.4g")
         rows.append([f"{label} ({symbol})", text, element("span", meaning, class_="soft")])
     whole = table(["what", "how much", "meaning"], rows, class_="words")

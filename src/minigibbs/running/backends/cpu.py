@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry
-from minigibbs.kernels.layout import CHANGES, RANDOM, SHARED, SHUFFLED, Chain, Recorder, Scan
+from minigibbs.kernels.layout import (
+    CHANGES,
+    RANDOM,
+    SHARED,
+    SHUFFLED,
+    SYSTEMATIC,
+    Chain,
+    Recorder,
+    Scan,
+)
 from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.record import keep, note_change, settle_counts
 from minigibbs.kernels.scan import next_variable
@@ -24,7 +33,7 @@ from minigibbs.running.backends.base import (
 )
 from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.plan import SCANS, Plan
-from minigibbs.samplers.base import begin, carries, update
+from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
 
 
 class CpuBackend(Backend):
@@ -46,7 +55,7 @@ class CpuBackend(Backend):
         several = zip(start(), streams(plan.seed, plan.chains), strict=True)
         groups: list[Group] = []
         for number, (state, stream) in enumerate(several):
-            group = CpuGroup(plan, data, state, stream, number)
+            group = cpu_group(plan, data, state, stream, number)
             group.begin()
             groups.append(group)
         return groups
@@ -71,14 +80,21 @@ class CpuBackend(Backend):
             counts=state["counts"][None],
             visits=state["clock"].copy(),
             tally=state["tally"],
+            carried=state["carried"][None],
             state=state["x"][None],
             warmed=int(state["warmed"][0]),
             **{name: array[None] for name, array in (none | rows).items()},
         )
 
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
-        """Check what every backend's states hold: there is nothing else."""
+        """Check what every backend's states hold, and the replicas."""
         check_common(plan, state)
+        graph, clamped = plan.graph, plan.graph.evidence >= 0
+        flat = state["replicas"]
+        replicas = flat.reshape(len(flat), len(graph), -1)  # [chain, variable, replica]
+        right = (replicas < graph.sizes[:, None]).all() and flat.dtype == graph.state_type
+        if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
+            raise ValueError("replicas holds what it cannot")
 
 
 class CpuGroup(Group):
@@ -103,10 +119,11 @@ class CpuGroup(Group):
             x=state.copy(),  # lines of memory that no other chain writes to
             stream=stream.copy(),
             carried=np.zeros(space.carried),
-            weights=np.zeros(2 * int(graph.sizes.max())),
+            weights=np.zeros(2 * int(graph.sizes.max()) + space.numbers),
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
+        self.replicas = np.zeros(space.replicas * len(graph), graph.state_type)
         scan = first_scan(plan)
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
         self.recorder = _recorder(plan, self.length)
@@ -191,6 +208,7 @@ class CpuGroup(Group):
             "x": chain.x,
             "stream": chain.stream,
             "carried": chain.carried,
+            "replicas": self.replicas,
             "tally": chain.tally,
             "order": scan.order if scan.kind == SHUFFLED else scan.order[:0],
             "position": scan.position,
@@ -205,6 +223,7 @@ class CpuGroup(Group):
         chain, recorder = self.chain, self.recorder
         for name in ("x", "stream", "carried", "tally"):
             getattr(chain, name)[:] = state[name]
+        self.replicas[:] = state["replicas"]
         if len(state["order"]):
             self.scan.order[:] = state["order"]
         self.scan.position[:] = state["position"]
@@ -244,12 +263,54 @@ class CpuGroup(Group):
         return BACKEND.collect(self.plan, self.state(), self.rows(0))
 
 
+class SweepGroup(CpuGroup):
+    """One chain of a sampler that moves all variables at once."""
+
+    @property
+    def unit(self) -> int:  # type: ignore[override]
+        """Updates of a sweep."""
+        return self.plan.unit
+
+    def begin(self) -> None:
+        """Let the sampler set what it carries."""
+        if self.scan.variables:
+            start_sweeps(self.data, self.model, self.chain, self.replicas)
+        else:
+            self._record_all()
+
+    def _advance(self, updates: int, recording: bool) -> None:
+        advance_sweeps(
+            self.data,
+            self.model,
+            self.chain,
+            self.replicas,
+            self.recorder,
+            self.chain.x.copy(),
+            self.unit,
+            updates // self.unit,
+            recording,
+        )
+
+
+def cpu_group(
+    plan: Plan,
+    data: Any,
+    state: NDArray[Any],
+    stream: NDArray[np.uint64],
+    number: int = 0,
+    length: int | None = None,
+) -> CpuGroup:
+    """A chain of the kind that the plan's sampler asks for."""
+    kind = SweepGroup if plan.sampler.sweeps else CpuGroup
+    return kind(plan, data, state, stream, number, length)
+
+
 BACKEND = CpuBackend()
 
 
 def first_scan(plan: Plan) -> Scan:
     """The scan at its beginning, with the stream that shared ones use."""
-    kind, everything = SCANS[plan.scan], len(plan.order) == len(plan.graph)
+    kind, everything = SCANS.get(plan.scan, SYSTEMATIC), len(plan.order) == len(plan.graph)
     at_random = kind in (RANDOM, SHARED)
     order = plan.order[:0] if at_random and everything else plan.order.copy()
     position = np.zeros(1, dtype=np.int64)
@@ -308,3 +369,33 @@ def advance(data, model, chain, scan, recorder, updates, recording):
 def start_chain(data, model, chain):
     """Let the sampler set what it carries, for the chain's first state."""
     begin(data, model, chain)
+
+
+@entry
+def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
+    """Run one chain so many sweeps further; everything it needs to go on is in its arrays.
+
+    `before` is a copy of its state.
+    """
+    x, counting = chain.x, recording and len(recorder.counts) > 0
+    clock = recorder.clock[0]
+    for _ in range(sweeps):
+        sweep(data, model, chain, replicas)
+        for i in range(len(x)):
+            chain.tally[CHANGES] += x[i] != before[i]
+            before[i] = x[i]
+        if recording:
+            clock += unit
+            if counting:
+                for i in range(len(x)):
+                    recorder.counts[model.first[i] + x[i]] += unit
+            if clock % recorder.thin == 0:
+                keep(recorder, model, clock, x)
+    recorder.clock[0] = clock
+    recorder.since[:] = clock
+
+
+@entry
+def start_sweeps(data, model, chain, replicas):
+    """Let the sampler set what it carries, for the chain's first state."""
+    begin_sweeps(data, model, chain, replicas)

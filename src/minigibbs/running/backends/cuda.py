@@ -480,6 +480,7 @@ def _collected(
         counts=counts,
         visits=visits(plan, times),
         tally=state["tally"].sum(axis=0),
+        carried=state["carried"],
         state=state["x"],
         warmed=int(state["warmed"][0]),
         **{name: array.swapaxes(0, 1) for name, array in (none | rows).items()},

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
 from minigibbs.formats import native
-from minigibbs.running.backends.cpu import CpuGroup
+from minigibbs.running.backends.cpu import cpu_group
 from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
@@ -85,7 +85,7 @@ def work(
     # Without a reference only time differences matter, so that past records need no room.
     shift = 0 if plan.reference is not None else clock - clock % plan.thin
     length = clock - shift + (updates if recording else 0)
-    group = CpuGroup(plan, data, np.array(state["x"]), state["stream"], length=length)
+    group = cpu_group(plan, data, np.array(state["x"]), state["stream"], length=length)
     group.restore(state | {"clock": state["clock"] - shift})
     first = group.records
     before = np.array(group.recorder.counts)

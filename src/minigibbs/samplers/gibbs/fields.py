@@ -34,10 +34,10 @@ class FieldData(NamedTuple):
 
 
 def fields_fit(graph: FactorGraph) -> bool:
-    """Whether fields can be kept at all: pairs and unary factors, small domains."""
+    """Whether fields can be kept at all: pairs and unary factors, no zeros, small domains."""
     rows = graph.packed.rows
     general = (rows["pair_end"] < rows["unary_begin"]).any()
-    return not general and graph.stats.max_domain <= DENSE_DOMAIN
+    return not general and not len(graph.hard) and graph.stats.max_domain <= DENSE_DOMAIN
 
 
 def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:

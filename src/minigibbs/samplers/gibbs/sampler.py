@@ -63,6 +63,7 @@ class Gibbs(Sampler):
     textbook: bool = False
     fields: bool | None = None
     name = "gibbs"
+    takes_zeros = True
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
@@ -70,8 +71,8 @@ class Gibbs(Sampler):
             return TextbookData(int(graph.sizes.max()))
         if self.fields and not fields_fit(graph):
             raise SampleError(
-                "Gibbs: fields can be remembered for pairs and unary factors over domains of at "
-                f"most {DENSE_DOMAIN} values only; leave fields out"
+                "Gibbs: fields can be remembered for pairs and unary factors without zeros over "
+                f"domains of at most {DENSE_DOMAIN} values only; leave fields out"
             )
         return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
 
@@ -238,7 +239,7 @@ def gibbs_update(data, model, chain, i):
             u = uniform(chain.stream)
             base, alias, size = data.base, data.alias, row.domain
             value = draw_touched(base, alias, first, size, chain, touched, u, True, True)
-            if value >= 0:
+            if value >= 0 and (len(base) == 0 or base[first + value] > 0.0):  # 0 by rounding
                 return value
         else:
             forget(chain, touched)

@@ -63,7 +63,8 @@ class PoissonGibbs(Sampler):
     theta
         The weight of the auxiliary draws; larger is closer to plain Gibbs and draws more.
     heavy
-        How many of each variable's strongest factors to evaluate exactly, beside its unary ones.
+        How many of each variable's strongest factors to evaluate exactly, beside its unary ones
+        and those that hold zeros.
         0 gives Poisson-Gibbs as published, with theta = lambda / L; the largest degree gives plain
         Gibbs.
 
@@ -80,6 +81,7 @@ class PoissonGibbs(Sampler):
     heavy: int | None = None
     name = "poisson-gibbs"
     draws_implicit = True
+    takes_zeros = True
 
     def __post_init__(self) -> None:
         check_settings("PoissonGibbs", slowdown=self.slowdown)
@@ -191,6 +193,8 @@ class PoissonGibbs(Sampler):
             return (
                 f"with {degree:.3g} factors a variable it is plain Gibbs; there is little to save."
             )
+        if len(graph.hard):
+            return "factors that hold zeros are evaluated, and no other is worth drawing."
         return (
             f"the factors are strong for their number (L = {stats.local_energy:.3g}, Delta = "
             f"{stats.max_degree:,}): drawing some would need more draws than evaluating all, so it "
@@ -207,7 +211,8 @@ class PoissonGibbs(Sampler):
         if not split.tail.any():
             remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
             when = ", which looks at them when a value changes" if remembers else ""
-            return f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs{when}."
+            what = f"all {heavy:.3g} factors a variable heavy: plain Gibbs{when}"
+            return f"Poisson-Gibbs: exact; {what}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "

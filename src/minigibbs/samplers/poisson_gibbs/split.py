@@ -34,6 +34,7 @@ _BINS = 64  # powers of two of M that are told apart, from 2**-52 on
 _LEAST_POWER = 12 - _BINS
 _PIECE = 1 << 20  # combinations of row, cut and theta tried in one go
 _QUIETLY = np.errstate(over="ignore", divide="ignore")  # infinite times and thetas are not chosen
+_HARD = 2.0**100  # stands for the infinite M of a factor with zeros: no tail is worth that
 _LARGEST = 500.0  # beyond this local energy the default is plain Gibbs
 
 
@@ -65,10 +66,10 @@ class ImplicitSplit:
 class Split:
     """For each entry whether it is heavy; for each variable theta and L_T."""
 
-    heavy: NDArray[np.bool_]  # [E] unary entries count as heavy
+    heavy: NDArray[np.bool_]  # [E] unary entries and factors with zeros always are
     theta: NDArray[np.float64]  # [n]
     tail: NDArray[np.float64]  # [n] L_T
-    exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated
+    exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated; infinite with zeros
     lanes: int = 1  # chains in lockstep, for which it was chosen
     implicits: tuple[ImplicitSplit, ...] = ()  # of the graph's implicit groups
 
@@ -161,22 +162,30 @@ def choose_split(
         return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
+    hard = np.isinf(spans)  # factors that hold zeros, which are always evaluated
+    if hard.any():
+        soft = np.where(hard, 0.0, spans)
+        local = np.bincount(owner, soft, minlength=len(rows)).astype(np.float64)
+        spans = np.where(hard, _HARD, spans)
+    else:
+        local = energy_at(model)
     tail, chosen = np.zeros(len(rows)), np.full(len(rows), 1.0 if theta is None else theta)
     if heavy is not None:
-        mask = _strongest(spans, unary, owner, heavy)
+        mask = _strongest(spans, unary, owner, heavy) | hard
         tail = np.bincount(owner[~mask], spans[~mask], minlength=len(rows)).astype(np.float64)
     else:
         limit = np.zeros(len(rows))
-        if spans.sum() <= _LARGEST or energy_at(model).max() <= _LARGEST:
+        if local.max() <= _LARGEST:
             thetas = THETAS if theta is None else np.array([float(theta)])
             limit, chosen, tail = _choose(model, spans, thetas, slowdown, lanes)
-        mask = unary | (spans >= limit[owner])
+        mask = unary | hard | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown)
     worst = int(((1 + chosen) * tail).argmax())
     instead = "use the default split, or evaluate more factors exactly"
     check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
     exact = np.bincount(owner[mask], spans[mask], minlength=len(rows)).astype(np.float64)
+    exact[owner[hard]] = math.inf
     return Split(mask, chosen, tail, exact, lanes, implicits)
 
 

@@ -155,7 +155,7 @@ def _prepare_low_rank(group: LowRank, split: ImplicitSplit, logs: bool) -> LowRa
 def _prepare_kernel(group: Kernel, split: ImplicitSplit, logs: bool) -> KernelData:
     strong = heavy_displacements(group, split.least)
     places = np.flatnonzero(strong)
-    weights, steps = group.energy_per_weight * group.half[places], _steps(group, places)
+    weights, steps = group.energy_per_weight * group.half[places], displacements(group, places)
     if not group.periodic:
         steps, weights = np.concatenate([steps, -steps]), np.concatenate([weights, weights])
     pad, either = 3 - len(group.shape), np.stack([-weights, weights], axis=1)
@@ -166,12 +166,12 @@ def _prepare_kernel(group: Kernel, split: ImplicitSplit, logs: bool) -> KernelDa
         group.periodic,
         np.ascontiguousarray(steps),
         either if logs else np.exp(either),
-        _displacement_alias(group.half, strong),
+        displacement_alias(group.half, strong),
         *_tail(split, logs),
     )
 
 
-def _displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> NDArray[np.void]:
+def displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> NDArray[np.void]:
     """The alias table over what is not strong; filled piece by piece, since it may be huge."""
     light = ~strong & (half != 0)
     tail, filled = np.empty(int(np.count_nonzero(light)), dtype=ALIAS), 0
@@ -185,7 +185,7 @@ def _displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) ->
     return tail
 
 
-def _steps(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def displacements(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Displacements [place, 3] of places of the half table."""
     index = np.unravel_index(places + group.centre + 1, group.sides)
     steps = np.stack([axis - reach for axis, reach in zip(index, group.reach, strict=True)], axis=1)
@@ -202,7 +202,7 @@ def _move(at, step, side, periodic):
 
 
 @kernel
-def _neighbour(data, a, b, c, step_a, step_b, step_c):
+def neighbour(data, a, b, c, step_a, step_b, step_c):
     """The variable a step away from coordinates (a, b, c), or -1."""
     to_a = _move(a, step_a, data.shape[0], data.periodic)
     to_b = _move(b, step_b, data.shape[1], data.periodic)
@@ -219,7 +219,7 @@ def kernel_draw(data, chain, i, mode, size, touched):
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
     odds, spin = 1.0, size == 2 and mode == PRODUCTS
     for k in range(len(data.heavy)):
-        other = _neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
+        other = neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
         if other >= 0:
             if spin and x[other] < 2:
                 odds *= data.factor[k, x[other]]
@@ -239,7 +239,7 @@ def kernel_draw(data, chain, i, mode, size, touched):
         step_a = rest // data.sides[1] - data.reach[0]
         if not data.periodic and next_word(chain.stream) & np.uint64(1):
             step_a, step_b, step_c = -step_a, -step_b, -step_c
-        other = _neighbour(data, a, b, c, step_a, step_b, step_c)
+        other = neighbour(data, a, b, c, step_a, step_b, step_c)
         if other >= 0:
             touched = touch_kept(data, chain, i, x[other], place > 0, mode, size, touched)
     chain.tally[DRAWS] += draws

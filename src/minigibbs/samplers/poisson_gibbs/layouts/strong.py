@@ -1,4 +1,4 @@
-"""Fields so strong that products of weights would overflow: `general`, in logarithms.
+"""Fields so strong that products of weights would overflow, and zeros: `general`, in logarithms.
 
 An update looks at every value, and takes an exponential for each.
 """
@@ -24,6 +24,8 @@ from minigibbs.samplers.poisson_gibbs.layouts.general import draw_tail
 from minigibbs.samplers.poisson_gibbs.layouts.general import prepare as prepare_general
 from minigibbs.samplers.poisson_gibbs.layouts.implicit import draw_implicit
 from minigibbs.samplers.poisson_gibbs.split import Split
+
+_BELOW_ONE = 1.0 - 2.0**-53  # at 1, by rounding, the last value would be drawn even at weight 0
 
 
 class StrongData(NamedTuple):
@@ -75,7 +77,7 @@ def strong_update(data, model, chain, i):
         draw_tail(data, part, model, chain, i, SUMS, u, 0)
         u = uniform(chain.stream)
     else:
-        u = leftover(u, part.none, part.some, chain.stream)
+        u = min(leftover(u, part.none, part.some, chain.stream), _BELOW_ONE)
     draw_implicit(data.implicit, chain, i, SUMS, size, 0)
     return draw_log_by(chain.weights, size, u)
 

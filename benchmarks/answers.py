@@ -1,0 +1,161 @@
+"""`mg.infer` against reference answers: exact where that fits, tempered, and plain Gibbs beside."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.data import DATA, _uai
+from benchmarks.report import Report
+from minigibbs.formats import uai
+from minigibbs.results import tables
+
+SECONDS = 20.0
+ERROR = 0.02  # the largest of a marginal, where `infer` chooses
+TEMPERED = {  # models on which plain Gibbs does not mix: seconds, and the largest error
+    "pgmpy/grid4x4.uai": (20.0, 0.05),
+    "uai2014/DBN_11.uai": (20.0, 0.05),
+    "uai2014/DBN_13.uai": (20.0, 0.05),
+    "uai2014/DBN_15.uai": (20.0, 0.05),
+    "uai2014/Grids_11.uai": (20.0, 0.05),
+    "uai2014/Grids_13.uai": (20.0, 0.05),
+    "uai2014/Grids_15.uai": (20.0, 0.05),
+    "spin/chimera128_001_beta1.uai": (20.0, 0.05),
+    "uai2014/Grids_17.uai": (60.0, 0.1),
+}
+NETWORKS = ("asia", "alarm", "insurance", "win95pts", "water", "pigs")
+COVERED = ("relational_1", "relational_2", "relational_3")
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    graph: mg.FactorGraph
+    truth: list[np.ndarray]  # a row per variable, states that pruning took away included
+    log_z: float | None
+
+
+def main() -> None:
+    report = Report("answers", "Answers against references")
+    if not DATA.is_dir():
+        report.notes.append("No folder of real models was found.")
+        report.write()
+        return
+    for case in every_case():
+        _infer(report, case)
+    for name, (seconds, bar) in TEMPERED.items():
+        _tempered(report, name, seconds, bar)
+    _rate(report)
+    report.notes.append(
+        f"mg.infer(graph, {SECONDS:g}) with one thread, seed 1. Error: the largest of a marginal; "
+        "in brackets that of log Z. Below, exact answers are switched off, and plain Gibbs (the "
+        "default sampler, four chains from random starts) has the same time."
+    )
+    report.write()
+
+
+def every_case() -> list[Case]:
+    """Every model with exact marginals, networks with and without evidence."""
+    cases = []
+    for path in sorted(DATA.rglob("*.uai*")):
+        base = str(path.relative_to(DATA)).removesuffix(".gz")
+        if base.endswith(".uai") and (DATA / f"{base}.MAR").exists() and ".pruned" not in base:
+            cases.append(Case(path.name, *uai_model(str(path.relative_to(DATA)))))
+    for name in NETWORKS:
+        for what in ("prior", "posterior"):
+            cases.append(Case(f"{name}, {what}", *network(name, what)))
+    return cases
+
+
+def uai_model(name: str) -> tuple[mg.FactorGraph, list[np.ndarray], float | None]:
+    """A model with its evidence, its marginals, and log Z where it is known."""
+    base = name.removesuffix(".gz")
+    known = DATA / f"{base}.lnZ"
+    log_z = float(known.read_text().split()[-1]) if known.exists() else None
+    return _uai(name), uai.read_marginals(DATA / f"{base}.MAR"), log_z
+
+
+def network(name: str, what: str) -> tuple[mg.FactorGraph, list[np.ndarray], float]:
+    """A Bayesian network, its marginals before or after the evidence, and its log probability."""
+    graph = mg.read(DATA / "bnlearn_zeros" / f"{name}.bif.gz")
+    known = json.loads((DATA / "bnlearn_zeros" / f"{name}.exact.json").read_text())
+    if what == "posterior":
+        labels = {
+            variable: known["labels"][variable][k] for variable, k in known["evidence"].items()
+        }
+        graph = graph.condition(labels)
+    names = [graph.domains.name(variable) for variable in range(len(graph))]
+    truth = [np.array(known[what][name]) for name in names]  # with states that are never possible
+    return graph, truth, known["log_evidence"] if what == "posterior" else 0.0
+
+
+def largest_error(result: mg.Answer | mg.Run, truth: list[np.ndarray]) -> float:
+    """The largest error of a marginal."""
+    return float(max(np.abs(a - b).max() for a, b in zip(_rows(result), truth, strict=True)))
+
+
+def _rows(result: mg.Answer | mg.Run) -> list[np.ndarray]:
+    return uai._full_rows(tables.rows(result), result.domains)
+
+
+def _infer(report: Report, case: Case) -> None:
+    begun = time.perf_counter()
+    answer = mg.infer(case.graph, SECONDS, seed=1, threads=1, progress=False)
+    seconds = time.perf_counter() - begun
+    error, right = largest_error(answer, case.truth), True
+    told = f"{error:.1e} ({answer.method}, {seconds:.1f} s)"
+    if case.log_z is not None and answer.log_z is not None:
+        off = abs(answer.log_z - case.log_z)
+        told, right = (
+            f"{error:.1e}, log Z {off:.1e} ({answer.method}, {seconds:.1f} s)",
+            off <= 0.05,
+        )
+    bar = f"at most {ERROR}, log Z 0.05"
+    report.add(f"infer, {case.name}", told, bar, right and error <= ERROR)
+    if case.name.startswith(COVERED) and not answer.exact:
+        ends = answer.shares.intervals()
+        flat = np.concatenate(case.truth)
+        covered = float(((ends[:, 0] <= flat) & (flat <= ends[:, 1])).mean())
+        report.add(f"95% intervals, {case.name}", f"cover {covered:.0%}", "90%", covered >= 0.9)
+
+
+def _tempered(report: Report, name: str, seconds: float, bar: float) -> None:
+    graph, truth, log_z = uai_model(name)
+    answer = mg.infer(graph, seconds, exact=False, error=1e-3, seed=1, threads=1, progress=False)
+    plain = mg.sample_until(
+        graph, rhat=None, ess=None, error=1e-6, max_time=seconds, seed=1, threads=1, progress=False
+    )
+    error = largest_error(answer, truth)
+    ladder = answer.run.ladder
+    told = f"{error:.4f}; log Z off by {abs(answer.log_z - log_z):.3f} ({answer.log_z_error:.3f})"
+    told += f"; {len(ladder.levels)} levels, {ladder.round_trips:,} round trips"
+    report.add(f"tempered {seconds:g} s, {name}", told, f"at most {bar}", error <= bar)
+    warned = "warned" if plain.summary().warnings else "no warning"
+    report.add(
+        f"plain Gibbs {seconds:g} s, {name}", f"{largest_error(plain, truth):.4f} ({warned})"
+    )
+
+
+def _rate(report: Report) -> None:
+    """Updates of all levels a second, beside those of a single chain."""
+    from minigibbs.running.api import time_updates
+
+    for name, graph, inner in (
+        ("64 x 64 spins, lockstep", mg.models.ising_lattice(64, 0.4), None),
+        ("64 x 64 Potts of 5 values, copies", mg.models.potts_lattice(64, 5, 1.0), None),
+        ("paper's dense Potts, copies", mg.models.potts_rbf(), None),
+    ):
+        sampler = mg.Tempering(inner, levels=tuple(np.linspace(0.0, 1.0, 16)), houdayer=False)
+        data = sampler.prepare(graph)
+        ladder = time_updates(graph, sampler, clock=time.thread_time) / 16 / data.sweeps
+        plain = time_updates(graph, mg.PoissonGibbs(), clock=time.thread_time)
+        report.add(
+            f"update rate of a ladder to a chain's, {name}",
+            f"{plain / ladder:.2f} ({1e9 * ladder:.1f} ns to {1e9 * plain:.1f} ns)",
+            "at least 0.8",
+            plain / ladder >= 0.8,
+        )

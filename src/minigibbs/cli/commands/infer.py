@@ -1,0 +1,99 @@
+"""`minigibbs infer`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from minigibbs.cli.model import read_model
+from minigibbs.cli.options import (
+    Evidence,
+    Floor,
+    Given,
+    IgnoreEvidence,
+    Json,
+    Model,
+    Out,
+    Quiet,
+    Seed,
+    Show,
+    Threads,
+)
+from minigibbs.cli.output import check_out, print_marginals, save_marginals, warn
+from minigibbs.results import tables
+from minigibbs.system.files import check_target
+from minigibbs.system.text import printable
+
+
+def infer(
+    model: Model,
+    time: Annotated[str, typer.Option(help="20s, 5min, 1h.")] = "60s",
+    error: Annotated[
+        float, typer.Option(help="Largest standard error of a marginal that is wanted.")
+    ] = 0.005,
+    exact: Annotated[
+        bool, typer.Option("--exact/--no-exact", help="Whether to compute exactly where that fits.")
+    ] = True,
+    memory: Annotated[
+        str | None, typer.Option(help="What an exact answer may use: 4G, 500M.")
+    ] = None,
+    chains: Annotated[int, typer.Option(help="Independent chains, where it is sampled.")] = 4,
+    seed: Seed = None,
+    threads: Threads = None,
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    show: Show = 10,
+    out: Out = None,
+    partition: Annotated[
+        Path | None, typer.Option(help="Write log Z here, as a UAI .PR file.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Marginals and log Z of a model: exact where that fits, else sampled."""
+    from minigibbs.formats.uai import write_partition
+    from minigibbs.inference.infer import infer as answer_for
+
+    check_out(out, ["marginals"], as_json)
+    if partition is not None:
+        check_target(partition)
+    graph = read_model(model, floor, ignore_evidence, evidence, given)
+    answer = answer_for(
+        graph,
+        time,
+        error=error,
+        exact=exact,
+        memory=memory,
+        chains=chains,
+        seed=seed,
+        threads=threads,
+        progress=not quiet,
+    )
+    if partition is not None and answer.log_z is not None:
+        write_partition(answer.log_z, partition)
+    if out is not None:
+        save_marginals(answer, out)
+    if out != Path("-") and as_json:
+        chosen = tables.uncertain(answer, show) if show > 0 else {}
+        rows = {
+            answer.domains.name(v): dict(zip(map(str, values), shares.tolist(), strict=True))
+            for v, (values, shares) in chosen.items()
+        }
+        typer.echo(json.dumps({**answer.to_dict(), "marginals": rows}))
+    elif out != Path("-"):
+        for label, value in answer.rows():
+            typer.echo(f"{label:<12}{value}")
+        print_marginals(answer, show)
+        for note in graph.domains.notes:
+            typer.echo(f"note: {printable(note)}")
+        for path in filter(None, (out, partition)):
+            typer.echo(f"saved: {printable(path)}")
+    if partition is not None and answer.log_z is None:
+        warn(f"{partition} was not written: log Z is not known by {answer.method}")
+    for text in answer.warnings:
+        warn(text)

@@ -1,0 +1,253 @@
+"""States of positive probability, in graphs with zeros: to begin from, and how they hang together.
+
+Pruning (`graph.pruning`) comes first. Where what is left is narrow, states are drawn through the
+elimination tree, uniformly among all that are possible, which also proves that there are any. Else
+they are searched for: backtracking at random that keeps the values arc consistent, with restarts,
+and a bound on the work.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
+from minigibbs.exact.elimination import BucketTree
+from minigibbs.graph.factors import Factors, Table, Unary
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.pruning import Space, all_alive, constraints, counts_left, narrow
+from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
+
+_NARROW = 32 * 2**20  # bytes of messages up to which states are drawn through the tree
+_MANY = 20_000  # variables beyond which a search is tried first
+_MOST_VISITS = 100_000_000  # table entries that the search for a first state looks at
+_MORE_VISITS = 100_000_000  # the same for the states of further chains
+_LOOKS = 16  # variables that a decision of a search looks at
+_FAILURES = 100  # of a search before it begins anew; each time half as many more
+_FOLD_VISITS = 200_000_000  # table entries looked at to find out how states hang together
+_ENUMERATED = 1 << 16  # states that are looked at one by one for that
+
+
+class Support:
+    """The states of a graph that its zeros allow; `SampleError` if there is certainly none."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        self.graph, self.rules, self.alive = graph, constraints(graph), all_alive(graph)
+        if not narrow(self.rules, self.alive):
+            empty = int(np.flatnonzero(counts_left(self.rules, self.alive) == 0)[0])
+            raise _impossible(graph, f": they leave no value to {graph.domains.describe(empty)}")
+        self.left = counts_left(self.rules, self.alive)
+        self._found: list[NDArray[Any]] = []
+        self._visits = 0
+
+    @cached_property
+    def binding(self) -> NDArray[np.bool_]:
+        """Of the factors with zeros, those that still forbid something after the pruning."""
+        space, out = Space.of(self.rules), np.zeros(len(self.rules.factors), dtype=np.bool_)
+        binding(self.rules, self.alive, space.digits, space.length, out)
+        return out
+
+    @cached_property
+    def bound(self) -> NDArray[np.int32]:
+        """The variables of those factors that may take several values."""
+        factors = self.rules.factors[self.binding]
+        change = np.zeros(len(self.rules.slots) + 1, dtype=np.int64)  # scopes begin and end
+        np.add.at(change, factors["scope_start"], 1)
+        np.add.at(change, factors["scope_end"], -1)
+        every = np.unique(self.rules.slots["variable"][np.cumsum(change[:-1]) > 0])
+        return every[self.left[every] > 1]  # type: ignore[no-any-return]
+
+    def fill(self, states: NDArray[Any], marks: NDArray[np.float64]) -> None:
+        """Set rows to possible states, each by its own row of uniform numbers."""
+        flat, first = np.flatnonzero(self.alive), np.cumsum(self.left) - self.left
+        choice = flat[first + (marks * self.left).astype(np.int64)] - self.rules.first[:-1]
+        states[:] = choice
+        if not len(self.bound):
+            return
+        if self._tree is not None:
+            self._tree.draw(states, lambda _, variable: marks[:, variable])
+            return
+        for row, own in enumerate(marks):
+            values = self._searched(own)
+            if values is not None:
+                states[row, self.bound] = values
+                continue
+            self._tree = self._narrow_tree()  # slow to order, but the last hope
+            if self._tree is None:
+                raise SampleError(
+                    f"no state of positive probability was found in {_MOST_VISITS:.0e} steps of "
+                    "search, and there may be none: the zeros of this graph are hard to satisfy. "
+                    "Give one with start=, or use mg.infer"
+                )
+            self._tree.draw(states, lambda _, variable: marks[:, variable])
+            return
+
+    @cached_property
+    def _tree(self) -> BucketTree | None:
+        """The tree to draw from at once, or None where a search comes first."""
+        return None if len(self.graph) > _MANY else self._narrow_tree()
+
+    def _narrow_tree(self) -> BucketTree | None:
+        """The tree of the zeros alone, after its upward pass, if that is narrow."""
+        try:
+            tree = BucketTree.of(zeros_alone(self.graph), _NARROW)
+        except TooLargeError:
+            return None
+        if tree.upward() == -math.inf:
+            raise _impossible(self.graph, "")
+        return tree
+
+    def _searched(self, marks: NDArray[np.float64]) -> NDArray[Any] | None:
+        """Values of `bound`: found anew, or again once the work for further chains is spent."""
+        if self._found and self._visits > _MORE_VISITS:
+            return self._found[int(marks[0] * len(self._found))]
+        seed = int(marks[0] * 2**53)
+        words: NDArray[Any] = np.random.SeedSequence(seed).generate_state(4, np.uint64)
+        budget = _MORE_VISITS if self._found else _MOST_VISITS
+        values = self._search(words, budget)
+        if values is None:
+            return self._found[int(marks[0] * len(self._found))] if self._found else None
+        self._found.append(values)
+        return values
+
+    def _search(self, stream: NDArray[np.uint64], most: int) -> NDArray[Any] | None:
+        rules, failures = self.rules, _FAILURES
+        owner = np.repeat(np.arange(len(self.left), dtype=np.int32), np.diff(rules.first))
+        blame, space = np.ones(len(self.left)), Space.of(rules, len(self.alive))
+        levels = np.zeros((len(self.bound) + 1, 4), dtype=np.int64)
+        outcome, looks = None, 0  # first as they are numbered, as Bayesian networks often list them
+        while space.length[1] <= most:
+            alive, left, order = self.alive.copy(), self.left.copy(), self.bound.copy()
+            space.length[0], space.ring[:], space.waiting[:] = 0, 0, False
+            outcome = search(
+                rules,
+                alive,
+                left,
+                owner,
+                blame,
+                order,
+                levels,
+                stream,
+                looks,
+                most,
+                failures,
+                *space,
+            )
+            if outcome in (FOUND, NONE):
+                break
+            failures, looks = failures + failures // 2, _LOOKS
+        self._visits += int(space.length[1])
+        if outcome == NONE:
+            raise _impossible(self.graph, "")
+        if outcome != FOUND:
+            return None
+        places = np.flatnonzero(alive)  # one for each bound variable among them
+        chosen = places[np.searchsorted(places, rules.first[self.bound])]
+        return chosen - rules.first[self.bound]  # type: ignore[no-any-return]
+
+
+def _impossible(graph: FactorGraph, why: str) -> SampleError:
+    given = "zeros and evidence" if (graph.evidence >= 0).any() else "zeros"
+    return SampleError(
+        f"no state of this graph has positive probability: its {given} contradict each other{why}"
+    )
+
+
+def zeros_alone(graph: FactorGraph) -> FactorGraph:
+    """The factors that hold zeros, with all else worth 0: the possible states are alike."""
+    groups: list[Factors] = []
+    begin = 0
+    for group in graph.factors:
+        if isinstance(group, Implicit) or group.pairs:
+            continue
+        members = graph.hard[(graph.hard >= begin) & (graph.hard < begin + len(group))] - begin
+        begin += len(group)
+        if isinstance(group, Unary) and len(members):
+            energy = np.where(group.energy[members] == -np.inf, -np.inf, 0.0)
+            groups.append(Unary(group.scope[members, 0], energy))
+        elif isinstance(group, Table) and len(members):
+            energy = group.energy if group.shared else group.energy[members]
+            groups.append(Table(group.scope[members], np.where(energy == -np.inf, -np.inf, 0.0)))
+    return FactorGraph(graph.domains, groups, evidence=graph.evidence)
+
+
+def forbidding(graph: FactorGraph, state: NDArray[Any]) -> int | None:
+    """The first factor, by its number in `packed.factors`, that gives a state probability 0."""
+    model = graph.packed
+    for number in graph.hard.tolist():
+        factor = model.factors[number]
+        slots = model.slots[factor["scope_start"] : factor["scope_end"]]
+        place = factor["table_start"] + (slots["key"] * state[slots["variable"]].astype(int)).sum()
+        if model.table[place] == -np.inf:
+            return int(number)
+    return None
+
+
+def reach(graph: FactorGraph) -> str:
+    """Whether moves of one variable at a time lead from any possible state to any other.
+
+    CONNECTED where that is proved: by folding (a value that another can replace, whatever the rest
+    does, is taken out, since a chain can go from one to the other and back; if one state is left,
+    all lead to it), or by looking at every state of a small graph. SPLIT where the latter shows
+    that they do not. UNKNOWN otherwise, as with relations that tie variables to each other.
+
+    >>> import minigibbs as mg, numpy as np
+    >>> not_both = mg.Table([[0, 1], [1, 2]], [[0.0, 0.0], [0.0, -np.inf]])
+    >>> same = mg.Table([[0, 1]], [[0.0, -np.inf], [-np.inf, 0.0]])
+    >>> reach(mg.FactorGraph([2, 2, 2], [not_both])), reach(mg.FactorGraph([2, 2], [same]))
+    ('connected', 'split')
+    """
+    if not len(graph.hard):
+        return CONNECTED
+    if graph not in _REACH:
+        _REACH[graph] = _reach(Support(graph))
+    return _REACH[graph]
+
+
+_REACH: WeakKeyDictionary[FactorGraph, str] = WeakKeyDictionary()
+
+
+def _reach(support: Support) -> str:
+    rules, bound = support.rules, support.bound
+    if not len(bound):
+        return CONNECTED
+    alive, left, space = support.alive.copy(), support.left.copy(), Space.of(rules)
+    if fold(rules, alive, left, bound, _FOLD_VISITS, space.digits, space.length) == FOUND:
+        return CONNECTED
+    if math.prod(int(count) for count in left[bound]) > _ENUMERATED:
+        return UNKNOWN
+    return _enumerated(support, alive, left)  # folding has left fewer states, as connected
+
+
+def _enumerated(support: Support, alive: NDArray[np.bool_], left: NDArray[np.int64]) -> str:
+    """Look at every state of the bound variables: label each, and let labels spread."""
+    rules, bound = support.rules, support.bound
+    shape = tuple(int(left[v]) for v in bound)
+    axis_of = {int(v): k for k, v in enumerate(bound)}
+    values = {v: np.flatnonzero(alive[rules.first[v] : rules.first[v + 1]]) for v in axis_of}
+    possible = np.ones(shape, dtype=np.bool_)
+    for factor in rules.factors[support.binding]:
+        place = np.asarray(factor["table_start"])
+        for variable, key in rules.slots[factor["scope_start"] : factor["scope_end"]].tolist():
+            own = np.flatnonzero(alive[rules.first[variable] : rules.first[variable + 1]])
+            if variable in axis_of:
+                spread = [-1 if k == axis_of[variable] else 1 for k in range(len(shape))]
+                own = values[variable].reshape(spread)
+            place = place + key * own
+        possible &= rules.possible[place]
+    label = np.where(possible, np.arange(possible.size).reshape(shape), possible.size)
+    while True:
+        before = label
+        for axis in range(len(shape)):
+            least = label.min(axis=axis, keepdims=True)
+            label = np.where(possible, np.broadcast_to(least, shape), possible.size)
+        if (label == before).all():
+            break
+    return CONNECTED if len(np.unique(label[possible])) <= 1 else SPLIT

@@ -1,0 +1,1 @@
+"""Answers: the method is chosen for the user."""

@@ -1,0 +1,195 @@
+"""`infer`: marginals and log Z, by whatever gives them best in the time there is."""
+
+from __future__ import annotations
+
+import os
+import time as clocks
+
+import numpy as np
+
+from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.elimination import BucketTree, exact_answer
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.results.answer import Answer
+from minigibbs.results.marginals import Known, Marginals
+from minigibbs.results.run import Run
+from minigibbs.running import durations
+from minigibbs.running.api import sample_until, time_updates
+from minigibbs.running.plan import TIME
+from minigibbs.running.request import check_counts
+from minigibbs.samplers import PoissonGibbs, Sampler, Tempering
+from minigibbs.system.memory import read_size
+
+_EXACT = 0.6  # share of the time that an exact answer may be predicted to take
+_WARMUP = 0.15  # share of the time
+_PREPARED = 0.3  # share of the time that preparations count as, at the most
+_LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
+_LEAST_TRIPS = 10  # round trips of a ladder, of each chain
+_TEMPERED = 1_000_000  # variables times levels, at the most
+
+
+def infer(
+    graph: FactorGraph,
+    time: str | float = "60s",
+    *,
+    error: float = 0.005,
+    exact: bool = True,
+    memory: str | float | None = None,
+    sampler: Sampler | None = None,
+    chains: int = 4,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Answer:
+    """Marginals and log Z of a graph, with errors, by the method that fits.
+
+    Exact where variable elimination fits into the time and the memory. Otherwise the graph is
+    sampled, by parallel tempering where its factors are stored, until the errors are as asked or
+    time is up. `answer.method` and `answer.reason` say what was done, `answer.warnings` what may be
+    wrong.
+
+    Parameters
+    ----------
+    graph
+        The model, conditioned on evidence or not.
+    time
+        "20s", "5min", "1h", or seconds.
+    error
+        The largest standard error of a marginal that is wanted, where the graph is sampled.
+    exact
+        Whether an exact answer may be computed.
+    memory
+        What an exact answer may use, "4G" or bytes; by default 4 GiB, or half of what is free.
+    sampler
+        What to sample with; by default chosen.
+    chains, seed, threads, progress
+        As in `mg.sample`, where the graph is sampled.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> grid = mg.models.ising_lattice(side=8, beta=0.6, periodic=False)
+    >>> answer = mg.infer(grid.condition({0: 1}))
+    >>> answer.method, round(answer.log_z, 3)
+    ('exact', 87.127)
+    >>> sampled = mg.infer(grid.condition({0: 1}), "2s", exact=False, seed=1, progress=False)
+    >>> bool(abs(sampled.marginals - answer.marginals).max() < 0.1)
+    True
+    """
+    begun, limit = clocks.monotonic(), durations.seconds(time, "time")
+    if not isinstance(graph, FactorGraph):
+        raise SampleError(f"infer takes a FactorGraph, got {type(graph).__name__}")
+    check_counts(chains=chains, threads=threads)
+    why = "exact answers were not asked for"
+    if exact:
+        budget = None if memory is None else read_size(memory, "memory")
+        tree, why = _affordable(graph, limit, budget)
+        if tree is not None:
+            return _exact(graph, tree, begun, why)
+    chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
+    run = _sample(graph, chosen, limit, begun, error, chains, seed, threads, progress)
+    return _sampled(graph, run, f"{why}; {reason}", begun)
+
+
+def _affordable(
+    graph: FactorGraph, limit: float, memory: float | None
+) -> tuple[BucketTree | None, str]:
+    """The elimination tree, if it fits into time and memory; and why, or why not."""
+    try:
+        tree = BucketTree.of(graph, memory)
+    except TooLargeError as error:
+        return None, str(error).split(";")[0]
+    if tree.seconds > _EXACT * limit:
+        return None, f"an exact answer would take about {tree.seconds:,.0f} s"
+    return tree, f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
+
+
+def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answer:
+    square, log_z = exact_answer(tree)
+    flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
+    return Answer(
+        domains=graph.domains,
+        known=Known(flat, np.zeros(len(flat)), graph.sizes),
+        log_z=log_z,
+        log_z_error=0.0,
+        method="exact",
+        reason=why,
+        seconds=clocks.monotonic() - begun,
+        clamped=graph.evidence >= 0,
+        model=graph.describe(),
+    )
+
+
+def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
+    """What to sample with, and why."""
+    if graph.implicits:
+        return PoissonGibbs(), "its factors are implicit, which only this sampler draws from"
+    ladder = Tempering().settled(graph)
+    levels = len(ladder.levels) if isinstance(ladder.levels, tuple) else 0
+    if levels * len(graph) > _TEMPERED:
+        return PoissonGibbs(), f"tempering would take {levels} copies of {len(graph):,} variables"
+    return ladder, "tempering visits modes that single chains would not leave"
+
+
+def _sample(
+    graph: FactorGraph,
+    sampler: Sampler,
+    limit: float,
+    begun: float,
+    error: float,
+    chains: int,
+    seed: int | None,
+    threads: int | None,
+    progress: bool,
+) -> Run:
+    """Sample until the errors are as asked, or time is up; the beginning is not recorded.
+
+    What was spent on preparations counts as a part of the time at the most: code that is compiled
+    for the first time takes longer than it ever will again.
+    """
+    free = max(len(free_variables(graph.evidence)), 1)
+    sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
+    limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
+    workers = min(threads or os.cpu_count() or 1, chains)
+    sweeps = limit * workers / (chains * sweep)
+    warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
+    return sample_until(
+        graph,
+        sampler,
+        error=error,
+        max_time=limit,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def _sampled(graph: FactorGraph, run: Run, reason: str, begun: float) -> Answer:
+    marginals, ladder = Marginals.of(run), run.ladder
+    warnings = [text for text in run.summary().warnings if run.info.ended != TIME or text != _LATE]
+    if ladder is not None and ladder.round_trips < _LEAST_TRIPS * run.info.chains:
+        warnings.append(
+            f"states made {ladder.round_trips} round trips between the hottest level and the "
+            f"model, and {_LEAST_TRIPS * run.info.chains} are wanted: modes may be missing"
+        )
+    return Answer(
+        domains=graph.domains,
+        known=Known(
+            marginals.pooled, marginals.standard_errors, graph.sizes, marginals.degrees or np.nan
+        ),
+        log_z=None if ladder is None else ladder.log_z,
+        log_z_error=None if ladder is None else ladder.log_z_error,
+        method=run.info.sampler,
+        reason=reason,
+        seconds=clocks.monotonic() - begun,
+        warnings=tuple(warnings),
+        clamped=run.clamped,
+        model=run.model,
+        run=run,
+    )
+
+
+_LATE = "time was up before R-hat and ESS were as wanted: run longer"

@@ -1,0 +1,364 @@
+"""Which values and states factors with zeros allow: propagation, and a search by it.
+
+`rules` is a `graph.pruning.Constraints`; `alive` says of every value of every variable whether it
+may still be taken, `left` counts those of each variable. A factor whose variables changed waits on
+a queue, which goes round: `ring` holds where it begins, and how many wait.
+"""
+
+from __future__ import annotations
+
+from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.random import below
+
+LENGTH, VISITS = 0, 1  # of the trail, and table entries looked at
+FOUND, NONE, GAVE_UP = 1, 0, -1
+
+
+@kernel
+def _next_alive(alive, begin, value, size):
+    """The first value from `value` on that may be taken, or `size`."""
+    while value < size and not alive[begin + value]:
+        value += 1
+    return value
+
+
+@kernel
+def _mark(rules, factor, digits, seen, missing):
+    """Note that an entry supports its values; returns how many are still without support."""
+    place = 0
+    for k in range(factor.scope_end - factor.scope_start):
+        variable = rules.slots[factor.scope_start + k].variable
+        if not seen[place + digits[k]]:
+            seen[place + digits[k]] = True
+            missing -= 1
+        place += rules.first[variable + 1] - rules.first[variable]
+    return missing
+
+
+@kernel
+def _support(rules, factor, alive, left, digits, seen, length):
+    """Mark the values that an entry supports; returns how many have none."""
+    arity, position, missing, total = factor.scope_end - factor.scope_start, 0, 0, 0
+    position = factor.table_start
+    for k in range(arity):
+        slot = rules.slots[factor.scope_start + k]
+        begin = rules.first[slot.variable]
+        size = rules.first[slot.variable + 1] - begin
+        digits[k] = _next_alive(alive, begin, 0, size)
+        position += slot.key * digits[k]
+        missing += left[slot.variable]
+        total += size
+    for k in range(total):
+        seen[k] = False
+    while missing > 0:
+        length[VISITS] += 1
+        if rules.possible[position]:
+            missing = _mark(rules, factor, digits, seen, missing)
+        k = arity - 1
+        while k >= 0:  # to the next entry, as an odometer goes
+            slot = rules.slots[factor.scope_start + k]
+            begin = rules.first[slot.variable]
+            size = rules.first[slot.variable + 1] - begin
+            value = _next_alive(alive, begin, digits[k] + 1, size)
+            if value < size:
+                position += slot.key * (value - digits[k])
+                digits[k] = value
+                break
+            value = _next_alive(alive, begin, 0, size)
+            position += slot.key * (value - digits[k])
+            digits[k] = value
+            k -= 1
+        if k < 0:
+            break
+    return missing
+
+
+@kernel
+def take_out(place, variable, alive, left, trail, length):
+    """Take a value out, and note it on the trail if there is one."""
+    alive[place] = False
+    left[variable] -= 1
+    if len(trail):
+        trail[length[LENGTH]] = place
+        length[LENGTH] += 1
+
+
+@kernel
+def wake(rules, variable, queue, ring, waiting):
+    """Let the factors of a variable wait on the queue."""
+    for k in range(rules.user_start[variable], rules.user_start[variable + 1]):
+        number = rules.user[k]
+        if not waiting[number]:
+            waiting[number] = True
+            queue[(ring[0] + ring[1]) % len(queue)] = number
+            ring[1] += 1
+
+
+@kernel
+def _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length):
+    while ring[1] > 0:
+        number = queue[ring[0]]
+        ring[0] = (ring[0] + 1) % len(queue)
+        ring[1] -= 1
+        waiting[number] = False
+        factor = rules.factors[number]
+        if _support(rules, factor, alive, left, digits, seen, length) == 0:
+            continue
+        place = 0
+        for k in range(factor.scope_end - factor.scope_start):
+            variable = rules.slots[factor.scope_start + k].variable
+            begin, changed = rules.first[variable], False
+            for value in range(rules.first[variable + 1] - begin):
+                if alive[begin + value] and not seen[place + value]:
+                    take_out(begin + value, variable, alive, left, trail, length)
+                    changed = True
+            if left[variable] == 0:
+                return number
+            if changed:
+                wake(rules, variable, queue, ring, waiting)
+            place += rules.first[variable + 1] - begin
+    return -1
+
+
+@entry
+def propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length):
+    """Take out the values that waiting factors exclude, until none waits: 0.
+
+    Or -1, as soon as a variable is left without a value.
+    """
+    failed = _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length)
+    return 0 if failed < 0 else -1
+
+
+@kernel
+def _restore(first_place, alive, left, owner, trail, length):
+    """Put back what was taken out since the trail was so long."""
+    while length[LENGTH] > first_place:
+        length[LENGTH] -= 1
+        place = trail[length[LENGTH]]
+        alive[place] = True
+        left[owner[place]] += 1
+
+
+@kernel
+def _empty(queue, ring, waiting):
+    """Let no factor wait."""
+    for k in range(ring[1]):
+        waiting[queue[(ring[0] + k) % len(queue)]] = False
+    ring[1] = 0
+
+
+@kernel
+def _pick_variable(left, blame, order, decided, looks, stream, length):
+    """Where in `order`, from `decided` on, the next variable is: few values, much to blame.
+
+    Of so many `looks` at random, the one with the fewest values for its share in failures; without
+    looks, the first. Those that have one value left are passed over: returns how many are decided,
+    and the place.
+    """
+    best, best_score = -1, 0.0
+    length[VISITS] += looks
+    for _ in range(looks):
+        while decided < len(order):
+            place = decided + below(stream, len(order) - decided)
+            if left[order[place]] > 1:
+                break
+            order[decided], order[place] = order[place], order[decided]
+            decided += 1
+            place = -1
+        if decided == len(order):
+            break
+        score = left[order[place]] / blame[order[place]]
+        if best < decided or score < best_score:
+            best, best_score = place, score
+    while best < decided < len(order):  # what was best has been passed over
+        if left[order[decided]] > 1:
+            best = decided
+        else:
+            decided += 1
+    return decided, best
+
+
+@kernel
+def _pick_value(rules, alive, left, variable, stream):
+    """A value of those that are left, at random."""
+    skip, begin = below(stream, left[variable]), rules.first[variable]
+    value = _next_alive(alive, begin, 0, rules.first[variable + 1] - begin)
+    for _ in range(skip):
+        value = _next_alive(alive, begin, value + 1, rules.first[variable + 1] - begin)
+    return value
+
+
+@entry
+def search(
+    rules, alive, left, owner, blame, order, levels, stream, looks, most, failures, queue, ring,
+    waiting, digits, seen, trail, length,
+):  # fmt: skip
+    """Leave one value to every variable of `order`, such that no factor is 0.
+
+    Backtracking that keeps the values arc consistent. `levels` [variables + 1, 4] holds the
+    decisions: how long the trail was, how many variables were decided, which variable, which value.
+    Gives up after so many `failures`, or when `most` entries have been looked at.
+    """
+    depth, decided = 0, 0
+    while True:
+        decided, place = _pick_variable(left, blame, order, decided, looks, stream, length)
+        if decided == len(order):
+            return FOUND
+        variable = order[place]
+        value = _pick_value(rules, alive, left, variable, stream)
+        levels[depth, 0], levels[depth, 1] = length[LENGTH], decided
+        levels[depth, 2], levels[depth, 3] = variable, value
+        depth += 1
+        order[decided], order[place] = order[place], order[decided]
+        decided += 1
+        begin = rules.first[variable]
+        for other in range(rules.first[variable + 1] - begin):
+            if other != value and alive[begin + other]:
+                take_out(begin + other, variable, alive, left, trail, length)
+        wake(rules, variable, queue, ring, waiting)
+        failed = _propagate(rules, alive, left, queue, ring, waiting, digits, seen, trail, length)
+        while failed >= 0:  # the last decision was wrong, given those before it
+            factor = rules.factors[failed]
+            for k in range(factor.scope_start, factor.scope_end):
+                blame[rules.slots[k].variable] += 1.0
+            _empty(queue, ring, waiting)
+            failures -= 1
+            if failures < 0 or length[VISITS] > most:
+                return GAVE_UP
+            if depth == 0:
+                return NONE
+            depth -= 1
+            _restore(levels[depth, 0], alive, left, owner, trail, length)
+            decided, variable = levels[depth, 1], levels[depth, 2]
+            take_out(rules.first[variable] + levels[depth, 3], variable, alive, left, trail, length)
+            if left[variable] == 0:
+                continue
+            wake(rules, variable, queue, ring, waiting)
+            failed = _propagate(
+                rules, alive, left, queue, ring, waiting, digits, seen, trail, length
+            )
+
+
+@kernel
+def _binds(rules, factor, alive, digits, length):
+    """Whether an entry over the values that are left is a zero."""
+    arity, position = factor.scope_end - factor.scope_start, factor.table_start
+    for k in range(arity):
+        slot = rules.slots[factor.scope_start + k]
+        begin = rules.first[slot.variable]
+        digits[k] = _next_alive(alive, begin, 0, rules.first[slot.variable + 1] - begin)
+        position += slot.key * digits[k]
+    while True:
+        length[VISITS] += 1
+        if not rules.possible[position]:
+            return True
+        k = arity - 1
+        while k >= 0:
+            slot = rules.slots[factor.scope_start + k]
+            begin = rules.first[slot.variable]
+            size = rules.first[slot.variable + 1] - begin
+            value = _next_alive(alive, begin, digits[k] + 1, size)
+            more = value < size
+            if not more:
+                value = _next_alive(alive, begin, 0, size)
+            position += slot.key * (value - digits[k])
+            digits[k] = value
+            if more:
+                break
+            k -= 1
+        if k < 0:
+            return False
+
+
+@entry
+def binding(rules, alive, digits, length, out):
+    """Set out[k] to whether factor k still forbids something."""
+    for number in range(len(rules.factors)):
+        out[number] = _binds(rules, rules.factors[number], alive, digits, length)
+
+
+@kernel
+def _fits_instead(rules, factor, alive, slot_of, old, new, digits, length):
+    """Whether every entry that is possible with `old` in one slot is so with `new` there."""
+    arity, position = factor.scope_end - factor.scope_start, factor.table_start
+    for k in range(arity):
+        slot = rules.slots[factor.scope_start + k]
+        begin = rules.first[slot.variable]
+        digits[k] = _next_alive(alive, begin, 0, rules.first[slot.variable + 1] - begin)
+        if k == slot_of:
+            digits[k] = old
+        position += slot.key * digits[k]
+    shift = rules.slots[factor.scope_start + slot_of].key * (new - old)
+    while True:
+        length[VISITS] += 1
+        if rules.possible[position] and not rules.possible[position + shift]:
+            return False
+        k = arity - 1
+        while k >= 0:
+            if k == slot_of:
+                k -= 1
+                continue
+            slot = rules.slots[factor.scope_start + k]
+            begin = rules.first[slot.variable]
+            size = rules.first[slot.variable + 1] - begin
+            value = _next_alive(alive, begin, digits[k] + 1, size)
+            more = value < size
+            if not more:
+                value = _next_alive(alive, begin, 0, size)
+            position += slot.key * (value - digits[k])
+            digits[k] = value
+            if more:
+                break
+            k -= 1
+        if k < 0:
+            return True
+
+
+@kernel
+def _replaceable(rules, alive, variable, old, new, digits, length):
+    """Whether no factor minds if a variable takes `new` in place of `old`."""
+    for k in range(rules.user_start[variable], rules.user_start[variable + 1]):
+        factor = rules.factors[rules.user[k]]
+        slot_of = 0
+        while rules.slots[factor.scope_start + slot_of].variable != variable:
+            slot_of += 1
+        if not _fits_instead(rules, factor, alive, slot_of, old, new, digits, length):
+            return False
+    return True
+
+
+@kernel
+def _fold_variable(rules, alive, left, variable, digits, length):
+    """Take out the values that another can replace; returns whether there were any."""
+    begin, folded = rules.first[variable], False
+    size = rules.first[variable + 1] - begin
+    for old in range(size):
+        for new in range(size if alive[begin + old] and left[variable] > 1 else 0):
+            there = new != old and alive[begin + new] and alive[begin + old]
+            if there and _replaceable(rules, alive, variable, old, new, digits, length):
+                alive[begin + old] = False
+                left[variable] -= 1
+                folded = True
+    return folded
+
+
+@entry
+def fold(rules, alive, left, variables, most, digits, length):
+    """Take out values that others can replace, until none can be; FOUND if one state is left.
+
+    NONE if more are, and GAVE_UP if `most` entries have been looked at.
+    """
+    folded = True
+    while folded:
+        folded = False
+        for k in range(len(variables)):
+            if left[variables[k]] > 1:
+                own = _fold_variable(rules, alive, left, variables[k], digits, length)
+                folded = folded or own
+            if length[VISITS] > most:
+                return GAVE_UP
+    for k in range(len(variables)):
+        if left[variables[k]] > 1:
+            return NONE
+    return FOUND

@@ -1,0 +1,174 @@
+"""What `mg.infer` gives: marginals and log Z with errors, and how they were found."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs._version import __version__
+from minigibbs.graph.domains import Domains, domains_from_header, domains_header
+from minigibbs.results.marginals import Known
+from minigibbs.results.result import Result
+from minigibbs.results.run import Run, check_model
+from minigibbs.system import files
+from minigibbs.system.text import printable
+
+FORMAT = "minigibbs-answer-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer(Result):
+    """The result of `mg.infer`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
+    >>> answer = mg.infer(graph.condition({"a": 1}))
+    >>> answer.exact, answer.marginal("b").probability.round(4).tolist()
+    (True, [0.2689, 0.7311])
+    """
+
+    domains: Domains
+    known: Known = field(repr=False)  # the marginals, one number per value
+    log_z: float | None  # the logarithm of the sum of exp(energy) over states; None if not known
+    log_z_error: float | None  # its standard error, 0 where exact
+    method: str  # "exact", or the sampler
+    reason: str  # why this method
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    clamped: NDArray[np.bool_] | None = field(default=None, repr=False)
+    model: dict[str, Any] | None = field(default=None, repr=False)
+    run: Run | None = field(default=None, repr=False)  # what was sampled; files do not keep it
+
+    @property
+    def shares(self) -> Known:
+        """The marginals and their errors."""
+        return self.known
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is exact, but for rounding."""
+        return self.method == "exact"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<12}{value}" for label, value in self.rows()) + "".join(
+            f"\nwarning: {warning}" for warning in self.warnings
+        )
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What is shown of it: label and value."""
+        rows = [
+            ("method", printable(self.method)),
+            ("because", printable(self.reason)),
+            ("seconds", f"{self.seconds:.2f}"),
+        ]
+        if self.log_z is not None:
+            rows.append(("log Z", self.log_z_text()))
+        if not self.exact:
+            largest = float(np.nanmax(self.shares.standard_errors, initial=0.0))
+            rows.append(("error", f"{largest:.4f} (largest standard error of a marginal)"))
+        return rows
+
+    def log_z_text(self) -> str:
+        """Log Z with its error."""
+        if self.log_z is None:
+            return "-"
+        if not self.log_z_error:
+            return f"{self.log_z:.6f}"
+        return f"{self.log_z:.4f} +- {self.log_z_error:.4f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the marginals, as plain numbers and text for JSON."""
+        return {
+            "method": self.method,
+            "reason": self.reason,
+            "exact": self.exact,
+            "seconds": self.seconds,
+            "log_z": self.log_z,
+            "log_z_error": self.log_z_error,
+            "warnings": list(self.warnings),
+        }
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        title: str = "An answer",
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Write one HTML page with the answer; see `Run.report`."""
+        from minigibbs.results.report import write_answer
+
+        write_answer(self, path, title, shape)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the answer to a file, whole or not at all; `mg.load` reads it.
+
+        What was sampled is not in it: `answer.run.save` keeps that.
+        """
+        freedom = self.shares.freedom
+        header = {
+            "format": FORMAT,
+            "version": __version__,
+            "freedom": None if math.isinf(freedom) else freedom,
+            "model": self.model,
+            **self.to_dict(),
+            **domains_header(self.domains),
+        }
+        del header["exact"]
+        arrays: dict[str, NDArray[Any]] = {
+            "sizes": self.domains.sizes,
+            "probability": self.shares.given,
+            "error": self.shares.errors,
+        }
+        if self.clamped is not None:
+            arrays["clamped"] = self.clamped
+        files.write_arrays(path, header, arrays)
+
+
+def load(path: str | os.PathLike[str]) -> Answer:
+    """Read an answer that `Answer.save` wrote."""
+    header, arrays = files.read_arrays(path, FORMAT)
+    with files.refusing_damage(path):
+        domains = domains_from_header(header, arrays["sizes"])
+        freedom = math.inf if header["freedom"] is None else float(header["freedom"])
+        answer = Answer(
+            domains,
+            Known(arrays["probability"], arrays["error"], domains.sizes, freedom),
+            header["log_z"],
+            header["log_z_error"],
+            str(header["method"]),
+            str(header["reason"]),
+            float(header["seconds"]),
+            tuple(map(str, header["warnings"])),
+            arrays.get("clamped"),
+            header["model"],
+        )
+        _check(answer)
+    return answer
+
+
+def _check(answer: Answer) -> None:
+    """Raise `ValueError` if the parts of an answer do not fit each other."""
+    values = int(answer.domains.sizes.sum(dtype=np.int64))
+    for name, array in (("probability", answer.shares.given), ("error", answer.shares.errors)):
+        if array.shape != (values,) or array.dtype != np.float64:
+            raise ValueError(f"{name}: expected {values} doubles, got {array.shape} {array.dtype}")
+        if (array < 0).any() or (name == "probability" and not (array <= 1 + 1e-9).all()):
+            raise ValueError(f"{name}: holds what it cannot")
+    clamped = answer.clamped
+    if clamped is not None and (clamped.shape != (len(answer.domains),) or clamped.dtype != bool):
+        raise ValueError("clamped: expected a mark for each variable")
+    for name in ("log_z", "log_z_error"):
+        value = getattr(answer, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name}: expected a number, got {value!r}")
+    if not answer.seconds >= 0 or answer.shares.freedom <= 0:
+        raise ValueError("seconds and freedom must be positive")
+    check_model(answer.model)

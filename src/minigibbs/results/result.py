@@ -1,0 +1,88 @@
+"""What runs and answers have in common: what they say about each variable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.domains import Domains
+from minigibbs.results.marginals import LEVEL, Shares
+
+
+class Marginal(NamedTuple):
+    """One variable's distribution.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
+    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
+    ('no', 'yes')
+    """
+
+    values: tuple[Any, ...]  # labels, grid points or numbers
+    probability: NDArray[np.float64]
+
+
+class Result(ABC):
+    """Marginals by variable, with errors; `mg.Run` and `mg.Answer` are such."""
+
+    domains: Domains
+
+    @property
+    @abstractmethod
+    def shares(self) -> Shares:
+        """The marginals; a `SampleError` where there are none."""
+
+    @cached_property
+    def marginals(self) -> NDArray[np.float64]:
+        """Marginals [variable, value], 0 beyond a variable's domain; pooled over chains."""
+        return self._square(self.shares.pooled)
+
+    @cached_property
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Standard errors of `marginals`: 0 where exact, NaN for a single chain."""
+        return self._square(self.shares.standard_errors)
+
+    def marginal(self, variable: int | str) -> Marginal:
+        """One variable's marginal, with its labels or grid points."""
+        number = self.domains.index(variable)
+        row = self.marginals[number, : self.domains.sizes[number]]
+        return Marginal(self.domains.values(number), row)
+
+    def interval(self, variable: int | str, level: float = LEVEL) -> NDArray[np.float64]:
+        """Intervals for one variable's marginal: [value, (low, high)].
+
+        They cover the truth with a chance of `level` where chains mix. With k chains they are
+        Student's, with k - 1 degrees of freedom; NaN for a single chain.
+        """
+        number = self.domains.index(variable)
+        return self.shares.intervals(level)[self.shares.of_variable(number)]
+
+    def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
+        """The marginals as a pandas frame, a row per variable and value.
+
+        Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
+        `standard_error`, from how far chains lie apart, and `low` and `high`, a 95% interval (all
+        three NaN for a single chain).
+
+        Parameters
+        ----------
+        wide
+            A row per variable and a column per value instead, probabilities alone.
+        shape
+            Of a lattice that the variables lie on, row by row: in place of their names come
+            `row` and `column` (`axis0`, `axis1`, ... where there are not two).
+        """
+        from minigibbs.results.tables import to_pandas
+
+        return to_pandas(self, wide, shape)
+
+    def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
+        sizes = self.domains.sizes
+        square = np.zeros((len(sizes), int(sizes.max())))
+        square[np.arange(square.shape[1]) < sizes[:, None]] = ragged
+        return square

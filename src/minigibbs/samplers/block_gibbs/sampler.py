@@ -1,0 +1,377 @@
+"""Block Gibbs: sets of variables of small treewidth given the rest, each redrawn jointly.
+
+Jensen, Kong and Kjaerulff 1995, doi:10.1006/ijhc.1995.1029; Hamze and de Freitas 2004
+(arXiv:1207.4149) for trees. A block is summed out variable by variable, and drawn on the way back,
+so it takes a draw from its law given the other variables: Gibbs sampling, whatever the blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.enumeration import Enumeration, softmax
+from minigibbs.exact.transition import Transition
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.categorical import draw_log
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import EQUAL, EVALUATIONS, TABLE
+from minigibbs.kernels.random import below, uniform
+from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
+from minigibbs.samplers.block_gibbs.covers import (
+    LARGEST_TABLE,
+    Blocks,
+    Elimination,
+    cover,
+    join,
+    neighbours,
+)
+from minigibbs.samplers.block_gibbs.program import GENERAL, OUTSIDE, BlockData, program
+from minigibbs.samplers.block_gibbs.spins import as_spins, spin_data
+from minigibbs.system import memory
+
+_COVERS = 4
+_SEED = 2**64 - 59  # of the covers: they are the same for every run
+_MOST_WIDTH = 20
+_LONG = 200  # letters of a sampler's settings
+
+
+@dataclass(frozen=True)
+class BlockGibbs(SweepSampler):
+    """Redraws sets of variables jointly, each of treewidth at most `width` given the rest.
+
+    A graph that is itself so narrow is one block: every sweep is an independent draw. Otherwise a
+    sweep goes through one of a few covers, chosen at random: blocks that hold every free variable
+    once, each as large as the width allows. Variables that hard zeros tie together are kept in one
+    block where the width allows.
+
+    Parameters
+    ----------
+    width
+        The treewidth of a block: 1 for trees. A step costs about domain ** (width + 1).
+    blocks
+        Lists of variables, by number or name, in place of covers: redrawn in this order, then
+        those that are in none, one by one.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> grid = mg.models.ising_lattice(side=8, beta=0.6, periodic=False)
+    >>> print(mg.BlockGibbs(width=8).describe(grid))
+    Block Gibbs: exact; one block of width 8: every sweep is an independent draw.
+    """
+
+    width: int = 1
+    blocks: Any = None
+    name = "block-gibbs"
+    takes_zeros = True
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.width, int | np.integer) and not isinstance(self.width, bool)
+        if not whole or not 0 <= self.width <= _MOST_WIDTH:
+            raise SampleError(
+                f"BlockGibbs: width must be an integer from 0 to {_MOST_WIDTH}, got {self.width!r}"
+            )
+        if self.blocks is not None:
+            object.__setattr__(self, "blocks", _read_blocks(self.blocks))
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.blocks is None or len(text) < _LONG:
+            return text
+        width = f"width={self.width}, " if self.width != type(self).width else ""
+        return f"BlockGibbs({width}blocks=<{len(self.blocks):,} blocks>)"
+
+    def covers(self, graph: FactorGraph) -> list[Blocks]:
+        """The blocks of each cover; a sweep goes through one of them."""
+        spins = self._spins(graph)
+        return self._covers(graph if spins is None else spins)
+
+    def _spins(self, graph: FactorGraph) -> FactorGraph | None:
+        """The graph in a form that has a quicker layout, if there is one."""
+        return as_spins(graph) if self.width <= 1 else None
+
+    def _covers(self, graph: FactorGraph) -> list[Blocks]:
+        around = neighbours(graph)
+        choice = (graph.evidence == FREE) & (graph.sizes > 1)
+        variables = np.flatnonzero(choice).astype(np.int32)
+        width = int(self.width)
+        if self.blocks is not None:
+            return [self._given(graph, Elimination(around, width, _stream(0)), variables)]
+        found = [cover(around, variables, width, _stream(0))]
+        if len(found[0].end) > 1:
+            found += [cover(around, variables, width, _stream(k)) for k in range(1, _COVERS)]
+        return found
+
+    def _given(
+        self, graph: FactorGraph, elimination: Elimination, variables: NDArray[np.int32]
+    ) -> Blocks:
+        """The blocks that were given, and the variables that are in none."""
+        found, choice = [], np.zeros(len(graph), dtype=bool)
+        choice[variables] = True
+        seen = np.zeros(len(graph), dtype=bool)
+        for number, block in enumerate(self.blocks):
+            named = np.array([graph.domains.index(v) for v in block], dtype=np.int32)
+            if len(np.unique(named)) < len(named):
+                raise SampleError(f"BlockGibbs: block {number} holds a variable twice")
+            seen[named] = True
+            inside = named[choice[named]]
+            if not len(inside):
+                continue
+            found.append(elimination.block(inside, put_off=False))
+            if len(found[-1].order) < len(inside):
+                raise TooLargeError(
+                    f"BlockGibbs: block {number}, of {len(inside):,} variables, cannot be "
+                    f"eliminated within width {self.width} and tables of {LARGEST_TABLE:,} "
+                    "entries; give a larger width, or smaller blocks"
+                )
+        for variable in variables[~seen[variables]].tolist():
+            found.append(elimination.block(np.array([variable], np.int32), put_off=False))
+        return join(found, int(self.width))
+
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
+        """Find the covers; lay each block out as an elimination program."""
+        spins = self._spins(graph)
+        base = graph if spins is None else spins
+        data = program(base, self._covers(base))
+        memory.require(
+            8 * data.numbers,
+            "the tables of a block",
+            "give a smaller width, or smaller blocks",
+        )
+        return data if spins is None else spin_data(spins, data)
+
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """The tables of a block, a message, and a place in a table."""
+        return Workspace(scratch=2 * data.widest, numbers=data.numbers)
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say how many blocks there are, and how large the first is."""
+        first = self.covers(graph)[0]
+        sizes = np.diff(first.end, prepend=0)
+        width = int((first.parents >= 0).sum(axis=1).max(initial=0))
+        if len(sizes) == 1 and self.blocks is None:
+            return (
+                f"Block Gibbs: exact; one block of width {width}: every sweep is an independent "
+                "draw."
+            )
+        return (
+            f"Block Gibbs: exact; {len(sizes):,} blocks of width up to {width}, the largest with "
+            f"{sizes.max(initial=0):,} of {sizes.sum():,} variables, each redrawn jointly."
+        )
+
+    def transition(self, everything: Enumeration) -> Transition:
+        """A cover at random; its blocks in turn, each from the law given the other variables."""
+        covers, law = self.covers(everything.graph), everything.law
+        count = len(law)
+        matrix = np.zeros((count, count))
+        for one in covers:
+            sweep = np.eye(count)
+            for block in one.lists():
+                sweep = sweep @ _redraw(everything, block)
+            matrix += sweep / len(covers)
+        return Transition(matrix, np.arange(count), np.zeros(count), law, everything)
+
+
+def _read_blocks(blocks: Any) -> tuple[tuple[Any, ...], ...]:
+    rule = "BlockGibbs: blocks must be lists of variables, such as [[0, 1], [2, 3]]"
+    listed = isinstance(blocks, Iterable) and not isinstance(blocks, str)
+    rows = list(blocks) if listed else [blocks]
+    for row in rows:
+        if isinstance(row, str) or not isinstance(row, Iterable):
+            raise SampleError(f"{rule}; got {row!r}")
+    return tuple(tuple(v.item() if isinstance(v, np.generic) else v for v in row) for row in rows)
+
+
+def _stream(number: int) -> NDArray[np.uint64]:
+    words = np.random.SeedSequence(_SEED, spawn_key=(number,)).generate_state(4, np.uint64)
+    return words.astype(np.uint64)
+
+
+def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
+    """The matrix of one block's update."""
+    others = np.delete(everything.states, block, axis=1)
+    _, rest = np.unique(others, axis=0, return_inverse=True)
+    logs = np.where(rest.ravel()[:, None] == rest.ravel(), everything.energy, -np.inf)
+    possible = logs.max(axis=1) > -np.inf  # not where zeros exclude the other variables' values
+    matrix = np.eye(len(logs))
+    matrix[possible] = softmax(logs[possible])
+    return matrix
+
+
+@kernel
+def _advance_digits(data, step, digits, strides, first, place):
+    """The place in a source after that of the clique's next entry, the variable's own left out."""
+    axis, last = 1, step.member_end - step.member_start
+    while axis < last:
+        stride, size = strides[first + axis], data.members[step.member_start + axis].size
+        digits[axis] += 1
+        if digits[axis] < size:
+            return place + stride
+        digits[axis] = 0
+        place -= stride * (size - 1)
+        axis += 1
+    return place
+
+
+@kernel
+def _add_source(data, step, numbers, digits, strides, first, source, place, weight):
+    """Add a table with these strides to a step's own."""
+    at, own, size = step.table, strides[first], step.size
+    for _ in range(step.entries // size):
+        for value in range(size):
+            numbers[at + value] += weight * source[place + value * own]
+        at += size
+        place = _advance_digits(data, step, digits, strides, first, place)
+
+
+@kernel
+def _add_formula(data, step, numbers, digits, keys, true, literals, form, weight):
+    """Add a formula, of which `true` literals outside the block hold, to a step's table.
+
+    keys[axis] is the value of a literal, or -1.
+    """
+    at, last = step.table, step.member_end - step.member_start
+    for _ in range(step.entries // step.size):
+        count = true
+        for axis in range(1, last):
+            count += digits[axis] == keys[axis]
+        for value in range(step.size):
+            held = count + (value == keys[0])
+            if held == literals or (form == EQUAL and held == 0):
+                numbers[at + value] += weight
+        at += step.size
+        _advance_digits(data, step, digits, keys, 0, 0)
+
+
+@kernel
+def _add_general(data, model, chain, step, item, numbers):
+    """Add a factor that is no pair to a step's table, given the variables outside the block."""
+    last, x = step.member_end - step.member_start, chain.x
+    digits, keys = chain.scratch[: data.widest], chain.scratch[data.widest :]
+    factor = model.factors[item.other]
+    none = 0 if factor.form == TABLE else -1
+    for axis in range(last):
+        keys[axis] = none
+    place, true, k = factor.table_start, 0, item.axis_start
+    for s in range(factor.scope_start, factor.scope_end):
+        slot, axis = model.slots[s], data.axes[k]
+        k += 1
+        if axis == OUTSIDE:
+            place += np.int64(slot.key) * np.int64(x[slot.variable])
+            true += x[slot.variable] == slot.key
+        else:
+            keys[axis] = slot.key
+    if factor.form == TABLE:
+        _add_source(data, step, numbers, digits, keys, 0, model.table, place, item.weight)
+    else:
+        literals = factor.scope_end - factor.scope_start
+        _add_formula(data, step, numbers, digits, keys, true, literals, factor.form, item.weight)
+
+
+@kernel
+def _add_pair(data, chain, step, item, numbers):
+    """Add a pair to a step's table."""
+    size, rows = np.int64(step.size), step.entries // step.size
+    if item.axis == OUTSIDE:
+        value = np.int64(chain.x[item.other])
+        if value < size:
+            for row in range(rows):
+                numbers[step.table + row * size + value] += item.weight
+        return
+    member = data.members[step.member_start + item.axis]
+    if rows == member.size:
+        for value in range(min(size, rows)):
+            numbers[step.table + value * (size + 1)] += item.weight
+        return
+    unit, value, left = member.stride // size, 0, member.stride // size
+    for row in range(rows):
+        if value < size:
+            numbers[step.table + row * size + value] += item.weight
+        left -= 1
+        if left == 0:
+            left = unit
+            value = value + 1 if value + 1 < member.size else 0
+
+
+@kernel
+def _send(data, step, numbers, digits):
+    """Sum a step's table over its variable; add the result, its largest 1, to the target's."""
+    size, rows = np.int64(step.size), step.entries // step.size
+    begin, largest = data.numbers - rows, -math.inf
+    for row in range(rows):
+        at, top, total = step.table + row * size, -math.inf, 0.0
+        for value in range(size):
+            top = max(top, numbers[at + value])
+        if top > -math.inf:
+            for value in range(size):
+                total += math.exp(numbers[at + value] - top)
+            top += math.log(total)
+        numbers[begin + row] = top
+        largest = max(largest, top)
+    for row in range(rows):
+        numbers[begin + row] -= largest
+    target = data.steps[step.target]
+    _add_source(data, target, numbers, digits, data.strides, step.stride_start, numbers, begin, 1.0)
+
+
+@kernel
+def _draw(data, chain, step, numbers):
+    """A value for a step's variable, given the rest of its clique."""
+    at, size = step.table, step.size
+    for k in range(step.member_start + 1, step.member_end):
+        member = data.members[k]
+        at += member.stride * np.int64(chain.x[member.variable])
+    if size == 2:
+        odds = math.exp(numbers[at] - numbers[at + 1])
+        return 1 if uniform(chain.stream) * (1.0 + odds) < 1.0 else 0
+    for value in range(size):
+        chain.weights[value] = numbers[at + value]
+    return draw_log(chain.weights, size, chain.stream)
+
+
+@kernel
+def _redraw_block(data, model, chain, first, last, numbers):
+    """Sum a block's variables out, one by one, then draw them on the way back."""
+    digits = chain.scratch[: data.widest]
+    for k in range(data.steps[last - 1].table + data.steps[last - 1].entries):
+        numbers[k] = 0.0
+    for s in range(first, last):
+        step = data.steps[s]
+        for k in range(step.item_start, step.item_end):
+            item = data.items[k]
+            if item.axis == GENERAL:
+                _add_general(data, model, chain, step, item, numbers)
+            else:
+                _add_pair(data, chain, step, item, numbers)
+        if step.target >= 0:
+            _send(data, step, numbers, digits)
+    for s in range(last - 1, first - 1, -1):
+        chain.x[data.steps[s].variable] = _draw(data, chain, data.steps[s], numbers)
+    chain.tally[EVALUATIONS] += data.steps[last - 1].item_end - data.steps[first].item_start
+
+
+@kernel
+def block_gibbs_sweep(data, model, chain, replicas):
+    """All blocks of a cover."""
+    numbers = chain.weights[len(chain.weights) - data.numbers :]
+    chosen = below(chain.stream, len(data.cover_end)) if len(data.cover_end) > 1 else 0
+    begin = data.cover_end[chosen - 1] if chosen > 0 else 0
+    for block in range(begin, data.cover_end[chosen]):
+        first = data.block_end[block - 1] if block > 0 else 0
+        _redraw_block(data, model, chain, first, data.block_end[block], numbers)
+
+
+@kernel
+def block_gibbs_begin(data, model, chain, replicas):
+    """Nothing is carried."""
+
+
+register_sweep(BlockData, block_gibbs_sweep, block_gibbs_begin)

@@ -1,0 +1,117 @@
+"""What a ladder has noted, in numbers that a user reads: exchanges, round trips, log Z."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, FIRST, LENGTH, ROUNDS, TRIPS
+
+_PARTS = 4  # of each chain, whose spread gives the error of log Z
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """How the levels of a tempered run exchanged states: `run.ladder`."""
+
+    levels: tuple[float, ...]  # inverse temperatures, from 0 to 1
+    swap_rates: tuple[float, ...]  # how often neighbouring levels exchanged, when they tried
+    barrier: float  # the sum of the rejection rates
+    rounds: int  # of all chains
+    round_trips: int  # of states from the hot end to the cold one and back, of all chains
+    log_z: float | None  # by stepping stones; None before anything is recorded
+    log_z_error: float | None  # its standard error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Ladder:
+        """The ladder that `to_dict` described."""
+        numbers = {name: tuple(map(float, saved[name])) for name in ("levels", "swap_rates")}
+        return cls(**{**saved, **numbers})
+
+
+def account(
+    carried: NDArray[np.float64],
+    beta: NDArray[np.float64],
+    twins: int,
+    own: int,
+    first_log_z: float,
+    warmup: int,
+) -> Ladder:
+    """What the chains' [chain, number] notes say; the first `warmup` rounds are left out of log Z.
+
+    `first_log_z` is log Z at level 0.
+    """
+    pairs = len(beta) - 1
+    notes = carried[:, own:]
+    rounds = notes[:, ROUNDS]
+    chances = notes[:, FIRST : FIRST + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
+    start = FIRST + pairs + 3 * len(beta) * twins + twins
+    blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
+    parts = [
+        part
+        for row, own_blocks in zip(notes, blocks, strict=True)
+        for part in _parts(own_blocks, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
+    ]
+    log_z, error = _stepping_stones(parts)
+    return Ladder(
+        levels=tuple(beta.tolist()),
+        swap_rates=tuple(np.clip(chances, 0.0, 1.0).tolist()),
+        barrier=float((1.0 - chances).sum()),
+        rounds=int(rounds.sum()),
+        round_trips=int(notes[:, TRIPS].sum()),
+        log_z=None if log_z is None else first_log_z + log_z,
+        log_z_error=error,
+    )
+
+
+def _parts(
+    blocks: NDArray[np.float64], rounds: int, length: int, warmup: int, twins: int
+) -> list[tuple[NDArray[np.float64], int]]:
+    """A chain's blocks after the warm-up, in a few parts: sums' logarithms, and counts.
+
+    Where the warm-up reaches into the last block, that one is all there is.
+    """
+    last = -(-rounds // length)  # the block under way counts as far as it is
+    first = min(-(-warmup // length), last - 1)
+    counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
+    found = []
+    for some in np.array_split(np.arange(first, last), _PARTS) if last else ():
+        if len(some):
+            found.append((_log_sum(blocks[some]), int(counts[some].sum())))
+    return found
+
+
+def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The logarithm of the sum over the first axis."""
+    top = logs.max(axis=0)
+    total: NDArray[np.float64] = top + np.log(np.exp(logs - top).sum(axis=0))
+    return np.where(top > EMPTY / 2, total, EMPTY)
+
+
+def _stepping_stones(
+    parts: list[tuple[NDArray[np.float64], int]],
+) -> tuple[float | None, float | None]:
+    """Log Z(1) / Z(0), each step halved and taken from both sides, and a jackknife's error."""
+    if not parts:
+        return None, None
+    sums = np.array([total for total, _ in parts])
+    counts = np.array([count for _, count in parts], dtype=np.float64)
+
+    def estimate(chosen: NDArray[np.bool_]) -> float:
+        means = _log_sum(sums[chosen]) - math.log(counts[chosen].sum())
+        return float((means[:, 0] - means[:, 1]).sum())
+
+    every = np.ones(len(parts), dtype=bool)
+    if len(parts) == 1:
+        return estimate(every), None
+    left_out = np.array([estimate(np.arange(len(parts)) != k) for k in range(len(parts))])
+    spread = float(np.square(left_out - left_out.mean()).sum())
+    return estimate(every), math.sqrt(spread * (len(parts) - 1) / len(parts))

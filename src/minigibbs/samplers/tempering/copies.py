@@ -1,0 +1,266 @@
+"""Any sampler on any stored graph: a graph of copies, each scaled by its level.
+
+The copies are one large graph of unconnected parts, which the sampler prepares as it prepares any
+other. Variable i of lane c is number i * lanes + c, so that replicas lie as ladders want them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import packed_rows
+from minigibbs.graph.simple import Simple
+from minigibbs.kernels.energy import general_value
+from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.layout import FACTOR, SLOT, TABLE, Chain, Model
+from minigibbs.samplers.base import Sampler, carries, register_sweep, update
+from minigibbs.samplers.tempering.ladder import (
+    begin_ladder,
+    broken_at,
+    energy_at,
+    exchange,
+    houdayer,
+    show,
+)
+from minigibbs.samplers.tempering.soft import Soft
+from minigibbs.system import memory
+
+
+class CopyLadder(NamedTuple):
+    """What the inner sampler prepared, and what energies are computed from."""
+
+    beta: NDArray[np.float64]  # [K]
+    twins: int
+    sweeps: int  # between two rounds of exchanges
+    fixed: bool  # whether a level's lane never changes: yes, copies are scaled
+    hard: bool  # whether the last level has zeros that the others have not
+    stack: int  # integers of scratch before those of Houdayer moves: the inner sampler's
+    own: int  # numbers in `carried` before those of the ladder: the inner sampler's
+    order: NDArray[np.int32]  # the free variables
+    start: NDArray[np.int64]  # [n + 1] neighbours, by rows
+    target: NDArray[np.int32]
+    inner: Any
+    copies: Model
+    table: NDArray[np.float64]  # that of the model, with zeros softened
+    unary: NDArray[np.float64]  # [sum of sizes], with zeros softened
+    pair: NDArray[np.int32]  # [pairs, 2]
+    pair_weight: NDArray[np.float64]
+    rest: NDArray[np.int64]  # numbers of general factors
+    hard_rest: NDArray[np.int64]  # of those that hold zeros
+    forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros; empty without zeros
+    constant: float
+
+
+class Copies(FactorGraph):
+    """Unconnected copies of a simplified graph, as an inner sampler sees them.
+
+    Each is scaled; those that are not `hard` have their zeros softened.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        simple: Simple,
+        soft: Soft,
+        scales: NDArray[np.float64],
+        hard: NDArray[np.bool_],
+    ) -> None:
+        lanes = len(scales)
+        entries = 2 * len(simple.pair) + len(simple.unary) + len(graph.packed.slots)
+        memory.require(
+            lanes * 48 * entries,
+            f"tempering on {lanes} levels",
+            "use fewer levels, or a sampler without them",
+        )
+        vars(self).update(
+            domains=Domains(np.repeat(graph.sizes, lanes)),
+            factors=(),
+            evidence=np.repeat(graph.evidence, lanes),
+        )
+        packed = _packed_copies(graph, simple, soft, scales, hard, self.sizes)
+        vars(self)["_packed"] = (packed, 0.0)
+
+
+def _packed_copies(
+    graph: FactorGraph,
+    simple: Simple,
+    soft: Soft,
+    scales: NDArray[np.float64],
+    hard: NDArray[np.bool_],
+    sizes: NDArray[np.int32],
+) -> Model:
+    """The copies' arrays; tables are stored twice, with soft zeros first."""
+    lanes, model = len(scales), graph.packed
+    lane = np.arange(lanes)
+    pair = (simple.pair[:, None, :] * lanes + lane[:, None]).reshape(-1, 2).astype(np.int32)
+    pair_weight = (simple.pair_weight[:, None] * scales).ravel()
+    unary, slots = _unary_factors(graph, soft)
+    rest, rest_slots = _chosen(model, simple.rest, len(slots))
+    rest["table_start"] += len(simple.unary)
+    rest["low"], rest["span"] = soft.low[simple.rest], soft.span[simple.rest]
+    base, base_slots = np.concatenate([unary, rest]), np.concatenate([slots, rest_slots])
+    factors = np.repeat(base, lanes).reshape(len(base), lanes)
+    count = (base["scope_end"] - base["scope_start"])[:, None]
+    for name in ("weight", "low", "span"):
+        factors[name] *= scales
+    if hard.any():
+        _harden(factors, hard, graph, simple, soft, len(unary))
+    factors["scope_start"] = base["scope_start"][:, None] * lanes + lane * count
+    factors["scope_end"] = factors["scope_start"] + count
+    every = np.empty(len(base_slots) * lanes, dtype=SLOT)
+    starts = np.repeat(base["scope_start"], count[:, 0])  # of each slot's factor
+    width = np.repeat(count[:, 0], count[:, 0])
+    offset = np.arange(len(base_slots)) - starts
+    for c in range(lanes):
+        place = starts * lanes + c * width + offset
+        every["variable"][place] = base_slots["variable"] * lanes + c
+        every["key"][place] = base_slots["key"]
+    tables = [soft.unary, soft.table, *([simple.unary, model.table] if hard.any() else [])]
+    evidence = np.repeat(graph.evidence, lanes)
+    rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, factors.ravel(), every)
+    first = np.cumsum(sizes, dtype=np.int64) - sizes
+    table = np.concatenate(tables)
+    copies = Model(rows, first, target, weight, pair, pair_weight, factors.ravel(), every, table)
+    for array in copies:
+        array.setflags(write=False)
+    return copies
+
+
+def _harden(
+    factors: NDArray[np.void],
+    hard: NDArray[np.bool_],
+    graph: FactorGraph,
+    simple: Simple,
+    soft: Soft,
+    unaries: int,
+) -> None:
+    """Let the factors of hard copies read tables that hold their zeros."""
+    own = graph.packed.factors[simple.rest]
+    factors["table_start"][:, hard] += len(simple.unary) + len(soft.table)
+    for name in ("low", "span"):
+        factors[name][unaries:, hard] = own[name][:, None]
+    first = factors["table_start"][:unaries, 0]  # of the soft ones: places in `unary`
+    sizes = graph.sizes[np.searchsorted(graph.packed.first, first, side="right") - 1]
+    for k, (begin, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True)):
+        if soft.forbidden[begin : begin + size].any():
+            row = simple.unary[begin : begin + size]
+            factors["low"][k, hard] = row[np.isfinite(row)].min(initial=np.inf)
+            factors["span"][k, hard] = np.inf
+
+
+def _unary_factors(graph: FactorGraph, soft: Soft) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """One table for each free variable whose unary factors are not all the same."""
+    first, sizes = graph.packed.first, graph.sizes
+    low = np.minimum.reduceat(soft.unary, first)
+    high = np.maximum.reduceat(soft.unary, first)
+    chosen = np.flatnonzero((high > low) & (graph.evidence < 0) & (sizes > 1))
+    factors = np.zeros(len(chosen), dtype=FACTOR)
+    factors["weight"], factors["low"] = 1.0, low[chosen]
+    factors["span"], factors["table_start"] = high[chosen] - low[chosen], first[chosen]
+    factors["scope_start"] = np.arange(len(chosen))
+    factors["scope_end"], factors["form"] = factors["scope_start"] + 1, TABLE
+    slots = np.zeros(len(chosen), dtype=SLOT)
+    slots["variable"], slots["key"] = chosen, 1
+    return factors, slots
+
+
+def _chosen(
+    model: Model, numbers: NDArray[np.int64], offset: int
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Some general factors with slots of their own, which begin at `offset`."""
+    factors = model.factors[numbers].copy()
+    count = factors["scope_end"] - factors["scope_start"]
+    end = np.cumsum(count)
+    places = np.repeat(factors["scope_start"] - (end - count), count) + np.arange(count.sum())
+    factors["scope_start"], factors["scope_end"] = offset + end - count, offset + end
+    return factors, model.slots[places]
+
+
+def check_inner(sampler: Sampler, data: Any) -> None:
+    """Refuse samplers that carry something from update to update: exchanges would spoil it."""
+    if sampler.sweeps or carries(data):
+        raise SampleError(
+            f"Tempering cannot exchange states of {type(sampler).__name__}, which carries more "
+            "than a state from update to update; use mg.Gibbs() or mg.PoissonGibbs() inside"
+        )
+
+
+@inlined
+def _energies(data, model, chain, replicas, lanes):
+    """The energies of all lanes, with soft zeros."""
+    soft = Model(
+        model.rows,
+        model.first,
+        model.target,
+        model.weight,
+        model.pair,
+        model.pair_weight,
+        model.factors,
+        model.slots,
+        data.table,
+    )
+    for lane in range(lanes):
+        x, total = replicas[lane::lanes], data.constant
+        for k in range(len(data.order)):
+            i = data.order[k]
+            total += data.unary[model.first[i] + x[i]]
+        for k in range(len(data.pair)):
+            if x[data.pair[k, 0]] == x[data.pair[k, 1]]:
+                total += data.pair_weight[k]
+        for k in range(len(data.rest)):
+            total += general_value(soft, x, model.factors[data.rest[k]])
+        chain.carried[energy_at(data) + lane] = total
+
+
+@inlined
+def _count_broken(data, model, chain, replicas, lanes):
+    """How many zeros the states of the last soft level break."""
+    levels = len(data.beta)
+    for twin in range(data.twins):
+        x, broken = replicas[twin * levels + levels - 2 :: lanes], 0
+        for k in range(len(data.order)):
+            i = data.order[k]
+            broken += data.forbidden[model.first[i] + x[i]]
+        for k in range(len(data.hard_rest)):
+            broken += general_value(model, x, model.factors[data.hard_rest[k]]) == -np.inf
+        chain.carried[broken_at(data) + twin] = broken
+
+
+@kernel
+def copies_sweep(data, model, chain, replicas):
+    """A round: a sweep on every level, Houdayer moves, exchanges."""
+    lanes = len(data.beta) * data.twins
+    inner = Chain(
+        replicas,
+        chain.stream,
+        chain.carried[: data.own],
+        chain.weights,
+        chain.scratch[: data.stack],
+        chain.tally,
+    )
+    for _ in range(data.sweeps):
+        for k in range(len(data.order)):
+            first = np.int64(data.order[k]) * lanes
+            for lane in range(lanes):
+                replicas[first + lane] = update(data.inner, data.copies, inner, first + lane)
+    houdayer(data, chain, replicas)
+    _energies(data, model, chain, replicas, lanes)
+    if data.hard:
+        _count_broken(data, model, chain, replicas, lanes)
+    exchange(data, chain, replicas)
+    show(data, chain, replicas)
+
+
+@kernel
+def copies_begin(data, model, chain, replicas):
+    """Put the chain's state on all levels."""
+    begin_ladder(data, chain, replicas)
+
+
+register_sweep(CopyLadder, copies_sweep, copies_begin)

@@ -1,0 +1,101 @@
+"""How many levels a ladder needs, and which: by short runs, each twice as long as the last.
+
+Levels are placed so that neighbours reject each other's states equally often. The sum of the
+rejection rates hardly depends on the levels: it is the barrier of Syed et al. (2019), and twice as
+many levels make the most round trips for the work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import entry
+from minigibbs.kernels.layout import CHANGES, Chain
+from minigibbs.samplers.base import Workspace, begin_sweeps, sweep
+from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS
+
+_FIRST_LEVELS = 16
+_FIRST_ROUNDS = 8
+_ROUNDS = 8  # of search, at the most
+_UPDATES = 2e7  # of all levels together, in the whole search
+_MOST = 200  # levels
+_LEAST = 4
+
+
+def find_levels(
+    graph: FactorGraph,
+    state: NDArray[Any],
+    prepare: Callable[[NDArray[np.float64]], tuple[Any, Workspace]],
+    count: int | None = None,
+) -> NDArray[np.float64]:
+    """Levels from 0 to 1 for a graph; `prepare` makes the ladder of given ones.
+
+    The search is the same for the same graph, so that a seed fixes the chains.
+    """
+    beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
+    rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
+    for _ in range(_ROUNDS):
+        data, space = prepare(beta)
+        rejected = rejection_rates(graph, data, space, state, stream, rounds)
+        barrier = float(rejected.sum())
+        levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), _MOST)
+        beta = equally_spaced(beta, rejected, levels)
+        made += rounds * len(beta) * len(graph)
+        rounds *= 2
+        if made + rounds * len(beta) * len(graph) > _UPDATES:
+            break
+    return beta
+
+
+def equally_spaced(
+    beta: NDArray[np.float64], rejected: NDArray[np.float64], levels: int
+) -> NDArray[np.float64]:
+    """Levels with the same share of the barrier between every two."""
+    way = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
+    found = np.interp(np.linspace(0.0, way[-1], levels), way, beta)
+    found[0], found[-1] = 0.0, 1.0
+    return found
+
+
+def rejection_rates(
+    graph: FactorGraph,
+    data: Any,
+    space: Workspace,
+    state: NDArray[Any],
+    stream: NDArray[np.uint64],
+    rounds: int,
+) -> NDArray[np.float64]:
+    """How often neighbouring levels reject an exchange, by a run of some rounds."""
+    chain = Chain(
+        x=state.copy(),
+        stream=stream,
+        carried=np.zeros(space.carried),
+        weights=np.zeros(2 * int(graph.sizes.max())),
+        scratch=np.zeros(space.scratch, dtype=np.int64),
+        tally=np.zeros(CHANGES + 1, dtype=np.int64),
+    )
+    replicas = np.zeros(space.replicas * len(graph), graph.state_type)
+    run_rounds(data, graph.packed, chain, replicas, rounds)
+    state[:] = chain.x
+    first, pairs = data.own + FIRST, len(data.beta) - 1
+    made = chain.carried[data.own + ROUNDS] * data.twins
+    chances: NDArray[np.float64] = chain.carried[first : first + pairs] / made
+    return 1.0 - chances
+
+
+@entry
+def run_rounds(data, model, chain, replicas, rounds):
+    """Begin a ladder, and run it so many rounds; the first half is not noted."""
+    begin_sweeps(data, model, chain, replicas)
+    for k in range(rounds):
+        if k == rounds // 2:
+            for place in range(data.own + FIRST, data.own + FIRST + len(data.beta) - 1):
+                chain.carried[place] = 0.0
+            chain.carried[data.own + ROUNDS] = 0.0
+        sweep(data, model, chain, replicas)

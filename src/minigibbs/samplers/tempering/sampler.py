@@ -1,0 +1,244 @@
+"""Parallel tempering: what a user writes, and how it becomes a ladder."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.graph.simple import Simple, neighbours, simplified
+from minigibbs.samplers.base import Sampler, SweepSampler, Workspace
+from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
+from minigibbs.samplers.tempering import spins
+from minigibbs.samplers.tempering.account import Ladder, account
+from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
+from minigibbs.samplers.tempering.ladder import noted, stack_size
+from minigibbs.samplers.tempering.levels import find_levels
+from minigibbs.samplers.tempering.soft import softened
+from minigibbs.samplers.tempering.spins import spin_ladder
+
+_SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
+_FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
+_LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
+_SWAPS = 2.0  # sweeps take so many times as long as energies, at the least
+
+
+@dataclass(frozen=True)
+class Tempering(SweepSampler):
+    """Non-reversible parallel tempering: for models on which one chain stays in one mode.
+
+    Each chain is a ladder of states of the same model at rising temperatures. Neighbouring levels
+    exchange states, so that what is found at a high temperature comes down to the target. Records
+    are the target's. A sweep is a sweep of every level and a round of exchanges.
+
+    Parameters
+    ----------
+    sampler
+        What updates every level: any sampler of single variables that carries nothing from update
+        to update. By default, spins with pairs are updated on all levels in lockstep, and other
+        models by `mg.PoissonGibbs()`.
+    levels
+        Inverse temperatures from 0 to 1, or how many; by default found by short runs, so that
+        neighbours reject equally often.
+    houdayer
+        Whether two ladders go side by side, and exchange clusters of variables at which they
+        differ. By default on sparse graphs.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> glass = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), [3.0, -3.0] * 4)])
+    >>> run = mg.sample(glass, mg.Tempering(), sweeps=2000, seed=1, progress=False)
+    >>> bool(abs(run.marginals[:, 1] - 0.5).max() < 0.1)
+    True
+    >>> round(run.ladder.log_z, 1) == round(mg.theory.log_partition(glass), 1)
+    True
+    """
+
+    sampler: Sampler | None = None
+    levels: tuple[float, ...] | int | None = None
+    houdayer: bool | None = None
+    name = "tempering"
+    takes_zeros = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sampler, str) or not isinstance(self.sampler, Sampler | None):
+            raise SampleError(f"Tempering: sampler must be a sampler, got {self.sampler!r}")
+        if self.levels is None or isinstance(self.levels, bool):
+            if self.levels is not None:
+                raise SampleError(f"Tempering: levels must be numbers, got {self.levels!r}")
+        elif isinstance(self.levels, int | np.integer):
+            if self.levels < 2:
+                raise SampleError(f"Tempering: levels must be at least 2, got {self.levels}")
+        else:
+            object.__setattr__(self, "levels", _read_levels(self.levels))
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether its stationary law is the model's: as the inner sampler's is."""
+        return self.sampler is None or self.sampler.exact
+
+    def __str__(self) -> str:
+        given = [] if self.sampler is None else [str(self.sampler)]
+        if isinstance(self.levels, tuple):
+            given.append(f"levels={len(self.levels)}")
+        elif self.levels is not None:
+            given.append(f"levels={self.levels}")
+        if self.houdayer is not None:
+            given.append(f"houdayer={self.houdayer}")
+        return f"Tempering({', '.join(given)})"
+
+    def settled(self, graph: FactorGraph) -> Tempering:
+        """With its levels found."""
+        if graph.implicits:
+            raise SampleError(
+                "Tempering needs stored factors, but this graph's are implicit; store them "
+                "(graph.stored()) if they are few enough"
+            )
+        paired = self.houdayer if self.houdayer is not None else _sparse(graph)
+        chosen = replace(self, houdayer=paired)
+        if isinstance(self.levels, tuple) or not len(free_variables(graph.evidence)):
+            return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
+
+        def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
+            data = chosen._ladder(graph, beta, soft=True)
+            return data, chosen.workspace(graph, data)
+
+        beta = find_levels(graph, first_state(graph), prepare, self.levels)
+        return replace(chosen, levels=tuple(beta.tolist()))
+
+    def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
+        """Lay out the ladder."""
+        if not isinstance(self.levels, tuple) or self.houdayer is None:
+            return self.settled(graph).prepare(graph)
+        return self._ladder(graph, np.array(self.levels, dtype=np.float64))
+
+    def _ladder(self, graph: FactorGraph, beta: NDArray[np.float64], soft: bool = False) -> Any:
+        """The ladder of given levels; one more for the zeros, unless they are to stay soft."""
+        twins, simple = 2 if self.houdayer else 1, simplified(graph)
+        around = neighbours(graph, simple)
+        if self.sampler is None and spins.fits(graph, simple) and _lockstep_pays(graph, simple):
+            return spin_ladder(graph, simple, beta, twins, around)
+        hard = bool(len(graph.hard)) and not soft
+        beta = np.append(beta, 1.0) if hard else beta
+        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple)
+        last = np.arange(len(beta)) == len(beta) - 1
+        copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
+        data = inner.prepare(copies, 2)  # as where chains go in step: nothing is remembered
+        check_inner(inner, data)
+        space = inner.workspace(copies, data)
+        order = free_variables(graph.evidence)
+        return CopyLadder(
+            beta=beta,
+            twins=twins,
+            sweeps=_sweeps_between(inner, graph, copies, simple),
+            fixed=True,
+            hard=hard,
+            stack=space.scratch,
+            own=space.carried,
+            order=order[graph.sizes[order] > 1],
+            start=around[0],
+            target=around[1],
+            inner=data,
+            copies=copies.packed,
+            table=without.table,
+            unary=without.unary,
+            pair=simple.pair,
+            pair_weight=simple.pair_weight,
+            rest=simple.rest,
+            hard_rest=without.hard,
+            forbidden=without.forbidden,
+            constant=simple.constant,
+        )
+
+    def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
+        """All replicas, what is noted, and room for clusters."""
+        levels, stack = len(data.beta), stack_size(len(data.order), len(graph), data.twins)
+        return Workspace(
+            carried=data.own + noted(levels, data.twins),
+            scratch=data.stack + stack,
+            replicas=levels * data.twins,
+        )
+
+    def account(
+        self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int
+    ) -> Ladder | None:
+        """What the chains have noted; `warmup` counts rounds."""
+        if not len(free_variables(graph.evidence)):
+            return None
+        data = self.prepare(graph)
+        sizes = graph.sizes[graph.evidence < 0]
+        first = float(np.log(sizes).sum()) + graph.offset
+        return account(carried, data.beta, data.twins, data.own, first, warmup)
+
+    def describe(self, graph: FactorGraph) -> str:
+        """Say how many levels there are."""
+        settled = self.settled(graph)
+        count = len(settled.levels) if isinstance(settled.levels, tuple) else 0
+        pairs = ", two ladders with Houdayer moves" if settled.houdayer else ""
+        return f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level."
+
+
+def _read_levels(levels: Any) -> tuple[float, ...]:
+    rule = "Tempering: levels must be inverse temperatures that rise from 0 to 1"
+    try:
+        beta = np.array(levels, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SampleError(f"{rule}, got {levels!r}") from error
+    if beta.ndim != 1 or len(beta) < 2 or beta[0] != 0.0 or beta[-1] != 1.0:
+        raise SampleError(f"{rule}, got {levels!r}")
+    if not (np.diff(beta) > 0).all():
+        raise SampleError(f"{rule}, got {levels!r}")
+    return tuple(beta.tolist())
+
+
+def first_state(graph: FactorGraph) -> NDArray[Any]:
+    """A state to begin a search of levels with: values at random, by a fixed seed."""
+    state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
+    clamped = graph.evidence >= 0
+    state[clamped] = graph.evidence[clamped]
+    return state
+
+
+def _sparse(graph: FactorGraph) -> bool:
+    """Whether variables have so few neighbours that two states differ in clusters of all sizes."""
+    simple = simplified(graph)
+    free = max(len(free_variables(graph.evidence)), 1)
+    if 2 * len(simple.pair) > _SPARSE * free:
+        return False
+    return len(neighbours(graph, simple)[1]) <= _SPARSE * free
+
+
+def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
+    """Whether to look at every pair, on all levels together, takes less than to draw some.
+
+    By shipped costs: those of an update in lockstep, and of one by the default sampler.
+    """
+    degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
+    if degree <= _FEW_PAIRS:
+        return True
+    one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
+    default = sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
+    return _LANE_UPDATE + _LANE_PAIR * degree < default
+
+
+def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:
+    """Sweeps between two rounds of exchanges: energies may take up to a third of the time.
+
+    Where a sweep looks at few factors and energies at them all, exchanges are rarer. By shipped
+    costs, so that a seed fixes the chain everywhere.
+    """
+    operations = inner.operations(copies)
+    update = sum(COSTS[kind] * count for kind, count in operations.items())
+    slots = graph.packed.factors[simple.rest]
+    energy = COSTS["read"] * len(simple.pair) + COSTS["general"] * len(slots)
+    energy += COSTS["slot"] * float((slots["scope_end"] - slots["scope_start"]).sum())
+    sweep = update * max(len(free_variables(graph.evidence)), 1)
+    return max(1, math.ceil(_SWAPS * energy / sweep))

@@ -1,0 +1,56 @@
+"""Zeros that are soft below the target, so that every level but the last can cross them.
+
+A zero becomes an energy somewhat below the least that its factor has otherwise. The model with soft
+zeros is the last but one level, at the full inverse temperature; the last is the model itself. A
+state of the one is exchanged for one of the other if it breaks no zero.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.simple import Simple
+
+_DEPTH = 3.0  # below the least energy, and more where many zeros can be broken
+
+
+class Soft(NamedTuple):
+    """A graph's tables without zeros, and where these were."""
+
+    unary: NDArray[np.float64]  # as `Simple.unary`
+    table: NDArray[np.float64]  # as `Model.table`
+    low: NDArray[np.float64]  # [general factors] least energy, of all but these as before
+    span: NDArray[np.float64]  # and their range
+    forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros
+    hard: NDArray[np.int64]  # numbers of general factors that hold zeros
+
+
+def softened(graph: FactorGraph, simple: Simple) -> Soft:
+    """Every zero replaced."""
+    model = graph.packed
+    hard = simple.rest[np.isinf(model.factors["span"][simple.rest])]
+    forbidden = np.isneginf(simple.unary)
+    depth = _DEPTH + math.log(max(len(hard) + int(forbidden.sum()), 1) * int(graph.sizes.max()))
+    unary, first = simple.unary.copy(), model.first
+    least = np.minimum.reduceat(np.where(forbidden, np.inf, unary), first)
+    least = np.repeat(np.where(np.isinf(least), 0.0, least), graph.sizes)
+    unary[forbidden] = least[forbidden] - depth
+    table, low, span = model.table.copy(), model.factors["low"].copy(), model.factors["span"].copy()
+    for number in hard.tolist():
+        factor = model.factors[number]
+        keys = model.slots["key"][factor["scope_start"] : factor["scope_end"]].astype(np.int64)
+        scope = model.slots["variable"][factor["scope_start"] : factor["scope_end"]]
+        size = int((keys * (graph.sizes[scope] - 1)).sum()) + 1
+        part = table[factor["table_start"] : factor["table_start"] + size]
+        broken, weight = np.isneginf(part), float(factor["weight"])
+        if broken.any() and not broken.all():
+            part[broken] = part[~broken].min() - depth / weight
+        elif broken.all():
+            part[:] = 0.0
+        low[number], span[number] = weight * part.min(), weight * (part.max() - part.min())
+    return Soft(unary, table, low, span, forbidden, hard)

@@ -1,0 +1,74 @@
+"""A simplified graph has the same energies, under any evidence."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.graph.simple import neighbours, simplified
+from minigibbs.kernels.energy import factor_values
+from tests.zoo import ZOO
+
+
+def _spin_tables():
+    rng = np.random.default_rng(5)
+    pairs = rng.integers(0, 6, (14, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]  # some of them twice, and both ways round
+    return mg.FactorGraph(
+        [2] * 6,
+        [
+            mg.Table(pairs, rng.normal(0, 1, (len(pairs), 2, 2))),
+            mg.Ising([0, 1, 0], [1, 2, 1], [0.3, -0.8, 0.4]),
+            mg.Unary([2, 2, 5], rng.normal(0, 1, (3, 2))),
+        ],
+    )
+
+
+GRAPHS = {**ZOO, "spin-tables": _spin_tables()}
+
+
+def simple_energy(graph, simple, x):
+    """By the definition."""
+    model, free = graph.packed, np.flatnonzero(graph.evidence < 0)
+    values = np.zeros((len(model.pair) + len(model.factors), 1))
+    factor_values(model, x[None], values)
+    equal = x[simple.pair[:, 0]] == x[simple.pair[:, 1]]
+    return (
+        simple.constant
+        + simple.unary[model.first[free] + x[free]].sum()
+        + simple.pair_weight[equal].sum()
+        + values[len(model.pair) + simple.rest].sum()
+    )
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("clamped", [0, 1, 2, 5])
+def test_energies_stay(name, clamped):
+    graph, rng = GRAPHS[name], np.random.default_rng(clamped)
+    if clamped and (graph.evidence < 0).all():
+        some = rng.permutation(len(graph))[:clamped]
+        graph = graph.condition({int(v): int(rng.integers(graph.sizes[v])) for v in some})
+    simple, fixed = simplified(graph), graph.evidence >= 0
+    for _ in range(30):
+        x = (rng.random(len(graph)) * graph.sizes).astype(graph.state_type)
+        x[fixed] = graph.evidence[fixed]
+        wanted = graph.energy(x) - graph.offset
+        assert simple_energy(graph, simple, x) == pytest.approx(wanted, abs=1e-10)
+
+
+def test_there_is_less_to_look_at():
+    graph = GRAPHS["spin-tables"]
+    simple = simplified(graph)
+    assert not len(simple.rest)
+    assert len(simple.pair) < len(graph.packed.factors)
+    assert len(np.unique(simple.pair, axis=0)) == len(simple.pair)
+    assert (simple.pair[:, 0] < simple.pair[:, 1]).all()
+    clamped = simplified(graph.condition({0: 1}))
+    assert not (clamped.pair == 0).any()
+
+
+def test_neighbours_share_a_factor():
+    graph = GRAPHS["tables"]
+    start, target = neighbours(graph, simplified(graph))
+    found = {(i, int(j)) for i in range(len(graph)) for j in target[start[i] : start[i + 1]]}
+    scopes = [(0, 1, 2), (1, 3), (2, 0)]
+    assert found == {(i, j) for scope in scopes for i in scope for j in scope if i != j}

@@ -1,0 +1,221 @@
+"""`mg.infer`: exact where that fits, else sampled; and it says which, why, and what is wrong."""
+
+import json
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.exact.elimination import BucketTree
+from minigibbs.inference import infer as inference
+from minigibbs.system.memory import read_size
+from tests.hard import HARD
+from tests.paths import DATA
+from tests.zoo import IMPLICIT, ZOO
+
+QUIET = {"progress": False}
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="real models are not at hand")
+
+
+@pytest.mark.parametrize("graph", [*ZOO.values(), *HARD.values()], ids=[*ZOO, *HARD])
+def test_small_graphs_are_answered_exactly(graph):
+    answer = mg.infer(graph)
+    assert answer.exact
+    assert answer.method == "exact"
+    assert "treewidth" in answer.reason
+    np.testing.assert_array_equal(answer.marginals, mg.theory.exact_marginals(graph))
+    assert answer.log_z == mg.theory.log_partition(graph)
+    assert answer.log_z_error == 0.0
+    assert not answer.standard_errors.any()
+    assert not answer.warnings
+    assert answer.run is None
+
+
+@pytest.mark.parametrize("name", [*ZOO, *HARD])
+def test_the_same_by_sampling(name):
+    """Five standard errors at the most, of four chains; eight of log Z, of sixteen parts."""
+    graph = (ZOO | HARD)[name]
+    exact = mg.infer(graph)
+    answer = mg.infer(graph, "20s", exact=False, error=0.01, seed=1, **QUIET)
+    assert answer.method.startswith("Tempering(")
+    assert "not asked for" in answer.reason
+    off = np.abs(answer.marginals - exact.marginals)
+    assert (off < 5 * np.maximum(answer.standard_errors, 0.004)).all()
+    assert answer.shares.standard_errors.max() <= 0.01  # it stopped when the errors were as asked
+    assert answer.run.info.ended == "converged"
+    assert abs(answer.log_z - exact.log_z) < 8 * answer.log_z_error + 1e-9
+
+
+def test_implicit_models_are_sampled_where_they_are_too_wide():
+    graph = mg.FactorGraph(np.full(900, 2), [mg.Complete(900, 1e-3)])
+    answer = mg.infer(graph, "3s", error=0.02, seed=1, **QUIET)
+    assert answer.method == "PoissonGibbs()"
+    assert "would need" in answer.reason
+    assert "implicit" in answer.reason
+    assert answer.log_z is None
+    assert abs(answer.marginals[:, 1] - 0.5).max() < 0.12
+    assert mg.infer(IMPLICIT["complete"]).exact  # a small one is stored for it
+
+
+def test_time_and_memory_decide():
+    grid = mg.models.ising_lattice(side=12, beta=0.3, periodic=False)
+    tree = BucketTree.of(grid)
+    assert 0.001 < tree.seconds < 10
+    found, why = inference._affordable(grid, tree.seconds, None)
+    assert found is None
+    assert "would take about" in why
+    found, why = inference._affordable(grid, 100.0, None)
+    assert found is not None
+    found, why = inference._affordable(grid, 100.0, 1000.0)
+    assert found is None
+    assert "numbers" in why
+    answer = mg.infer(grid, "1s", memory="1K", error=0.1, seed=1, **QUIET)
+    assert not answer.exact
+    assert mg.infer(grid, memory="1G").exact
+
+
+def test_seconds_grow_with_the_work():
+    def predicted(side):
+        return BucketTree.of(mg.models.ising_lattice(side, 0.3, periodic=False)).seconds
+
+    assert predicted(6) < predicted(10) < predicted(14)
+
+
+def test_a_given_sampler():
+    grid = mg.models.ising_lattice(side=5, beta=0.2)
+    answer = mg.infer(grid, "5s", exact=False, sampler=mg.Gibbs(), error=0.05, seed=1, **QUIET)
+    assert answer.method == "Gibbs()"
+    assert "given" in answer.reason
+
+
+def test_evidence_that_cannot_be():
+    same = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.0, -np.inf], [-np.inf, 0.0]])])
+    with pytest.raises(mg.GraphError, match="probability 0"):
+        mg.infer(same.condition({0: 0, 1: 1}))
+
+
+def test_everything_clamped_and_one_variable():
+    one = mg.FactorGraph([3], [mg.Unary([0], [0.0, 1.0, 2.0])])
+    for exact in (True, False):
+        fixed = mg.infer(one.condition({0: 2}), "1s", exact=exact, **QUIET)
+        np.testing.assert_array_equal(fixed.marginals, [[0.0, 0.0, 1.0]])
+    assert mg.infer(one).log_z == pytest.approx(np.log(np.exp([0.0, 1.0, 2.0]).sum()))
+
+
+def test_too_few_round_trips_are_said():
+    i, j = np.triu_indices(30, 1)
+    weights = np.random.default_rng(1).normal(0, 3.0, len(i))
+    glass = mg.FactorGraph([2] * 30, [mg.Ising(i, j, weights)])
+    answer = mg.infer(glass, 0.05, exact=False, seed=1, **QUIET)
+    assert any("round trips" in text or "disagree" in text for text in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time": "soon"}, "time must be seconds"),
+        ({"memory": "much"}, "memory must be bytes"),
+        ({"memory": True}, "memory must be bytes"),
+        ({"error": -1.0, "exact": False}, "error must be a number above 0"),
+        ({"chains": 0, "exact": False}, "chains must be"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.infer(ZOO["ising"], **options, **QUIET)
+    with pytest.raises(mg.SampleError, match="takes a FactorGraph"):
+        mg.infer("model.uai")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4G", 2**32), ("500 MB", 500 * 2**20), (1e6, 1e6), ("2KiB", 2048)]
+)
+def test_sizes_as_people_write_them(text, size):
+    assert read_size(text, "memory") == size
+
+
+@needs_data
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pgmpy/grid4x4.uai",
+        "uai2014/Grids_11.uai",
+        "uai2014/Segmentation_11.uai",
+        "uai2014/CSP_12.uai",
+        "uai2006/BN_101.uai.gz",
+        "uai2014_zeros/Pedigree_11.uai",
+        "uai2014_zeros/Promedus_24.uai",
+    ],
+)
+def test_real_models_on_which_gibbs_does_not_mix(name):
+    from benchmarks.answers import largest_error, uai_model
+
+    graph, truth, log_z = uai_model(name)
+    answer = mg.infer(graph, "60s")
+    assert answer.exact
+    assert largest_error(answer, truth) < 1e-6
+    assert answer.log_z == pytest.approx(log_z, abs=1e-5)
+
+
+@needs_data
+def test_networks_with_zeros_and_evidence():
+    from benchmarks.answers import largest_error, network
+
+    for name in ("asia", "insurance", "water"):
+        for what in ("prior", "posterior"):
+            graph, truth, log_z = network(name, what)
+            answer = mg.infer(graph, "60s")
+            assert answer.exact
+            assert largest_error(answer, truth) < 1e-6
+            assert answer.log_z == pytest.approx(log_z, abs=1e-5)
+
+
+def test_an_answer_is_written_reported_and_framed(tmp_path):
+    graph = mg.FactorGraph(
+        [2, 3],
+        [mg.Table([[0, 1]], [[0.0, 1.0, -np.inf], [0.5, 0.0, 0.2]])],
+        names=["rain", "sky"],
+        labels={"rain": ["no", "yes"]},
+    )
+    for exact in (True, False):
+        answer = mg.infer(graph, "5s", exact=exact, seed=1, error=0.02, **QUIET)
+        path = tmp_path / f"{exact}.mga"
+        answer.save(path)
+        again = mg.load(path)
+        assert isinstance(again, mg.Answer)
+        np.testing.assert_array_equal(again.marginals, answer.marginals)
+        np.testing.assert_array_equal(again.standard_errors, answer.standard_errors)
+        np.testing.assert_allclose(again.interval("sky"), answer.interval("sky"))
+        assert again.to_dict() == answer.to_dict()
+        assert again.model == json.loads(json.dumps(answer.model))
+        frame = again.to_pandas()
+        assert list(frame["variable"].unique()) == ["rain", "sky"]
+        assert frame["probability"].sum() == pytest.approx(2.0)
+        assert (frame["standard_error"] == 0).all() == exact
+        page = tmp_path / "page.html"
+        for one in (answer, again):
+            one.report(page, title="Will it rain?")
+            html = page.read_text()
+            assert "Will it rain?" in html
+            assert "log Z" in html
+            assert ("The answer is exact" in html) == exact
+        assert "method" in str(answer)
+        assert "log Z" in str(answer)
+
+
+@pytest.mark.parametrize("damage", ["probability", "clamped", "log_z", "freedom"])
+def test_a_damaged_answer_is_refused(tmp_path, damage):
+    from minigibbs.system import files
+
+    path = tmp_path / "answer"
+    mg.infer(ZOO["ising"]).save(path)
+    header, arrays = files.read_arrays(path, "minigibbs-answer-1")
+    if damage == "probability":
+        arrays["probability"] = arrays["probability"] + 2.0
+    elif damage == "clamped":
+        arrays["clamped"] = arrays["clamped"][:-1]
+    else:
+        header[damage] = "many" if damage == "log_z" else -1.0
+    files.write_arrays(path, header, arrays)
+    with pytest.raises(mg.FormatError):
+        mg.load(path)

@@ -1,0 +1,368 @@
+"""Parallel tempering: the law of all levels together, exchanges, Houdayer moves, log Z."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import minigibbs as mg
+from minigibbs.graph.simple import simplified
+from minigibbs.kernels.jit import entry
+from minigibbs.kernels.layout import EVALUATIONS
+from minigibbs.running.api import one_chain
+from minigibbs.samplers.base import sweep
+from minigibbs.samplers.tempering.levels import equally_spaced
+from minigibbs.samplers.tempering.soft import softened
+from minigibbs.theory import Enumeration
+from tests.hard import HARD
+from tests.harness import FALSE_ALARM, sample
+from tests.running.test_checkpoint import same_runs
+from tests.zoo import IMPLICIT, ZOO
+
+SPINS = mg.FactorGraph(
+    [2, 2, 2],
+    [mg.Ising([0, 1], [1, 2], [0.9, -0.6]), mg.Unary([0, 2], [[0.0, 0.7], [0.4, 0.0]])],
+)
+POTTS = mg.FactorGraph(
+    [3, 2],
+    [mg.Potts([0], [1], 1.4), mg.Unary([0], [[0.0, 0.8, -0.5]])],
+)
+BETA = (0.0, 0.6, 1.0)
+
+
+def exact_replicas(graph, beta, twins, count, rng):
+    """Independent states of every level: [count, variable, lane], and the law of each level."""
+    everything = Enumeration(graph)
+    columns, laws = [], []
+    for _, b in itertools.product(range(twins), beta):
+        law = np.exp(b * (everything.energy - everything.energy.max()))
+        laws.append(law / law.sum())
+        columns.append(everything.states[rng.choice(len(law), count, p=laws[-1])])
+    return np.stack(columns, axis=2).astype(graph.state_type), laws
+
+
+@entry
+def _sweep_each(data, model, chain, replicas, carried, states):
+    for k in range(len(states)):
+        for j in range(len(carried)):
+            chain.carried[j] = carried[j]
+        chain.carried[data.own] = k % 2  # even exchanges and odd ones
+        for j in range(len(replicas)):
+            replicas[j] = states[k, j]
+        sweep(data, model, chain, replicas)
+        # lanes in the order of their levels, whatever they hold
+        lanes = len(data.beta) * data.twins
+        first = data.own + 3 + len(data.beta) - 1
+        for slot in range(lanes):
+            lane = int(chain.carried[first + slot])
+            for i in range(len(chain.x)):
+                states[k, i * lanes + slot] = replicas[i * lanes + lane]
+
+
+def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000):
+    """The chance of what one round makes of exact starts, if it leaves the joint law alone."""
+    rng = np.random.default_rng(3)
+    group = one_chain(graph, sampler)
+    data = change(group.data)
+    states, laws = exact_replicas(graph, BETA, twins, count, rng)
+    flat = states.reshape(count, -1).copy()
+    _sweep_each(data, graph.packed, group.chain, group.replicas, group.chain.carried.copy(), flat)
+    lanes = len(BETA) * twins
+    after = flat.reshape(count, len(graph), lanes)
+    assert (after != states).any(axis=(1, 2)).mean() > 0.5  # it moves
+    numbers = [np.ravel_multi_index(tuple(after[:, :, c].T), graph.sizes) for c in range(lanes)]
+    sizes = [len(law) for law in laws]
+    joint = np.bincount(np.ravel_multi_index(numbers, sizes), minlength=np.prod(sizes))
+    expected = laws[0]
+    for law in laws[1:]:
+        expected = np.multiply.outer(expected, law).ravel()
+    order = np.argsort(expected)
+    groups = np.minimum(np.cumsum(expected[order]) * count // 10, 2000).astype(int)
+    observed = np.bincount(groups, joint[order])
+    wanted = np.bincount(groups, expected[order] * count)
+    keep = wanted > 0
+    return stats.chisquare(observed[keep], wanted[keep] * observed.sum() / wanted.sum()).pvalue
+
+
+LADDERS = {
+    "spins": (SPINS, mg.Tempering(levels=BETA, houdayer=False), 1),
+    "spins-houdayer": (SPINS, mg.Tempering(levels=BETA, houdayer=True), 2),
+    "copies": (POTTS, mg.Tempering(levels=BETA, houdayer=False), 1),
+    "copies-houdayer": (POTTS, mg.Tempering(levels=BETA, houdayer=True), 2),
+    "copies-poisson": (
+        POTTS,
+        mg.Tempering(mg.PoissonGibbs(heavy=0, theta=1.0), BETA, houdayer=False),
+        1,
+    ),
+    "copies-mgpmh": (SPINS, mg.Tempering(mg.MGPMH(batch=2.0), BETA, houdayer=False), 1),
+    "copies-gibbs": (SPINS, mg.Tempering(mg.Gibbs(), BETA, houdayer=True), 2),
+}
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_a_round_leaves_the_law_of_all_levels(name):
+    """False alarms: one in 10,000 for each case."""
+    graph, sampler, twins = LADDERS[name]
+    assert joint_p_value(graph, sampler, twins) > FALSE_ALARM
+
+
+def test_exchanges_at_wrong_temperatures_are_caught():
+    """The levels are updated as they should be, and exchanged as if they lay elsewhere."""
+
+    def wrong(data):
+        return data._replace(beta=np.array([0.0, 0.8, 1.0]))
+
+    graph, sampler, twins = LADDERS["copies"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_clusters_that_leave_a_neighbour_out_are_caught():
+    def wrong(data):
+        return data._replace(start=np.zeros_like(data.start))
+
+    graph, sampler, twins = LADDERS["copies-houdayer"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_a_field_that_is_off_is_caught():
+    def wrong(data):
+        return data._replace(field=data.field * 1.25)
+
+    graph, sampler, twins = LADDERS["spins"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("houdayer", [False, True])
+def test_marginals_and_log_z(name, houdayer):
+    """Every graph of the zoo. Errors are five standard errors at the most: 5e-7 if normal; those
+    of log Z come from 16 parts, so that eight are allowed."""
+    graph = ZOO[name]
+    run = mg.sample(
+        graph,
+        mg.Tempering(houdayer=houdayer),
+        sweeps=3000,
+        warmup=100,
+        seed=4,
+        progress=False,
+        record=("marginals", "draws", "energy"),
+    )
+    exact = mg.theory.exact_marginals(graph)
+    spread = np.maximum(run.standard_errors, 0.003)
+    assert (np.abs(run.marginals - exact) < 5 * spread).all()
+    log_z = mg.theory.log_partition(graph)
+    assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
+    np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]))
+
+
+def tied(chain=4):
+    """Variables that zeros force to be equal: two states, and no way between them by one step."""
+    same = [[0.3, -np.inf], [-np.inf, 0.0]]
+    return mg.FactorGraph([2] * chain, [mg.Table([[k, k + 1] for k in range(chain - 1)], same)])
+
+
+@pytest.mark.parametrize("graph", [*HARD.values(), tied()], ids=[*HARD, "tied"])
+@pytest.mark.parametrize("houdayer", [False, True])
+def test_zeros_are_crossed_below_the_target(graph, houdayer):
+    """The target never breaks a zero, and comes to every state. Five standard errors, or eight."""
+    run = mg.sample(
+        graph,
+        mg.Tempering(houdayer=houdayer),
+        sweeps=4000,
+        warmup=100,
+        seed=4,
+        progress=False,
+        record=("marginals", "energy"),
+    )
+    assert np.isfinite(run.energy).all()
+    exact = mg.theory.exact_marginals(graph)
+    assert (np.abs(run.marginals - exact) < 5 * np.maximum(run.standard_errors, 0.004)).all()
+    log_z = mg.theory.log_partition(graph)
+    assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
+
+
+def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
+    """Three levels at 0, 0.5 and 1 with soft zeros, and the model; as for the others above."""
+    graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -np.inf], [-np.inf, 0.0]])])
+    sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
+    soft = softened(graph, simplified(graph)).table
+    laws = [np.exp(beta * soft) for beta in (0.0, 0.5, 1.0)]
+    laws.append(np.exp(graph.energy(STATES)))
+    laws = [law / law.sum() for law in laws]
+    rng, count = np.random.default_rng(5), 60_000
+    group = one_chain(graph, sampler)
+    chosen = [rng.choice(4, count, p=law) for law in laws]
+    states = np.stack([STATES[one] for one in chosen], axis=2).astype(np.uint8)
+    flat = states.reshape(count, -1).copy()
+    carried = group.chain.carried.copy()
+    _sweep_each(group.data, graph.packed, group.chain, group.replicas, carried, flat)
+    after = flat.reshape(count, 2, 4)
+    numbers = [2 * after[:, 0, c] + after[:, 1, c] for c in range(4)]
+    joint = np.bincount(np.ravel_multi_index(numbers, (4,) * 4), minlength=256)
+    expected = laws[0]
+    for law in laws[1:]:
+        expected = np.multiply.outer(expected, law).ravel()
+    assert not joint[expected == 0].any()
+    order = np.argsort(expected)
+    order = order[expected[order] > 0]
+    groups = (np.cumsum(expected[order]) * count // 10).astype(int)
+    groups = np.unique(groups, return_inverse=True)[1]
+    observed, wanted = np.bincount(groups, joint[order]), np.bincount(groups, expected[order])
+    assert stats.chisquare(observed, wanted * observed.sum()).pvalue > FALSE_ALARM
+    assert (after[:, 0, 3] != states[:, 0, 3]).mean() > 0.01  # the hard level moves
+
+
+STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+
+
+def test_two_modes_are_visited():
+    """Where single-site chains stay where they began: fields of 20 at each spin."""
+    i, j = np.triu_indices(10, 1)
+    graph = mg.FactorGraph([2] * 10, [mg.Ising(i, j, 1.2)])
+    run = mg.sample(graph, mg.Tempering(), sweeps=4000, seed=1, progress=False)
+    assert abs(run.chain_marginals[:, :, 1] - 0.5).max() < 0.1
+    stuck = mg.sample(graph, sweeps=4000, seed=1, progress=False)
+    assert abs(stuck.chain_marginals[:, :, 1] - 0.5).min() > 0.4
+    assert run.ladder.round_trips > 100
+
+
+def test_levels_reject_equally_and_are_found_again():
+    graph = mg.models.ising_lattice(side=12, beta=0.6, periodic=False)
+    sampler = mg.Tempering().settled(graph)
+    assert sampler == mg.Tempering().settled(graph)
+    assert sampler.levels[0] == 0.0
+    assert sampler.levels[-1] == 1.0
+    run = mg.sample(graph, sampler, sweeps=2000, seed=1, progress=False)
+    rejected = 1 - np.array(run.ladder.swap_rates)
+    assert rejected.max() - rejected.min() < 0.25
+    assert run.ladder.barrier == pytest.approx(rejected.sum())
+    assert abs(len(sampler.levels) - 2 * run.ladder.barrier) < 4
+
+
+def test_levels_in_equal_steps_of_the_barrier():
+    beta = np.array([0.0, 0.5, 1.0])
+    found = equally_spaced(beta, np.array([0.6, 0.2]), 5)
+    np.testing.assert_allclose(found, [0, 1 / 6, 1 / 3, 0.5, 1.0])
+
+
+def test_counts_are_those_of_all_levels():
+    graph = mg.models.ising_lattice(side=4, beta=0.3)
+    sampler = mg.Tempering(levels=(0.0, 0.3, 0.6, 1.0), houdayer=False)
+    run = mg.sample(graph, sampler, sweeps=50, chains=2, seed=1, progress=False)
+    assert run.info.factor_evaluations == 2 * 50 * 4 * 16 * 4
+    assert run.info.updates == 2 * 50 * 16
+    assert run.ladder.rounds == 100
+
+
+def test_dense_models_exchange_rarely():
+    """Energies look at all pairs, sweeps at few: they get a third of the time at the most."""
+    dense = mg.models.ising_rbf(side=12, beta=0.2)
+    data = mg.Tempering(mg.PoissonGibbs(), (0.0, 0.5, 1.0), houdayer=False).prepare(dense)
+    assert data.sweeps > 1
+    sparse = mg.models.potts_lattice(6, 3, 0.5)
+    assert mg.Tempering(levels=(0.0, 1.0)).prepare(sparse).sweeps == 1
+    assert one_chain(dense, mg.Tempering(mg.Gibbs(), 3)).chain.tally[EVALUATIONS] == 0
+
+
+@pytest.mark.parametrize(
+    ("graph", "sampler"),
+    [
+        (ZOO["ising"], mg.Tempering()),
+        (ZOO["mixed"], mg.Tempering(levels=5, houdayer=True)),
+    ],
+)
+def test_the_same_draws_on_threads_and_processes(graph, sampler):
+    options = {"sweeps": 400, "seed": 3, "record": ("marginals", "draws", "energy")}
+    runs = [
+        sample(graph, sampler, **options, progress=False, **where)
+        for where in ({"threads": 1}, {"threads": 2}, {"executor": "processes"})
+    ]
+    for run in runs[1:]:
+        same_runs(runs[0], run)
+        assert run.ladder == runs[0].ladder
+
+
+def test_a_resumed_run_is_the_same(tmp_path):
+    graph, options = ZOO["mixed"], {"seed": 3, "record": ("marginals", "draws", "energy")}
+    whole = sample(graph, mg.Tempering(), sweeps=300, thin=3, **options, progress=False)
+    folder = tmp_path / "run"
+    half = sample(
+        graph, mg.Tempering(), sweeps=150, thin=3, **options, checkpoint=folder, progress=False
+    )
+    assert half.ladder.rounds == 600
+    resumed = mg.resume(folder, sweeps=150, progress=False)
+    same_runs(whole, resumed)
+    assert resumed.ladder == whole.ladder
+    path = tmp_path / "run.mgr"
+    resumed.save(path)
+    assert mg.load(path).ladder == whole.ladder
+    assert mg.load(folder).ladder == whole.ladder
+
+
+def test_until_a_goal_is_met():
+    run = mg.sample_until(ZOO["ising"], mg.Tempering(), ess=300, seed=1, progress=False)
+    assert run.info.ended == "converged"
+    assert run.info.scan == "own"
+
+
+@pytest.mark.parametrize("sampler", [mg.Tempering(), mg.Tempering(mg.Gibbs(), 3)])
+def test_small_and_extreme(sampler):
+    one = mg.FactorGraph([2], [mg.Unary([0], [0.0, 30.0])])
+    run = mg.sample(one, sampler, sweeps=500, seed=1, progress=False)
+    assert run.marginals[0, 1] > 0.99
+    nothing = mg.sample(one.condition({0: 0}), sampler, sweeps=5, progress=False)
+    assert nothing.marginals[0, 0] == 1.0
+    assert nothing.ladder is None
+    lonely = mg.FactorGraph([1, 2, 1], [mg.Potts([0, 0], [1, 2], [1.0, 2.0])])
+    run = mg.sample(lonely, sampler, sweeps=3000, seed=1, progress=False)
+    exact = mg.theory.exact_marginals(lonely)
+    np.testing.assert_allclose(run.marginals, exact, atol=0.05)
+    assert run.ladder.log_z == pytest.approx(mg.theory.log_partition(lonely), abs=0.2)
+    strong = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 400.0)])
+    run = mg.sample(strong, sampler, sweeps=2000, seed=1, progress=False)
+    assert 0.2 < run.marginals[0, 1] < 0.8
+
+
+def test_what_it_cannot_do_is_said():
+    with pytest.raises(mg.SampleError, match="stored factors"):
+        mg.sample(IMPLICIT["kernel"], mg.Tempering(), sweeps=1)
+    with pytest.raises(mg.SampleError, match="MinGibbs, which carries more than a state"):
+        mg.sample(ZOO["potts"], mg.Tempering(mg.MinGibbs(batch=50)), sweeps=1)
+    with pytest.raises(mg.SampleError, match="Tempering, which carries"):
+        mg.sample(ZOO["potts"], mg.Tempering(mg.Tempering()), sweeps=1)
+    with pytest.raises(mg.SampleError, match="give sweeps, of 4 updates each"):
+        mg.sample(ZOO["potts"], mg.Tempering(), updates=100)
+    with pytest.raises(mg.SampleError, match="has no scan"):
+        mg.sample(ZOO["potts"], mg.Tempering(), sweeps=1, scan="random")
+    for levels in (1, 0.5, (0.0, 0.5), (0.1, 1.0), (0.0, 0.7, 0.7, 1.0), "two", (0.0, "a", 1.0)):
+        with pytest.raises(mg.SampleError, match="levels must be"):
+            mg.Tempering(levels=levels)
+    with pytest.raises(mg.SampleError, match="sampler must be a sampler"):
+        mg.Tempering("gibbs")
+
+
+def test_it_says_what_it_does():
+    assert str(mg.Tempering()) == "Tempering()"
+    assert str(mg.Tempering(mg.Gibbs(), BETA)) == "Tempering(Gibbs(), levels=3)"
+    assert "levels" in mg.Tempering().describe(ZOO["ising"])
+    run = mg.sample(ZOO["ising"], mg.Tempering(), sweeps=5, progress=False)
+    assert run.info.sampler.startswith("Tempering(levels=")
+    assert not mg.Tempering(mg.LocalMinibatchGibbs(2)).exact
+
+
+def test_golden_draws():
+    """They pin the random stream."""
+    graph = ZOO["ising"]
+    run = sample(
+        graph,
+        mg.Tempering(levels=4),
+        sweeps=10,
+        chains=1,
+        seed=1,
+        record="draws",
+        thin=1,
+        progress=False,
+    )
+    shown = " ".join("".join(map(str, row)) for row in run.draws[0])
+    assert shown == "00000 01000 00011 00001 00000 00001 11100 11111 00000 11111"
