@@ -28,7 +28,6 @@ class ProjectedData(NamedTuple):
 
     a: NDArray[np.float64]  # [n, rank] scaled, so that rows times sums are log weights
     b: NDArray[np.float64]  # [n, rank]
-    own: NDArray[np.float64]  # [n] a_i . b_i, which the sums hold too much
     spins: bool  # one sum, of the spins; else one for each value
     alike: bool  # whether a is b, so that one set of sums serves both
     values: int  # sums of each matrix
@@ -42,9 +41,8 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
     scale = math.sqrt((2.0 if spins else 1.0) * (1.0 if alike else 0.5))
     a = np.ascontiguousarray(scale * group.a)
     b = a if alike else np.ascontiguousarray(scale * group.b)
-    own = np.einsum("ik,ik->i", a, b) * (1.0 if alike else 2.0)
     count = 1 if spins else values
-    return ProjectedData(a, b, own, spins, alike, count, _REFRESH * len(a), first)
+    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first)
 
 
 def projected_room(data: ProjectedData) -> int:
@@ -53,11 +51,11 @@ def projected_room(data: ProjectedData) -> int:
 
 
 @kernel
-def _product(rows, i, sums, begin):
-    """A row times a sum."""
+def _product(rows, others, i, share, sums, begin):
+    """A row times a sum of others, less its own share in that sum."""
     total, k, rank = 0.0, 0, rows.shape[1]
     while k < rank:
-        total += rows[i, k] * sums[begin + k]
+        total += rows[i, k] * (sums[begin + k] - share * others[i, k])
         k += 1
     return total
 
@@ -106,13 +104,13 @@ def projected_note(data, chain, i, new):
 
 
 @kernel
-def _log_weight(data, chain, i, place):
-    """The factors at `i` for one value, or for a spin up as against down; its own row counted."""
+def _log_weight(data, chain, i, place, share):
+    """The factors at `i` for one value, or for a spin up as against down."""
     rank = data.a.shape[1]
     begin = data.first + 1 + place * rank
-    total = _product(data.a, i, chain.carried, begin)
+    total = _product(data.a, data.b, i, share, chain.carried, begin)
     if not data.alike:
-        total += _product(data.b, i, chain.carried, begin + data.values * rank)
+        total += _product(data.b, data.a, i, share, chain.carried, begin + data.values * rank)
     return total
 
 
@@ -121,12 +119,12 @@ def projected_draw(data, chain, i, mode, size, touched):
     """Multiply the weights of all values by their factors; nothing is drawn."""
     here = chain.x[i]
     if data.spins:
-        field = _log_weight(data, chain, i, 0) - data.own[i] * (2.0 * here - 1.0)
+        field = _log_weight(data, chain, i, 0, 2.0 * here - 1.0)
         factor = field if mode == SUMS else math.exp(field)
         touched = touch(chain, mode, size, 1, factor, touched)
     else:
         for value in range(size):
-            field = _log_weight(data, chain, i, value) - (data.own[i] if value == here else 0.0)
+            field = _log_weight(data, chain, i, value, 1.0 if value == here else 0.0)
             factor = field if mode == SUMS else math.exp(field)
             touched = touch(chain, mode, size, value, factor, touched)
     chain.tally[EVALUATIONS] += (1 if data.alike else 2) * data.values * data.a.shape[1]
