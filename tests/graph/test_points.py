@@ -64,7 +64,7 @@ def test_norms_are_sums_of_the_kernel(kernel):
     rows = cloud(300, 3)
     group = mg.Points(rows, kernel, norms="sums", exponent=2.5)
     r = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
-    # values below 1e-9 are left out, and scales are singles
+    # values below 1e-8 are left out, and scales are singles
     np.testing.assert_allclose(
         group.scale.astype(float) ** -2, FORMULAS[kernel](r).sum(axis=1), rtol=1e-6
     )

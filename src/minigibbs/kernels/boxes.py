@@ -32,7 +32,7 @@ GROUP = 8  # points whose sums are taken together
 MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
 PRECISE = 1e-3  # share of a source's bounds that may be too much before no more boxes are cut
-_TRIED = 48  # sources on which sizes of tables are tried
+_TRIED = 24  # sources on which sizes of tables are tried
 _STACK = 128  # deeper than any tree, whose boxes are halved
 
 NODE = np.dtype(

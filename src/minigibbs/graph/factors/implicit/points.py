@@ -23,9 +23,9 @@ _SLOTS = 4_000_000  # of all tables: 128 MB at most
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_RECORDED = 10**8  # pairs whose energy is recorded by default
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
-_LEAST_NORM = 1e-9  # values below it are left out of normalisations
+_LEAST_NORM = 1e-8  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
-_ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
+_ROWS, _LOOKED_AT = 256, 5_000_000  # points, and pairs, by which to see what bounds are worth
 _TRIED = 2000  # pairs on which a user's bound is tried
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
