@@ -13,6 +13,7 @@ BENCHMARKS = [
     "scale",
     "clusters",
     "answers",
+    "dense",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one

@@ -164,7 +164,7 @@ ROW_BYTES = 40
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     """Refuse a sampler that reads stored factors for a graph with implicit ones."""
-    if graph.implicit is None or sampler.draws_implicit:
+    if not graph.implicits or sampler.draws_implicit:
         return
     stats = graph.stats
     raise SampleError(

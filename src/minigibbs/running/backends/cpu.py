@@ -153,8 +153,7 @@ class CpuGroup(Group):
         return float(energy[0]) + self._implicit_energy()
 
     def _implicit_energy(self) -> float:
-        implicit = self.plan.graph.implicit
-        return 0.0 if implicit is None else float(implicit.energies(self.chain.x[None])[0])
+        return float(self.plan.graph.implicit_energies(self.chain.x[None])[0])
 
     def _error(self, counts: NDArray[np.int64], visits: int) -> float:
         first, reference = self.model.first, self.recorder.reference
@@ -180,7 +179,7 @@ class CpuGroup(Group):
     @property
     def _measures_here(self) -> bool:
         """Whether a record needs more than compiled code keeps."""
-        implicit = self.plan.graph.implicit is not None and len(self.recorder.energy) > 0
+        implicit = bool(self.plan.graph.implicits) and len(self.recorder.energy) > 0
         return implicit or len(self.recorder.error) > 0
 
     def _advance_by_records(self, updates: int) -> None:

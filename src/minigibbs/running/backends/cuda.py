@@ -372,10 +372,11 @@ class CudaGroup(Group):
         grid = (-(-self.kept // 32), _blocks(self.filled, 4))
         self.kernels.state_energies[grid, (32, 4)](self.device_model, self.buffers[0], energy)
         found: NDArray[np.float64] = energy.copy_to_host()
-        implicit = self.plan.graph.implicit
-        if implicit is not None:
+        graph = self.plan.graph
+        if graph.implicits:
             states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            found += implicit.energies(states.reshape(-1, states.shape[2])).reshape(found.shape)
+            states = states.reshape(-1, states.shape[2])
+            found += graph.implicit_energies(states).reshape(found.shape)
         return found
 
     def state(self) -> State:

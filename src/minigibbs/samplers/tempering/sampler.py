@@ -98,7 +98,7 @@ class Tempering(SweepSampler):
 
     def settled(self, graph: FactorGraph) -> Tempering:
         """With its levels found."""
-        if graph.implicit is not None:
+        if graph.implicits:
             raise SampleError(
                 "Tempering needs stored factors, but this graph's are implicit; store them "
                 "(graph.stored()) if they are few enough"

@@ -55,7 +55,7 @@ def fits(graph: FactorGraph, simple: Simple) -> bool:
     """Whether free variables have two values at the most, and all factors are pairs or unary."""
     free = graph.evidence < 0
     return (
-        graph.implicit is None
+        not graph.implicits
         and not len(simple.rest)
         and bool((graph.sizes[free] <= 2).all())
         and bool(np.isfinite(simple.unary).all())
