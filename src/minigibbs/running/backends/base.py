@@ -109,9 +109,15 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Check the further states that chains carry: [.., variable, replica] within each chain."""
     graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
+    right = flat.dtype == graph.state_type
+    if right and not flat.size:
+        return
     replicas = flat.reshape(-1, len(graph), flat.shape[-1] // len(graph))
-    right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
-    if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
+    if (
+        not right
+        or not (replicas < graph.sizes[:, None]).all()
+        or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any()
+    ):
         raise ValueError("replicas holds what it cannot")
 
 
