@@ -126,7 +126,8 @@ def influence_at(model: Model) -> NDArray[np.float64]:
     general = np.flatnonzero(place >= rows["pair_end"][owner])
     factors = model.factors[model.target[general]]
     others[general] = factors["scope_end"] - factors["scope_start"] - 1
-    share = np.where(others > 0, others * entry_spans(model), 0.0)  # 0 * inf for hard unary ones
+    spans = entry_spans(model)  # infinite for unary ones with zeros, which have no others
+    share = np.multiply(others, spans, out=np.zeros(len(spans)), where=others > 0)
     return np.bincount(owner, share / 2, minlength=len(rows)).astype(np.float64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -109,15 +110,10 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Check the further states that chains carry: [.., variable, replica] within each chain."""
     graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
-    right = flat.dtype == graph.state_type
-    if right and not flat.size:
-        return
-    replicas = flat.reshape(-1, len(graph), flat.shape[-1] // len(graph))
-    if (
-        not right
-        or not (replicas < graph.sizes[:, None]).all()
-        or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any()
-    ):
+    shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # of 0 replicas as well
+    replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
+    right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
+    if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
         raise ValueError("replicas holds what it cannot")
 
 
