@@ -24,7 +24,7 @@ _FIRST_LEVELS = 16
 _FIRST_ROUNDS = 8
 _ROUNDS = 8  # of search, at the most
 _UPDATES = 2e7  # of all levels together, in the whole search
-_MOST = 200  # levels
+MOST_LEVELS = 200
 _LEAST = 4
 
 
@@ -33,18 +33,22 @@ def find_levels(
     state: NDArray[Any],
     prepare: Callable[[NDArray[np.float64]], tuple[Any, Workspace]],
     count: int | None = None,
+    beta: NDArray[np.float64] | None = None,
+    most: int = MOST_LEVELS,
 ) -> NDArray[np.float64]:
     """Levels from 0 to 1 for a graph; `prepare` makes the ladder of given ones.
 
-    The search is the same for the same graph, so that a seed fixes the chains.
+    The search begins with the levels `beta`, whose ends stay, and is the same for the same graph,
+    so that a seed fixes the chains. `most` bounds the number of levels.
     """
-    beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
+    if beta is None:
+        beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
     rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
     for _ in range(_ROUNDS):
         data, space = prepare(beta)
         rejected = rejection_rates(graph, data, space, state, stream, rounds)
         barrier = float(rejected.sum())
-        levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), _MOST)
+        levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), most)
         beta = equally_spaced(beta, rejected, levels)
         made += rounds * len(beta) * len(graph)
         rounds *= 2
@@ -59,7 +63,7 @@ def equally_spaced(
     """Levels with the same share of the barrier between every two."""
     way = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
     found = np.interp(np.linspace(0.0, way[-1], levels), way, beta)
-    found[0], found[-1] = 0.0, 1.0
+    found[0], found[-1] = beta[0], beta[-1]
     return found
 
 
