@@ -29,15 +29,17 @@ from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_spar
 from minigibbs.samplers.tempering.search import climb, search
 
 _FIRST_LEVELS = 24
-_SMALL = 0.1  # the quantile of factors' ranges that the coldest level tells apart
+_WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
+_FINEST = 1e-3  # nor what is smaller than this share of the largest range at a variable
 _EXCITED = 0.01  # variables that are then not at their best, in the whole model
 _HOT = 0.1  # the first level above 0, times the largest local range
-_PLACES = 4_000_000  # variables times levels, at the most
+_PLACES = 200_000  # variables times levels, at the most
 _LEAST_LEVELS = 8
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
 _TRIED = 8  # rounds that are timed
 _SEGMENT = 0.2  # seconds between two looks at the clock
-_PREPARED = 0.3  # share of the time that preparations count as, at the most
+_SEARCHED = 0.15  # share of the time in which levels are found, but for the first look
+_PREPARED = 0.5  # share of the time that preparations count as, at the most
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 
@@ -101,7 +103,7 @@ def maximize(
     return Maximum(
         domains=graph.domains,
         state=states[best],
-        energy=float(energies[best]),
+        energy=graph.energy(states[best]),
         seconds=clocks.monotonic() - begun,
         rounds=made,
         chains=chains,
@@ -130,7 +132,8 @@ def best_states(
     states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
     order, made = order[stored.sizes[order] > 1], 0
     if len(order):
-        searches = _searches(stored, states, streams(seed, chains), ends)
+        seconds = math.inf if rounds is not None else _SEARCHED * limit
+        searches = _searches(stored, states, streams(seed, chains), ends, seconds)
         limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
         made = _run(searches, limit, rounds, threads or os.cpu_count() or 1, progress)
         states = np.array([one.best for one in searches])
@@ -205,6 +208,7 @@ def _searches(
     states: NDArray[Any],
     rows: NDArray[np.uint64],
     beta_range: tuple[float, float] | None,
+    seconds: float,
 ) -> list[_Search]:
     """The chains at their start, with levels found once for all."""
     tempering = Tempering(houdayer=is_sparse(graph))
@@ -214,9 +218,9 @@ def _searches(
         data = tempering.ladder(graph, beta, soft=True, depth=depth)
         return data, tempering.workspace(graph, data)
 
-    most = max(_PLACES // len(graph), _LEAST_LEVELS)
-    first = _first_levels(graph, beta_range)
-    beta = find_levels(graph, first_state(graph), prepare, beta=first, most=min(most, MOST_LEVELS))
+    most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
+    first, state = _first_levels(graph, beta_range), first_state(graph)
+    beta = find_levels(graph, state, prepare, beta=first, most=most, seconds=seconds)
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
     return [
@@ -233,10 +237,17 @@ def _first_levels(
         return np.geomspace(*beta_range, _FIRST_LEVELS)
     ranges = _ranges(graph)
     largest = largest_range(graph)
-    small = float(np.quantile(ranges, _SMALL)) if len(ranges) else largest
+    small = _typical(ranges, largest)
     cold = math.log(len(graph) / _EXCITED) / small if beta_range is None else beta_range[1]
     hot = min(_HOT / largest, cold / 2)
     return np.concatenate([[0.0], np.geomspace(hot, cold, _FIRST_LEVELS - 1)])
+
+
+def _typical(ranges: NDArray[np.float64], largest: float) -> float:
+    """A range so small that factors of smaller ones hardly matter, all together."""
+    rising = np.sort(ranges)
+    weak = np.searchsorted(np.cumsum(rising), _WEAK * rising.sum())
+    return max(float(rising[weak]) if len(rising) else largest, _FINEST * largest)
 
 
 def _ranges(graph: FactorGraph) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ many levels make the most round trips for the work.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -35,16 +36,20 @@ def find_levels(
     count: int | None = None,
     beta: NDArray[np.float64] | None = None,
     most: int = MOST_LEVELS,
+    seconds: float = math.inf,
 ) -> NDArray[np.float64]:
     """Levels from 0 to 1 for a graph; `prepare` makes the ladder of given ones.
 
     The search begins with the levels `beta`, whose ends stay, and is the same for the same graph,
-    so that a seed fixes the chains. `most` bounds the number of levels.
+    so that a seed fixes the chains; but not where `seconds` bound it. `most` bounds the number of
+    levels.
     """
     if beta is None:
         beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
     rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
-    for _ in range(_ROUNDS):
+    spent = 0.0
+    for number in range(_ROUNDS):
+        begun = time.monotonic()
         data, space = prepare(beta)
         rejected = rejection_rates(graph, data, space, state, stream, rounds)
         barrier = float(rejected.sum())
@@ -52,6 +57,10 @@ def find_levels(
         beta = equally_spaced(beta, rejected, levels)
         made += rounds * len(beta) * len(graph)
         rounds *= 2
+        took = time.monotonic() - begun if number else 0.0  # the first one may compile
+        spent += took
+        if spent + 2 * took > seconds:
+            break
         if made + rounds * len(beta) * len(graph) > _UPDATES:
             break
     return beta
