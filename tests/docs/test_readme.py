@@ -19,7 +19,7 @@ PRINTED = (
 )
 
 
-@pytest.mark.parametrize(("code", "words"), zip(BLOCKS, PRINTED, strict=True))
+@pytest.mark.parametrize(("code", "words"), list(zip(BLOCKS, PRINTED, strict=True)))
 def test_python_examples_run_as_printed(code, words):
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
