@@ -139,6 +139,19 @@ def test_colours_with_zeros():
     assert best.energy == 20.0  # every third pays 2, and those between hold no two of 1 beside it
 
 
+def test_a_zero_that_would_pay_to_break():
+    """Ten variables that must be equal, the first clamped to what the nine others dislike.
+
+    One broken zero would let all nine have their way, at more than a soft zero costs.
+    """
+    equal = mg.Table([[k, k + 1] for k in range(9)], [[0.0, -np.inf], [-np.inf, 0.0]])
+    graph = mg.FactorGraph([2] * 10, [equal, mg.Unary(range(1, 10), [0.0, 1.0])])
+    best = mg.maximize(graph.condition({0: 0}), rounds=100, seed=1, **QUIET)
+    assert best.energy == 0.0
+    assert not best.state.any()
+    assert mg.maximize(graph, rounds=100, seed=1, **QUIET).energy == 9.0
+
+
 def test_a_seed_fixes_the_result():
     rng = np.random.default_rng(4)
     i, j = np.triu_indices(60, 1)
