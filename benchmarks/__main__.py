@@ -13,9 +13,10 @@ BENCHMARKS = [
     "scale",
     "clusters",
     "answers",
+    "dense",
 ]
 
-ALL = [*BENCHMARKS, "gpu"]  # which needs one
+ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in ALL:

@@ -73,6 +73,19 @@ def advance_each(graph, sampler, states, updates, seed, scan="random", carried=N
     return states, carried, group.chain.tally
 
 
+def begun(graph, sampler, states):
+    """What chains that begin in these states carry, by the sampler's own `begin`."""
+    plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, 1)
+    data, stream = sampler.prepare(graph), np.zeros(4, np.uint64)
+    states, inverse = np.unique(np.array(states, graph.state_type), axis=0, return_inverse=True)
+    rows = []
+    for state in states:
+        group = CpuGroup(plan, data, state, stream)
+        group.begin()
+        rows.append(group.chain.carried)
+    return np.array(rows)[inverse.ravel()]
+
+
 def sweep_each(graph, sampler, states, sweeps, seed, data=None):
     """Make so many sweeps from each of many states; returns final states and the tally."""
     plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, len(graph))

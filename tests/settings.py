@@ -11,7 +11,7 @@ from minigibbs.samplers import Sampler
 from minigibbs.theory import Enumeration
 from tests.hard import HARD
 from tests.harness import state_numbers
-from tests.zoo import ATTRACTIVE, IMPLICIT, SPINS, STRONG, ZOO
+from tests.zoo import ATTRACTIVE, GLASS, IMPLICIT, SPINS, STRONG, STRONG_RANK, ZOO
 
 
 def nothing(graph, states, seed):
@@ -148,17 +148,22 @@ class Case:
 # Every layout of Poisson-Gibbs, and how it draws from every kind of implicit group.
 LAYOUT_CASES = {
     "fields": Case(mg.PoissonGibbs(), mg.models.curie_weiss(40, 1.3), 2190883394),
+    "spin-fields": Case(mg.PoissonGibbs(), GLASS, 3029374022),
     "gibbs": Case(mg.PoissonGibbs(), ZOO["mixed"], 3834980154),
     "spins": Case(mg.PoissonGibbs(heavy=1), ZOO["ising"], 2624023085),
     "small": Case(mg.PoissonGibbs(heavy=1), ZOO["potts"], 1692537507),
     "large": Case(mg.PoissonGibbs(heavy=1), ZOO["large"], 2469504397),
+    "carrying": Case(mg.PoissonGibbs(), IMPLICIT["low-rank"], 390079652),
+    "strong-carrying": Case(mg.PoissonGibbs(), STRONG_RANK, 2709608238),
     "general": Case(mg.PoissonGibbs(heavy=1), ZOO["mixed"], 372736820),
     "strong": Case(mg.PoissonGibbs(heavy=2, theta=1.0), STRONG, 1057616061),
 }
 IMPLICIT_CASES = {
     "kernel": Case(mg.PoissonGibbs(), IMPLICIT["kernel"], 4035348060),
     "complete": Case(mg.PoissonGibbs(), IMPLICIT["complete"], 839094655),
-    "low-rank": Case(mg.PoissonGibbs(), IMPLICIT["low-rank"], 496109906),
+    "low-rank": Case(mg.PoissonGibbs(heavy=0), IMPLICIT["low-rank"], 496109906),
+    "points": Case(mg.PoissonGibbs(), IMPLICIT["points"], 538016500),
+    "several": Case(mg.PoissonGibbs(), IMPLICIT["several"], 1063443794),
 }
 CASES = LAYOUT_CASES | IMPLICIT_CASES
 

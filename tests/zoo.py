@@ -113,6 +113,30 @@ def _low_rank():
     return mg.FactorGraph([2] * 5, [mg.LowRank(a, b)])
 
 
+def _several():
+    """A lattice, a Hopfield term, all pairs alike and stored factors; domains of all sizes."""
+    rng = np.random.default_rng(10)
+    return mg.FactorGraph(
+        [3, 2, 3, 18],
+        [
+            mg.Kernel((2, 2), lambda r, c: 0.6 - 0.3 * c * c),
+            mg.Unary([3], rng.normal(0, 0.5, (1, 18))),
+            mg.LowRank(rng.normal(0, 0.6, (4, 2)), kind="potts"),
+            mg.Potts([0, 1], [3, 2], [0.8, -0.4]),
+            mg.Complete(4, -0.3, kind="potts"),
+        ],
+    )
+
+
+def _points(kernel, weight, kind="potts", norms=None, values=3, n=5, **options):
+    """Points on a plane, two of which coincide; a unary factor decides between values."""
+    rng = np.random.default_rng(11)
+    places = rng.normal(0, 1.0, (n, 2))
+    places[-1] = places[0]
+    group = mg.Points(places, kernel, weight, kind, norms, **options)
+    return mg.FactorGraph([values] * n, [group, mg.Unary([1], rng.normal(0, 0.5, (1, values)))])
+
+
 # Implicit factors; for samplers that draw from them.
 IMPLICIT = {
     "kernel": _kernel(periodic=False).condition({3: 1}),
@@ -133,6 +157,26 @@ IMPLICIT = {
         [20, 18, 3], [mg.Complete(3, -1.5, kind="potts"), mg.Potts([0], [1], 2.0)]
     ),
     "low-rank": _low_rank(),
+    "points": _points("gaussian", 0.8),
+    "points-ising": _points("laplace", 0.5, "ising", values=2, n=7),
+    "points-repel": _points("power", -0.9, exponent=2.0).condition({2: 1}),
+    "points-norms": _points("gaussian", 2.0, norms="sums"),
+    "points-large": mg.FactorGraph(
+        [20, 3, 18],
+        [mg.Points([[0.0], [0.5], [1.0]], "laplace", 1.4), mg.Complete(3, -0.5, "potts")],
+    ),
+    "points-two": mg.FactorGraph(
+        [2, 2], [mg.Points([[0.0, 1.0], [1.0, 1.0]], "power", 0.9, "ising")]
+    ),
+    "points-dense": mg.FactorGraph(
+        [2] * 8,
+        [
+            mg.Points(np.linspace(0, 1, 8 * 9).reshape(8, 9), "gaussian", 0.15),
+            mg.Points(np.linspace(0, 9, 8)[:, None], "gaussian", 0.5, "ising"),
+        ],
+    ),
+    "several": _several(),
+    "two-alike": mg.FactorGraph([2] * 5, [mg.Complete(5, 0.3), mg.Complete(5, -0.1)]),
 }
 
 
@@ -150,6 +194,26 @@ def _strong():
     )
 
 
+def glass(n, beta, seed=0):
+    """The Sherrington-Kirkpatrick model: Gaussian couplings of variance 1/n, of both signs."""
+    i, j = np.triu_indices(n, 1)
+    rng = np.random.default_rng(seed)
+    field = mg.Unary(np.arange(n), rng.normal(0, 0.3, (n, 2)))
+    return mg.FactorGraph(
+        np.full(n, 2), [mg.Ising(i, j, rng.normal(0, beta / np.sqrt(n), len(i))), field]
+    )
+
+
+GLASS = glass(60, 0.5)  # many weak couplings that cancel
+
+
+def _strong_rank():
+    """Two patterns, of which one is overwhelming; ties that the other and stored pairs decide."""
+    patterns = np.array([[12.7, 0.3], [12.7, -0.4], [-12.7, 0.5], [0.0, 0.6], [0.0, -0.7]])
+    return mg.FactorGraph([2] * 5, [mg.LowRank(patterns), mg.Ising([0, 1], [3, 4], [0.3, -0.2])])
+
+
+STRONG_RANK = _strong_rank()
 STRONG = _strong()  # beyond what exp can take; for samplers that sum logarithms
 
 # Two-valued variables, pairs twice over, fields, evidence, and one that has no choice.

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Potts, Table, Unary
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Points, Potts, Table, Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
@@ -133,6 +134,79 @@ def random_tables(
     if unary:
         groups.append(Unary(np.arange(variables), unary * rng.standard_normal((variables, states))))
     return FactorGraph(np.full(variables, states), groups)
+
+
+def dense_crf(
+    image: ArrayLike,
+    unary: ArrayLike,
+    sxy: float | tuple[float, float] = 3.0,
+    compat: float = 3.0,
+    bilateral_sxy: float | tuple[float, float] = 80.0,
+    srgb: float | tuple[float, ...] = 13.0,
+    bilateral_compat: float = 10.0,
+    normalise: bool = True,
+) -> FactorGraph:
+    """A fully connected conditional random field over the pixels of an image.
+
+    Every two pixels that have the same label gain compat * k(places) + bilateral_compat *
+    k(places, colours), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
+    pydensecrf's parameters; a compat of 0 leaves a kernel out.
+
+    Parameters
+    ----------
+    image
+        [height, width, channels], or [height, width] of one channel.
+    unary
+        [labels, height, width], or [labels, pixels]: energies to be small, such as negative log
+        probabilities.
+    sxy, compat
+        Width of the kernel over places, in pixels (or along x and along y), and its strength.
+    bilateral_sxy, srgb, bilateral_compat
+        The same of the kernel over places and colours; `srgb` is its width in colours (or in each
+        channel).
+    normalise
+        Whether a kernel is divided by sqrt(n_i * n_j), n_i the sum of k over all pixels, i itself
+        counted: pydensecrf's NORMALIZE_SYMMETRIC, its default.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> image = rng.integers(0, 256, (6, 8, 3))
+    >>> dense_crf(image, rng.random((2, 6, 8)))
+    <FactorGraph: 48 variables; factors: 48 unary, 1,128 points, 1,128 points>
+    """
+    pixels = as_array(image, "iuf", "dense_crf: image must be an array of numbers")
+    pixels = pixels.astype(np.float64).reshape(*pixels.shape[:2], -1) if pixels.ndim > 1 else pixels
+    if pixels.ndim != 3 or pixels[..., 0].size < 2:
+        raise GraphError(
+            f"dense_crf: image must be [height, width, channels], got {np.shape(image)}"
+        )
+    energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
+    count = pixels[..., 0].size
+    if energy.ndim < 2 or energy[0].size != count:
+        raise GraphError(
+            f"dense_crf: unary must be [labels, pixels] with {count:,} pixels, got {energy.shape}"
+        )
+    energy = energy.reshape(len(energy), count).astype(np.float64)
+    y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
+    near = np.stack([x, y], axis=1) / _widths("sxy", sxy, 2)
+    wide = np.stack([x, y], axis=1) / _widths("bilateral_sxy", bilateral_sxy, 2)
+    colours = pixels.reshape(count, -1) / _widths("srgb", srgb, pixels.shape[2])
+    norms = "sums" if normalise else None
+    groups: list[Factors] = [Unary(np.arange(count), -energy.T)]
+    for features, weight in ((near, compat), (np.hstack([wide, colours]), bilateral_compat)):
+        if weight:
+            groups.append(Points(features, weight=weight, norms=norms))
+    return FactorGraph(np.full(count, len(energy)), groups)
+
+
+def _widths(name: str, width: float | tuple[float, ...], axes: int) -> NDArray[np.float64]:
+    """A kernel's width along each axis."""
+    rule = f"dense_crf: {name} must be a positive number, or {axes} of them"
+    widths = as_array(width, "iuf", rule).astype(np.float64)
+    if widths.shape not in ((), (axes,)) or not ((widths > 0) & (widths < np.inf)).all():
+        raise GraphError(f"{rule}; got {width!r}")
+    return np.broadcast_to(widths, axes)
 
 
 GENERATORS: dict[str, Callable[..., FactorGraph]] = {

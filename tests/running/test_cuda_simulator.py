@@ -194,6 +194,32 @@ def test_the_summary_compares_the_rows_of_a_gpu_run(simulated):
     assert run.summary().value_rhat == pytest.approx(want)
 
 
+@pytest.mark.parametrize("houdayer", [False, True])
+def test_a_simulated_ladder_is_that_of_the_cpu(tmp_path, monkeypatch, houdayer):
+    sampler = mg.Tempering(mg.Gibbs(), (0.0, 0.5, 1.0), houdayer=houdayer)
+    monkeypatch.setitem(CASES, "ladder", (sampler, ZOO["potts"], None))
+    length = {"sweeps": 6, "warmup": 2}
+    write_case(
+        tmp_path,
+        "ladder",
+        options={"updates": None, **length},
+        record_options={"thin": 2, "chains": CHAINS, "variables": None},
+    )
+    done = simulate(tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = mg.load(tmp_path / "ladder.run")
+    options = {"chains": CHAINS, "seed": SEED, "thin": 2, "progress": False}
+    record = ("marginals", "draws", "energy")
+    expected = sample(ZOO["potts"], sampler, **length, **options, record=record)
+    np.testing.assert_array_equal(found.draws, expected.draws)
+    np.testing.assert_allclose(found.energy, expected.energy)
+    np.testing.assert_array_equal(found.state, expected.state)
+    assert found.ladder.levels == expected.ladder.levels
+    assert found.ladder.round_trips == expected.ladder.round_trips
+    assert found.ladder.log_z == pytest.approx(expected.ladder.log_z)
+    assert len(np.unique(found.draws, axis=1)) > 1
+
+
 RESUMED = [(name, after) for name in ("evidence", "shuffled", "logical") for after in (1, 3, 6)]
 RESUMED.append(("own-scan", 4))
 

@@ -39,7 +39,7 @@ def comparable():
     """Cases of few enough cells; pairs with clamped variables are fields if stored, else bonds."""
     for name, model in CASES:
         graph = SWEEPS[name].graphs[model]
-        bonded = graph.implicit is not None and (graph.evidence >= 0).any() and name != "exact"
+        bonded = graph.implicits and (graph.evidence >= 0).any() and name != "exact"
         if np.prod(graph.sizes[graph.evidence < 0]) <= 130 and not bonded:
             yield name, model
 

@@ -175,10 +175,10 @@ class BucketTree:
         """The tree of a graph, or `TooLargeError` if it does not fit."""
         budget = min(DEFAULT_MEMORY, machine.available() / 2) if memory is None else memory
         most = max(budget / 8, 1.0)  # entries
-        implicit = graph.implicit
-        if implicit is not None and (graph.evidence == FREE).all():
-            refuse_dense(int(implicit.degrees().sum()) // 2, graph.sizes, most)
-        whole = graph if implicit is None else graph.stored()
+        if graph.implicits and (graph.evidence == FREE).all():
+            most_pairs = max(int(group.degrees().sum()) // 2 for group in graph.implicits)
+            refuse_dense(most_pairs, graph.sizes, most)
+        whole = graph.stored() if graph.implicits else graph
         if len(whole.hard):
             return cls._pruned(whole, most)
         sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)

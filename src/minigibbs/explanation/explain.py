@@ -59,6 +59,7 @@ class Explanation:
     rows: tuple[Row, ...]
     recommended: str
     why: str
+    bounded: str = ""  # which of the stats are bounds, and why
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
@@ -74,6 +75,7 @@ class Explanation:
             lines.append(
                 f"{label:<22}{value:,}" if isinstance(value, int) else f"{label:<22}{value:,.4g}"
             )
+        lines += [self.bounded] if self.bounded else []
         lines += ["", f"{'sampler':<15}{'batch':>10}{'slowdown':>10}{'per update':>12}  law"]
         for row in self.rows:
             law = "exact" if row.exact else "BIASED"
@@ -108,7 +110,18 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     costs = machine_costs() if costs is None else costs
     rows = tuple(_row(graph, kind(), costs) for kind in SINGLE_SITE.values())
     default = PoissonGibbs()
-    return Explanation(graph.stats, rows, default.name, default.reason(graph))
+    return Explanation(graph.stats, rows, default.name, default.reason(graph), _bounded(graph))
+
+
+def _bounded(graph: FactorGraph) -> str:
+    """Say which groups were too large to count."""
+    kinds = sorted({group.kind for group in graph.implicits if not group.is_counted})
+    if not kinds:
+        return ""
+    return (
+        f"factors, Delta, L and Psi are upper bounds: the pairs of {' and '.join(kinds)} groups "
+        "are too many to look at one by one."
+    )
 
 
 def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:

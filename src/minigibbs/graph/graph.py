@@ -51,8 +51,9 @@ class FactorGraph(Frozen):
         The domain size of each variable, or a `Grid` for a discretised continuous one; or
         `Domains`, which have names and labels of their own.
     factors
-        Factor groups: `Unary`, `Potts`, `Ising`, `Table`, `Logical`; at most one of `Kernel`,
-        `Complete`, `LowRank`. They call variables by number or, where `names` are given, by name.
+        Factor groups, in any number and mixture: `Unary`, `Potts`, `Ising`, `Table`, `Logical`;
+        `Kernel`, `Complete`, `LowRank`, which join all variables and are not stored. They call
+        variables by number or, where `names` are given, by name.
     names
         One name per variable.
     labels
@@ -102,8 +103,6 @@ class FactorGraph(Frozen):
                 )
             groups[number] = group.resolve(domains, number)
             groups[number].check_domains(domains, number)
-        if sum(isinstance(group, Implicit) for group in groups) > 1:
-            raise GraphError("factors: at most one implicit group, got several")
         clamped = np.full(len(domains), FREE) if evidence is None else evidence
         vars(self).update(
             domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
@@ -159,8 +158,7 @@ class FactorGraph(Frozen):
         values = np.empty(len(np.atleast_2d(states)))
         energies(self.packed, np.atleast_2d(states), values)
         values += self.offset
-        if self.implicit is not None:
-            values += self.implicit.energies(np.atleast_2d(states))
+        values += self.implicit_energies(np.atleast_2d(states))
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
@@ -183,10 +181,14 @@ class FactorGraph(Frozen):
         """The smallest unsigned integer type that holds every value."""
         return np.min_scalar_type(int(self.sizes.max()) - 1)
 
+    def implicit_energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """What the implicit groups add to the energy of each row of states."""
+        return sum((group.energies(states) for group in self.implicits), np.zeros(len(states)))
+
     @property
-    def implicit(self) -> Implicit | None:
-        """The implicit group, if there is one."""
-        return next((group for group in self.factors if isinstance(group, Implicit)), None)
+    def implicits(self) -> tuple[Implicit, ...]:
+        """The implicit groups, in their order."""
+        return tuple(group for group in self.factors if isinstance(group, Implicit))
 
     def stored(self) -> FactorGraph:
         """The same graph with every factor written out, for small graphs and other samplers."""
@@ -232,9 +234,9 @@ class FactorGraph(Frozen):
         from minigibbs.graph.packing import energy_at
 
         local = energy_at(self.packed)
-        if self.implicit is not None:
-            local += self.implicit.energy_per_weight * self.implicit.local_weights()
-            local[self.evidence != FREE] = 0.0
+        for group in self.implicits:
+            local += group.energy_per_weight * group.local_weights()
+        local[self.evidence != FREE] = 0.0
         return local
 
     @cached_property
@@ -242,7 +244,8 @@ class FactorGraph(Frozen):
         """The paper's Delta, L, Psi and D, counted on first use.
 
         Counting takes a time that is linear in the number of factors; of a `Kernel` or `Complete`
-        group, in the number of variables n; of a `LowRank` group, O(n^2).
+        group, in the number of variables n; of a `LowRank` group, O(n^2), up to n = 30,000.
+        Of larger ones Delta, L and Psi are upper bounds, and `mg.explain` says so.
         """
         from minigibbs.graph.packing import factor_spans
 
@@ -250,11 +253,11 @@ class FactorGraph(Frozen):
         factors, total = int(np.count_nonzero(spans)), float(spans.sum())
         rows, free = self.packed.rows, self.evidence == FREE
         degrees = rows["end"] - rows["start"]
-        if self.implicit is not None:  # pairs of clamped variables counted in
-            own = self.implicit.degrees()
+        for group in self.implicits:  # pairs of clamped variables counted in
+            own = group.degrees()
             degrees = np.where(free, degrees + own, 0)
             factors += int(own.sum()) // 2
-            total += 0.5 * self.implicit.energy_per_weight * self.implicit.local_weights().sum()
+            total += 0.5 * group.energy_per_weight * float(group.local_weights().sum())
         return Stats(
             variables=int(np.count_nonzero(free)),
             factors=factors,
@@ -278,8 +281,8 @@ class FactorGraph(Frozen):
         from minigibbs.graph.packing import influence_at
 
         influence = influence_at(self.packed)
-        if self.implicit is not None:
-            influence += self.implicit.energy_per_weight * self.implicit.local_weights() / 2
+        for group in self.implicits:
+            influence += group.energy_per_weight * group.local_weights() / 2
         return float(influence[self.evidence == FREE].max(initial=0.0))
 
     def describe(self) -> dict[str, Any]:
@@ -295,14 +298,15 @@ class FactorGraph(Frozen):
         kinds: dict[str, int] = {}
         for group in self.factors:
             kinds[group.kind] = kinds.get(group.kind, 0) + len(group)
-        slow = self.implicit is not None and self.implicit.counting > _QUICK
+        slow = any(group.counting > _QUICK for group in self.implicits)
         if slow and "stats" not in vars(self):  # nor counted before
             stats: dict[str, Any] = dict.fromkeys(entry.name for entry in fields(Stats))
         else:
             stats = asdict(self.stats) | {"influence": self.influence}
             stats |= {key: None for key, value in stats.items() if value == math.inf}
         clamped = int(np.count_nonzero(self.evidence != FREE))
-        shape = getattr(self.implicit, "shape", None)  # a Kernel lies on a lattice
+        shapes = (getattr(group, "shape", None) for group in self.implicits)
+        shape = next((shape for shape in shapes if shape is not None), None)  # of a Kernel
         return {
             **stats,
             "clamped": clamped,

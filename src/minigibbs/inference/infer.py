@@ -123,7 +123,7 @@ def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answ
 
 def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
     """What to sample with, and why."""
-    if graph.implicit is not None:
+    if graph.implicits:
         return PoissonGibbs(), "its factors are implicit, which only this sampler draws from"
     ladder = Tempering().settled(graph)
     levels = len(ladder.levels) if isinstance(ladder.levels, tuple) else 0

@@ -107,9 +107,9 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     """
     networkx = optional("networkx", "networkx")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
-    if graph.implicit is not None:
+    if graph.implicits:
         raise GraphError(
-            f"{graph.implicit.kind}: a networkx graph lists every factor, but this group is "
+            f"{graph.implicits[0].kind}: a networkx graph lists every factor, but this group is "
             "implicit; convert graph.stored() if it is small"
         )
     if bipartite:

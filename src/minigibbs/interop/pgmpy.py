@@ -221,10 +221,10 @@ def _tables(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], NDArray[np.fl
 
 def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
     """The sum of all factors with the same variables; zeros for a variable that has none."""
-    if graph.implicit is not None:
+    if graph.implicits:
         raise GraphError(
-            f"{graph.implicit.kind}: a pgmpy model lists every factor, but this group is implicit; "
-            "convert graph.stored() if it is small"
+            f"{graph.implicits[0].kind}: a pgmpy model lists every factor, but this group is "
+            "implicit; convert graph.stored() if it is small"
         )
     total: dict[tuple[int, ...], NDArray[np.float64]] = {}
     for number, group in enumerate(graph.factors):

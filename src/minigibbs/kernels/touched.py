@@ -53,7 +53,7 @@ def _shorten(chain, touched):
 def set_gain(chain, value, gain, touched):
     """Set the gain of a value, and list it; returns how long the list is."""
     chain.carried[value] = gain
-    if touched == len(chain.scratch):
+    if touched == len(chain.weights):  # as many as `_collect` has room for
         touched = _shorten(chain, touched)
     chain.scratch[np.uint64(touched)] = value
     return touched + 1

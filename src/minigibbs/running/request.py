@@ -38,7 +38,8 @@ class Record:
     ----------
     what
         "marginals" (from every update), "draws" and "energy" (every `thin`); by default
-        marginals and energy. Draws have shape [chain, draw, variable] and the smallest unsigned
+        marginals and energy, or marginals alone for `Points` of more than 10,000 variables, whose
+        energy takes long. Draws have shape [chain, draw, variable] and the smallest unsigned
         type that fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
     thin
         Sweeps between two records, or updates where the run's length is given in updates; by
@@ -144,6 +145,9 @@ class Options:
         record, chains = Record.read(self.record), self._chains(backend)
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
+        chosen = self.record is not DEFAULT_RECORD and record.what is not DEFAULT_RECORD
+        if not chosen and any(group.slow_energy for group in graph.implicits):
+            kept -= {"energy"}
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')
         return Plan(
@@ -185,7 +189,7 @@ class Options:
         name, free = type(sampler).__name__, len(free_variables(graph.evidence))
         if self.scan is not None:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
-        if self.backend != "cpu":
+        if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
         if unit == 1 and length and free > 1:
             raise SampleError(

@@ -53,6 +53,7 @@ class Sampler(ABC):
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
     sweeps: ClassVar[bool] = False  # whether it moves all variables at once
+    on_gpu: ClassVar[bool] = True  # whether a GPU takes it
     takes_zeros: ClassVar[bool] = False  # whether it is exact where factors hold zeros
 
     def __str__(self) -> str:
@@ -110,6 +111,7 @@ class SweepSampler(Sampler):
     """A sampler that moves all variables at once; its `transition` is that of one sweep."""
 
     sweeps = True
+    on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, a thread a chain
 
     def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
         """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
@@ -162,7 +164,7 @@ ROW_BYTES = 40
 
 def check_stored(sampler: Sampler, graph: FactorGraph) -> None:
     """Refuse a sampler that reads stored factors for a graph with implicit ones."""
-    if graph.implicit is None or sampler.draws_implicit:
+    if not graph.implicits or sampler.draws_implicit:
         return
     stats = graph.stats
     raise SampleError(

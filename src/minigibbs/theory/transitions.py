@@ -20,7 +20,7 @@ def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
     >>> round(transition(pair, mg.Gibbs()).spectral_gap(), 4)
     0.2689
     """
-    if graph.implicit is not None:
+    if graph.implicits:
         raise SampleError("transition: enumeration needs stored factors; use graph.stored()")
     check_zeros(sampler, graph)
     return sampler.transition(Enumeration(graph))

@@ -106,6 +106,15 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
             raise ValueError(f"{name} holds what it cannot")
 
 
+def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+    """Check the further states that chains carry: [.., variable, replica] within each chain."""
+    graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
+    replicas = flat.reshape(-1, len(graph), flat.shape[-1] // len(graph))
+    right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
+    if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
+        raise ValueError("replicas holds what it cannot")
+
+
 def _are_counts(array: NDArray[np.int64], most: int) -> bool:
     """Whether they can be counts, and go on growing without running over."""
     return bool(((array >= 0) & (array <= min(most, MOST_UPDATES))).all())

@@ -28,6 +28,7 @@ from minigibbs.running.backends.base import (
     Backend,
     Start,
     check_common,
+    check_replicas,
     count_size,
     require_records,
 )
@@ -89,12 +90,7 @@ class CpuBackend(Backend):
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
         """Check what every backend's states hold, and the replicas."""
         check_common(plan, state)
-        graph, clamped = plan.graph, plan.graph.evidence >= 0
-        flat = state["replicas"]
-        replicas = flat.reshape(len(flat), len(graph), -1)  # [chain, variable, replica]
-        right = (replicas < graph.sizes[:, None]).all() and flat.dtype == graph.state_type
-        if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
-            raise ValueError("replicas holds what it cannot")
+        check_replicas(plan, state)
 
 
 class CpuGroup(Group):
@@ -157,8 +153,7 @@ class CpuGroup(Group):
         return float(energy[0]) + self._implicit_energy()
 
     def _implicit_energy(self) -> float:
-        implicit = self.plan.graph.implicit
-        return 0.0 if implicit is None else float(implicit.energies(self.chain.x[None])[0])
+        return float(self.plan.graph.implicit_energies(self.chain.x[None])[0])
 
     def _error(self, counts: NDArray[np.int64], visits: int) -> float:
         first, reference = self.model.first, self.recorder.reference
@@ -184,7 +179,7 @@ class CpuGroup(Group):
     @property
     def _measures_here(self) -> bool:
         """Whether a record needs more than compiled code keeps."""
-        implicit = self.plan.graph.implicit is not None and len(self.recorder.energy) > 0
+        implicit = bool(self.plan.graph.implicits) and len(self.recorder.energy) > 0
         return implicit or len(self.recorder.error) > 0
 
     def _advance_by_records(self, updates: int) -> None:

@@ -24,6 +24,7 @@ from minigibbs.running.backends.base import (
     Backend,
     Start,
     check_common,
+    check_replicas,
     count_size,
     require_records,
 )
@@ -101,6 +102,7 @@ class CudaBackend(Backend):
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
         """Check also how far the scan's path was walked, and how often was counted."""
         check_common(plan, state)
+        check_replicas(plan, state)
         for name, most in (("walked", _PATH), ("counted", plan.length)):
             if not ((state[name] >= 0) & (state[name] <= most)).all():
                 raise ValueError(f"{name} holds what it cannot")
@@ -127,6 +129,7 @@ class CudaGroup(Group):
         self.draws = "draws" in plan.kept
         self.marginals = "marginals" in plan.kept
         self.every = count_interval(plan)
+        self.sweeping = plan.sampler.sweeps
         check_data(data)
         self._plan_memory()
 
@@ -135,6 +138,11 @@ class CudaGroup(Group):
         """Recorded updates of each chain so far."""
         return self._clock
 
+    @property
+    def unit(self) -> int:  # type: ignore[override]
+        """Updates that are made together."""
+        return self.plan.unit
+
     def _plan_memory(self) -> None:
         """Refuse more chains than fit, before anything is taken."""
         space = self.plan.sampler.workspace(self.plan.graph, self.data)
@@ -142,10 +150,11 @@ class CudaGroup(Group):
         self.domain = int(self.model.rows["domain"].max())
         apart = self.scan.kind == RANDOM
         self.weight_rows = space.weights * self.domain
-        self.wide = self.weight_rows > self.kernels.NARROW or apart or carries(self.data)
+        apart = apart or self.sweeping or carries(self.data)
+        self.wide = self.weight_rows > self.kernels.NARROW or apart
         numbers = 4 + space.carried + space.scratch + CHANGES + 1
         numbers += self.weight_rows if self.wide else 0
-        each = len(self.model.rows) * self.kind.itemsize + 8 * numbers
+        each = (1 + space.replicas) * len(self.model.rows) * self.kind.itemsize + 8 * numbers
         fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH + _SPARE_BYTES
         records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
@@ -187,10 +196,12 @@ class CudaGroup(Group):
         self._place_chains(states, words)
         self._place_records()
         self._new_path()
-        if carries(self.data):
-            self.kernels.start_chains[self.grid, self.kernels.THREADS](
-                self.device_data, self.device_model, self.device_chains
-            )
+        arguments = (self.device_data, self.device_model, self.device_chains)
+        if self.sweeping:
+            start = self.kernels.start_sweeps[self.grid, self.kernels.THREADS]
+            start(*arguments, self.device_replicas)
+        elif carries(self.data):
+            self.kernels.start_chains[self.grid, self.kernels.THREADS](*arguments)
 
     def _place_model(self) -> None:
         self.device_model = _to_device(self.cuda, self.model)
@@ -212,6 +223,7 @@ class CudaGroup(Group):
             scratch=zeros(self.space.scratch, np.int64),
             tally=zeros(CHANGES + 1, np.int64),
         )
+        self.device_replicas = zeros(self.space.replicas * len(self.model.rows), self.kind)
 
     def _place_records(self) -> None:
         to_device, sizes = self.cuda.to_device, self.model.rows["domain"]
@@ -265,6 +277,10 @@ class CudaGroup(Group):
         arguments = (self.device_data, self.device_model, self.device_chains)
         threads = self.kernels.THREADS
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
+            return
+        if self.sweeping:
+            kernel = self.kernels.advance_sweeps[self.grid, threads]
+            kernel(*arguments, self.device_replicas, updates // self.unit)
             return
         if self.scan.kind == RANDOM:
             kernel = self.kernels.advance_apart[self.grid, threads]
@@ -356,10 +372,11 @@ class CudaGroup(Group):
         grid = (-(-self.kept // 32), _blocks(self.filled, 4))
         self.kernels.state_energies[grid, (32, 4)](self.device_model, self.buffers[0], energy)
         found: NDArray[np.float64] = energy.copy_to_host()
-        implicit = self.plan.graph.implicit
-        if implicit is not None:
+        graph = self.plan.graph
+        if graph.implicits:
             states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            found += implicit.energies(states.reshape(-1, states.shape[2])).reshape(found.shape)
+            states = states.reshape(-1, states.shape[2])
+            found += graph.implicit_energies(states).reshape(found.shape)
         return found
 
     def state(self) -> State:
@@ -373,6 +390,7 @@ class CudaGroup(Group):
             "stream": np.ascontiguousarray(streams_),
             "carried": np.ascontiguousarray(carried),
             "tally": np.ascontiguousarray(tally),
+            "replicas": np.ascontiguousarray(self.device_replicas.copy_to_host().T),
             "order": order if self.scan.kind == SHUFFLED else order[:0],
             "position": position,
             "path": stream,
@@ -391,6 +409,7 @@ class CudaGroup(Group):
             ("stream", chains.streams),
             ("carried", chains.carried),
             ("tally", chains.tally),
+            ("replicas", self.device_replicas),
         ):
             if array.size:
                 array.copy_to_device(np.ascontiguousarray(state[name].T))

@@ -21,7 +21,7 @@ from minigibbs.kernels.jit import DISPATCHED, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.scan import next_variable
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.samplers.base import begin, update
+from minigibbs.samplers.base import begin, begin_sweeps, sweep, update
 
 if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
     from numba.cuda.extending import overload  # type: ignore[attr-defined, unused-ignore]
@@ -128,6 +128,29 @@ def start_chains(data, model, chains):
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
         chain = _load(chains, c, stream, tally, chains.weights[:, c])
         begin(data, model, chain)
+        _store(chains, c, chain)
+
+
+@cuda.jit
+def advance_sweeps(data, model, chains, replicas, sweeps):
+    """Sweeps of samplers that move all variables at once; replicas are [.., c]."""
+    c = cuda.grid(1)
+    if c < chains.x.shape[1]:
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        for _ in range(sweeps):
+            sweep(data, model, chain, replicas[:, c])
+        _store(chains, c, chain)
+
+
+@cuda.jit
+def start_sweeps(data, model, chains, replicas):
+    """Let a sampler that sweeps set what it carries, for every chain's first state."""
+    c = cuda.grid(1)
+    if c < chains.x.shape[1]:
+        stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
+        chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        begin_sweeps(data, model, chain, replicas[:, c])
         _store(chains, c, chain)
 
 

@@ -63,9 +63,9 @@ class BlockGibbs(SweepSampler):
     Examples
     --------
     >>> import minigibbs as mg
-    >>> grid = mg.models.ising_lattice(side=8, beta=0.6, periodic=False)
-    >>> print(mg.BlockGibbs(width=8).describe(grid))
-    Block Gibbs: exact; one block of width 8: every sweep is an independent draw.
+    >>> chain = mg.FactorGraph([3] * 50, [mg.Potts(range(49), range(1, 50), 0.9)])
+    >>> print(mg.BlockGibbs().describe(chain))
+    Block Gibbs: exact; one block of width 1: every sweep is an independent draw.
     """
 
     width: int = 1

@@ -34,6 +34,7 @@ from minigibbs.samplers.gibbs.fields import (
     fields_fit,
     rare_changes,
 )
+from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Gibbs(Sampler):
     def describe(self, graph: FactorGraph) -> str:
         """Say what an update costs."""
         stats = graph.stats
-        if graph.implicit is None and isinstance(self.prepare(graph), FieldData):
+        if not graph.implicits and isinstance(self.prepare(graph), FieldData):
             return (
                 f"Gibbs: exact; changes are rare, so sums are remembered: up to "
                 f"{stats.max_degree:,} factors at a change, none otherwise."
@@ -134,6 +135,10 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
         rate = change_rate(graph, data)  # factors are only looked at when something changes
         writes, far = rate * row["pairs"], rate * row["far"]
         return {"update": 1.0, **choice_operations(row["values"]), "write": writes, "far": far}
+    if isinstance(data, SpinFieldData):
+        rate = change_rate(graph, FieldData(sum_unary(graph.packed)))
+        told = 0.5 * rate * row["pairs"]  # one number a neighbour, where fields have two
+        return {"update": 1.0, "choice": 1.0, "exp": 1.0, "write": told, "far": rate * row["far"]}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {
         "update": 1.0,

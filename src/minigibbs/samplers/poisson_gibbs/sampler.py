@@ -14,7 +14,7 @@ heavy part but the unary factors and theta = lambda / L it is the algorithm as p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,17 +27,23 @@ from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
 from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
-from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, sum_unary
+from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary
+from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
 from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import (
-    ImplicitSplit,
     Split,
     all_heavy,
     choose_split,
     worth_splitting,
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
+
+
+def _guarantee(slowdown: float) -> str:
+    return f"Guaranteed: at most {slowdown:.3g} times slower to converge than Gibbs."
+
 
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
@@ -111,16 +117,18 @@ class PoissonGibbs(Sampler):
         return choose_layout(graph, split).prepare(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """What the layout asks for."""
-        return layout_of(data).workspace(graph)
+        """What the layout asks for, and the implicit groups on top."""
+        space = layout_of(data).workspace(graph)
+        carried, scratch = implicit_space(getattr(data, "implicit", None))
+        return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
         split, row = self.split(graph), mean_row(graph)
-        if split.implicit is not None:
-            return self._implicit_operations(graph, split.implicit)
+        if split.implicits:
+            return self._implicit_operations(graph, split)
         if not split.tail.any():
-            return gibbs_operations(graph, gibbs_data(graph))
+            return gibbs_operations(graph, choose_layout(graph, split).prepare(graph, split))
         free = max(graph.stats.variables, 1)
         heavy, draws = self._counts(graph, split)
         light = max(row["pairs"] + row["general"], 1e-300)
@@ -144,31 +152,35 @@ class PoissonGibbs(Sampler):
 
     def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
         """Mean heavy factors (unary ones left out) and draws of an update."""
-        rows, free = graph.packed.rows, max(graph.stats.variables, 1)
+        rows, free = graph.packed.rows, max(int(np.count_nonzero(graph.evidence < 0)), 1)
         unary = float((rows["end"] - rows["unary_begin"]).sum())
         heavy = (float(np.count_nonzero(split.heavy)) - unary) / free
         return heavy, float(((1 + split.theta) * split.tail)[graph.evidence < 0].sum()) / free
 
-    def _implicit_operations(self, graph: FactorGraph, split: ImplicitSplit) -> dict[str, float]:
+    def _implicit_operations(self, graph: FactorGraph, split: Split) -> dict[str, float]:
         values = float(graph.sizes.mean())
+        heavy, draws = self._counts(graph, split)
         return {
             "update": 1.0,
-            "touch": 2.0 * split.heavy,
+            "heavy": heavy,
+            "touch": 2.0 * sum(group.heavy for group in split.implicits),
             "value": 0.0 if values > DENSE_DOMAIN else values,
-            "tail": 1.0,
-            "draw": 2.0 * split.draws,
+            "cell": float(sum(group.projected for group in split.implicits)),
+            "tail": float(sum(group.tail > 0.0 for group in split.implicits) + split.tail.any()),
+            "draw": 2.0 * sum(group.draws for group in split.implicits) + draws,
             "far": 3.0 * far_share(len(graph)),
         }
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph) -> float:
         """The bound of docs/flagship.md at the worst variable."""
         return math.exp(min(self.split(graph).log_slowdown, 700.0))
 
     def reason(self, graph: FactorGraph) -> str:
         """Say why it splits as it does."""
         stats = graph.stats
-        if graph.implicit is not None:
-            return "the factors are implicit, and it alone can draw from those."
+        if graph.implicits:
+            what = self._describe_implicit(graph, self.split(graph)).split("; ", 1)[1]
+            return f"the factors are implicit, and it alone can draw from those: {what}"
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
@@ -192,21 +204,33 @@ class PoissonGibbs(Sampler):
     def describe(self, graph: FactorGraph) -> str:
         """Say the split, the cost and the bound."""
         split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
-        if split.implicit is not None:
-            return (
-                f"Poisson-Gibbs: exact; of implicit factors {split.implicit.heavy:.3g} a variable "
-                f"evaluated, {split.implicit.draws:.3g} drawn an update. Guaranteed: at most "
-                f"{slowdown:.3g} times slower to converge than Gibbs."
-            )
+        if split.implicits:
+            return f"{self._describe_implicit(graph, split)} {_guarantee(slowdown)}"
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
-            return f"Poisson-Gibbs: exact; all {heavy:.3g} factors a variable heavy: plain Gibbs."
+            remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
+            when = ", which looks at them when a value changes" if remembers else ""
+            what = f"all {heavy:.3g} factors a variable heavy: plain Gibbs{when}"
+            return f"Poisson-Gibbs: exact; {what}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
             f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "
-            f"variable evaluated, {draws:.3g} drawn an update. Guaranteed: at most "
-            f"{slowdown:.3g} times slower to converge than Gibbs."
+            f"variable evaluated, {draws:.3g} drawn an update. {_guarantee(slowdown)}"
+        )
+
+    def _describe_implicit(self, graph: FactorGraph, split: Split) -> str:
+        heavy, draws = self._counts(graph, split)
+        heavy += sum(group.heavy for group in split.implicits)
+        proposed = draws + sum(group.draws for group in split.implicits)
+        draws += sum(group.draws * group.kept for group in split.implicits)
+        sums = sum(group.projected for group in split.implicits)
+        carried = f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
+        stored = " and stored" if len(split.heavy) else ""
+        more = f" ({proposed / draws:.3g} proposals for each draw)" if proposed > draws else ""
+        return (
+            f"Poisson-Gibbs: exact; {carried}of implicit{stored} factors {heavy:.3g} a variable "
+            f"evaluated, {draws:.3g} drawn an update{more}."
         )
 
     def transition(self, everything: Enumeration) -> Transition:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
@@ -46,7 +47,9 @@ class ImplicitSplit:
     draws: float  # in an update, expected, averaged over the variables
     least: float = math.inf  # the least |weight| that is heavy
     heavy: int = 0  # pairs of a variable that are evaluated, at most
-    exact: float = 0.0  # their energy
+    exact: float = 0.0  # the energy of what is evaluated
+    kept: float = 1.0  # the share of draws that are no phantoms: the rest thins away
+    projected: int = 0  # numbers that a chain carries in place of all pairs, for low rank
 
     @property
     def log_slowdown(self) -> float:
@@ -68,13 +71,13 @@ class Split:
     tail: NDArray[np.float64]  # [n] L_T
     exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated; infinite with zeros
     lanes: int = 1  # chains in lockstep, for which it was chosen
-    implicit: ImplicitSplit | None = None  # of the graph's implicit group, if it has one
+    implicits: tuple[ImplicitSplit, ...] = ()  # of the graph's implicit groups
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) at the worst variable; stored and implicit tails add up."""
         stored = float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
-        return stored + (self.implicit.log_slowdown if self.implicit else 0.0)
+        return stored + sum(group.log_slowdown for group in self.implicits)
 
     @property
     def log_range(self) -> float:
@@ -94,8 +97,17 @@ class Split:
 
     @property
     def implicit_range(self) -> float:
-        """The same for the implicit group."""
-        return self.implicit.log_range if self.implicit else 0.0
+        """The same for the implicit groups."""
+        return sum(group.log_range for group in self.implicits)
+
+
+class Wish(NamedTuple):
+    """What was asked of a split; and the largest domain."""
+
+    slowdown: float | None
+    theta: float | None
+    heavy: int | None
+    values: int
 
 
 def _tail_range(tail: Any, theta: Any) -> Any:
@@ -135,15 +147,19 @@ def choose_split(
     `lanes` chains go in lockstep: when one draws from its tail, all the others wait.
     """
     model, spans = graph.packed, entry_spans(graph.packed)
-    rows, group = model.rows, graph.implicit
-    implicit = None if group is None else _OF_GROUP[type(group)](group, slowdown, theta, heavy)
-    if implicit is not None:
+    rows = model.rows
+    if slowdown is not None:  # logarithms of slowdowns add up: each tail gets its share
+        tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
+        slowdown = slowdown ** (1.0 / max(tails, 1))
+    wish = Wish(slowdown, theta, heavy, int(graph.sizes.max()))
+    implicits = tuple(_OF_GROUP[type(group)](group, wish) for group in graph.implicits)
+    for group in implicits:
         instead = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
-        check_tail("PoissonGibbs", implicit.tail, implicit.theta, instead)
+        check_tail("PoissonGibbs", group.tail, group.theta, instead)
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
-        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicit)
+        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     hard = np.isinf(spans)  # factors that hold zeros, which are always evaluated
@@ -170,7 +186,7 @@ def choose_split(
     check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
     exact = np.bincount(owner[mask], spans[mask], minlength=len(rows)).astype(np.float64)
     exact[owner[hard]] = math.inf
-    return Split(mask, chosen, tail, exact, lanes, implicit)
+    return Split(mask, chosen, tail, exact, lanes, implicits)
 
 
 def _draw_cost(slots: int, lanes: int) -> float:
@@ -221,12 +237,14 @@ def _strongest(
 
 
 @_QUIETLY
-def best_theta(tail: NDArray[np.float64], slowdown: float | None) -> NDArray[np.float64]:
+def best_theta(
+    tail: NDArray[np.float64], slowdown: float | None, draw: float = DRAW
+) -> NDArray[np.float64]:
     """Theta for a given tail: what time suggests among those that keep the guarantee."""
     least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
     grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
     sticky = np.minimum(tail * stickiness(grid), 700.0)
-    time = (UPDATE + TAIL + DRAW * (1 + grid) * tail) * np.exp(sticky)
+    time = (UPDATE + TAIL + draw * (1 + grid) * tail) * np.exp(sticky)
     best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
 
@@ -289,13 +307,11 @@ def split_weights(
     return best[1:]
 
 
-def _split_kernel(
-    group: Kernel, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_kernel(group: Kernel, wish: Wish) -> ImplicitSplit:
     """Split the displacements like a variable's factors, once for all variables."""
     copies = 1 if group.periodic else 2  # the half table stands for d and -d
     scale = group.energy_per_weight
-    least, chosen, tail = split_weights(group.half, scale, copies, slowdown, theta, heavy)
+    least, chosen, tail = split_weights(group.half, scale, copies, *wish[:3])
     strong = heavy_displacements(group, least)
     count, exact = copies * int(np.count_nonzero(strong)), copies * scale * _sum(group.half, strong)
     return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count, exact)
@@ -310,26 +326,44 @@ def heavy_displacements(group: Kernel, least: float) -> NDArray[np.bool_]:
     return (group.half >= least) | (group.half <= -least)
 
 
-def _split_complete(
-    group: Complete, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_complete(group: Complete, wish: Wish) -> ImplicitSplit:
     energy = group.energy_per_weight * abs(group.weight) * (group.variables - 1)
-    return _all_drawn(energy, energy, slowdown, theta)
+    return _all_drawn(energy, energy, wish)
 
 
-def _split_low_rank(
-    group: LowRank, slowdown: float | None, theta: float | None, heavy: int | None
-) -> ImplicitSplit:
+def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
+    """Through sums that the chain carries, unless draws are asked for or are cheaper."""
     bound = group.bounds()
     total = group.energy_per_weight * float(bound.sum())
-    return _all_drawn(total * float(bound.max()), total * float(bound.mean()), slowdown, theta)
+    drawn = _all_drawn(total * float(bound.max()), total * float(bound.mean()), wish)
+    values, (rank, sides) = 1 if group.form == "ising" else wish.values, group.thin
+    time = UPDATE + TAIL + drawn.draws * (DRAW + rank * sides * COSTS["cell"])
+    time *= math.exp(min(drawn.tail * stickiness(drawn.theta), 700.0))
+    projected = UPDATE + values * (COSTS["exp"] + rank * sides * COSTS["cell"])
+    everything = wish.heavy is not None and wish.heavy >= group.variables - 1
+    told = wish.theta is not None or wish.heavy is not None
+    if (projected <= time and not told) or everything:
+        exact = group.energy_per_weight * float(group.reach().max())
+        return ImplicitSplit(1.0, 0.0, 0.0, exact=exact, projected=values * rank * sides)
+    return drawn
 
 
-def _all_drawn(
-    tail: float, mean: float, slowdown: float | None, theta: float | None
-) -> ImplicitSplit:
+def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
+    """All drawn; theta suits the largest tail as far as it is known, a guarantee its bound."""
+    bounds = group.energy_per_weight * group.bounds()
+    most, theta = float(bounds.max()), wish.theta
+    if theta is None and wish.slowdown is not None:
+        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
+    elif theta is None:
+        likely = np.array([group.kept * float(np.quantile(bounds, 0.9))])
+        theta = float(best_theta(likely, None, DRAW / group.kept)[0])
+    draws = (1 + theta) * float(bounds.mean())
+    return ImplicitSplit(theta, most, draws, kept=group.kept)
+
+
+def _all_drawn(tail: float, mean: float, wish: Wish) -> ImplicitSplit:
     """No pair is heavy; theta suits the largest tail."""
-    chosen = theta or float(best_theta(np.array([tail]), slowdown)[0])
+    chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown)[0])
     return ImplicitSplit(chosen, tail, (1 + chosen) * mean)
 
 
@@ -337,6 +371,7 @@ _OF_GROUP: dict[type, Callable[..., ImplicitSplit]] = {
     Kernel: _split_kernel,
     Complete: _split_complete,
     LowRank: _split_low_rank,
+    Points: _split_points,
 }
 
 

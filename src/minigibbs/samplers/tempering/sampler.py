@@ -67,6 +67,7 @@ class Tempering(SweepSampler):
     houdayer: bool | None = None
     name = "tempering"
     takes_zeros = True
+    on_gpu = True
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) or not isinstance(self.sampler, Sampler | None):
@@ -97,7 +98,7 @@ class Tempering(SweepSampler):
 
     def settled(self, graph: FactorGraph) -> Tempering:
         """With its levels found."""
-        if graph.implicit is not None:
+        if graph.implicits:
             raise SampleError(
                 "Tempering needs stored factors, but this graph's are implicit; store them "
                 "(graph.stored()) if they are few enough"
@@ -117,23 +118,26 @@ class Tempering(SweepSampler):
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
-            return self.settled(graph).prepare(graph)
-        return self.ladder(graph, np.array(self.levels, dtype=np.float64))
+            return self.settled(graph).prepare(graph, lanes)
+        return self.ladder(graph, np.array(self.levels, dtype=np.float64), lockstep=lanes == 1)
 
     def ladder(
         self,
         graph: FactorGraph,
         beta: NDArray[np.float64],
         soft: bool = False,
+        lockstep: bool = True,
         depth: float | None = None,
     ) -> Any:
         """The ladder of levels that rise from 0; one more for the zeros, unless they stay soft.
 
+        Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
         `depth` is how far below other energies a soft zero lies; see `softened`.
         """
         twins, simple = 2 if self.houdayer else 1, simplified(graph)
         around = neighbours(graph, simple)
-        if self.sampler is None and spins.fits(graph, simple) and _lockstep_pays(graph, simple):
+        lockstep = lockstep and self.sampler is None and spins.fits(graph, simple)
+        if lockstep and _lockstep_pays(graph, simple):
             return spin_ladder(graph, simple, beta, twins, around)
         hard = bool(len(graph.hard)) and not soft
         beta = np.append(beta, beta[-1]) if hard else beta
@@ -180,12 +184,17 @@ class Tempering(SweepSampler):
         self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int
     ) -> Ladder | None:
         """What the chains have noted; `warmup` counts rounds."""
-        if not len(free_variables(graph.evidence)):
+        if not len(free_variables(graph.evidence)) or not isinstance(self.levels, tuple):
             return None
-        data = self.prepare(graph)
+        beta, twins = np.array(self.levels, dtype=np.float64), 2 if self.houdayer else 1
+        lanes, numbers = len(beta) * twins, carried.shape[1]
+        spins_alone = numbers == spins.own_numbers(lanes) + noted(len(beta), twins)
+        if len(graph.hard) and not spins_alone:
+            beta = np.append(beta, 1.0)
+        own = numbers - noted(len(beta), twins)
         sizes = graph.sizes[graph.evidence < 0]
         first = float(np.log(sizes).sum()) + graph.offset
-        return account(carried, data.beta, data.twins, data.own, first, warmup)
+        return account(carried, beta, twins, own, first, warmup)
 
     def describe(self, graph: FactorGraph) -> str:
         """Say how many levels there are."""

@@ -46,11 +46,16 @@ class SpinLadder(NamedTuple):
     constant: float
 
 
+def own_numbers(lanes: int) -> int:
+    """How many numbers are carried before those of the ladder: a field and a beta for each lane."""
+    return 2 * lanes
+
+
 def fits(graph: FactorGraph, simple: Simple) -> bool:
     """Whether free variables have two values at the most, and all factors are pairs or unary."""
     free = graph.evidence < 0
     return (
-        graph.implicit is None
+        not graph.implicits
         and not len(simple.rest)
         and bool((graph.sizes[free] <= 2).all())
         and bool(np.isfinite(simple.unary).all())
@@ -95,7 +100,7 @@ def spin_ladder(
         fixed=False,
         hard=False,
         stack=0,
-        own=2 * len(beta) * twins,
+        own=own_numbers(len(beta) * twins),
         order=np.flatnonzero(spin).astype(np.int32),
         start=start,
         target=target,

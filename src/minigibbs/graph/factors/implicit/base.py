@@ -52,6 +52,16 @@ class Implicit(Factors):
         return 2.0 if self.form == "ising" else 1.0
 
     @property
+    def is_counted(self) -> bool:
+        """Whether `local_weights` and `degrees` are what they say, and not upper bounds."""
+        return True
+
+    @property
+    def slow_energy(self) -> bool:
+        """Whether an energy takes so long that none is recorded unless asked for."""
+        return False
+
+    @property
     def counting(self) -> int:
         """About how many steps `local_weights` and `degrees` take."""
         return self.variables
@@ -105,7 +115,7 @@ class Implicit(Factors):
             )
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Implicit:  # type: ignore[override]
-        """Stay as it is: samplers that can draw from it find it in `graph.implicit`."""
+        """Stay as it is: samplers that can draw from it find it in `graph.implicits`."""
         return self
 
 

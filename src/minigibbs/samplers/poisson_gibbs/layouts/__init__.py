@@ -6,15 +6,27 @@ from typing import Any
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.poisson_gibbs.layouts.base import Layout
+from minigibbs.samplers.poisson_gibbs.layouts.carrying import CARRYING, STRONG_CARRYING
 from minigibbs.samplers.poisson_gibbs.layouts.general import GENERAL
 from minigibbs.samplers.poisson_gibbs.layouts.large import LARGE
-from minigibbs.samplers.poisson_gibbs.layouts.plain import FIELDS, GIBBS
+from minigibbs.samplers.poisson_gibbs.layouts.plain import FIELDS, GIBBS, SPIN_FIELDS
 from minigibbs.samplers.poisson_gibbs.layouts.small import SMALL
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.layouts.strong import STRONG
 from minigibbs.samplers.poisson_gibbs.split import Split
 
-LAYOUTS = (FIELDS, GIBBS, SPINS, SMALL, LARGE, GENERAL, STRONG)
+LAYOUTS = (
+    FIELDS,
+    SPIN_FIELDS,
+    GIBBS,
+    SPINS,
+    SMALL,
+    LARGE,
+    CARRYING,
+    STRONG_CARRYING,
+    GENERAL,
+    STRONG,
+)
 
 
 def choose_layout(graph: FactorGraph, split: Split) -> Layout:

@@ -60,13 +60,13 @@ def one_per_value(graph: FactorGraph) -> Workspace:
 
 def nothing_drawn(graph: FactorGraph, split: Split) -> bool:
     """Whether every factor is evaluated: the update is plain Gibbs's."""
-    return graph.implicit is None and not split.tail.any()
+    return not graph.implicits and not split.tail.any()
 
 
 def few_pairs_drawn(graph: FactorGraph, split: Split) -> bool:
     """Whether all factors are stored pairs or unary, draws are few and no product overflows."""
     rows = graph.packed.rows
-    if graph.implicit is not None or (rows["pair_end"] < rows["unary_begin"]).any():
+    if graph.implicits or (rows["pair_end"] < rows["unary_begin"]).any():
         return False
     few = bool(((1 + split.theta) * split.tail <= FEW_DRAWS).all())
     return few and split.log_range <= LARGEST
@@ -82,7 +82,7 @@ def losses_stay_precise(graph: FactorGraph, split: Split, listed: NDArray[np.boo
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     place = np.arange(len(owner))
     repels = (model.weight < 0) & (place < rows["pair_end"][owner])
-    if not listed.any() or (graph.implicit is None and not repels.any()):
+    if not listed.any() or (not graph.implicits and not repels.any()):
         return True
     heavy, unary = repels & split.heavy, place >= rows["unary_begin"][owner]
     drawn = np.bincount(owner[repels & ~heavy], minlength=len(rows)) > 0

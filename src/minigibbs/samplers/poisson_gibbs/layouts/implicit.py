@@ -16,13 +16,28 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.complete import Complete
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
-from minigibbs.kernels.touched import PRODUCTS, SUMS, touch
+from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
+from minigibbs.samplers.poisson_gibbs.layouts.points import (
+    BATCH,
+    PointsData,
+    points_draw,
+    prepare_points,
+)
+from minigibbs.samplers.poisson_gibbs.layouts.projected import (
+    ProjectedData,
+    prepare_projected,
+    projected_begin,
+    projected_draw,
+    projected_note,
+    projected_room,
+)
 from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
 from minigibbs.samplers.poisson_gibbs.split import (
     CHUNK,
@@ -36,6 +51,13 @@ class NothingData(NamedTuple):
     """Every factor is stored."""
 
     unused: int
+
+
+class SeveralData(NamedTuple):
+    """Several groups: each draws after the one before it."""
+
+    group: Any
+    others: Any  # one more group, or `SeveralData`
 
 
 class KernelData(NamedTuple):
@@ -82,10 +104,31 @@ class LowRankData(NamedTuple):
 
 
 def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
-    """Prepare the graph's implicit group, if it has one, for weights or for their logarithms."""
-    if split.implicit is None:
-        return NothingData(0)
-    return _PREPARE[type(graph.implicit)](graph.implicit, split.implicit, logs)
+    """Prepare the graph's implicit groups, if it has any, for weights or for their logarithms."""
+    data: Any = NothingData(0)
+    values = int(graph.sizes.max())
+    first, scratch = (0, 0) if logs else touched_space(values)  # theirs comes after what is touched
+    for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
+        if how.projected:
+            assert isinstance(group, LowRank)
+            own: Any = prepare_projected(group, values, first)
+            first += projected_room(own)
+        elif isinstance(group, Points):
+            own = prepare_points(group, how.theta, logs, scratch)
+        else:
+            own = _PREPARE[type(group)](group, how, logs)
+        data = own if isinstance(data, NothingData) else SeveralData(own, data)
+    return data
+
+
+def implicit_space(data: Any) -> tuple[int, int]:
+    """How many numbers a chain carries for the groups, and how many integers of scratch."""
+    if isinstance(data, SeveralData):
+        (carried, scratch), (more, other) = implicit_space(data.group), implicit_space(data.others)
+        return carried + more, max(scratch, other)  # one group draws after the other
+    if isinstance(data, PointsData):
+        return 0, 3 * BATCH
+    return (projected_room(data), 0) if isinstance(data, ProjectedData) else (0, 0)
 
 
 def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
@@ -248,6 +291,37 @@ def nothing_draw(data, chain, i, mode, size, touched):
     return touched
 
 
+@kernel
+def several_draw(data, chain, i, mode, size, touched):
+    """One group, then the others: kept draws multiply weights, in whatever order."""
+    touched = draw_implicit(data.group, chain, i, mode, size, touched)
+    return draw_implicit(data.others, chain, i, mode, size, touched)
+
+
+@kernel
+def nothing_begin(data, chain):
+    """It carries nothing."""
+
+
+@kernel
+def several_begin(data, chain):
+    """One group, then the others."""
+    begin_implicit(data.group, chain)
+    begin_implicit(data.others, chain)
+
+
+@kernel
+def nothing_note(data, chain, i, new):
+    """It carries nothing."""
+
+
+@kernel
+def several_note(data, chain, i, new):
+    """One group, then the others."""
+    note_implicit(data.group, chain, i, new)
+    note_implicit(data.others, chain, i, new)
+
+
 _PREPARE: dict[type, Callable[..., Any]] = {
     Kernel: _prepare_kernel,
     Complete: _prepare_complete,
@@ -255,14 +329,19 @@ _PREPARE: dict[type, Callable[..., Any]] = {
 }
 _COMPILED = {
     NothingData: nothing_draw,
+    SeveralData: several_draw,
     KernelData: kernel_draw,
     CompleteData: complete_draw,
     LowRankData: low_rank_draw,
+    PointsData: points_draw,
+    ProjectedData: projected_draw,
 }
+_BEGIN = {SeveralData: several_begin, ProjectedData: projected_begin}
+_NOTE = {SeveralData: several_note, ProjectedData: projected_note}
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
-    """Let the implicit group multiply the values it favours; compiled code only.
+    """Let the implicit groups multiply the values they favour; compiled code only.
 
     Returns how many values are touched.
     """
@@ -273,3 +352,23 @@ def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: 
 @chosen_by_type(draw_implicit)
 def _draw_for_type(data, chain, i, mode, size, touched):
     return _COMPILED[data.instance_class].py_func
+
+
+def begin_implicit(data: Any, chain: Any) -> None:
+    """Set what the implicit groups carry, for a fresh state; compiled code only."""
+    _BEGIN.get(type(data), nothing_begin)(data, chain)
+
+
+@chosen_by_type(begin_implicit)
+def _begin_for_type(data, chain):
+    return _BEGIN.get(data.instance_class, nothing_begin).py_func
+
+
+def note_implicit(data: Any, chain: Any, i: int, new: int) -> None:
+    """Tell the implicit groups a value that the state does not show yet; compiled code only."""
+    _NOTE.get(type(data), nothing_note)(data, chain, i, new)
+
+
+@chosen_by_type(note_implicit)
+def _note_for_type(data, chain, i, new):
+    return _NOTE.get(data.instance_class, nothing_note).py_func

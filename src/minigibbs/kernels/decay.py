@@ -1,0 +1,222 @@
+"""Functions of two points that decay with their distance, and bounds for points in two boxes.
+
+A rule is a NamedTuple, and compiled code chooses by its type. A point is a row in single precision:
+pieces of 8 numbers, of which 7 are features, or 0, and the last of the first piece is the point's
+scale; so the loop over a piece has a known length. Arithmetic is double.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.jit import chosen_by_type, kernel
+
+GAUSSIAN, LAPLACE, POWER = range(3)
+PIECE, FEATURES = 8, 7  # numbers of a row's pieces, and features among them
+_UP = 1.0 + 1e-6  # bounds are rounded up, to single precision
+
+
+class Decay(NamedTuple):
+    """exp(-r^2 / 2), exp(-r), or (1 + r^2)^(-exponent / 2), by the distance r."""
+
+    code: int
+    exponent: float
+
+
+def point_rows(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows for `decay_value`: features in pieces, and scales."""
+    n, dims = features.shape
+    rows = np.zeros((n, -(-dims // FEATURES), PIECE), dtype=np.float32)
+    for piece in range(rows.shape[1]):
+        own = features[:, piece * FEATURES : (piece + 1) * FEATURES]
+        rows[:, piece, : own.shape[1]] = own
+    rows[:, 0, FEATURES] = scale
+    return rows.reshape(n, -1)
+
+
+class OwnDecay(NamedTuple):
+    """A user's compiled functions: value(a, b), and bound(low_a, high_a, low_b, high_b)."""
+
+    value: Any
+    bound: Any
+
+
+@kernel
+def decay_at(rule, square):
+    """The value at a squared distance."""
+    if rule.code == GAUSSIAN:
+        return math.exp(-0.5 * square)
+    if rule.code == LAPLACE:
+        return math.exp(-math.sqrt(square))
+    return math.exp(-0.5 * rule.exponent * math.log1p(square))
+
+
+@kernel
+def _square(points, i, j):
+    """The squared distance of two points."""
+    square, piece = 0.0, 0
+    while piece < points.shape[1]:
+        for k in range(FEATURES):
+            step = np.float64(points[i, piece + k]) - np.float64(points[j, piece + k])
+            square += step * step
+        piece += PIECE
+    return square
+
+
+@kernel
+def _decay_value(rule, features, points, i, j):
+    return decay_at(rule, _square(points, i, j))
+
+
+@kernel
+def _own_value(rule, features, points, i, j):
+    return rule.value(features[i], features[j])
+
+
+@kernel
+def _decay_exceeds(rule, features, points, i, j, scale, mark):
+    square = _square(points, i, j)
+    if rule.code == GAUSSIAN:  # series that bound the exponential from both sides decide most
+        t = 0.5 * square
+        if mark * (1.0 + t * (1.0 + t * (0.5 + t * (1 / 6 + t / 24)))) >= scale:
+            return False
+        if mark < scale * (1.0 - t * (1.0 - t * (0.5 - t / 6))):
+            return True
+    return mark < scale * decay_at(rule, square)
+
+
+@kernel
+def _own_exceeds(rule, features, points, i, j, scale, mark):
+    return mark < scale * rule.value(features[i], features[j])
+
+
+@kernel
+def _decay_bounds(rule, low, high, a, b):
+    near, far = 0.0, 0.0
+    for k in range(low.shape[1]):
+        right = np.float64(low[b, k]) - np.float64(high[a, k])
+        left = np.float64(low[a, k]) - np.float64(high[b, k])
+        gap = max(max(left, right), 0.0)
+        reach = max(
+            np.float64(high[b, k]) - np.float64(low[a, k]),
+            np.float64(high[a, k]) - np.float64(low[b, k]),
+        )
+        near += gap * gap
+        far += reach * reach
+    return decay_at(rule, far), decay_at(rule, near)
+
+
+@kernel
+def _own_bounds(rule, low, high, a, b):
+    return 0.0, rule.bound(low[a], high[a], low[b], high[b])
+
+
+def decay_value(rule: Any, features: Any, points: Any, i: int, j: int) -> float:
+    """The value for points number `i` and `j`; compiled code only."""
+    chosen = _own_value if isinstance(rule, OwnDecay) else _decay_value
+    return chosen(rule, features, points, i, j)  # type: ignore[no-any-return]
+
+
+@chosen_by_type(decay_value)
+def _value_for_type(rule, features, points, i, j):
+    return (_own_value if rule.instance_class is OwnDecay else _decay_value).py_func
+
+
+def decay_exceeds(
+    rule: Any, features: Any, points: Any, i: int, j: int, scale: float, mark: float
+) -> bool:
+    """Whether scale times the value for points number `i` and `j` exceeds `mark`; compiled only."""
+    chosen = _own_exceeds if isinstance(rule, OwnDecay) else _decay_exceeds
+    return chosen(rule, features, points, i, j, scale, mark)  # type: ignore[no-any-return]
+
+
+@chosen_by_type(decay_exceeds)
+def _exceeds_for_type(rule, features, points, i, j, scale, mark):
+    return (_own_exceeds if rule.instance_class is OwnDecay else _decay_exceeds).py_func
+
+
+def decay_bounds(rule: Any, low: Any, high: Any, a: int, b: int) -> tuple[float, float]:
+    """No more and no less than the value for any two points of boxes `a` and `b`; compiled only."""
+    chosen = _own_bounds if isinstance(rule, OwnDecay) else _decay_bounds
+    return chosen(rule, low, high, a, b)  # type: ignore[no-any-return]
+
+
+@chosen_by_type(decay_bounds)
+def _bounds_for_type(rule, low, high, a, b):
+    return (_own_bounds if rule.instance_class is OwnDecay else _decay_bounds).py_func
+
+
+_STEP = 1.0 / 1024.0
+
+
+@kernel
+def _exp_minus(t):
+    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor takes side by side.
+
+    A series at t / 1024, squared ten times, which is off only where it is as good as 0.
+    """
+    y = -min(t, 700.0) * _STEP
+    s = 1.0 + y * (1.0 + y * (1 / 2 + y * (1 / 6 + y * (1 / 24 + y * (1 / 120 + y / 720)))))
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    return s
+
+
+@kernel
+def _values(rule, squares):
+    """Turn squared distances into values."""
+    if rule.code == GAUSSIAN:
+        for j in range(len(squares)):
+            squares[j] = _exp_minus(0.5 * squares[j])
+    else:
+        for j in range(len(squares)):
+            squares[j] = decay_at(rule, squares[j])
+
+
+@kernel
+def _decay_block(rule, features, columns, i, first, last, values):
+    for j in range(len(values)):
+        values[j] = 0.0
+    for k in range(len(columns)):
+        here, there = columns[k, i], columns[k, first:last]
+        for j in range(len(values)):
+            step = there[j] - here
+            values[j] += step * step
+    _values(rule, values)
+
+
+@kernel
+def _own_block(rule, features, columns, i, first, last, values):
+    for j in range(len(values)):
+        values[j] = rule.value(features[i], features[first + j])
+
+
+def decay_block(
+    rule: Any, features: Any, columns: Any, i: int, first: int, last: int, values: Any
+) -> None:
+    """The values for place `i` and each of [first, last); compiled code only."""
+    chosen = _own_block if isinstance(rule, OwnDecay) else _decay_block
+    chosen(rule, features, columns, i, first, last, values)
+
+
+@chosen_by_type(decay_block)
+def _block_for_type(rule, features, columns, i, first, last, values):
+    return (_own_block if rule.instance_class is OwnDecay else _decay_block).py_func
+
+
+@kernel
+def rounded_up(bound):
+    """A bound in single precision, above the true one; not 0, so that a share of it is a number."""
+    return np.float32(max(bound * _UP, 1e-37))

@@ -1,0 +1,92 @@
+"""`general` and `strong` for graphs with groups whose sums the chain carries along."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import kernel
+from minigibbs.samplers.base import register
+from minigibbs.samplers.gibbs.sampler import touched_workspace
+from minigibbs.samplers.poisson_gibbs.layouts import general, strong
+from minigibbs.samplers.poisson_gibbs.layouts.base import Layout
+from minigibbs.samplers.poisson_gibbs.layouts.general import general_update
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import begin_implicit, note_implicit
+from minigibbs.samplers.poisson_gibbs.layouts.strong import strong_update
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+
+class CarryingData(NamedTuple):
+    """The fields of `GeneralData`."""
+
+    parts: NDArray[np.void]
+    heavy: NDArray[np.void]
+    general: NDArray[np.int64]
+    tail: NDArray[np.void]
+    base: NDArray[np.float64]
+    alias: NDArray[np.void]
+    implicit: Any
+
+
+class StrongCarryingData(NamedTuple):
+    """The fields of `StrongData`."""
+
+    parts: NDArray[np.void]
+    heavy: NDArray[np.void]
+    general: NDArray[np.int64]
+    tail: NDArray[np.void]
+    unary: NDArray[np.float64]
+    implicit: Any
+
+
+def carries_sums(graph: FactorGraph, split: Split) -> bool:
+    """Whether a group is evaluated through sums."""
+    return any(group.projected for group in split.implicits)
+
+
+def fits(graph: FactorGraph, split: Split) -> bool:
+    """Whether sums are carried, and no product overflows."""
+    return carries_sums(graph, split) and general.fits(graph, split)
+
+
+def prepare(graph: FactorGraph, split: Split) -> CarryingData:
+    """As `general` does."""
+    return CarryingData(*general.prepare(graph, split))
+
+
+def prepare_strong(graph: FactorGraph, split: Split) -> StrongCarryingData:
+    """As `strong` does."""
+    return StrongCarryingData(*strong.prepare(graph, split))
+
+
+@kernel
+def carrying_begin(data, model, chain):
+    """Take the sums of the first state."""
+    begin_implicit(data.implicit, chain)
+
+
+@kernel
+def carrying_update(data, model, chain, i):
+    """The update of `general`; then the sums follow."""
+    value = general_update(data, model, chain, i)
+    note_implicit(data.implicit, chain, i, value)
+    return value
+
+
+@kernel
+def strong_carrying_update(data, model, chain, i):
+    """The update of `strong`; then the sums follow."""
+    value = strong_update(data, model, chain, i)
+    note_implicit(data.implicit, chain, i, value)
+    return value
+
+
+register(CarryingData, carrying_update, carrying_begin)
+register(StrongCarryingData, strong_carrying_update, carrying_begin)
+CARRYING = Layout("carrying", CarryingData, fits, prepare, touched_workspace)
+STRONG_CARRYING = Layout(
+    "strong-carrying", StrongCarryingData, carries_sums, prepare_strong, strong.workspace
+)

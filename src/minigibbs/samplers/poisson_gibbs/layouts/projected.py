@@ -1,0 +1,131 @@
+"""Groups of low rank, evaluated through the sums that they need: exact, and O(rank) an update.
+
+With S_u the sum of b_j over the variables that have value u, the factors of value u at variable i
+sum to a_i . S_u, so a chain that carries these sums needs no pair. A change adds a row to one sum
+and takes it from another. Rounding errors would build up over many changes; so after every so many
+the sums are taken anew, at a count that the chain carries as well: a run that is stopped and
+resumed does so at the same update.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.layout import EVALUATIONS
+from minigibbs.kernels.touched import SUMS, touch
+
+_REFRESH = 16  # changes a variable between two times that the sums are taken anew
+
+
+class ProjectedData(NamedTuple):
+    """Thin matrices; the sums lie in what the chain carries, after a count of changes."""
+
+    a: NDArray[np.float64]  # [n, rank] scaled, so that rows times sums are log weights
+    b: NDArray[np.float64]  # [n, rank]
+    spins: bool  # one sum, of the spins; else one for each value
+    alike: bool  # whether a is b, so that one set of sums serves both
+    values: int  # sums of each matrix
+    refresh: int  # changes until the sums are taken anew
+    first: int  # where in `carried` the count is; the sums follow
+
+
+def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
+    """Lay out the matrices: half of each product, since a and b take turns; 2 for spins."""
+    spins, alike = group.form == "ising", group.b is group.a
+    scale = math.sqrt((2.0 if spins else 1.0) * (1.0 if alike else 0.5))
+    a = np.ascontiguousarray(scale * group.a)
+    b = a if alike else np.ascontiguousarray(scale * group.b)
+    count = 1 if spins else values
+    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first)
+
+
+def projected_room(data: ProjectedData) -> int:
+    """How many numbers a chain carries."""
+    return 1 + (1 if data.alike else 2) * data.values * int(data.a.shape[1])
+
+
+@kernel
+def _product(rows, others, i, share, sums, begin):
+    """A row times a sum of others, less its own share in that sum."""
+    total, k, rank = 0.0, 0, rows.shape[1]
+    while k < rank:
+        total += rows[i, k] * (sums[begin + k] - share * others[i, k])
+        k += 1
+    return total
+
+
+@kernel
+def _add_row(rows, i, share, sums, begin):
+    """Add a share of a row to a sum."""
+    k, rank = 0, rows.shape[1]
+    while k < rank:
+        sums[begin + k] += share * rows[i, k]
+        k += 1
+
+
+@kernel
+def _add_value(data, chain, i, value, sign):
+    """Let a variable take a value, or leave it."""
+    rank = data.a.shape[1]
+    place, share = (0, sign * (2.0 * value - 1.0)) if data.spins else (np.int64(value), sign)
+    begin = data.first + 1 + place * rank
+    _add_row(data.b, i, share, chain.carried, begin)
+    if not data.alike:
+        _add_row(data.a, i, share, chain.carried, begin + data.values * rank)
+
+
+@kernel
+def projected_begin(data, chain):
+    """Take all sums anew."""
+    chain.carried[data.first] = 0.0
+    for k in range((1 if data.alike else 2) * data.values * data.a.shape[1]):
+        chain.carried[data.first + 1 + k] = 0.0
+    for i in range(len(data.a)):
+        _add_value(data, chain, i, chain.x[i], 1.0)
+
+
+@kernel
+def projected_note(data, chain, i, new):
+    """Bring the sums up to date with a change of variable `i`, before the state shows it."""
+    old = chain.x[i]
+    if new == old:
+        return
+    chain.carried[data.first] += 1.0
+    if chain.carried[data.first] >= data.refresh:
+        projected_begin(data, chain)
+    _add_value(data, chain, i, old, -1.0)
+    _add_value(data, chain, i, new, 1.0)
+
+
+@kernel
+def _log_weight(data, chain, i, place, share):
+    """The factors at `i` for one value, or for a spin up as against down."""
+    rank = data.a.shape[1]
+    begin = data.first + 1 + place * rank
+    total = _product(data.a, data.b, i, share, chain.carried, begin)
+    if not data.alike:
+        total += _product(data.b, data.a, i, share, chain.carried, begin + data.values * rank)
+    return total
+
+
+@kernel
+def projected_draw(data, chain, i, mode, size, touched):
+    """Multiply the weights of all values by their factors; nothing is drawn."""
+    here = chain.x[i]
+    if data.spins:
+        field = _log_weight(data, chain, i, 0, 2.0 * here - 1.0)
+        factor = field if mode == SUMS else math.exp(field)
+        touched = touch(chain, mode, size, 1, factor, touched)
+    else:
+        for value in range(size):
+            field = _log_weight(data, chain, i, value, 1.0 if value == here else 0.0)
+            factor = field if mode == SUMS else math.exp(field)
+            touched = touch(chain, mode, size, value, factor, touched)
+    chain.tally[EVALUATIONS] += (1 if data.alike else 2) * data.values * data.a.shape[1]
+    return touched

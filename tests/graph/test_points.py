@@ -1,0 +1,223 @@
+"""Points: weights from the definition, trees, tables of boxes, bounds, and what is refused."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.kernels.boxes import grow_tree, make_tables, pair_sums, scaled
+from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay
+from tests import naive
+from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.samplers.test_law import STARTS, exact_starts
+
+FORMULAS = {
+    "gaussian": lambda r: np.exp(-(r**2) / 2),
+    "laplace": lambda r: np.exp(-r),
+    "power": lambda r: (1 + r**2) ** (-2.5 / 2),
+}
+RULES = {
+    "gaussian": Decay(GAUSSIAN, 0.0),
+    "laplace": Decay(LAPLACE, 0.0),
+    "power": Decay(POWER, 2.5),
+}
+
+
+@numba.njit
+def hat(a, b):
+    return max(0.0, 1.5 - abs(a[0] - b[0]) - abs(a[1] - b[1]))
+
+
+@numba.njit
+def hat_bound(low_a, high_a, low_b, high_b):
+    apart = max(0.0, low_a[0] - high_b[0], low_b[0] - high_a[0])
+    return max(0.0, 1.5 - apart - max(0.0, low_a[1] - high_b[1], low_b[1] - high_a[1]))
+
+
+@numba.njit
+def low_bound(low_a, high_a, low_b, high_b):
+    return 0.4
+
+
+def cloud(n, dims, seed=0, spread=2.0):
+    return np.random.default_rng(seed).normal(0, spread, (n, dims)).astype(np.float32)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 7, 8, 20])
+@pytest.mark.parametrize("kernel", FORMULAS)
+def test_weights_are_those_of_the_definition(kernel, dims):
+    rows, norms = cloud(30, dims), np.random.default_rng(1).uniform(0.5, 3, 30)
+    group = mg.Points(rows, kernel, -0.7, norms=norms, exponent=2.5)
+    i, j = np.triu_indices(30, 1)
+    r = np.linalg.norm(rows[i].astype(float) - rows[j], axis=1)
+    want = -0.7 * FORMULAS[kernel](r) / np.sqrt(norms[i] * norms[j])
+    np.testing.assert_allclose(group.pair_weights(i, j), want, rtol=3e-7)  # scales are singles
+    np.testing.assert_array_equal(group.pair_weights(i, j), group.pair_weights(j, i))
+    stored = group.stored().arrays()["weight"]
+    np.testing.assert_array_equal(stored, group.pair_weights(i, j))
+
+
+@pytest.mark.parametrize("kernel", FORMULAS)
+def test_norms_are_sums_of_the_kernel(kernel):
+    rows = cloud(300, 3)
+    group = mg.Points(rows, kernel, norms="sums", exponent=2.5)
+    r = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
+    # values below 1e-8 are left out, and scales are singles
+    np.testing.assert_allclose(
+        group.scale.astype(float) ** -2, FORMULAS[kernel](r).sum(axis=1), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 17, 500])
+@pytest.mark.parametrize("dims", [1, 3, 8])
+def test_a_tree_holds_every_point_once(n, dims):
+    rows = cloud(n, dims)
+    rows[n // 2 :] = rows[n // 2]  # many that coincide
+    tree = grow_tree(rows)
+    np.testing.assert_array_equal(np.sort(tree.order), np.arange(n))
+    np.testing.assert_array_equal(tree.features, rows[tree.order])
+    for node, low, high in zip(tree.nodes, tree.low, tree.high, strict=True):
+        own = tree.features[node["begin"] : node["end"]]
+        np.testing.assert_array_equal(low, own.min(axis=0))
+        np.testing.assert_array_equal(high, own.max(axis=0))
+        if node["left"]:
+            left, right = tree.nodes[node["left"]], tree.nodes[node["left"] + 1]
+            assert left["begin"] == node["begin"]
+            assert left["end"] == right["begin"] < right["end"] == node["end"]
+        else:
+            assert node["end"] - node["begin"] == 1 or (low == high).all()
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 64])
+@pytest.mark.parametrize("kernel", RULES)
+def test_every_pair_is_in_one_slot_that_bounds_it(kernel, slots):
+    n, rule = 90, RULES[kernel]
+    scale = np.random.default_rng(2).uniform(0.2, 2.0, n).astype(np.float32)
+    tree = scaled(grow_tree(cloud(n, 2)), scale)
+    tables = make_tables(tree, rule, 20, slots)
+    assert 1 <= len(tables.total) <= 20
+    own = scale[tree.order]
+    r = np.linalg.norm(tree.features[:, None].astype(float) - tree.features, axis=2)
+    values = (FORMULAS[kernel](r) if kernel != "power" else (1 + r**2) ** -1.25) * own
+    for place in range(n):
+        source = tables.source[place]
+        table = tables.slots[tables.start[source] : tables.start[source + 1]]
+        assert len(table) <= slots
+        chance = np.zeros(len(table))  # of each slot, by the alias table
+        for k, slot in enumerate(table):
+            chance[k] += min(slot["accept"], 1.0)
+            other = np.flatnonzero(table["begin"] == slot["other_begin"])[0]
+            assert table["count"][other] == slot["other_count"]
+            assert table["bound"][other] == slot["other_bound"]
+            chance[other] += 1.0 - min(slot["accept"], 1.0)
+        mass = table["count"] * table["bound"].astype(float)
+        np.testing.assert_allclose(tables.total[source], mass.sum(), rtol=1e-12)
+        np.testing.assert_allclose(chance / len(table), mass / mass.sum(), rtol=1e-9)
+        covered = np.concatenate([np.arange(s["begin"], s["begin"] + s["count"]) for s in table])
+        np.testing.assert_array_equal(np.sort(covered), np.arange(n))
+        bound = np.repeat(table["bound"].astype(float), table["count"])
+        assert (values[place, covered] <= bound).all()
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-3])
+def test_sums_of_labelled_pairs(least):
+    n, rule = 400, RULES["gaussian"]
+    scale = np.random.default_rng(3).uniform(0.5, 2.0, n).astype(np.float32)
+    rows, labels = cloud(n, 2), np.random.default_rng(4).integers(0, 3, n)
+    rows[:100] = rows[0]  # more than a block that coincide
+    r = np.linalg.norm(rows[:, None].astype(float) - rows, axis=2)
+    values = np.exp(-(r**2) / 2) * scale.astype(float)
+    np.fill_diagonal(values, 0.0)
+    tree = scaled(grow_tree(rows), scale)
+    for labelled in (None, labels):
+        same = np.ones((n, n)) if labelled is None else labels[:, None] == labels
+        found = pair_sums(tree, rule, least, labelled)
+        want = (values * same).sum(axis=1)
+        assert (np.abs(found - want) <= n * 2.0 * least + 1e-10).all()
+
+
+def test_bounds_hold_and_shares_are_shares():
+    group = mg.Points(cloud(3000, 3, spread=3.0), weight=-0.3)
+    sums = np.array([np.abs(group._row(i)).sum() for i in range(0, 3000, 50)])
+    bounds = group.bounds()[::50]
+    assert (sums <= bounds).all()
+    assert 0.1 < group.kept <= 1.0
+    assert (group.local_weights() <= group.bounds()).all()
+
+
+def test_more_points_than_are_counted_have_bounds(monkeypatch):
+    group = mg.Points(cloud(500, 2), weight=0.1)
+    exact = group.local_weights()
+    monkeypatch.setattr("minigibbs.graph.factors.implicit.points._MOST_COUNTED", 10)
+    assert (mg.Points(cloud(500, 2), weight=0.1).local_weights() >= exact * (1 - 1e-12)).all()
+    graph = mg.FactorGraph([2] * 500, [mg.Points(cloud(500, 2), weight=0.1)])
+    assert "upper bounds" in str(mg.explain(graph, costs={"draw": 1.0}))
+
+
+@pytest.mark.parametrize("kind", ["potts", "ising"])
+def test_a_kernel_of_ones_own_keeps_the_law(kind):
+    """By enumeration; one pair is out of each other's reach."""
+    group = mg.Points(
+        [[0.0, 0.0], [0.5, 0.2], [1.0, 0.9], [0.1, 0.4], [9.0, 9.0]],
+        mg.PointKernel(hat, hat_bound),
+        0.7,
+        kind,
+        norms="sums",
+    )
+    values = 2 if kind == "ising" else 3
+    graph = mg.FactorGraph([values] * 5, [group, mg.Unary([0], [np.linspace(0, 0.5, values)])])
+    starts = exact_starts(graph, STARTS, seed=51)
+    for sampler in (mg.PoissonGibbs(), mg.PoissonGibbs(theta=0.4)):
+        states, _, _ = advance_each(graph, sampler, starts, 10, seed=52)
+        assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
+    assert graph.stats.factors == graph.stored().stats.factors
+    np.testing.assert_allclose(
+        graph.energy(starts[:50]), graph.stored().energy(starts[:50]), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mg.Points([[0.0], [math.nan]]), "got nan in row 1, column 0"),
+        (lambda: mg.Points([1.0, 2.0]), "one row per variable"),
+        (lambda: mg.Points([[1.0]]), "2 rows or more"),
+        (lambda: mg.Points([[1e30], [0.0]]), "finite"),
+        (lambda: mg.Points([["a"], ["b"]]), "features must be"),
+        (lambda: mg.Points(cloud(3, 1), "cubic"), "gaussian, laplace, power or a PointKernel"),
+        (lambda: mg.Points(cloud(3, 1), weight=math.inf), "finite number"),
+        (lambda: mg.Points(cloud(3, 1), kind="clock"), "potts or ising"),
+        (lambda: mg.Points(cloud(3, 1), norms="mean"), '"sums", numbers or None'),
+        (lambda: mg.Points(cloud(3, 1), norms=[1.0, 2.0]), "one for each of 3"),
+        (lambda: mg.Points(cloud(3, 1), norms=[1.0, 0.0, 2.0]), "got 0.0 of point 1"),
+        (lambda: mg.Points(cloud(3, 1), "power", exponent=0), "exponent must lie above 0"),
+        (lambda: mg.PointKernel(lambda a, b: 1.0, hat_bound), "compiled with numba.njit"),
+        (
+            lambda: mg.Points(cloud(50, 2, spread=0.2), mg.PointKernel(hat, low_bound)),
+            "above its bound",
+        ),
+        (lambda: mg.FactorGraph([2] * 4, [mg.Points(cloud(5, 2))]), "joins 5 variables"),
+    ],
+)
+def test_bad_points_are_refused(make, message):
+    with pytest.raises(mg.GraphError, match=message):
+        make()
+
+
+def test_files_keep_the_very_points(tmp_path):
+    """Scales and boxes are the same to the last bit, so that a resumed run is."""
+    group = mg.Points(cloud(200, 3), "laplace", 0.2, norms="sums")
+    mg.write(mg.FactorGraph([2] * 200, [group]), tmp_path / "model.mg")
+    again = mg.read(tmp_path / "model.mg").implicits[0]
+    np.testing.assert_array_equal(again.scale, group.scale)
+    np.testing.assert_array_equal(again.tables.slots, group.tables.slots)
+    own = mg.Points(cloud(5, 2), mg.PointKernel(hat, hat_bound))
+    with pytest.raises(mg.GraphError, match="function and cannot be written"):
+        mg.write(mg.FactorGraph([2] * 5, [own]), tmp_path / "own.mg")
+
+
+def test_describing_says_what_is_proposed_for_each_draw():
+    graph = mg.FactorGraph([2] * 400, [mg.Points(cloud(400, 2, spread=5.0), weight=0.2)])
+    assert "proposals for each draw" in mg.PoissonGibbs().describe(graph)

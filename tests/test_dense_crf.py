@@ -1,0 +1,109 @@
+"""The dense conditional random field: weights, exact answers, and answers stored with the data."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.harness import advance_each, sample
+from tests.paths import DATA
+
+FOLDER = DATA / "densecrf"
+needs_data = pytest.mark.skipif(
+    not (FOLDER / "im1.png").exists(), reason="the image with its stored models is not at hand"
+)
+
+
+def coarse(side):
+    """The image as means over blocks, in units in which a block is a pixel."""
+    image = pytest.importorskip("PIL.Image", reason="reading a picture needs Pillow")
+    pixels = np.asarray(image.open(FOLDER / "im1.png").convert("RGB")).astype(float)
+    rows, columns = pixels.shape[0] // side, pixels.shape[1] // side
+    pixels = pixels[: rows * side, : columns * side]
+    blocks = pixels.reshape(rows, side, columns, side, 3).mean(axis=(1, 3))
+    known = np.load(FOLDER / f"densecrf_im1_stride{side}.npz")
+    scale = {"sxy": 3.0 / side, "bilateral_sxy": 80.0 / side}
+    return blocks, known, scale
+
+
+@needs_data
+@pytest.mark.parametrize("side", [8, 60])
+def test_weights_are_those_of_the_stored_model(side):
+    image, known, widths = coarse(side)
+    graph = mg.models.dense_crf(image, -known["log_unary"].T, **widths)
+    i, j = np.triu_indices(len(graph), 1)
+    weights = sum(group.pair_weights(i, j) for group in graph.implicits)
+    # features and norms are singles, as the stored weights are
+    np.testing.assert_allclose(weights, known["pair_weight"], atol=1e-5, rtol=1e-5)
+    assert graph.stats.local_energy > 5
+
+
+@needs_data
+def test_exact_start_keeps_the_marginals():
+    """20 blocks, some tied so strongly that chains hardly move: starts from all 2^20 states."""
+    image, known, widths = coarse(60)
+    graph = mg.models.dense_crf(image, -known["log_unary"].T, **widths)
+    states = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.uint8)
+    energy = graph.stored().energy(states)
+    law = np.exp(energy - energy.max())
+    law /= law.sum()
+    np.testing.assert_allclose(law @ states, known["exact_p1"], atol=1e-5)
+    starts = states[np.random.default_rng(5).choice(2**20, size=40_000, p=law)]
+    after, _, _ = advance_each(graph, mg.PoissonGibbs(), starts, 60, seed=6)
+    chance = known["exact_p1"]
+    z = (after.mean(axis=0) - chance) / np.sqrt(chance * (1 - chance) / len(starts))
+    # of 20 normal variables one beyond 5 happens once in 87,000 runs
+    assert np.abs(z).max() < 5
+    assert (after != starts).mean() > 0.01
+
+
+@needs_data
+@pytest.mark.parametrize("scale", [0.1, 0.3])
+def test_marginals_against_the_stored_models(scale):
+    """1,200 blocks at strengths where chains mix; marginals and errors come with the data."""
+    image, known, widths = coarse(8)
+    name = f"{scale:.1f}".replace(".", "p")
+    graph = mg.models.dense_crf(
+        image, -known["log_unary"].T, compat=3 * scale, bilateral_compat=10 * scale, **widths
+    )
+    chains = 8
+    run = sample(
+        graph, sweeps=400, warmup=100, chains=chains, seed=4, record="marginals", progress=False
+    )
+    rows = run.counts.reshape(chains, 1200, 2)[:, :, 1] / run.visits[:, None]
+    error = np.hypot(rows.std(axis=0, ddof=1) / np.sqrt(chains), known[f"mc_se_{name}"][:, 1])
+    z = (rows.mean(axis=0) - known[f"mc_marg_{name}"][:, 1]) / error
+    # about t-variables of 7 degrees of freedom, whose mean square is 7 / 5; 1,200 of them depend
+    # on each other, so that the bound is wide: a wrong weight of 10% gives 4 and more
+    assert 0.4 < np.mean(z**2) < 2.5
+
+
+def test_kernels_can_be_left_out_and_are_normalised_or_not():
+    rng = np.random.default_rng(0)
+    image, unary = rng.integers(0, 255, (5, 4)), rng.random((3, 20))
+    bare = mg.models.dense_crf(image, unary, bilateral_compat=0.0, normalise=False, sxy=(2.0, 1.0))
+    assert len(bare.implicits) == 1
+    i, j = np.triu_indices(20, 1)
+    dx, dy = (i % 4 - j % 4) / 2.0, i // 4 - j // 4
+    want = 3.0 * np.exp(-(dx**2 + dy**2) / 2)
+    np.testing.assert_allclose(bare.implicits[0].pair_weights(i, j), want, rtol=1e-6)
+    assert mg.models.dense_crf(image, unary).sizes.tolist() == [3] * 20
+    x = rng.integers(0, 3, 20)
+    assert bare.energy(x) == pytest.approx(
+        -unary[x, np.arange(20)].sum() + want[x[i] == x[j]].sum(), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": np.zeros(5)}, "height, width, channels"),
+        ({"unary": np.zeros((2, 5))}, "with 12 pixels, got"),
+        ({"sxy": 0.0}, "sxy must be a positive number"),
+        ({"srgb": (1.0, 2.0)}, "or 3 of them"),
+        ({"image": np.full((3, 4, 3), np.nan)}, "finite"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    good = {"image": np.zeros((3, 4, 3)), "unary": np.zeros((2, 12))}
+    with pytest.raises(mg.GraphError, match=message):
+        mg.models.dense_crf(**good | change)
