@@ -128,7 +128,7 @@ def best_states(
         raise SampleError(f"maximize takes a FactorGraph, got {type(graph).__name__}")
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
-    stored = graph if graph.implicit is None else graph.stored()
+    stored = graph.stored() if graph.implicits else graph
     states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
     order, made = order[stored.sizes[order] > 1], 0
     if len(order):
@@ -258,7 +258,8 @@ def _ranges(graph: FactorGraph) -> NDArray[np.float64]:
     low = np.minimum.reduceat(np.where(finite, simple.unary, np.inf), first)
     spans = graph.packed.factors["span"][simple.rest]
     found = np.concatenate([np.abs(simple.pair_weight), high - low, spans])
-    return found[np.isfinite(found) & (found > 0)]
+    chosen: NDArray[np.float64] = found[np.isfinite(found) & (found > 0)]
+    return chosen
 
 
 def largest_range(graph: FactorGraph) -> float:
