@@ -30,6 +30,7 @@ CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
     "Implicit factors": ["Kernel", "Complete", "LowRank"],
+    "Answers": ["infer", "Answer", "maximize", "Maximum"],
     "Sampling": ["sample", "sample_until", "resume", "Record", "explain", "Explanation"],
     "Results": ["Run", "Info", "Marginal", "Summary", "load"],
     "Samplers": [
@@ -41,6 +42,10 @@ CHAPTERS: dict[str, list[str]] = {
         "LocalMinibatchGibbs",
         "PoissonMH",
         "TunaMH",
+        "Tempering",
+        "BlockGibbs",
+        "SwendsenWang",
+        "Exact",
         "Sampler",
     ],
     "Energy estimators": [

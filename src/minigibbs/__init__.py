@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     )
     from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.inference.infer import infer
+    from minigibbs.inference.maximize import maximize
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.results.answer import Answer
+    from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Marginal
     from minigibbs.results.run import Info, Run
     from minigibbs.results.summary import Summary
@@ -110,6 +112,8 @@ _HOMES = {
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     "Answer": "results.answer",
     "infer": "inference.infer",
+    "maximize": "inference.maximize",
+    "Maximum": "results.maximum",
     "Marginal": "results.result",
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
@@ -164,6 +168,7 @@ __all__ = [
     "Logical",
     "LowRank",
     "Marginal",
+    "Maximum",
     "MinGibbs",
     "MinigibbsError",
     "MissingDependencyError",
@@ -197,6 +202,7 @@ __all__ = [
     "interop",
     "ising_from_matrix",
     "load",
+    "maximize",
     "models",
     "potts_from_matrix",
     "read",

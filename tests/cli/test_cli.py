@@ -45,7 +45,10 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", ["demo", "sample", "resume", "explain", "reproduce", "report"])
+COMMANDS = ["demo", "infer", "sample", "resume", "explain", "reproduce", "report"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_every_command(command, name):
     code, out, err = command("--help")
     assert (code, err) == (0, "")
@@ -57,14 +60,7 @@ def test_help_of_every_command(command, name):
 
 
 def test_there_are_no_other_commands():
-    assert {c.callback.__name__ for c in cli.app.registered_commands} == {
-        "demo",
-        "sample",
-        "resume",
-        "explain",
-        "reproduce",
-        "report",
-    }
+    assert {c.callback.__name__ for c in cli.app.registered_commands} == set(COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["nope"], ["sample"], ["sample", "potts-rbf", "--nope"]])

@@ -116,3 +116,8 @@ def test_calibration_uses_every_kind_of_operation():
     for graph, sampler in costs.calibration():
         used |= {kind for kind, count in sampler.operations(graph).items() if count}
     assert used == set(KINDS)
+
+
+def test_the_last_line_names_infer():
+    last = str(mg.explain(ZOO["potts"], COSTS)).splitlines()[-1]
+    assert last == "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."

@@ -10,13 +10,19 @@ from tests.harness import chi_square
 
 dimod = pytest.importorskip("dimod")
 pytest.importorskip("dimod.testing")
-from minigibbs.interop.dimod import MiniGibbsSampler  # noqa: E402
+from minigibbs.interop.dimod import MiniGibbsAnnealer, MiniGibbsSampler  # noqa: E402
 
 
 @dimod.testing.load_sampler_bqm_tests(MiniGibbsSampler)
 class TestConformance(unittest.TestCase):
     def test_sampler_api(self):
         dimod.testing.assert_sampler_api(MiniGibbsSampler())
+
+
+@dimod.testing.load_sampler_bqm_tests(MiniGibbsAnnealer)
+class TestConformanceOfTheAnnealer(unittest.TestCase):
+    def test_sampler_api(self):
+        dimod.testing.assert_sampler_api(MiniGibbsAnnealer())
 
 
 LABELS = ["a", 0, (1, "b"), frozenset({2}), "0", -1.5]
@@ -201,6 +207,43 @@ def test_options_of_other_samplers_are_named_in_a_warning():
         MiniGibbsSampler().sample(random_bqm("SPIN"), num_sweeps=1, annealing_time=20)
 
 
+@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+@pytest.mark.parametrize("beta_range", [None, (0.1, 20.0), (0.0, 20.0)])
+def test_the_annealer_finds_the_least_energy(vartype, beta_range):
+    for seed in range(4):
+        bqm = random_bqm(vartype, seed=seed)
+        reads = MiniGibbsAnnealer().sample(bqm, num_reads=3, beta_range=beta_range, seed=1)
+        least = dimod.ExactSolver().sample(bqm).first
+        dimod.testing.assert_response_energies(reads, bqm)
+        assert reads.record.energy.tolist() == pytest.approx([least.energy] * 3)
+        assert reads.vartype is bqm.vartype
+        assert reads.info["seed"] == 1
+
+
+def test_the_annealer_takes_discrete_models():
+    dqm = random_dqm()
+    reads = MiniGibbsAnnealer().sample_dqm(dqm, num_reads=3, seed=1)
+    dimod.testing.asserts.assert_sampleset_energies_dqm(reads, dqm)
+    least = dimod.ExactDQMSolver().sample_dqm(dqm).first.energy
+    assert reads.record.energy.tolist() == pytest.approx([least] * 3)
+    empty = dimod.DiscreteQuadraticModel()
+    empty.offset = 2.5
+    assert MiniGibbsAnnealer().sample_dqm(empty).record.energy.tolist() == [2.5]
+
+
+def test_a_hot_range_is_used():
+    """Where no level is cold and sweeps are few, reads are local minima, not always the least.
+
+    A chain of 40 spins, all alike at the least energy, ends with walls that a climb can only move.
+    """
+    chain = dimod.BQM({}, {(k, k + 1): -1.0 for k in range(39)}, 0.0, "SPIN")
+    options = {"num_reads": 10, "num_sweeps": 2, "seed": 1}
+    hot = MiniGibbsAnnealer().sample(chain, beta_range=(1e-4, 1e-3), **options)
+    cold = MiniGibbsAnnealer().sample(chain, num_reads=10, seed=1)
+    assert hot.record.energy.mean() > cold.record.energy.mean()
+    assert cold.record.energy.tolist() == [-39.0] * 10
+
+
 NAN = float("nan")
 BAD = {
     "no model": (lambda: mg.from_bqm({"a": 1}), ["BinaryQuadraticModel", "dict"]),
@@ -222,6 +265,18 @@ BAD = {
     "beta as text": (lambda: mg.from_dqm(random_dqm(), beta="1"), ["beta", "'1'"]),
     "no sweeps": (
         lambda: MiniGibbsSampler().sample(random_bqm("SPIN"), num_sweeps=0),
+        ["num_sweeps", "at least 1", "got 0"],
+    ),
+    "a range that falls": (
+        lambda: MiniGibbsAnnealer().sample(random_bqm("SPIN"), beta_range=(2.0, 1.0)),
+        ["beta_range", "hottest", "(2.0, 1.0)"],
+    ),
+    "no searches": (
+        lambda: MiniGibbsAnnealer().sample(random_bqm("SPIN"), num_reads=0),
+        ["num_reads", "at least 1", "got 0"],
+    ),
+    "no rounds": (
+        lambda: MiniGibbsAnnealer().sample_dqm(random_dqm(), num_sweeps=0),
         ["num_sweeps", "at least 1", "got 0"],
     ),
     "no reads": (

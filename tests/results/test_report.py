@@ -529,3 +529,64 @@ def test_it_follows_the_colour_scheme(tmp_path):
     dark = re.search(r"<title>rgb\((\d+)", show(path, "--force-dark-mode"))
     assert int(light[1]) > 200
     assert int(dark[1]) < 60
+
+
+# Tempered runs
+
+
+def tempered(levels=(0.0, 0.3, 0.6, 1.0)):
+    sampler = mg.Tempering(levels=levels)
+    return sample(ZOO["ising"], sampler=sampler, sweeps=400, chains=2, seed=1)
+
+
+def test_the_ladder_has_a_section():
+    run = tempered()
+    page = Page(report.render(run))
+    headings = [one["text"] for one in page.elements if one["tag"] == "h2"]
+    assert headings.count("The ladder") == 1
+    tiles = {one["text"] for one in page.elements if one["tag"] == "dd"}
+    assert any(text.startswith(f"{run.ladder.round_trips:,}in 800 rounds") for text in tiles)
+    assert any(text.startswith(f"{run.ladder.barrier:.2f}") for text in tiles)
+    assert any(f"{run.ladder.log_z:.4f} +- {run.ladder.log_z_error:.4f}" in t for t in tiles)
+    (picture,) = [
+        one
+        for one in page.elements
+        if one["tag"] == "svg" and "exchanged" in one.get("aria-label", "")
+    ]
+    assert f"{max(run.ladder.swap_rates):.0%}" in picture["aria-label"]
+    assert "The ladder" not in report.render(sample(ZOO["ising"], sweeps=50))
+
+
+def test_columns_of_shares_are_as_high_as_they_say():
+    html = pictures.shares(np.array([0.0, 0.25, 1.0]), "rates", ("a", "b", "c"))
+    heights = [float(x) for x in re.findall(r'<rect[^>]* height="([\d.]+)"', html)]
+    tops = [float(y) for y in re.findall(r'<rect[^>]* y="([\d.]+)"', html)]
+    assert heights == [0.0, 75.0, 300.0]
+    assert tops == [300.0, 225.0, 0.0]
+    many = pictures.shares(np.full(500, 0.5), "rates", ("a", "b", "c"))
+    assert all(float(width) > 0 for width in re.findall(r' width="([-\d.]+)"', many))
+
+
+def test_the_ladder_of_a_sampled_answer_is_reported(tmp_path):
+    graph = ZOO["ising"]
+    answer = mg.infer(graph, "5s", exact=False, error=0.05, seed=1, progress=False)
+    answer.report(tmp_path / "page.html")
+    assert "The ladder" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    mg.infer(graph).report(tmp_path / "page.html")
+    assert "The ladder" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_summary_tells_of_the_ladder():
+    run = tempered()
+    rows = dict(run.summary().rows())
+    rates = run.ladder.swap_rates
+    assert rows["levels"].startswith(f"4, neighbours exchange {min(rates):.0%} to {max(rates):.0%}")
+    assert rows["round trips"] == f"{run.ladder.round_trips:,} in 800 rounds"
+    assert rows["barrier"].startswith(f"{run.ladder.barrier:.2f}")
+    assert rows["log Z"] == f"{run.ladder.log_z:.4f} +- {run.ladder.log_z_error:.4f}"
+    assert "log Z" in str(run.summary())
+    saved = json.loads(json.dumps(run.summary().to_dict()))
+    assert saved["ladder"]["log_z"] == run.ladder.log_z
+    plain = sample(ZOO["ising"], sweeps=50).summary()
+    assert plain.ladder is None
+    assert "log Z" not in dict(plain.rows())

@@ -28,6 +28,9 @@ _FOOTNOTE = (
 )
 
 
+_ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
+
+
 @dataclass(frozen=True)
 class Row:
     """One sampler on the graph."""
@@ -81,7 +84,7 @@ class Explanation:
                 f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
             )
         lines += ["", _FOOTNOTE]
-        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}"])
+        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}", _ANSWERS])
 
 
 def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:

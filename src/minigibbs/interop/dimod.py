@@ -1,8 +1,9 @@
-"""A dimod sampler: draws of exp(-beta * energy) for binary and discrete quadratic models."""
+"""Two dimod samplers for quadratic models: draws of exp(-beta * energy), and least energies."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.inference.maximize import best_states
 from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
 from minigibbs.running.plan import SCANS
@@ -20,7 +22,7 @@ try:
 except ImportError:
     raise MissingDependencyError('dimod is not installed: pip install "minigibbs[dimod]"') from None
 
-__all__ = ["MiniGibbsSampler", "from_bqm", "from_dqm"]
+__all__ = ["MiniGibbsAnnealer", "MiniGibbsSampler", "from_bqm", "from_dqm"]
 
 _LARGEST_SEED = 2**32  # of dimod's generators
 
@@ -29,9 +31,9 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
     """Draws from exp(-beta * energy) at one fixed inverse temperature.
 
     This is a sampler, not an annealer: it does not look for the least energy, and lower energies
-    are as frequent as the Boltzmann distribution makes them. Every read is the last state of a
-    chain of its own, `num_sweeps` sweeps from a random start, so reads are independent, and as
-    close to the distribution as the chain has come by then.
+    are as frequent as the Boltzmann distribution makes them. (`MiniGibbsAnnealer` looks for it.)
+    Every read is the last state of a chain of its own, `num_sweeps` sweeps from a random start, so
+    reads are independent, and as close to the distribution as the chain has come by then.
 
     Examples
     --------
@@ -116,7 +118,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         if bqm.vartype is dimod.SPIN:
             states = 2 * states - 1
         energies = bqm.energies((states, list(bqm.variables)))
-        return self._result(bqm, states, bqm.vartype, energies, chains.info(beta))
+        return _result(bqm, states, bqm.vartype, energies, chains.info(beta))
 
     def sample_dqm(
         self,
@@ -138,22 +140,126 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
         if not len(dqm.variables):
-            empty = np.empty((num_reads, 0), np.int64)
-            energies = np.full(num_reads, float(dqm.offset))
-            return dimod.SampleSet.from_samples((empty, []), "DISCRETE", energies)
+            return _empty_dqm(dqm, num_reads)
         chains = _Chains(from_dqm(dqm, beta), sampler, scan, num_sweeps, _seed(seed))
         states = chains.run(num_reads, begun).astype(np.int64)
         energies = dqm.energies((states, list(dqm.variables)))
-        return self._result(dqm, states, "DISCRETE", energies, chains.info(beta))
+        return _result(dqm, states, "DISCRETE", energies, chains.info(beta))
 
-    @staticmethod
-    def _result(
-        model: Any, states: NDArray[Any], vartype: Any, energies: Any, info: dict[str, Any]
+
+class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
+    """Looks for the least energy, as `mg.maximize` does: annealing and tempering on a ladder.
+
+    Every read is the best state that a ladder of its own has met; reads are independent.
+
+    Examples
+    --------
+    >>> import dimod
+    >>> from minigibbs.interop.dimod import MiniGibbsAnnealer
+    >>> bqm = dimod.BinaryQuadraticModel({"a": -1.0}, {"ab": 1.0}, 0.0, "SPIN")
+    >>> reads = MiniGibbsAnnealer().sample(bqm, num_reads=2, seed=1)
+    >>> reads.first.energy, reads.first.sample == {"a": 1, "b": -1}
+    (-2.0, True)
+    """
+
+    parameters: Any = None
+    properties: Any = None
+
+    def __init__(self) -> None:
+        self.parameters = {name: [] for name in ("num_reads", "num_sweeps", "beta_range", "seed")}
+        self.properties = {}
+
+    def sample(
+        self,
+        bqm: Any,
+        *,
+        num_reads: int = 1,
+        num_sweeps: int = 200,
+        beta_range: Sequence[float] | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> Any:
-        samples = (states, list(model.variables))
-        return dimod.SampleSet.from_samples(
-            samples, vartype, energies, info=info, aggregate_samples=False, sort_labels=True
-        )
+        """Look for the states of least energy of a binary quadratic model.
+
+        Parameters
+        ----------
+        bqm
+            The model.
+        num_reads
+            How many searches, and so the number of samples.
+        num_sweeps
+            Sweeps of every level of each ladder; a third of them anneal.
+        beta_range
+            The hottest and the coldest inverse temperature; by default found from the biases.
+        seed
+            Fixes every read.
+        **kwargs
+            Other samplers' options: ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            `info` holds the time in nanoseconds and the seed.
+        """
+        self.remove_unknown_kwargs(**kwargs)
+        num_reads = _whole("num_reads", num_reads, 1)
+        if not len(bqm.variables):
+            return dimod.SampleSet.from_samples_bqm((np.empty((num_reads, 0), np.int8), []), bqm)
+        states, info = _minima(from_bqm(bqm), num_reads, num_sweeps, beta_range, seed)
+        states = states.astype(np.int8)
+        if bqm.vartype is dimod.SPIN:
+            states = 2 * states - 1
+        energies = bqm.energies((states, list(bqm.variables)))
+        return _result(bqm, states, bqm.vartype, energies, info)
+
+    def sample_dqm(
+        self,
+        dqm: Any,
+        *,
+        num_reads: int = 1,
+        num_sweeps: int = 200,
+        beta_range: Sequence[float] | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """The same for a discrete quadratic model; a sample holds numbers of cases."""
+        self.remove_unknown_kwargs(**kwargs)
+        num_reads = _whole("num_reads", num_reads, 1)
+        if not len(dqm.variables):
+            return _empty_dqm(dqm, num_reads)
+        states, info = _minima(from_dqm(dqm), num_reads, num_sweeps, beta_range, seed)
+        states = states.astype(np.int64)
+        energies = dqm.energies((states, list(dqm.variables)))
+        return _result(dqm, states, "DISCRETE", energies, info)
+
+
+def _minima(
+    graph: FactorGraph,
+    reads: int,
+    sweeps: int,
+    beta_range: Sequence[float] | None,
+    seed: int | None,
+) -> tuple[NDArray[Any], dict[str, Any]]:
+    """The best state of each search, and what a `SampleSet` keeps about them."""
+    begun, seed = time.perf_counter_ns(), _seed(seed)
+    rounds = _whole("num_sweeps", sweeps, 1)
+    states, _, _ = best_states(graph, 0.0, rounds, beta_range, "random", reads, seed)
+    timing = {"sampling_ns": time.perf_counter_ns() - begun}
+    return states, {"num_sweeps": rounds, "seed": seed, "timing": timing}
+
+
+def _empty_dqm(dqm: Any, reads: int) -> Any:
+    energies = np.full(reads, float(dqm.offset))
+    return dimod.SampleSet.from_samples((np.empty((reads, 0), np.int64), []), "DISCRETE", energies)
+
+
+def _result(
+    model: Any, states: NDArray[Any], vartype: Any, energies: Any, info: dict[str, Any]
+) -> Any:
+    samples = (states, list(model.variables))
+    return dimod.SampleSet.from_samples(
+        samples, vartype, energies, info=info, aggregate_samples=False, sort_labels=True
+    )
 
 
 class _Chains:

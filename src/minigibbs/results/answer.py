@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.marginals import Known
-from minigibbs.results.result import Result
+from minigibbs.results.result import Result, log_z_text
 from minigibbs.results.run import Run, check_model
 from minigibbs.system import files
 from minigibbs.system.text import printable
@@ -78,11 +78,7 @@ class Answer(Result):
 
     def log_z_text(self) -> str:
         """Log Z with its error."""
-        if self.log_z is None:
-            return "-"
-        if not self.log_z_error:
-            return f"{self.log_z:.6f}"
-        return f"{self.log_z:.4f} +- {self.log_z_error:.4f}"
+        return log_z_text(self.log_z, self.log_z_error)
 
     def to_dict(self) -> dict[str, Any]:
         """All but the marginals, as plain numbers and text for JSON."""

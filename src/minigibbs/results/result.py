@@ -14,6 +14,17 @@ from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Shares
 
 
+def log_z_text(log_z: float | None, error: float | None) -> str:
+    """Log Z with its error, for people.
+
+    >>> log_z_text(12.5, 0.031), log_z_text(12.5, 0.0), log_z_text(None, None)
+    ('12.5000 +- 0.0310', '12.500000', '-')
+    """
+    if log_z is None:
+        return "-"
+    return f"{log_z:.4f} +- {error:.4f}" if error else f"{log_z:.6f}"
+
+
 class Marginal(NamedTuple):
     """One variable's distribution.
 

@@ -9,8 +9,10 @@ from typing import Any
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
+from minigibbs.results.result import log_z_text
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import findings, number
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.text import printable
 
 
@@ -44,6 +46,7 @@ class Summary:
     worst_variable: str | None  # the one with the greatest R-hat
     apart: int  # variables whose R-hat is too large
     warnings: tuple[str, ...] = ()
+    ladder: Ladder | None = None  # of tempered runs
 
     @property
     def least_ess(self) -> float | None:
@@ -79,12 +82,28 @@ class Summary:
             rows.append(("greatest value R-hat", shown))
         if self.standard_error is not None:
             rows.append(("greatest standard error", f"{self.standard_error:.4f} (of a marginal)"))
-        return rows
+        return rows + ([] if self.ladder is None else ladder_rows(self.ladder))
 
     def __str__(self) -> str:
         width = max(len(label) for label, _ in self.rows())
         lines = [f"{label:<{width}}  {value}" for label, value in self.rows()]
         return "\n".join(lines + [f"warning: {warning}" for warning in self.warnings])
+
+
+def ladder_rows(ladder: Ladder) -> list[tuple[str, str]]:
+    """What is shown of a ladder: label and value."""
+    low, high = min(ladder.swap_rates), max(ladder.swap_rates)
+    rows = [
+        (
+            "levels",
+            f"{len(ladder.levels)}, neighbours exchange {low:.0%} to {high:.0%} of the time",
+        ),
+        ("round trips", f"{ladder.round_trips:,} in {ladder.rounds:,} rounds"),
+        ("barrier", f"{ladder.barrier:.2f} (sum of the rejection rates)"),
+    ]
+    if ladder.log_z is not None:
+        rows.append(("log Z", log_z_text(ladder.log_z, ladder.log_z_error)))
+    return rows
 
 
 def for_json(value: Any) -> Any:
@@ -118,6 +137,7 @@ def summarise(run: Run) -> Summary:
         standard_error=None if errors is None else float(errors.max()),
         worst_variable=None if value is None else run.domains.name(value[0]),
         apart=0 if marginals is None or marginals.worst is None else marginals.worst.apart,
+        ladder=run.ladder,
     )
     found = tuple(finding.warning for finding in findings(run, summary) if finding.warning)
     return replace(summary, warnings=found)

@@ -60,6 +60,7 @@ def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None
         sections.facts(run),
         sections.model(run),
         sections.traces(run),
+        sections.ladder(run),
         sections.least_converged(known, found),
         marginals.of_run(known, found, lattice if known is run else None),
         sections.missing(run),
@@ -88,7 +89,10 @@ def render_answer(
     if run is not None:
         found = beliefs(run)[1] or found
     sampled = [] if run is None else [sections.facts(run)]
-    tail = [] if run is None else [sections.traces(run), sections.least_converged(run, found)]
+    tail: list[Html] = []
+    if run is not None:
+        parts = sections.traces(run), sections.ladder(run), sections.least_converged(run, found)
+        tail.extend(parts)
     source = "computed exactly" if answer.exact else "from every update of all chains"
     return _page(
         title,

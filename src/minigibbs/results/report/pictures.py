@@ -87,22 +87,31 @@ def area(
 
 def columns(counts: NDArray[np.int64], label: str, ends: tuple[str, str, str]) -> Html:
     """A histogram."""
-    high, width = max(int(counts.max()), 1), _WIDTH / len(counts)
+    high = max(int(counts.max()), 1)
+    return _bars(counts / high, f"{high:,}", label, ends)
+
+
+def shares(values: NDArray[np.float64], label: str, ends: tuple[str, str, str]) -> Html:
+    """A column for each share, from 0 to 100%."""
+    return _bars(values, "100%", label, ends)
+
+
+def _bars(heights: NDArray[np.float64], most: str, label: str, ends: tuple[str, str, str]) -> Html:
+    """Columns of heights from 0 to 1; `most` labels the height 1."""
+    width = _WIDTH / len(heights)
+    gap = min(4.0, 0.4 * width)
     bars = [
         element(
             "rect",
-            x=f"{place * width + 2:.1f}",
-            width=f"{width - 4:.1f}",
-            y=f"{(1 - count / high) * _HEIGHT:.1f}",
-            height=f"{count / high * _HEIGHT:.1f}",
+            x=f"{place * width + gap / 2:.1f}",
+            width=f"{width - gap:.1f}",
+            y=f"{(1 - height) * _HEIGHT:.1f}",
+            height=f"{height * _HEIGHT:.1f}",
             class_="column",
         )
-        for place, count in enumerate(counts)
+        for place, height in enumerate(heights.tolist())
     ]
-    side = [
-        element("span", f"{high:,}", style="top:0%"),
-        element("span", "0", style="top:100%"),
-    ]
+    side = [element("span", most, style="top:0%"), element("span", "0", style="top:100%")]
     return _frame(_svg(label, *bars), side, ends)
 
 

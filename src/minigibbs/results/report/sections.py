@@ -13,8 +13,10 @@ from minigibbs.results.report import pictures
 from minigibbs.results.report.beliefs import Beliefs
 from minigibbs.results.report.markup import Html, element, join, table
 from minigibbs.results.report.markup import name as named
+from minigibbs.results.result import log_z_text
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import RECORD_ALL, Finding, findings, number
+from minigibbs.samplers.tempering.account import Ladder
 
 _MOST_LINES = 8  # chains drawn
 _MOST_WORST = 12  # rows of the least-converged variables
@@ -161,6 +163,43 @@ def traces(run: Run) -> Html:
         )
         parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
     return join(*parts)
+
+
+def ladder(run: Run) -> Html:
+    """How the levels of a tempered run exchanged states; nothing for other runs."""
+    found = run.ladder
+    if found is None:
+        return Html("")
+    rates = np.array(found.swap_rates)
+    label = (
+        f"How often {len(rates)} pairs of neighbouring levels exchanged their states: from "
+        f"{rates.min():.0%} to {rates.max():.0%}"
+    )
+    ends = ("hot", "pairs of neighbouring levels", "the model")
+    words = (
+        "How often neighbouring levels exchanged their states. Rates that are alike, and none near "
+        "0, let states travel between the hottest level and the model; a round trip is one that "
+        "went there and back."
+    )
+    tiles = [
+        element("div", element("dt", name), element("dd", value, element("small", note)))
+        for name, value, note in _ladder_facts(found)
+    ]
+    return join(
+        element("h2", "The ladder"),
+        element("dl", *tiles, class_="facts"),
+        _figure(pictures.shares(rates, label, ends), Html(""), words),
+    )
+
+
+def _ladder_facts(found: Ladder) -> list[tuple[str, str, str]]:
+    log_z = log_z_text(found.log_z, found.log_z_error)
+    return [
+        ("levels", f"{len(found.levels)}", "temperatures, the model's included"),
+        ("round trips", f"{found.round_trips:,}", f"in {found.rounds:,} rounds of all chains"),
+        ("barrier", f"{found.barrier:.2f}", "sum of the rejection rates"),
+        ("log Z", log_z, "by stepping stones"),
+    ]
 
 
 def least_converged(run: Run, found: Beliefs | None) -> Html:

@@ -86,7 +86,8 @@ def begin_ladder(data, chain, replicas):
 
 
 @kernel
-def _lane(data, chain, twin, level):
+def lane_of(data, chain, twin, level):
+    """The lane that holds a level of a ladder."""
     return int(chain.carried[where_at(data) + twin * len(data.beta) + level])
 
 
@@ -119,8 +120,8 @@ def _gap(data, chain, twin, k):
     """The logarithm of the ratio by which levels k and k + 1 exchange their states."""
     if data.hard and k == len(data.beta) - 2:
         return 0.0 if chain.carried[broken_at(data) + twin] == 0.0 else -math.inf
-    low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
-    high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
+    low = chain.carried[energy_at(data) + lane_of(data, chain, twin, k)]
+    high = chain.carried[energy_at(data) + lane_of(data, chain, twin, k + 1)]
     return (data.beta[k + 1] - data.beta[k]) * (low - high)
 
 
@@ -142,8 +143,8 @@ def _note_pairs(data, chain):
                 _add_log(chain, first + 2 * k + 1, 0.0)
             else:
                 step = data.beta[k + 1] - data.beta[k]
-                low = chain.carried[energy_at(data) + _lane(data, chain, twin, k)]
-                high = chain.carried[energy_at(data) + _lane(data, chain, twin, k + 1)]
+                low = chain.carried[energy_at(data) + lane_of(data, chain, twin, k)]
+                high = chain.carried[energy_at(data) + lane_of(data, chain, twin, k + 1)]
                 _add_log(chain, first + 2 * k, 0.5 * step * low)
                 _add_log(chain, first + 2 * k + 1, -0.5 * step * high)
 
@@ -158,7 +159,7 @@ def _swap(data, chain, replicas, twin, level):
     """Exchange the states of two neighbouring levels: their lanes, or what these hold."""
     slot, lanes = twin * len(data.beta) + level, len(data.beta) * data.twins
     if data.fixed:
-        a, b = _lane(data, chain, twin, level), _lane(data, chain, twin, level + 1)
+        a, b = lane_of(data, chain, twin, level), lane_of(data, chain, twin, level + 1)
         for i in range(len(chain.x)):
             here, there = i * lanes + a, i * lanes + b
             replicas[here], replicas[there] = replicas[there], replicas[here]
@@ -237,7 +238,7 @@ def houdayer(data, chain, replicas):
     if data.twins == 2:
         for k in range(len(data.beta)):
             _exchange_cluster(
-                data, chain, replicas, _lane(data, chain, 0, k), _lane(data, chain, 1, k)
+                data, chain, replicas, lane_of(data, chain, 0, k), lane_of(data, chain, 1, k)
             )
 
 
@@ -245,7 +246,7 @@ def houdayer(data, chain, replicas):
 def show(data, chain, replicas):
     """Write the target's state, of the two ladders in turn, to the chain."""
     lanes, rounds = len(data.beta) * data.twins, int(chain.carried[data.own + ROUNDS])
-    lane = _lane(data, chain, rounds % data.twins, len(data.beta) - 1)
+    lane = lane_of(data, chain, rounds % data.twins, len(data.beta) - 1)
     for k in range(len(data.order)):
         i = data.order[k]
         chain.x[i] = replicas[i * lanes + lane]

@@ -8,6 +8,7 @@ many levels make the most round trips for the work.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ _FIRST_LEVELS = 16
 _FIRST_ROUNDS = 8
 _ROUNDS = 8  # of search, at the most
 _UPDATES = 2e7  # of all levels together, in the whole search
-_MOST = 200  # levels
+MOST_LEVELS = 200
 _LEAST = 4
 
 
@@ -33,21 +34,33 @@ def find_levels(
     state: NDArray[Any],
     prepare: Callable[[NDArray[np.float64]], tuple[Any, Workspace]],
     count: int | None = None,
+    beta: NDArray[np.float64] | None = None,
+    most: int = MOST_LEVELS,
+    seconds: float = math.inf,
 ) -> NDArray[np.float64]:
     """Levels from 0 to 1 for a graph; `prepare` makes the ladder of given ones.
 
-    The search is the same for the same graph, so that a seed fixes the chains.
+    The search begins with the levels `beta`, whose ends stay, and is the same for the same graph,
+    so that a seed fixes the chains; but not where `seconds` bound it. `most` bounds the number of
+    levels.
     """
-    beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
+    if beta is None:
+        beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
     rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
-    for _ in range(_ROUNDS):
+    spent = 0.0
+    for number in range(_ROUNDS):
+        begun = time.monotonic()
         data, space = prepare(beta)
         rejected = rejection_rates(graph, data, space, state, stream, rounds)
         barrier = float(rejected.sum())
-        levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), _MOST)
+        levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), most)
         beta = equally_spaced(beta, rejected, levels)
         made += rounds * len(beta) * len(graph)
         rounds *= 2
+        took = time.monotonic() - begun if number else 0.0  # the first one may compile
+        spent += took
+        if spent + 2 * took > seconds:
+            break
         if made + rounds * len(beta) * len(graph) > _UPDATES:
             break
     return beta
@@ -59,7 +72,7 @@ def equally_spaced(
     """Levels with the same share of the barrier between every two."""
     way = np.concatenate([[0.0], np.cumsum(np.maximum(rejected, 1e-3))])
     found = np.interp(np.linspace(0.0, way[-1], levels), way, beta)
-    found[0], found[-1] = 0.0, 1.0
+    found[0], found[-1] = beta[0], beta[-1]
     return found
 
 

@@ -103,13 +103,13 @@ class Tempering(SweepSampler):
                 "Tempering needs stored factors, but this graph's are implicit; store them "
                 "(graph.stored()) if they are few enough"
             )
-        paired = self.houdayer if self.houdayer is not None else _sparse(graph)
+        paired = self.houdayer if self.houdayer is not None else is_sparse(graph)
         chosen = replace(self, houdayer=paired)
         if isinstance(self.levels, tuple) or not len(free_variables(graph.evidence)):
             return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
 
         def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
-            data = chosen._ladder(graph, beta, soft=True)
+            data = chosen.ladder(graph, beta, soft=True)
             return data, chosen.workspace(graph, data)
 
         beta = find_levels(graph, first_state(graph), prepare, self.levels)
@@ -119,18 +119,20 @@ class Tempering(SweepSampler):
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
             return self.settled(graph).prepare(graph, lanes)
-        return self._ladder(graph, np.array(self.levels, dtype=np.float64), lockstep=lanes == 1)
+        return self.ladder(graph, np.array(self.levels, dtype=np.float64), lockstep=lanes == 1)
 
-    def _ladder(
+    def ladder(
         self,
         graph: FactorGraph,
         beta: NDArray[np.float64],
         soft: bool = False,
         lockstep: bool = True,
+        depth: float | None = None,
     ) -> Any:
-        """The ladder of given levels; one more for the zeros, unless they are to stay soft.
+        """The ladder of levels that rise from 0; one more for the zeros, unless they stay soft.
 
         Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
+        `depth` is how far below other energies a soft zero lies; see `softened`.
         """
         twins, simple = 2 if self.houdayer else 1, simplified(graph)
         around = neighbours(graph, simple)
@@ -138,8 +140,8 @@ class Tempering(SweepSampler):
         if lockstep and _lockstep_pays(graph, simple):
             return spin_ladder(graph, simple, beta, twins, around)
         hard = bool(len(graph.hard)) and not soft
-        beta = np.append(beta, 1.0) if hard else beta
-        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple)
+        beta = np.append(beta, beta[-1]) if hard else beta
+        inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
         last = np.arange(len(beta)) == len(beta) - 1
         copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
         data = inner.prepare(copies, 2)  # as where chains go in step: nothing is remembered
@@ -223,7 +225,7 @@ def first_state(graph: FactorGraph) -> NDArray[Any]:
     return state
 
 
-def _sparse(graph: FactorGraph) -> bool:
+def is_sparse(graph: FactorGraph) -> bool:
     """Whether variables have so few neighbours that two states differ in clusters of all sizes."""
     simple = simplified(graph)
     free = max(len(free_variables(graph.evidence)), 1)

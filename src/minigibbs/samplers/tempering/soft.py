@@ -30,12 +30,14 @@ class Soft(NamedTuple):
     hard: NDArray[np.int64]  # numbers of general factors that hold zeros
 
 
-def softened(graph: FactorGraph, simple: Simple) -> Soft:
-    """Every zero replaced."""
+def softened(graph: FactorGraph, simple: Simple, depth: float | None = None) -> Soft:
+    """Every zero replaced, by an energy that lies `depth` lower than others of its factor."""
     model = graph.packed
     hard = simple.rest[np.isinf(model.factors["span"][simple.rest])]
     forbidden = np.isneginf(simple.unary)
-    depth = _DEPTH + math.log(max(len(hard) + int(forbidden.sum()), 1) * int(graph.sizes.max()))
+    if depth is None:
+        broken_ways = max(len(hard) + int(forbidden.sum()), 1) * int(graph.sizes.max())
+        depth = _DEPTH + math.log(broken_ways)
     unary, first = simple.unary.copy(), model.first
     least = np.minimum.reduceat(np.where(forbidden, np.inf, unary), first)
     least = np.repeat(np.where(np.isinf(least), 0.0, least), graph.sizes)

@@ -1,0 +1,63 @@
+"""What `mg.maximize` gives: the best state that was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.domains import Domains
+
+
+@dataclass(frozen=True, eq=False)
+class Maximum:
+    """The result of `mg.maximize`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
+    >>> best = mg.maximize(graph, rounds=10, seed=1, progress=False)
+    >>> best.value("rain"), best.energy
+    ('yes', 1.0)
+    """
+
+    domains: Domains = field(repr=False)
+    state: NDArray[Any]  # a value's number for each variable
+    energy: float  # its log-potential, as `graph.energy` gives it
+    seconds: float
+    rounds: int  # of each chain: sweeps of all levels
+    chains: int
+    reached: int  # chains that found this energy on their own: one of many is little evidence
+
+    def value(self, variable: int | str) -> Any:
+        """The value of one variable: its label, grid point or number."""
+        number = self.domains.index(variable)
+        return self.domains.values(number)[self.state[number]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state by names, and the numbers, for JSON."""
+        values = (self.value(number) for number in range(len(self.domains)))
+        state = {
+            self.domains.name(number): value.item() if isinstance(value, np.generic) else value
+            for number, value in enumerate(values)
+        }
+        return {
+            "energy": self.energy,
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "chains": self.chains,
+            "reached": self.reached,
+            "state": state,
+        }
+
+    def __str__(self) -> str:
+        rows = [
+            ("energy", f"{self.energy:.6f}"),
+            ("reached by", f"{self.reached} of {self.chains} chains"),
+            ("rounds", f"{self.rounds:,}"),
+            ("seconds", f"{self.seconds:.2f}"),
+        ]
+        return "\n".join(f"{label:<12}{value}" for label, value in rows)

@@ -1,0 +1,228 @@
+"""`mg.maximize` against enumeration, dynamic programming and planted states."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.inference import maximize as maximizing
+from minigibbs.samplers.tempering.search import climb
+from tests.hard import HARD, random_hard
+from tests.zoo import IMPLICIT, SPINS, STRONG, ZOO
+
+QUIET = {"progress": False}
+SMALL = {
+    **ZOO,
+    **{f"implicit-{name}": graph for name, graph in IMPLICIT.items()},
+    **{f"hard-{name}": graph for name, graph in HARD.items()},
+    "spins": SPINS,
+    "strong": STRONG,
+    "one": mg.FactorGraph([4], [mg.Unary([0], [0.0, -2.0, 1e-6, -np.inf])]),
+    "no-factors": mg.FactorGraph([2, 3], []),
+}
+
+
+def all_states(graph):
+    """Every state that agrees with the evidence."""
+    choices = [
+        range(size) if value < 0 else [value]
+        for size, value in zip(graph.sizes.tolist(), graph.evidence.tolist(), strict=True)
+    ]
+    return np.array(list(itertools.product(*choices)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_maximum_of_small_graphs(name):
+    """Of 60 rounds of four ladders, on a few thousand states at the most: none may miss it."""
+    graph = SMALL[name]
+    best = mg.maximize(graph, rounds=60, seed=1, **QUIET)
+    assert best.energy == pytest.approx(graph.energy(all_states(graph)).max(), abs=1e-9)
+    assert best.energy == graph.energy(best.state)
+    clamped = graph.evidence >= 0
+    np.testing.assert_array_equal(best.state[clamped], graph.evidence[clamped])
+    assert best.rounds == 60
+    assert best.reached == best.chains == 4
+
+
+def test_random_graphs_with_many_zeros():
+    rng, found = np.random.default_rng(1), 0
+    for _ in range(12):
+        graph = random_hard(rng, share=0.4)
+        energies = graph.energy(all_states(graph))
+        if energies.max() > -np.inf:
+            best = mg.maximize(graph, rounds=60, seed=1, **QUIET)
+            assert best.energy == pytest.approx(energies.max(), abs=1e-9)
+            found += 1
+        else:
+            with pytest.raises(mg.SampleError, match="positive probability"):
+                mg.maximize(graph, rounds=60, seed=1, **QUIET)
+    assert found >= 4
+
+
+def test_everything_clamped():
+    graph = mg.FactorGraph([3, 2], [mg.Unary([0], [0.0, 1.0, 2.0])]).condition({0: 1, 1: 0})
+    best = mg.maximize(graph, rounds=5, **QUIET)
+    assert best.state.tolist() == [1, 0]
+    assert best.energy == 1.0
+    assert best.rounds == 0
+
+
+def grid(side, weights):
+    """Spins on a square, and the couplings by rows and by columns."""
+    at = np.arange(side * side).reshape(side, side)
+    across, down = weights
+    factors = [
+        mg.Ising(at[:, :-1].ravel(), at[:, 1:].ravel(), across.ravel()),
+        mg.Ising(at[:-1].ravel(), at[1:].ravel(), down.ravel()),
+    ]
+    return mg.FactorGraph([2] * side * side, factors)
+
+
+def best_of_grid(side, across, down):
+    """The largest energy, a row at a time: each row's best given the next."""
+    rows = np.array(list(itertools.product([-1, 1], repeat=side)))
+
+    best = np.zeros(len(rows))
+    for r in range(side):
+        best = best + (rows[:, :-1] * rows[:, 1:]) @ across[r]
+        if r + 1 < side:
+            between = (rows[:, None] * rows[None] * down[r]).sum(axis=2)
+            best = (best[:, None] + between).max(axis=0)
+    return best.max()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ground_states_of_a_spin_glass(seed):
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(6, 5)), rng.normal(size=(5, 6))
+    best = mg.maximize(grid(6, weights), rounds=400, seed=seed, **QUIET)
+    assert best.energy == pytest.approx(best_of_grid(6, *weights), abs=1e-9)
+
+
+def test_the_oracle_of_grids_by_enumeration():
+    rng = np.random.default_rng(9)
+    weights = rng.normal(size=(3, 2)), rng.normal(size=(2, 3))
+    graph = grid(3, weights)
+    assert best_of_grid(3, *weights) == pytest.approx(graph.energy(all_states(graph)).max())
+
+
+def test_a_planted_state():
+    """Couplings that a hidden state satisfies, all of them: its energy is the largest there is."""
+    rng = np.random.default_rng(3)
+    i, j = np.array([pair for pair in itertools.combinations(range(40), 2) if rng.random() < 0.2]).T
+    hidden = rng.choice([-1, 1], 40)
+    weights = rng.exponential(size=len(i)) * hidden[i] * hidden[j]
+    best = mg.maximize(
+        mg.FactorGraph([2] * 40, [mg.Ising(i, j, weights)]), rounds=300, seed=1, **QUIET
+    )
+    found = 2 * best.state.astype(int) - 1
+    assert abs(found @ hidden) == 40
+    assert best.energy == pytest.approx(np.abs(weights).sum())
+
+
+def test_a_ferromagnet():
+    magnet = mg.models.ising_lattice(side=12, beta=0.4, periodic=False)
+    best = mg.maximize(magnet, rounds=300, seed=2, **QUIET)
+    assert len(set(best.state.tolist())) == 1
+
+
+def test_colours_with_zeros():
+    """A ring of 30 has a proper colouring only if no two neighbours agree; some colours pay."""
+    ring = [[k, (k + 1) % 30] for k in range(30)]
+    likes = np.where(np.arange(30) % 3 == 0, 2.0, 1.0)[:, None] * [1.0, 0.0, 0.0]
+    differ = np.where(np.eye(3) > 0, -np.inf, 0.0)
+    graph = mg.FactorGraph([3] * 30, [mg.Table(ring, differ), mg.Unary(range(30), likes)])
+    best = mg.maximize(graph, rounds=400, seed=1, **QUIET)
+    colours = best.state.tolist()
+    assert all(a != b for a, b in itertools.pairwise([*colours, colours[0]]))
+    assert best.energy == 20.0  # every third pays 2, and those between hold no two of 1 beside it
+
+
+def test_a_zero_that_would_pay_to_break():
+    """Ten variables that must be equal, the first clamped to what the nine others dislike.
+
+    One broken zero would let all nine have their way, at more than a soft zero costs.
+    """
+    equal = mg.Table([[k, k + 1] for k in range(9)], [[0.0, -np.inf], [-np.inf, 0.0]])
+    graph = mg.FactorGraph([2] * 10, [equal, mg.Unary(range(1, 10), [0.0, 1.0])])
+    best = mg.maximize(graph.condition({0: 0}), rounds=100, seed=1, **QUIET)
+    assert best.energy == 0.0
+    assert not best.state.any()
+    assert mg.maximize(graph, rounds=100, seed=1, **QUIET).energy == 9.0
+
+
+def test_a_seed_fixes_the_result():
+    rng = np.random.default_rng(4)
+    i, j = np.triu_indices(60, 1)
+    glass = mg.FactorGraph([2] * 60, [mg.Ising(i, j, rng.normal(size=len(i)))])
+    options = {"rounds": 3, "chains": 2, **QUIET}
+    first = mg.maximize(glass, seed=1, threads=1, **options)
+    second = mg.maximize(glass, seed=1, threads=2, **options)
+    np.testing.assert_array_equal(first.state, second.state)
+    others = [mg.maximize(glass, seed=seed, **options).state for seed in range(2, 6)]
+    assert any((state != first.state).any() for state in others)
+
+
+def test_time_ends_the_search():
+    best = mg.maximize(ZOO["ising"], "50ms", seed=1, **QUIET)
+    assert best.rounds >= 8
+    assert best.energy == pytest.approx(ZOO["ising"].energy(all_states(ZOO["ising"])).max())
+
+
+def test_values_by_name():
+    graph = mg.FactorGraph(
+        [2, 3],
+        [mg.Unary([0], [0.0, 1.0]), mg.Potts([0], [1], 0.5)],
+        names=["rain", "sky"],
+        labels={"rain": ["no", "yes"]},
+    )
+    best = mg.maximize(graph, rounds=20, seed=1, **QUIET)
+    assert best.value("rain") == "yes"
+    assert best.value("sky") == best.value(1) == 1
+    assert best.to_dict()["state"] == {"rain": "yes", "sky": 1}
+    assert "4 of 4 chains" in str(best)
+    with pytest.raises(mg.GraphError, match="wind"):
+        best.value("wind")
+
+
+def test_a_climb_ends_where_no_change_helps():
+    graph = ZOO["tables"]
+    order = np.arange(4, dtype=np.int32)
+    for start in all_states(graph)[::7]:
+        state = start.astype(graph.state_type)
+        climb(graph.packed, order, state, 1e-12)
+        assert graph.energy(state) >= graph.energy(start) - 1e-12
+        for i, value in itertools.product(range(4), range(4)):
+            if value < graph.sizes[i]:
+                other = state.copy()
+                other[i] = value
+                assert graph.energy(other) <= graph.energy(state) + 1e-9
+
+
+def test_levels_reach_from_flat_to_frozen():
+    graph = mg.models.potts_rbf()  # most of its factors are all but nothing
+    beta = maximizing._first_levels(graph, None)
+    assert beta[0] == 0.0
+    assert (np.diff(beta) > 0).all()
+    assert 5 < beta[-1] < 1e5
+    np.testing.assert_allclose(maximizing._first_levels(graph, (0.5, 8.0))[[0, -1]], [0.5, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time": "soon"}, "time must be seconds"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"rounds": 2.5}, "rounds must be"),
+        ({"chains": 0}, "chains must be"),
+        ({"beta_range": (2.0, 1.0)}, "beta_range must hold two"),
+        ({"beta_range": 3.0}, "beta_range must hold two"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.maximize(ZOO["ising"], **options, **QUIET)
+    with pytest.raises(mg.SampleError, match="takes a FactorGraph"):
+        mg.maximize("model.uai")
