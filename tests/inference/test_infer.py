@@ -103,11 +103,18 @@ def test_everything_clamped_and_one_variable():
 
 
 def test_too_few_round_trips_are_said():
+    """Two levels far apart never exchange; the ladder that is found for a magnet does."""
     i, j = np.triu_indices(30, 1)
     weights = np.random.default_rng(1).normal(0, 3.0, len(i))
     glass = mg.FactorGraph([2] * 30, [mg.Ising(i, j, weights)])
-    answer = mg.infer(glass, 0.05, exact=False, seed=1, **QUIET)
-    assert any("round trips" in text or "disagree" in text for text in answer.warnings)
+    apart = mg.Tempering(levels=(0.0, 1.0))
+    answer = mg.infer(glass, 0.2, exact=False, sampler=apart, seed=1, **QUIET)
+    assert answer.run.ladder.round_trips < 40
+    assert any("round trips" in text for text in answer.warnings)
+    magnet = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
+    fine = mg.infer(magnet, "10s", exact=False, error=0.02, seed=1, **QUIET)
+    assert fine.run.ladder.round_trips >= 40
+    assert not any("round trips" in text for text in fine.warnings)
 
 
 @pytest.mark.parametrize(
