@@ -29,7 +29,7 @@ PICTURES = DOCS / "images" / "tutorial"
 CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
-    "Implicit factors": ["Kernel", "Complete", "LowRank"],
+    "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
     "Answers": ["infer", "Answer", "maximize", "Maximum"],
     "Sampling": ["sample", "sample_until", "resume", "Record", "explain", "Explanation"],
     "Results": ["Run", "Info", "Marginal", "Summary", "load"],
