@@ -158,7 +158,7 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
     >>> from minigibbs.interop.dimod import MiniGibbsAnnealer
     >>> bqm = dimod.BinaryQuadraticModel({"a": -1.0}, {"ab": 1.0}, 0.0, "SPIN")
     >>> reads = MiniGibbsAnnealer().sample(bqm, num_reads=2, seed=1)
-    >>> reads.first.energy, reads.first.sample == {"a": 1, "b": -1}
+    >>> float(reads.first.energy), reads.first.sample == {"a": 1, "b": -1}
     (-2.0, True)
     """
 
