@@ -23,6 +23,8 @@ CONFIGURATIONS = {
     "evidence": ("evidence", "default", {"updates": 3_000_000, "thin": 200_000}),
     "fields": ("ising", "fields", {"updates": 4_000_000, "thin": 20_000}),
     "goal": ("potts", "default", {"ess": 60_000, "rhat": 1.0003}),
+    "tempering": ("potts", "tempering", {"sweeps": 60_000, "thin": 300}),
+    "blocks": ("potts", "block-gibbs", {"sweeps": 400_000, "thin": 2_000}),
     "processes": ("potts", "default", {"updates": 2_000_000, "executor": "processes"}),
 }
 

@@ -45,6 +45,7 @@ def main(model, sampler, options, kills, folder):
         "block-gibbs": mg.BlockGibbs(blocks=[[0, 1], [2]]),
         "swendsen-wang": mg.SwendsenWang(),
         "exact": mg.Exact(),
+        "tempering": mg.Tempering(levels=6),
     }[sampler]
     options = {**options, "sampler": sampler, "progress": False, "threads": 2}
     if options.pop("reference", False):
