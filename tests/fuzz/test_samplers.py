@@ -7,6 +7,7 @@ import pytest
 import minigibbs as mg
 from tests.fuzz import graphs
 from tests.fuzz.cases import READ, REFUSED, SAMPLERS, run_case
+from tests.settings import SETTINGS
 
 # Seeds and numbers of cases that once went wrong.
 KEPT: list[tuple[int, int]] = []
@@ -23,11 +24,11 @@ def ring(coupling):
 
 def test_a_law_that_is_slightly_off_is_noticed(monkeypatch):
     """The negative control: a coupling that is off by 0.15, of 0.6."""
-    graphs.check_law(ring(0.5), "gibbs", random.Random(1), tame=True)
+    graphs.check_law(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
     wrong = graphs.enumerated(ring(0.65))
     monkeypatch.setattr(graphs, "enumerated", lambda graph: wrong)
     with pytest.raises(AssertionError, match="not the law"):
-        graphs.check_law(ring(0.5), "gibbs", random.Random(1), tame=True)
+        graphs.check_law(ring(0.5), SETTINGS["gibbs"], random.Random(1), tame=True)
 
 
 def test_wild_graphs_are_wild_and_not_all_are_refused():
