@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.graph.simple import neighbours, simplified
+from minigibbs.graph.simple import lighter, neighbours, simplified
 from minigibbs.kernels.energy import factor_values
 from tests.zoo import ZOO
 
@@ -72,3 +72,13 @@ def test_neighbours_share_a_factor():
     found = {(i, int(j)) for i in range(len(graph)) for j in target[start[i] : start[i + 1]]}
     scopes = [(0, 1, 2), (1, 3), (2, 0)]
     assert found == {(i, j) for scope in scopes for i in scope for j in scope if i != j}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_lighter_graph_has_the_same_law(name):
+    graph = GRAPHS[name]
+    light = lighter(graph)
+    np.testing.assert_allclose(
+        mg.theory.exact_marginals(light), mg.theory.exact_marginals(graph), atol=1e-12
+    )
+    assert (light is graph) == bool(len(simplified(graph).rest))

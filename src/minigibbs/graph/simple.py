@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.factors.base import FREE, Factors
+from minigibbs.graph.factors.potts import Potts
+from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import entry
@@ -47,6 +49,23 @@ def simplified(graph: FactorGraph) -> Simple:
     )
     rest = np.flatnonzero(several & ~spins)
     return Simple(constant + shift, unary, pair, weight, rest)
+
+
+def lighter(graph: FactorGraph) -> FactorGraph:
+    """A graph of the same law in pairs and unary factors, if that is all it comes down to."""
+    if graph.implicits:
+        return graph
+    simple = simplified(graph)
+    if len(simple.rest) or not np.isfinite(simple.unary).all():
+        return graph
+    groups: list[Factors] = []
+    if len(simple.pair):
+        groups.append(Potts(simple.pair[:, 0], simple.pair[:, 1], simple.pair_weight))
+    first, free = graph.packed.first, graph.evidence == FREE
+    for size in np.unique(graph.sizes[free]).tolist():
+        some = np.flatnonzero(free & (graph.sizes == size))
+        groups.append(Unary(some, simple.unary[first[some, None] + np.arange(size)]))
+    return FactorGraph(graph.domains, groups, evidence=graph.evidence)
 
 
 def neighbours(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time as clocks
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.elimination import BucketTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.simple import lighter
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import Known, Marginals
 from minigibbs.results.run import Run
@@ -19,9 +21,11 @@ from minigibbs.running.api import sample_until, time_updates
 from minigibbs.running.plan import TIME
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import PoissonGibbs, Sampler, Tempering
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.memory import read_size
 
 _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
+_LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
 _WARMUP = 0.15  # share of the time
 _PREPARED = 0.3  # share of the time that preparations count as, at the most
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
@@ -88,8 +92,14 @@ def infer(
         if tree is not None:
             return _exact(graph, tree, begun, why)
     chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
-    run = _sample(graph, chosen, limit, begun, error, chains, seed, threads, progress)
-    return _sampled(graph, run, f"{why}; {reason}", begun)
+    call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
+    if sampler is None and graph.influence < 1.0 and not graph.implicits:
+        ladder = call(Tempering(), _LOG_Z * limit, begun, error).ladder
+        call = partial(call.func, lighter(graph), **call.keywords)
+        run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error)
+        return _sampled(graph, run, ladder, f"{why}; {reason}", begun)
+    run = call(chosen, limit, begun, error)
+    return _sampled(graph, run, run.ladder, f"{why}; {reason}", begun)
 
 
 def _affordable(
@@ -125,6 +135,9 @@ def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
     """What to sample with, and why."""
     if graph.implicits:
         return PoissonGibbs(), "its factors are implicit, which only this sampler draws from"
+    if graph.influence < 1.0:
+        weak = f"its variables depend on each other weakly ({graph.influence:.2g} < 1, Dobrushin)"
+        return PoissonGibbs(), f"{weak}, so that single chains mix fast"
     ladder = Tempering().settled(graph)
     levels = len(ladder.levels) if isinstance(ladder.levels, tuple) else 0
     if levels * len(graph) > _TEMPERED:
@@ -148,7 +161,7 @@ def _sample(
     What was spent on preparations counts as a part of the time at the most: code that is compiled
     for the first time takes longer than it ever will again.
     """
-    free = max(len(free_variables(graph.evidence)), 1)
+    free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
     sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
     limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
     workers = min(threads or os.cpu_count() or 1, chains)
@@ -167,12 +180,15 @@ def _sample(
     )
 
 
-def _sampled(graph: FactorGraph, run: Run, reason: str, begun: float) -> Answer:
-    marginals, ladder = Marginals.of(run), run.ladder
+def _sampled(
+    graph: FactorGraph, run: Run, ladder: Ladder | None, reason: str, begun: float
+) -> Answer:
+    """What a run says; log Z is that of a ladder, the run's own or another's."""
+    marginals = Marginals.of(run)
     warnings = [text for text in run.summary().warnings if run.info.ended != TIME or text != _LATE]
-    if ladder is not None and ladder.round_trips < _LEAST_TRIPS * run.info.chains:
+    if run.ladder is not None and run.ladder.round_trips < _LEAST_TRIPS * run.info.chains:
         warnings.append(
-            f"states made {ladder.round_trips} round trips between the hottest level and the "
+            f"states made {run.ladder.round_trips} round trips between the hottest level and the "
             f"model, and {_LEAST_TRIPS * run.info.chains} are wanted: modes may be missing"
         )
     return Answer(

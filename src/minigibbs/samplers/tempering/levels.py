@@ -55,13 +55,14 @@ def find_levels(
         barrier = float(rejected.sum())
         levels = count or min(max(math.ceil(2 * barrier) + 1, _LEAST), most)
         beta = equally_spaced(beta, rejected, levels)
-        made += rounds * len(beta) * len(graph)
+        each = len(beta) * len(graph) * data.sweeps
+        made += rounds * each
         rounds *= 2
         took = time.monotonic() - begun if number else 0.0  # the first one may compile
         spent += took
         if spent + 2 * took > seconds:
             break
-        if made + rounds * len(beta) * len(graph) > _UPDATES:
+        if made + rounds * each > _UPDATES:
             break
     return beta
 
