@@ -27,7 +27,7 @@ from minigibbs.samplers.tempering.spins import spin_ladder
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
 _FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
 _LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
-_SWAPS = 4.0  # sweeps take so many times as long as energies, at the least
+_SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
 
 
 @dataclass(frozen=True)
