@@ -164,21 +164,23 @@ def last_state(folder):
 
 
 @pytest.mark.parametrize("ended", ["interrupted", "terminated"])
-@pytest.mark.parametrize("look", [1, 3])
+@pytest.mark.parametrize("look", [1, 3, "last"])
 def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypatch):
     options = {"ess": 2000, "record": EVERYTHING, **OPTIONS}
-    whole = sample_until(ZOO["potts"], checkpoint=tmp_path / "whole", **options)
-    original, count = diagnostics.of_energy, [0]
+    original, count, cut = diagnostics.of_energy, [0], [None]
 
     def of_energy(run):
         count[0] += 1
-        if count[0] == look:
+        if count[0] == cut[0]:
             os.kill(os.getpid(), {"interrupted": signal.SIGINT}.get(ended, signal.SIGTERM))
             time.sleep(10)
             raise AssertionError("the look goes on")
         return original(run)
 
     monkeypatch.setattr(diagnostics, "of_energy", of_energy)
+    whole = sample_until(ZOO["potts"], checkpoint=tmp_path / "whole", **options)
+    looks, count[0] = count[0], 0
+    cut[0] = looks if look == "last" else look  # the last one needs the rounds before it
     folder = tmp_path / "run"
     run = sample_until(ZOO["potts"], checkpoint=folder, **options)
     assert run.info.ended == ended
