@@ -13,7 +13,7 @@ from minigibbs.kernels.jit import entry, inlined
 
 @intrinsic
 def _at(context, place):
-    """The double at a place in memory, counted in doubles: what `places` gave."""
+    """The double at a place in memory, counted in doubles: what `place_of` gave, and on."""
 
     def generate(context, builder, signature, arguments):
         address = builder.mul(arguments[0], ir.Constant(ir.IntType(64), 8))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 FORMAT = "minigibbs-run-2"
+OWN_SCAN = "own"  # of samplers that move all variables at once
 FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
 _ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state", "clamped")
 

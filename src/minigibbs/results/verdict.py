@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
+from minigibbs.results.run import OWN_SCAN
 from minigibbs.system.text import printable
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
 _HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
-OWN_SCAN = "own"  # of samplers that move all variables at once
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
 _ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
-from minigibbs.results.run import check_drawn
-from minigibbs.results.verdict import OWN_SCAN as OWN_SCAN
+from minigibbs.results.run import OWN_SCAN, check_drawn
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 

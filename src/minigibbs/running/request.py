@@ -19,9 +19,9 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
-from minigibbs.results.run import Run
+from minigibbs.results.run import OWN_SCAN, Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.plan import OWN_SCAN, RECORDS, SCANS, Plan
+from minigibbs.running.plan import RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 
