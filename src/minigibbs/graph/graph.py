@@ -18,6 +18,7 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 
 if TYPE_CHECKING:
+    from minigibbs.graph.colouring import Colouring
     from minigibbs.kernels.layout import Model
 
 
@@ -210,6 +211,13 @@ class FactorGraph(Frozen):
         from minigibbs.graph.packing import pack
 
         return pack(self.sizes, self.factors, self.evidence)
+
+    @cached_property
+    def colours(self) -> Colouring:
+        """The free variables in colours: those of one colour share no factor."""
+        from minigibbs.graph.colouring import colouring
+
+        return colouring(self)
 
     @cached_property
     def hard(self) -> NDArray[np.intp]:

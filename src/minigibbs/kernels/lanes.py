@@ -30,6 +30,26 @@ def _as_double(context, word):  # type: ignore[no-untyped-def]
     return types.float64(types.uint64), generate
 
 
+@intrinsic
+def as_float(context, word):  # type: ignore[no-untyped-def]
+    """The float whose bits are those of a 32-bit word."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+@intrinsic
+def fused(context, a, b, c):  # type: ignore[no-untyped-def]
+    """a * b + c of floats, rounded once, on every device."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
 @inlined
 def counted(key, count):
     """A double uniform on [0, 1): output number `count` of splitmix64 with this key.

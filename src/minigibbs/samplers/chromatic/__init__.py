@@ -1,0 +1,1 @@
+"""Chromatic scans: all variables of a colour at a time, several chains side by side."""
