@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from minigibbs.kernels.jit import literal
-from minigibbs.kernels.lanes import as_float, fused
+from minigibbs.kernels.lanes import as_float, floored, fused
 from minigibbs.kernels.philox import chain_bits
 
 RARE = np.uint32(1 << 16)  # bits below it are continued: at its grain, 2**-16 of a probability
@@ -35,7 +35,7 @@ _BIAS = np.int32(127)
 @literal
 def power_of_2(t):
     """2**t for a float t from -126 to 0, to 2**-23 of itself."""
-    whole = np.floor(t)
+    whole = floored(t)
     z = np.float32(t - whole)
     p = fused(z, _P6, _P5)
     p = fused(z, p, _P4)

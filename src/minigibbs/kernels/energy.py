@@ -137,6 +137,21 @@ def total_energy(model, x):
     return total
 
 
+@inlined
+def part_energy(model, x, part, parts):
+    """The sum over every `parts`-th factor, from number `part` on, pairs first."""
+    total, pairs, k = 0.0, len(model.pair), part
+    while k < pairs:
+        if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
+            total += model.pair_weight[k]
+        k += parts
+    k -= pairs
+    while k < len(model.factors):
+        total += general_value(model, x, model.factors[k])
+        k += parts
+    return total
+
+
 @entry
 def energies(model, states, out):
     """The log-potential of each row of `states`, but for the graph's offset."""

@@ -50,6 +50,39 @@ def fused(context, a, b, c):  # type: ignore[no-untyped-def]
     return types.float32(types.float32, types.float32, types.float32), generate
 
 
+@intrinsic
+def any_bits(context, word, mask):  # type: ignore[no-untyped-def]
+    """Whether 32-bit words have ones in common; Numba's own `&` would be one of 64 bits."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        both = builder.and_(*arguments)
+        return builder.icmp_unsigned("!=", both, ir.Constant(both.type, 0))
+
+    return types.boolean(types.uint32, types.uint32), generate
+
+
+@intrinsic
+def right(context, word, by):  # type: ignore[no-untyped-def]
+    """A 32-bit word, shifted right; as one of 32 bits, see `any_bits`."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.lshr(*arguments)
+
+    return types.uint32(types.uint32, types.uint32), generate
+
+
+@intrinsic
+def floored(context, value):  # type: ignore[no-untyped-def]
+    """The largest whole number below a float, or that float; NumPy's is not there on GPUs."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        kind = ir.FloatType()
+        floor = builder.module.declare_intrinsic("llvm.floor", [kind])
+        return builder.call(floor, arguments)
+
+    return types.float32(types.float32), generate
+
+
 @inlined
 def counted(key, count):
     """A double uniform on [0, 1): output number `count` of splitmix64 with this key.

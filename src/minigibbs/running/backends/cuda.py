@@ -10,6 +10,7 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,23 @@ _SHARED_BYTES = 48 * 1024  # what a block may take without asking
 _BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
 _SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
 _MOST_BLOCKS = 65535  # along the second axis of a grid
+_PART = 64  # factors whose energies a thread adds up, at the least
+_ADDING = 1 << 17  # threads that add up energies of one record, at the most
 
 
 def load_kernels() -> Any:
-    """The compiled side, or an error that says what is missing."""
+    """The compiled side for chains of one thread each; see `load`."""
+    return load("cuda_kernels")
+
+
+def load(name: str) -> Any:
+    """A module of the compiled side, or an error that says what is missing."""
     if not hasattr(np, "row_stack"):  # numba-cuda still asks for what NumPy 2.5 removed
         setattr(np, "row_stack", np.vstack)  # noqa: B010
     try:
         from numba import cuda
 
-        from minigibbs.running.backends import cuda_kernels
+        kernels = import_module(f"minigibbs.running.backends.{name}")
     except ImportError:
         raise MissingDependencyError(
             'backend="cuda" needs numba-cuda: pip install "minigibbs[cuda]"'
@@ -60,7 +68,7 @@ def load_kernels() -> Any:
             'backend="cuda" needs an NVIDIA GPU and its driver, and found none; '
             'backend="cpu" runs everywhere'
         )
-    return cuda_kernels
+    return kernels
 
 
 class CudaBackend(Backend):
@@ -143,8 +151,8 @@ class CudaGroup(Group):
         """Updates that are made together."""
         return self.plan.unit
 
-    def _plan_memory(self) -> None:
-        """Refuse more chains than fit, before anything is taken."""
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
         space = self.plan.sampler.workspace(self.plan.graph, self.data)
         self.space = space
         self.domain = int(self.model.rows["domain"].max())
@@ -155,10 +163,15 @@ class CudaGroup(Group):
         numbers = 4 + space.carried + space.scratch + CHANGES + 1
         numbers += self.weight_rows if self.wide else 0
         each = (1 + space.replicas) * len(self.model.rows) * self.kind.itemsize + 8 * numbers
-        fixed = _bytes(self.model) + _bytes(self.data) + 4 * _PATH + _SPARE_BYTES
+        return each * self.chains, 4 * _PATH
+
+    def _plan_memory(self) -> None:
+        """Refuse more chains than fit, before anything is taken."""
+        chains, once = self._chain_bytes()
+        fixed = _bytes(self.model) + _bytes(self.data) + once + _SPARE_BYTES
         records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
-        need = fixed + records + each * self.chains
+        need, each = fixed + records + chains, max(chains // self.chains, 1)
         if need <= free:
             return
         way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
@@ -184,9 +197,10 @@ class CudaGroup(Group):
         if self.draws and self.plan.variables is not None:
             self.held.append(self.plan.variables)
         record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
-        room = max(_BUFFER_BYTES // max(record, 1), 1)
-        self.room = min(room, max(self.plan.records, 1)) if self.held else 0
-        size = self.room * (record + (8 * self.kept if self.energy else 0))
+        adding = 8 * self.kept * (1 + self._parts()) if self.energy else 0
+        room = max(_BUFFER_BYTES // max(record + adding, 1), 1)
+        self.room = min(room, max(self.plan.records, 1), _MOST_BLOCKS) if self.held else 0
+        size = self.room * (record + adding)
         values = self.plan.values if self.marginals else 0
         return size + 8 * self.kept * (values + 1)
 
@@ -204,9 +218,9 @@ class CudaGroup(Group):
             self.kernels.start_chains[self.grid, self.kernels.THREADS](*arguments)
 
     def _place_model(self) -> None:
-        self.device_model = _to_device(self.cuda, self.model)
-        self.device_data = _to_device(self.cuda, self.data)
-        self.device_scan = _to_device(self.cuda, self.scan)
+        self.device_model = to_device(self.cuda, self.model)
+        self.device_data = to_device(self.cuda, self.data)
+        self.device_scan = to_device(self.cuda, self.scan)
         self.grid = -(-self.chains // self.kernels.THREADS)
 
     def _place_chains(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
@@ -326,31 +340,43 @@ class CudaGroup(Group):
     def _count(self, counts: Any) -> None:
         x, threads = self.device_chains.x, self.kernels.THREADS
         if 4 * self.domain <= _SHARED_BYTES and self.chains >= LANES * self.kept:
-            grid, shared = (x.shape[0], _blocks(self.kept, 1)), 4 * self.domain
+            grid, shared = (x.shape[0], blocks_along(self.kept, 1)), 4 * self.domain
             count = self.kernels.count_values[grid, threads, 0, shared]
         else:
-            count = self.kernels.count_wide[(self.grid, _blocks(x.shape[0], 1)), (threads, 1)]
+            count = self.kernels.count_wide[(self.grid, blocks_along(x.shape[0], 1)), (threads, 1)]
         count(x, self.device_first, counts)
 
     def _keep(self) -> None:
         record = self._clock // self.plan.thin - 1
         if self.plan.reference is not None and record < len(self._rows["error"]):
-            counts = self.counts.copy_to_host()
             self._rows["error"][record] = mean_distance(
-                counts,
+                self._host_counts(),
                 visits(self.plan, int(self._counted[0])),
                 self.plan.reference,
                 self.model.first,
             )
         if self.filled == self.room or self.room == 0:
             return
-        x, across = self.device_chains.x, -(-self.kept // 32)
+        self._keep_energies()
         for held, buffer in zip(self.device_held, self.buffers, strict=True):
-            keep = self.kernels.keep_states[(across, _blocks(len(held), 4)), (32, 4)]
-            keep(x, self.device_heads, held, self.filled, buffer)
+            self._keep_states(held, buffer)
         self.filled += 1
         if self.filled == self.room:
             self._flush()
+
+    def _keep_energies(self) -> None:
+        """Keep the kept chains' energies; here they are taken later, of all records at once."""
+
+    def _keep_states(self, held: Any, buffer: Any) -> None:
+        """Keep some variables of the kept chains as the buffer's next record."""
+        grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
+        keep = self.kernels.keep_states[grid, (LANES, 4)]
+        keep(self.device_chains.x, self.device_heads, held, self.filled, buffer)
+
+    def _host_counts(self) -> NDArray[np.int64]:
+        """The counts so far: [row, value]."""
+        counts: NDArray[np.int64] = self.counts.copy_to_host()
+        return counts
 
     def _flush(self) -> None:
         """Move what was kept to the host."""
@@ -368,9 +394,14 @@ class CudaGroup(Group):
 
     def _kept_energies(self) -> NDArray[np.float64]:
         """The energies of the kept states on the device: [record, row]."""
+        across, parts = min(_power_of_2(self.kept), LANES), self._parts()
+        threads = (across, self.kernels.THREADS // across)
+        each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
         energy = self.cuda.device_array((self.filled, self.kept), np.float64)
-        grid = (-(-self.kept // 32), _blocks(self.filled, 4))
-        self.kernels.state_energies[grid, (32, 4)](self.device_model, self.buffers[0], energy)
+        grid = (-(-self.kept // across), -(-parts // threads[1]), self.filled)
+        self.kernels.part_energies[grid, threads](self.device_model, self.buffers[0], each)
+        sums = self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS]
+        sums(each, energy)
         found: NDArray[np.float64] = energy.copy_to_host()
         graph = self.plan.graph
         if graph.implicits:
@@ -378,6 +409,11 @@ class CudaGroup(Group):
             states = states.reshape(-1, states.shape[2])
             found += graph.implicit_energies(states).reshape(found.shape)
         return found
+
+    def _parts(self) -> int:
+        """How many parts the factors are cut into, each added up by a thread."""
+        factors = len(self.model.pair) + len(self.model.factors)
+        return max(min(-(-factors // _PART), _ADDING // self.kept), 1)
 
     def state(self) -> State:
         """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
@@ -396,7 +432,7 @@ class CudaGroup(Group):
             "path": stream,
             "walked": np.array([self._walked]),
             "counted": self._counted.copy(),
-            "counts": self.counts.copy_to_host(),
+            "counts": self._host_counts(),
             "clock": np.array([self._clock]),
             "warmed": np.array([self.warmed]),
         }
@@ -412,7 +448,7 @@ class CudaGroup(Group):
             ("replicas", self.device_replicas),
         ):
             if array.size:
-                array.copy_to_device(np.ascontiguousarray(state[name].T))
+                array.copyto_device(np.ascontiguousarray(state[name].T))
         if len(state["order"]):
             self.scan.order[:] = state["order"]
         self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]
@@ -536,18 +572,24 @@ def without_size_warnings() -> Iterator[None]:
         yield
 
 
+def _power_of_2(count: int) -> int:
+    """The least power of 2 that is not below a count."""
+    return 1 << (count - 1).bit_length()
+
+
 def _next(clock: int, spacing: int) -> int:
     return (clock // spacing + 1) * spacing
 
 
-def _blocks(count: int, each: int) -> int:
+def blocks_along(count: int, each: int) -> int:
     """Blocks along a grid's second axis; kernels go on from the last one with the first."""
     return min(-(-count // each), _MOST_BLOCKS)
 
 
-def _to_device(cuda: Any, value: Any) -> Any:
+def to_device(cuda: Any, value: Any) -> Any:
+    """An array, or a tuple of them, on the device."""
     if isinstance(value, tuple):
-        return type(value)(*(_to_device(cuda, part) for part in value))
+        return type(value)(*(to_device(cuda, part) for part in value))
     return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
 
 

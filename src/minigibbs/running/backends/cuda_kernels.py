@@ -16,7 +16,7 @@ import numpy as np
 from numba import cuda, int32
 from numba.core import config
 
-from minigibbs.kernels.energy import total_energy
+from minigibbs.kernels.energy import part_energy
 from minigibbs.kernels.jit import DISPATCHED, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.scan import next_variable
@@ -196,9 +196,29 @@ def keep_states(x, kept, variables, place, states):
 
 
 @cuda.jit
-def state_energies(model, states, energy):
-    """The log-potential of kept states, but for the graph's offset: energy[record, kept chain]."""
-    k, first = cuda.grid(2)
-    if k < energy.shape[1]:
-        for record in range(first, energy.shape[0], cuda.gridsize(2)[1]):
-            energy[record, k] = total_energy(model, states[record, :, k])
+def part_energies(model, states, parts):
+    """Energies of kept states [record, variable, kept chain], by part of the factors.
+
+    Into parts[record, part, chain]. Which factors make a part depends on their number and that of
+    the parts alone, so that sums never differ.
+    """
+    k, part = cuda.grid(2)
+    record = cuda.blockIdx.z
+    if k < parts.shape[2] and part < parts.shape[1]:
+        parts[record, part, k] = part_energy(model, states[record, :, k], part, parts.shape[1])
+
+
+@cuda.jit
+def sum_parts(parts, energy):
+    """The sums over all parts: a block of threads for each record and chain."""
+    sums = cuda.shared.array(THREADS, np.float64)
+    k, record, thread, total = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x, 0.0
+    for part in range(thread, parts.shape[1], THREADS):
+        total += parts[record, part, k]
+    sums[thread] = total
+    cuda.syncthreads()
+    if thread == 0:
+        total = 0.0
+        for other in range(THREADS):
+            total += sums[other]
+        energy[record, k] = total

@@ -1,0 +1,344 @@
+"""Spins on a GPU, a bit a chain: 32 chains in a word, and all spins of a colour at a time.
+
+A word x[place, w] holds chains 32 w to 32 w + 31 at one place; see `samplers.chromatic.places`. The
+draws are those of the CPU, bit by bit: random bits by `kernels.philox`, arithmetic as written.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
+from minigibbs.kernels.jit import literal
+from minigibbs.kernels.lanes import any_bits, right
+from minigibbs.kernels.philox import chain_bits, quad_bits
+
+THREADS = 128
+WALKING = 64  # threads of a block that walk
+WORD = 32  # chains in a word
+HALF = 16  # chains that a thread has in registers at a time
+QUAD = 4
+PLANES = 8  # bits of a counter
+MOST_COUNTED = (1 << PLANES) - 1
+FIRST = 0xFFFFFFFF  # the number of the draw that gives first states
+
+_ONE = np.uint32(1)
+_NONE = np.uint32(0)
+_SMALLEST = np.uint32(0xFFFFFFFF)
+
+
+class Spins(NamedTuple):
+    """The arrays of `SpinColours` that kernels read.
+
+    Kernels take them one by one, and whole numbers as Python has them: the type of a tuple is
+    found out anew at every launch, which takes longer than a sweep of a small model.
+    """
+
+    blocks: Any
+    variable: Any
+    base: Any
+    target: Any
+    weight: Any
+
+
+@literal
+def _choose(field, key0, key1, group, variable, sweep, lanes):
+    """New values of `lanes` chains, the bits of a number, given their log-odds.
+
+    The first of them is chain number `group * lanes`. Returns as well whose random bits need to be
+    continued: those are done again one by one, since a register has no number.
+    """
+    new, rare = _NONE, _NONE
+    if lanes == 1:
+        bits = chain_bits(key0, key1, group, variable, sweep, 0)
+        return np.uint32(spin_by_bits(np.float32(field[0]), bits)), np.uint32(bits < RARE)
+    for q in range(lanes // 4):
+        quad = np.uint32(group * np.uint32(lanes // 4) + np.uint32(q))
+        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, _NONE)
+        if spin_by_bits(np.float32(field[4 * q]), a):
+            new = np.uint32(new | np.uint32(1 << (4 * q)))
+        if spin_by_bits(np.float32(field[4 * q + 1]), b):
+            new = np.uint32(new | np.uint32(2 << (4 * q)))
+        if spin_by_bits(np.float32(field[4 * q + 2]), c):
+            new = np.uint32(new | np.uint32(4 << (4 * q)))
+        if spin_by_bits(np.float32(field[4 * q + 3]), d):
+            new = np.uint32(new | np.uint32(8 << (4 * q)))
+        if min(min(a, b), min(c, d)) < RARE:
+            rare = np.uint32(rare | np.uint32(15 << (4 * q)))
+    return new, rare
+
+
+@literal
+def _alone(data, block, lane, key0, key1, chain, sweep, x, w, bit):
+    """The new value of one chain, bit number `bit` of x[.., w], where random bits are few."""
+    place = block.first + lane
+    variable, field = np.uint32(data.variable[place]), data.base[place]
+    entry = block.entry + lane
+    for _ in range(block.degree):
+        if (np.uint32(x[data.target[entry], w]) >> bit) & _ONE:
+            field += data.weight[entry]
+        entry += block.count
+    bits = chain_bits(key0, key1, chain, variable, sweep, 0)
+    if bits < RARE:
+        return np.uint32(rare_spin(np.float32(field), bits, key0, key1, chain, variable, sweep))
+    return np.uint32(spin_by_bits(np.float32(field), bits))
+
+
+@cache
+def _update(kind, lanes):
+    """A function for one spin in `lanes` chains, from bit `shift` of x[.., w] on; see `_choose`.
+
+    Log-odds are numbers of type `kind`.
+    """
+    nothing = kind(0.0)
+
+    @cuda.jit(device=True, inline=True, fastmath=False)
+    def update(data, block, lane, key0, key1, group, sweep, x, w, shift):
+        place = np.uint64(block.first + lane)
+        variable, base = np.uint32(data.variable[place]), data.base[place]
+        field = cuda.local.array(lanes, kind)
+        for k in range(lanes):
+            field[k] = base
+        entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
+        left = block.degree
+        while left > 0:
+            weight = data.weight[entry]
+            values = right(np.uint32(x[np.uint64(data.target[entry]), w]), shift)
+            for k in range(lanes):
+                field[k] += weight if any_bits(values, np.uint32(1 << k)) else nothing
+            entry += step
+            left -= 1
+        return _choose(field, key0, key1, group, variable, sweep, lanes)
+
+    return update
+
+
+@literal
+def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
+    """New values, with those of the chains in `rare` drawn with further bits.
+
+    Bit 0 of x[.., w] is chain number `first`.
+    """
+    while rare:
+        bit = np.uint32(cuda.ffs(rare) - 1)
+        rare = np.uint32(rare & np.uint32(rare - _ONE))
+        chain = np.int64(first) + np.int64(bit)
+        one = _alone(data, block, lane, key0, key1, chain, sweep, x, w, bit)
+        new = np.uint32((new & ~(_ONE << bit)) | (one << bit))
+    return new
+
+
+@cache
+def sweep_colour(kind, lanes):
+    """A kernel that updates all spins of one colour, a word a thread, `lanes` chains at a time.
+
+    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16.
+    """
+    update = _update(kind, lanes)
+
+    @cuda.jit
+    def sweep_bits(
+        blocks, variable, base, target, weight, first_block, seed0, seed1, sweep, chains, x
+    ):
+        data = Spins(blocks, variable, base, target, weight)
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        block, words = data.blocks[np.uint64(first_block + cuda.blockIdx.x)], x.shape[1]
+        item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        if item < block.count * words and chains > 0:  # none: to compile
+            lane, w = np.int32(item // words), np.uint32(item % words)
+            parts = (min(chains - WORD * np.int64(w), WORD) + lanes - 1) // lanes
+            part, new, rare = 0, _NONE, _NONE
+            while part < parts:
+                shift = np.uint32(part * lanes)
+                group = np.uint32(w * np.uint32(WORD // lanes) + np.uint32(part))
+                ones, few = update(data, block, lane, key0, key1, group, sweep, x, w, shift)
+                new = np.uint32(new | np.uint32(ones << shift))
+                rare = np.uint32(rare | np.uint32(few << shift))
+                part += 1
+            if rare:
+                first = WORD * np.int64(w)
+                new = _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare)
+            x[np.uint64(block.first + lane), w] = new
+
+    return sweep_bits
+
+
+@cache
+def walk(kind):
+    """A kernel that makes whole sweeps, each thread with 16 chains of its own: x[place, half word].
+
+    For graphs of many colours, and so many chains that they fill the device by themselves.
+    """
+    update = _update(kind, HALF)
+
+    @cuda.jit
+    def walk_bits(blocks, variable, base, target, weight, seed0, seed1, sweep, sweeps, x):
+        data = Spins(blocks, variable, base, target, weight)
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        h = np.uint32(cuda.grid(1))
+        if h < x.shape[1]:
+            for s in range(sweep, sweep + sweeps):
+                for b in range(len(data.blocks)):
+                    block = data.blocks[np.uint64(b)]
+                    for lane in range(block.count):
+                        new, rare = update(data, block, lane, key0, key1, h, s, x, h, _NONE)
+                        if rare:
+                            new = _continued(
+                                data, block, lane, key0, key1, s, x, h, HALF * h, new, rare
+                            )
+                        x[np.uint64(block.first + lane), h] = new
+
+    return walk_bits
+
+
+@cuda.jit
+def first_bits(variable, seed0, seed1, x):
+    """First states: each bit 0 or 1 alike."""
+    key0, key1 = np.uint32(seed0), np.uint32(seed1)
+    item = cuda.grid(1)
+    if item < x.size:
+        place, w = item // x.shape[1], item % x.shape[1]
+        new = _NONE
+        for q in range(8):
+            words = quad_bits(
+                key0, key1, np.uint32(8 * w + q), np.uint32(variable[place]), 0, np.uint32(FIRST)
+            )
+            for k in range(4):
+                new |= (words[k] >> np.uint32(31)) << np.uint32(4 * q + k)
+        x[place, w] = new
+
+
+@cuda.jit
+def note_bits(x, words, last, before, planes, changed):
+    """Note how many bits of x[word] are other than before, and count the ones if there is room.
+
+    Of the last of each place's words only the bits in `last` are chains. The bits of the counters
+    lie in planes[.., word]: 32 sums at a time.
+    """
+    item, step, changes = cuda.grid(1), cuda.gridsize(1), np.int64(0)
+    while item < len(x):
+        carry, plane = x[item], 0
+        differ = np.uint32(carry ^ before[item])
+        before[item] = carry
+        if (item + 1) % words == 0:
+            differ = np.uint32(differ & np.uint32(last))
+        changes += cuda.popc(differ)
+        while carry and plane < len(planes):
+            old = planes[plane, item]
+            planes[plane, item] = old ^ carry
+            carry = np.uint32(carry & old)
+            plane += 1
+        item += step
+    if changes:
+        cuda.atomic.add(changed, cuda.grid(1) % len(changed), changes)
+
+
+@cuda.jit
+def part_energies(first, second, weight, field, x, words, parts):
+    """Energies of the 32 chains of each of some words, by part: parts[part, which word, bit].
+
+    A pair of places adds its weight where both have one value, a place its field where it is 1.
+    Which of them make a part depends on their number and that of the parts alone, so that sums
+    never differ.
+    """
+    part, which = cuda.grid(1), cuda.blockIdx.y
+    if part < len(parts):
+        w, sums = words[which], cuda.local.array(WORD, np.float64)
+        for bit in range(WORD):
+            sums[bit] = 0.0
+        k = part
+        while k < len(first):
+            here, there = x[np.uint64(first[k]), w], x[np.uint64(second[k]), w]
+            same, add = np.uint32(~(here ^ there)), weight[k]
+            for bit in range(WORD):
+                sums[bit] += add if any_bits(same, np.uint32(1 << bit)) else 0.0
+            k += len(parts)
+        k = part
+        while k < len(field):
+            ones, add = x[np.uint64(k), w], field[k]
+            for bit in range(WORD):
+                sums[bit] += add if any_bits(ones, np.uint32(1 << bit)) else 0.0
+            k += len(parts)
+        for bit in range(WORD):
+            parts[part, which, bit] = sums[bit]
+
+
+@cuda.jit
+def sum_energies(parts, kept, words, record, energy):
+    """The sums over all parts, for kept chains: energy[record, kept chain]; a block for each."""
+    sums = cuda.shared.array(THREADS, np.float64)
+    k, thread, total, which = cuda.blockIdx.x, cuda.threadIdx.x, 0.0, 0
+    while words[which] != kept[k] // WORD:
+        which += 1
+    for part in range(thread, len(parts), THREADS):
+        total += parts[part, which, kept[k] % WORD]
+    sums[thread] = total
+    cuda.syncthreads()
+    if thread == 0:
+        total = 0.0
+        for other in range(THREADS):
+            total += sums[other]
+        energy[record, k] = total
+
+
+@cuda.jit
+def read_bits(x, places, fixed, first, states):
+    """Copy the states of chains from number `first` on to states [chain, variable]."""
+    variable, row = cuda.grid(2)
+    if variable < states.shape[1]:
+        place = places[variable]
+        for k in range(row, states.shape[0], cuda.gridsize(2)[1]):
+            chain = first + k
+            value = fixed[variable]
+            if place >= 0:
+                value = (x[place, chain // WORD] >> np.uint32(chain % WORD)) & _ONE
+            states[k, variable] = value
+
+
+@cuda.jit
+def flush_counts(planes, variable, first, ends, times, counts):
+    """Add what `times` counts came to, [plane, place, word], to counts[row of chains, value]."""
+    place, row = cuda.grid(2)
+    if place >= planes.shape[1] or row >= len(counts):
+        return
+    begin, end, ones = ends[row], ends[row + 1], np.int64(0)
+    for w in range(begin // WORD, (end + WORD - 1) // WORD):
+        mask = _SMALLEST
+        if begin > w * WORD:
+            mask &= _SMALLEST << np.uint32(begin - w * WORD)
+        if end < (w + 1) * WORD:
+            mask &= _SMALLEST >> np.uint32((w + 1) * WORD - end)
+        for plane in range(PLANES):
+            ones += np.int64(cuda.popc(planes[plane, place, w] & mask)) << plane
+    own = first[variable[place]]
+    counts[row, own] += times * (end - begin) - ones
+    counts[row, own + 1] += ones
+
+
+@cuda.jit
+def clear(words):
+    """Set all words to 0."""
+    item = cuda.grid(1)
+    if item < len(words):
+        words[item] = _NONE
+
+
+@cuda.jit
+def keep_bits(x, places, fixed, kept, variables, record, states):
+    """Copy some variables of the kept chains to states[record]: [record, variable, kept chain]."""
+    k, first = cuda.grid(2)
+    if k < len(kept):
+        w, bit = kept[k] // WORD, np.uint32(kept[k] % WORD)
+        for i in range(first, len(variables), cuda.gridsize(2)[1]):
+            variable = variables[i]
+            place = places[variable]
+            value = fixed[variable]
+            if place >= 0:
+                value = (x[place, w] >> bit) & _ONE
+            states[record, i, k] = value
