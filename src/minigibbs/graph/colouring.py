@@ -81,7 +81,7 @@ def _count_neighbours(model, free, degree):
 
 @kernel
 def _paint(free, colour, queue, end, i, j):
-    """Give neighbour `j` the other colour than `i` has; returns the queue's end, -1 if it cannot."""
+    """Give neighbour `j` the colour that `i` has not; returns the queue's end, -1 if it cannot."""
     if not free[j] or j == i:
         return end
     if colour[j] < 0:

@@ -48,7 +48,7 @@ def power_of_2(t):
 
 @literal
 def unit_of(bits):
-    """A float from 0 to 1 by 32 bits, without the last of them (a signed number converts faster)."""
+    """A float from 0 to 1 by 32 bits but the last: signed numbers convert faster."""
     return np.float32(np.float32(np.int32(bits >> _S1)) * _HALF_WORD)
 
 

@@ -1,4 +1,4 @@
-"""Counter-based random bits: Philox4x32 of Salmon, Moraes, Dror and Shaw (doi:10.1145/2063384.2063405).
+"""Counter-based random bits: Philox4x32 (Salmon et al. 2011, doi:10.1145/2063384.2063405).
 
 Where many variables or chains are updated side by side, bits are a function of who asks for them:
 the seed, the chain, the sweep, the variable and the number of the draw. They then depend on nothing
@@ -17,7 +17,7 @@ ROUNDS = 7
 
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _ADD_0, _ADD_1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
-_S32 = np.uint64(32)
+_S32, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def key_of(seed: int) -> NDArray[np.uint32]:
@@ -27,17 +27,21 @@ def key_of(seed: int) -> NDArray[np.uint32]:
 
 @literal
 def philox(c0, c1, c2, c3, k0, k1, rounds):
-    """Four random words for a counter of four words and a key of two: all `uint32`."""
+    """Four random words for a counter of four words and a key of two: all `uint32`.
+
+    Words are kept in 64 bits, of which the lower half counts: vectors then need no conversion.
+    """
+    a, b, c, d = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3)
     for _ in range(rounds):
-        p0 = _MULTIPLY_0 * np.uint64(c0)
-        p1 = _MULTIPLY_1 * np.uint64(c2)
-        c0 = np.uint32(np.uint32(p1 >> _S32) ^ c1 ^ k0)
-        c1 = np.uint32(p1)
-        c2 = np.uint32(np.uint32(p0 >> _S32) ^ c3 ^ k1)
-        c3 = np.uint32(p0)
+        p = _MULTIPLY_0 * (a & _LOWER)
+        q = _MULTIPLY_1 * (c & _LOWER)
+        a = (q >> _S32) ^ b ^ np.uint64(k0)
+        b = q
+        c = (p >> _S32) ^ d ^ np.uint64(k1)
+        d = p
         k0 = np.uint32(k0 + _ADD_0)
         k1 = np.uint32(k1 + _ADD_1)
-    return c0, c1, c2, c3
+    return np.uint32(a), np.uint32(b), np.uint32(c), np.uint32(d)
 
 
 @literal

@@ -27,7 +27,7 @@ class SpinColours(NamedTuple):
     block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
     variable: NDArray[np.int32]  # [m] the variable at each place
     base: NDArray[np.floating]  # [m] log-odds with all neighbours at 0
-    target: NDArray[np.int32]  # [entries] a neighbour's place
+    target: NDArray[np.uint32]  # [entries] a neighbour's place
     weight: NDArray[np.floating]  # [entries] what is added where it is 1
 
 
@@ -79,7 +79,7 @@ def _laid_out(
     """Put the entries, which are listed variable by variable, where the blocks have them."""
     by_place = np.argsort(places.place[owner], kind="stable")
     positions = entry_positions(places)
-    targets, weights = np.empty(len(owner), np.int32), np.empty(len(owner), kind)
+    targets, weights = np.empty(len(owner), np.uint32), np.empty(len(owner), kind)
     targets[positions] = places.place[target[by_place]]
     weights[positions] = weight[by_place]
     data = SpinColours(
