@@ -27,7 +27,7 @@ from minigibbs.running.executors import runner_for
 from minigibbs.running.goal import Goal
 from minigibbs.running.group import Group, share_threads
 from minigibbs.running.loop import Loop
-from minigibbs.running.plan import FINISHED, Plan
+from minigibbs.running.plan import CHROMATIC, FINISHED, Plan
 from minigibbs.running.request import (
     DEFAULT_RECORD,
     Options,
@@ -37,6 +37,7 @@ from minigibbs.running.request import (
     start_states,
 )
 from minigibbs.samplers import Sampler
+from minigibbs.samplers.chromatic.first import first_states
 
 
 def sample(
@@ -206,10 +207,15 @@ def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     backend = BACKENDS[plan.backend]
     data = backend.prepare(plan)
 
+    at_random = isinstance(start, str) and start == "random"
+    counted = plan.scan == CHROMATIC and at_random and not len(plan.graph.hard)
+
     def states() -> NDArray[Any]:
+        if counted:
+            return first_states(plan.graph, plan.chains, plan.seed)
         return start_states(plan.graph, start, plan.chains, plan.seed)
 
-    return data, backend.groups(plan, data, states)
+    return data, backend.groups(plan, data, states, counted)
 
 
 def resume(

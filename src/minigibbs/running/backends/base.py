@@ -57,8 +57,12 @@ class Backend(ABC):
         return plan.sampler.prepare(plan.graph, self.lanes)
 
     @abstractmethod
-    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
-        """All chains, at their first states, with streams of their own."""
+    def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
+        """All chains, at their first states, with streams of their own.
+
+        Where these states are `counted`, that is `samplers.chromatic.first`'s, a backend may make
+        them where they are needed.
+        """
 
     @abstractmethod
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:

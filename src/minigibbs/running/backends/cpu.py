@@ -65,7 +65,7 @@ class CpuBackend(Backend):
             return colour_data(plan.sampler, plan.graph)
         return super().prepare(plan)
 
-    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
+    def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """A group per chain, each with a stream of its own; colours have groups of theirs."""
         if plan.scan == CHROMATIC:
             return lockstep_groups(plan, data, start())

@@ -31,8 +31,10 @@ from minigibbs.running.backends.base import (
 )
 from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
-from minigibbs.running.plan import Plan
+from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import carries
+from minigibbs.samplers.chromatic import colour_data
+from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.system import memory
 
 LANES = 32  # threads of a warp, which go in step
@@ -81,13 +83,28 @@ class CudaBackend(Backend):
     lanes = LANES
     refused = ("threads", "executor")
     in_threads = False
+    colours = True
 
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
-    def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
+    def prepare(self, plan: Plan) -> Any:
+        """What the sampler prepares, or what chromatic sweeps read."""
+        if plan.scan != CHROMATIC:
+            return super().prepare(plan)
+        data = colour_data(plan.sampler, plan.graph)
+        if not isinstance(data, SpinColours):
+            raise SampleError(
+                'scan="chromatic" on backend="cuda" is for variables of two values that are joined '
+                'by pairs, all of which are evaluated; leave scan out, or use backend="cpu"'
+            )
+        return data
+
+    def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """One group of all chains."""
+        if plan.scan == CHROMATIC:
+            return [self._colours(plan, data, None if counted else start)]
         group = CudaGroup(plan, data)  # which refuses more than the device holds
         size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
         what = f"the first states of {plan.chains:,} chains"
@@ -95,6 +112,16 @@ class CudaBackend(Backend):
         with without_size_warnings():
             group.place(start(), streams(plan.seed, plan.chains))
         return [group]
+
+    @staticmethod
+    def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
+        """A group by colours; without a start, the device makes the first states."""
+        from minigibbs.running.backends.cuda_colours import CudaBits  # which builds on this module
+
+        group = CudaBits(plan, data)
+        with without_size_warnings():
+            group.place(None if start is None else start())
+        return group
 
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:
         """What is held on the host; the device's memory is planned by the group."""

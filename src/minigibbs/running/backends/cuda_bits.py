@@ -18,6 +18,7 @@ from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.samplers.chromatic.first import FIRST
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
@@ -26,7 +27,6 @@ HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
-FIRST = 0xFFFFFFFF  # the number of the draw that gives first states
 
 _ONE = np.uint32(1)
 _NONE = np.uint32(0)
@@ -207,7 +207,7 @@ def first_bits(variable, seed0, seed1, x):
         new = _NONE
         for q in range(8):
             words = quad_bits(
-                key0, key1, np.uint32(8 * w + q), np.uint32(variable[place]), 0, np.uint32(FIRST)
+                key0, key1, np.uint32(8 * w + q), np.uint32(variable[place]), 0, FIRST
             )
             for k in range(4):
                 new |= (words[k] >> np.uint32(31)) << np.uint32(4 * q + k)
@@ -240,21 +240,21 @@ def note_bits(x, words, last, before, planes, changed):
 
 
 @cuda.jit
-def part_energies(first, second, weight, field, x, words, parts):
+def part_energies(pair, weight, field, x, words, parts):
     """Energies of the 32 chains of each of some words, by part: parts[part, which word, bit].
 
     A pair of places adds its weight where both have one value, a place its field where it is 1.
     Which of them make a part depends on their number and that of the parts alone, so that sums
     never differ.
     """
-    part, which = cuda.grid(1), cuda.blockIdx.y
+    part, which = cuda.grid(1) // len(words), cuda.grid(1) % len(words)  # neighbours share a pair
     if part < len(parts):
         w, sums = words[which], cuda.local.array(WORD, np.float64)
         for bit in range(WORD):
             sums[bit] = 0.0
         k = part
-        while k < len(first):
-            here, there = x[np.uint64(first[k]), w], x[np.uint64(second[k]), w]
+        while k < len(pair):
+            here, there = x[np.uint64(pair[k, 0]), w], x[np.uint64(pair[k, 1]), w]
             same, add = np.uint32(~(here ^ there)), weight[k]
             for bit in range(WORD):
                 sums[bit] += add if any_bits(same, np.uint32(1 << bit)) else 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import CHANGES
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends.cuda import (
@@ -22,8 +22,8 @@ from minigibbs.running.backends.cuda import (
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.spin_energy import spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
-from minigibbs.samplers.gibbs.sampler import sum_unary
 
 _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _SLOTS = 4096  # where they add up how much
@@ -32,7 +32,7 @@ _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
-_FEW_PLACES = 1 << 14  # and as many words to a colour, of which one thread each updates one
+_FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
 
 
 class CudaBits(CudaGroup):
@@ -45,13 +45,8 @@ class CudaBits(CudaGroup):
         self.places = np.full(len(plan.graph), -1, dtype=np.int32)
         self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
         super().__init__(plan, data)
-        self.every = self.unit
+        self.every = self.unit  # a sweep: what changes in it is noted
         self._sweep = 0
-
-    @property
-    def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep."""
-        return max(len(self.plan.order), 1)
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
@@ -65,10 +60,15 @@ class CudaBits(CudaGroup):
         m = len(self.data.variable)
         self.x = self.cuda.device_array((m, self.words), np.uint32)
         self.before = self.cuda.device_array(m * self.words, np.uint32)
+        self.launches = self._parts_of_a_sweep()
+        self.flat = self.x.reshape(self.x.size)
+        self.note = self.bits.note_bits[min(_NOTING, self._blocks(self.x.size)), self.bits.THREADS]
+        self.last_word = 0xFFFFFFFF >> (self.bits.WORD * self.words - self.chains)
         planes = self.bits.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
-        self.noted = 0  # counts since the planes were empty
+        self.no_planes = self.cuda.to_device(np.zeros((0, 1), np.uint32))
+        self.noted, self.counting = 0, False  # counts since the planes were empty
         if states is None:
             first = self.bits.first_bits[self._blocks(m * self.words), self.bits.THREADS]
             first(self.spins[1], *self.key, self.x)
@@ -86,74 +86,68 @@ class CudaBits(CudaGroup):
         self.device_places = to_device(self.cuda, self.places)
         self.device_fixed = to_device(self.cuda, fixed)
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
-        self.launches = self._launches()
 
-    def _launches(self) -> list[tuple[Any, int]]:
-        """Of a sweep: a kernel for each colour, ready to be called, and its first block."""
-        kind, chains = self.data.base.dtype.type, self.chains
-        lanes = 1 if chains == 1 else self.bits.QUAD if chains <= 8 else self.bits.HALF
-        kernel, ends = self.bits.sweep_colour(kind, lanes), self.data.block_ends
-        threads = BLOCK_SIZE if self.words == 1 else self.bits.THREADS
+    def _parts_of_a_sweep(self) -> list[Callable[[int, int], None]]:
+        """Launches that make sweep number so and so of so many chains; of none, to compile.
+
+        Where chains fill the device by themselves, and a colour does not, each thread goes through
+        all colours.
+        """
+        kind, ends, bits = self.data.base.dtype.type, self.data.block_ends, self.bits
+        walkers, colours = 2 * self.words, len(ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
+        if walkers >= _WALKERS and scarce:
+            halves = self.x.view(np.uint16)
+            walk = bits.walk(kind)[-(-walkers // bits.WALKING), bits.WALKING]
+            return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
+        lanes = 1 if self.chains == 1 else bits.QUAD if self.chains <= 2 * bits.QUAD else bits.HALF
+        kernel, threads = bits.sweep_colour(kind, lanes), BLOCK_SIZE
+        if self.words > 1:
+            threads = bits.THREADS
         across = -(-BLOCK_SIZE * self.words // threads)
-        self.walks = 2 * self.words >= _WALKERS and len(
-            self.data.variable
-        ) * self.words < _FEW_PLACES * (len(ends) - 1)
-        return [
-            (kernel[(end - begin, across), threads], begin)
-            for begin, end in pairwise(ends.tolist())
-            if end > begin
-        ]
+
+        def launch(first: int, blocks: int) -> Callable[[int, int], None]:
+            update = kernel[(blocks, across), threads]
+            return lambda s, c: update(*self.spins, first, *self.key, s, c, self.x)
+
+        return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
 
     def _blocks(self, items: int) -> int:
         return -(-items // int(self.bits.THREADS))
 
     def compile(self) -> None:
         """Compile the kernel that advances."""
-        if self.walks:
-            self._launch(0)
-        for kernel, first in self.launches[:1]:
-            kernel(*self.spins, first, *self.key, 0, 0, self.x)
+        for launch in self.launches[:1]:
+            launch(0, 0)
         self.cuda.synchronize()
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain; returns before they are made."""
-        sweeps = updates // self.unit
-        if self.walks:
-            kernel = self.bits.walk(self.data.base.dtype.type)
-            halves = self.x.view(np.uint16)
-            threads = self.bits.WALKING
-            kernel[-(-halves.shape[1] // threads), threads](
-                *self.spins, *self.key, self._sweep, sweeps, halves
-            )
-        else:
-            for sweep in range(self._sweep, self._sweep + sweeps):
-                for kernel, first in self.launches:
-                    kernel(*self.spins, first, *self.key, sweep, self.chains, self.x)
-        self._sweep += sweeps
+        for _ in range(updates // self.unit):
+            for launch in self.launches:
+                launch(self._sweep, self.chains)
+            self._sweep += 1
+            self._note()
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
+        self.counting = recording and self.marginals
         super().advance(updates, recording)
-        if not recording:
-            self._settle()
 
     def _settle(self) -> None:
         """Compare with the present states from now on."""
-        self.before.copy_to_device(self.x.reshape(self.x.size))
+        self.before.copy_to_device(self.flat)
 
     def _count(self, counts: Any) -> None:
-        flat = self.x.reshape(self.x.size)
-        blocks = min(_NOTING, self._blocks(self.x.size))
-        note = self.bits.note_bits[blocks, self.bits.THREADS]
-        note(flat, self.words, self._last_word(), self.before, self.planes, self.changed)
-        self.noted += 1
+        """Nothing is left to do: `_note` has counted."""
+
+    def _note(self) -> None:
+        """Note what the last sweep has changed, and count its values where that is wanted."""
+        planes = self.planes if self.counting else self.no_planes
+        self.note(self.flat, self.words, self.last_word, self.before, planes, self.changed)
+        self.noted += self.counting
         if self.noted == self.bits.MOST_COUNTED:
             self._flush_counts()
-
-    def _last_word(self) -> int:
-        """The bits of each place's last word that are chains."""
-        unused: int = self.bits.WORD * self.words - self.chains
-        return 0xFFFFFFFF >> unused
 
     def _flush_counts(self) -> None:
         """Add what the planes hold to the counts."""
@@ -192,9 +186,10 @@ class CudaBits(CudaGroup):
         """Put what energies are made of on the device."""
         if not self.energy:
             return
-        first, second, weight, field, constant = pair_energies(self.plan.graph, self.places)
-        self.energy_arrays = [to_device(self.cuda, a) for a in (first, second, weight, field)]
-        self.constant = constant
+        found = spin_energy(self.plan.graph, self.data.variable)
+        arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
+        self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
+        self.constant = found.constant
         self.device_words = to_device(self.cuda, self.head_words)
         shape = (self.parts, len(self.head_words), self.bits.WORD)
         self.part_sums = self.cuda.device_array(shape, np.float64)
@@ -202,7 +197,7 @@ class CudaBits(CudaGroup):
 
     def _keep_energies(self) -> None:
         if self.energy:
-            grid = (self._blocks(self.parts), len(self.head_words))
+            grid = self._blocks(self.parts * len(self.head_words))
             self.bits.part_energies[grid, self.bits.THREADS](
                 *self.energy_arrays, self.x, self.device_words, self.part_sums
             )
@@ -267,8 +262,14 @@ class CudaBits(CudaGroup):
         tally[0, CHANGES] = self.changed.copy_to_host().sum()
         return {
             "x": self._read(),
-            "tally": tally,
+            "stream": np.ones((1, 4), np.uint64),  # none is needed
             "carried": np.empty((self.chains, 0)),
+            "replicas": np.empty((self.chains, 0), self.kind),
+            "tally": tally,
+            "order": self.plan.order[:0],
+            "position": np.zeros(1, np.int64),
+            "path": self.scan.stream,
+            "walked": np.zeros(1, np.int64),
             "counted": self._counted.copy(),
             "counts": self._host_counts(),
             "clock": np.array([self._clock]),
@@ -287,26 +288,3 @@ class CudaBits(CudaGroup):
         self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
         self._sweep = (self._clock + self.warmed) // self.unit
         self.filled, self.flushed = 0, self.records
-
-
-def pair_energies(
-    graph: FactorGraph, places: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], float]:
-    """What energies are made of, by place: pairs (two places, a weight), fields, a constant.
-
-    A pair adds its weight where both have the same value, a place its field where it is 1.
-    """
-    model, evidence, (i, j) = graph.packed, graph.evidence, graph.packed.pair.T
-    free, weight = evidence < 0, model.pair_weight
-    both = free[i] & free[j]
-    unary = sum_unary(model)
-    field = (unary[1::2] - unary[::2]) if len(unary) else np.zeros(len(evidence))
-    for own, other in ((i, j), (j, i)):
-        half = free[own] & ~free[other]
-        signed = np.where(evidence[other[half]] == 1, weight[half], -weight[half])
-        field = field + np.bincount(own[half], signed, minlength=len(field))
-    zero = np.maximum(evidence, 0).astype(graph.state_type)
-    first, second = places[i[both]], places[j[both]]
-    constant = float(graph.energy(zero)) - graph.offset - float(weight[both].sum())
-    order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
-    return first, second, weight[both].copy(), field[order], constant
