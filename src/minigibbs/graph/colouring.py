@@ -25,7 +25,7 @@ class Colouring(NamedTuple):
     """The free variables, colour by colour."""
 
     colour: NDArray[np.int32]  # [n] of each variable; NONE where it is clamped
-    count: int  # how many colours
+    count: int  # type: ignore[assignment]  # how many colours
 
     def sizes(self) -> NDArray[np.int64]:
         """How many variables each colour has."""

@@ -114,6 +114,24 @@ def count_where(context, word, counts):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def equal_bits(context, values, value):  # type: ignore[no-untyped-def]
+    """The 64-bit word whose bits say which of 64 bytes are equal to a byte."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte = ir.IntType(8)
+        whole = ir.VectorType(byte, 64)
+        undefined = ir.Constant(whole, ir.Undefined)
+        first = builder.insert_element(undefined, arguments[1], ir.IntType(32)(0))
+        places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        same = builder.shuffle_vector(first, undefined, places)
+        pointer = _vector(context, builder, values, arguments[0], byte)
+        equal = builder.icmp_unsigned("==", _load(builder, pointer, 1), same)
+        return builder.bitcast(equal, ir.IntType(64))
+
+    return types.uint64(values, types.uint8), generate
+
+
+@intrinsic
 def bits_of(context, values):  # type: ignore[no-untyped-def]
     """The 64-bit word whose bits say which of 64 bytes are not 0."""
 

@@ -22,7 +22,8 @@ _S32, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 def key_of(seed: int) -> NDArray[np.uint32]:
     """The two words that a run's bits are keyed by; no stream of the seed is the same."""
-    return np.random.SeedSequence(seed, spawn_key=(2**32 - 3,)).generate_state(2, np.uint32)
+    words = np.random.SeedSequence(seed, spawn_key=(2**32 - 3,)).generate_state(2, np.uint32)
+    return words.astype(np.uint32)
 
 
 @literal

@@ -91,7 +91,7 @@ class Group(ABC):
     def collect(self) -> Collected:
         """What has been recorded."""
 
-    def share(self, threads: int) -> None:
+    def share(self, threads: int) -> None:  # noqa: B027
         """Let so many threads work on the group at a time, if it can use them."""
 
     @property

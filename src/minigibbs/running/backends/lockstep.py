@@ -140,7 +140,7 @@ class LockstepGroup(Group):
             rows["draws"][records] = states if plan.variables is None else states[:, plan.drawn]
         if len(rows["energy"]):
             rows["energy"][records] = self.tile.energies()
-        if len(rows["error"]):
+        if plan.reference is not None and len(rows["error"]):
             times = np.full(self.tile.chains, visits)
             first = plan.graph.packed.first
             counts = self._counts(visits) if len(plan.order) else self.tile.counts(1)

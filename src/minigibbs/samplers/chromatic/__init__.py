@@ -13,6 +13,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colours
+from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
+from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
 from minigibbs.samplers.chromatic.tile import LANES, Tile
@@ -53,6 +55,8 @@ def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
     """What chromatic sweeps of a graph read."""
     if spins_fit(graph) and draws_nothing(sampler, graph):
         return spin_colours(graph)
+    if small_fit(graph) and draws_nothing(sampler, graph):
+        return small_colours(graph)
     return general_colours(sampler, graph)
 
 
@@ -63,4 +67,6 @@ def make_tile(
     if isinstance(data, SpinColours):
         kind = SpinRow if len(states) == 1 else SpinLanes
         return kind(graph, data, first, states, seed)
+    if isinstance(data, SmallColours):
+        return (SmallRow if len(states) == 1 else SmallLanes)(graph, data, first, states, seed)
     return GeneralTile(graph, data, first, states, seed, sampler)

@@ -95,7 +95,8 @@ class GeneralTile(Tile):
 
     def tally(self, chains: int) -> NDArray[np.int64]:
         """The sum over chains."""
-        return self.noted[:chains].sum(axis=0)
+        tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
+        return tally
 
     def _flush(self) -> None:
         """Counts are whole numbers from the start."""

@@ -1,6 +1,6 @@
 """Free variables in the order in which a chromatic sweep visits them: their places.
 
-Colours follow one another. Within a colour, variables of equal degree stand together, in blocks of
+Colours follow one another. Within a colour, variables of equal size and degree stand together, in blocks of
 up to 64, so that inner loops over the variables of a block are straight.
 """
 
@@ -23,6 +23,7 @@ BLOCK = np.dtype(
         ("first", np.int32),  # place
         ("count", np.int32),  # of variables
         ("degree", np.int32),  # entries of each
+        ("size", np.int32),  # values of each
     ],
     align=True,
 )
@@ -40,15 +41,15 @@ class Places(NamedTuple):
 
 
 def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
-    """Order the free variables by colour, then by the number of entries [n], then by number."""
+    """Order the free variables by colour, size, number of entries [n], and number."""
     colour, count = graph.colours
-    variable = np.lexsort((degree, colour)).astype(np.int32)
+    variable = np.lexsort((degree, graph.sizes, colour)).astype(np.int32)
     variable = variable[np.count_nonzero(colour < 0) :]
     place = np.full(len(colour), -1, dtype=np.int32)
     place[variable] = np.arange(len(variable), dtype=np.int32)
     own, degrees = colour[variable], np.asarray(degree)[variable].astype(np.int32)
     ends = np.searchsorted(own, np.arange(count + 1))
-    blocks = _blocks(own, degrees)
+    blocks = _blocks(own, degrees, graph.sizes[variable])
     first_colour = own[blocks["first"]] if len(blocks) else np.empty(0, np.int32)
     block_ends = np.searchsorted(first_colour, np.arange(count + 1))
     return Places(
@@ -56,17 +57,19 @@ def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
     )
 
 
-def _blocks(colour: NDArray[np.int32], degree: NDArray[np.int32]) -> NDArray[np.void]:
-    """Cut places of one colour and degree into blocks."""
+def _blocks(
+    colour: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
+) -> NDArray[np.void]:
+    """Cut places of one colour, size and degree into blocks."""
     m = len(colour)
     new = np.ones(m, dtype=bool)
-    new[1:] = (np.diff(colour) != 0) | (np.diff(degree) != 0)
+    new[1:] = (np.diff(colour) != 0) | (np.diff(degree) != 0) | (np.diff(size) != 0)
     run = np.flatnonzero(new)
     inside = np.arange(m) - np.repeat(run, np.diff(np.append(run, m)))
     first = np.flatnonzero(inside % BLOCK_SIZE == 0)
     blocks = np.zeros(len(first), dtype=BLOCK)
     blocks["first"], blocks["count"] = first, np.diff(np.append(first, m))
-    blocks["degree"] = degree[first] if m else 0
+    blocks["degree"], blocks["size"] = degree[first], size[first]
     sizes = blocks["count"].astype(np.int64) * blocks["degree"]
     blocks["entry"] = np.cumsum(sizes) - sizes
     return blocks
@@ -81,4 +84,5 @@ def entry_positions(places: Places) -> NDArray[np.int64]:
     degree = places.degree
     owner = np.repeat(np.arange(len(degree)), degree)
     k = np.arange(len(owner)) - np.repeat(np.cumsum(degree, dtype=np.int64) - degree, degree)
-    return first[owner] + k * blocks["count"][block][owner]
+    positions: NDArray[np.int64] = first[owner] + k * blocks["count"][block][owner]
+    return positions

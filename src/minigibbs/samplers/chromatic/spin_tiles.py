@@ -164,7 +164,7 @@ class SpinLanes(SpinTile):
 
 
 @literal
-def _row_bits(data, first, count, key0, key1, chain, sweep, bits):
+def row_bits(data, first, count, key0, key1, chain, sweep, bits):
     """The bits of one chain for the variables of a block."""
     quad, word = np.uint32(chain >> 2), chain & 3
     for lane in range(count):
@@ -218,7 +218,7 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
     first = np.uint64(block.first)
     bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
     new = lanes_of(BLOCK_SIZE, _BYTE)
-    _row_bits(data, first, count, key0, key1, chain, sweep, bits)
+    row_bits(data, first, count, key0, key1, chain, sweep, bits)
     _row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
     if _row_choices(count, field, bits, new) < RARE:
         for lane in range(count):

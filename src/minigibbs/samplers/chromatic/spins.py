@@ -79,7 +79,8 @@ def _laid_out(
     """Put the entries, which are listed variable by variable, where the blocks have them."""
     by_place = np.argsort(places.place[owner], kind="stable")
     positions = entry_positions(places)
-    targets, weights = np.empty(len(owner), np.uint32), np.empty(len(owner), kind)
+    targets = np.empty(len(owner), np.uint32)
+    weights: NDArray[np.floating] = np.empty(len(owner), kind)
     targets[positions] = places.place[target[by_place]]
     weights[positions] = weight[by_place]
     data = SpinColours(
