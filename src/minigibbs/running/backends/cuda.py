@@ -34,6 +34,7 @@ from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import carries
 from minigibbs.samplers.chromatic import colour_data
+from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.system import memory
 
@@ -94,10 +95,11 @@ class CudaBackend(Backend):
         if plan.scan != CHROMATIC:
             return super().prepare(plan)
         data = colour_data(plan.sampler, plan.graph)
-        if not isinstance(data, SpinColours):
+        if not isinstance(data, SpinColours | SmallColours):
             raise SampleError(
-                'scan="chromatic" on backend="cuda" is for variables of two values that are joined '
-                'by pairs, all of which are evaluated; leave scan out, or use backend="cpu"'
+                'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
+                "pairs and tables of two without zeros, all of which are evaluated; leave scan "
+                'out, or use backend="cpu"'
             )
         return data
 
@@ -116,9 +118,10 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        from minigibbs.running.backends.cuda_colours import CudaBits  # which builds on this module
+        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall  # built on this
 
-        group = CudaBits(plan, data)
+        bits = isinstance(data, SpinColours)
+        group: CudaBits | CudaSmall = CudaBits(plan, data) if bits else CudaSmall(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())
         return group

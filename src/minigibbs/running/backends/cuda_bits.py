@@ -18,11 +18,11 @@ from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.samplers.chromatic.first import FIRST
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
-WORD = 32  # chains in a word
 HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter

@@ -1,15 +1,17 @@
-"""Spins by colours on a GPU: a group of all chains, 32 of them in a word. See `cuda_bits`."""
+"""Chromatic scans on a GPU: groups of all chains, spins as bits and small domains as bytes."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.kernels.layout import CHANGES
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends.cuda import (
     LANES,
@@ -22,9 +24,13 @@ from minigibbs.running.backends.cuda import (
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
 
+WORD = 32  # chains in a word
+_SHARING = 4  # threads of a chain that share a site's tables
+_MANY = 40_000  # chains from which on half as many do
 _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _SLOTS = 4096  # where they add up how much
 _ADDING = 1 << 17  # threads that add up energies
@@ -35,85 +41,45 @@ _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its o
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
 
 
-class CudaBits(CudaGroup):
-    """All chains of a plan; x[place, word] on the device."""
+Launch = Callable[
+    [int, int], None
+]  # sweep number so and so, of so many chains; of none, to compile
 
-    def __init__(self, plan: Plan, data: SpinColours) -> None:
-        self.bits = load("cuda_bits")
-        self.words = -(-plan.chains // self.bits.WORD)
+
+class CudaColours(CudaGroup):
+    """All chains of a plan, colour by colour; the draws are those of the CPU."""
+
+    kernels_name: ClassVar[str]
+    launches: list[Launch]
+    changed: Any  # [slot] updates that changed a value
+
+    def __init__(self, plan: Plan, data: Any) -> None:
+        self.own = load(self.kernels_name)
         self.key = [int(word) for word in key_of(plan.seed)]
-        self.places = np.full(len(plan.graph), -1, dtype=np.int32)
-        self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
         super().__init__(plan, data)
-        self.every = self.unit  # a sweep: what changes in it is noted
         self._sweep = 0
 
-    def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
-        planes = self.bits.PLANES if "marginals" in self.plan.kept else 0
-        size = 4 * len(self.data.variable) * self.words * (2 + planes)
-        return size, 0
+    @abstractmethod
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """What is launched, one after the other, to make a sweep."""
 
-    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
-        """Begin: with first states [chain, variable], or with random ones made on the device."""
-        self._place_model()
-        m = len(self.data.variable)
-        self.x = self.cuda.device_array((m, self.words), np.uint32)
-        self.before = self.cuda.device_array(m * self.words, np.uint32)
-        self.launches = self._parts_of_a_sweep()
-        self.flat = self.x.reshape(self.x.size)
-        self.note = self.bits.note_bits[min(_NOTING, self._blocks(self.x.size)), self.bits.THREADS]
-        self.last_word = 0xFFFFFFFF >> (self.bits.WORD * self.words - self.chains)
-        planes = self.bits.PLANES if self.marginals else 0
-        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
-        self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
-        self.no_planes = self.cuda.to_device(np.zeros((0, 1), np.uint32))
-        self.noted, self.counting = 0, False  # counts since the planes were empty
-        if states is None:
-            first = self.bits.first_bits[self._blocks(m * self.words), self.bits.THREADS]
-            first(self.spins[1], *self.key, self.x)
-        else:
-            self._write(states)
-        self._place_records()
-        self._place_energies()
-        self._settle()
+    @abstractmethod
+    def _read(self) -> NDArray[Any]:
+        """All states on the host: [chain, variable]."""
 
-    def _place_model(self) -> None:
-        spins = tuple(getattr(self.data, name) for name in self.bits.Spins._fields)
-        fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
-        self.spins = [to_device(self.cuda, part) for part in spins]
-        self.device_model = to_device(self.cuda, self.model)
-        self.device_places = to_device(self.cuda, self.places)
-        self.device_fixed = to_device(self.cuda, fixed)
-        self.device_ends = to_device(self.cuda, row_ends(self.plan))
+    @abstractmethod
+    def _write(self, states: NDArray[Any]) -> None:
+        """Put states [chain, variable] on the device."""
 
-    def _parts_of_a_sweep(self) -> list[Callable[[int, int], None]]:
-        """Launches that make sweep number so and so of so many chains; of none, to compile.
-
-        Where chains fill the device by themselves, and a colour does not, each thread goes through
-        all colours.
-        """
-        kind, ends, bits = self.data.base.dtype.type, self.data.block_ends, self.bits
-        walkers, colours = 2 * self.words, len(ends) - 1
-        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
-        if walkers >= _WALKERS and scarce:
-            halves = self.x.view(np.uint16)
-            walk = bits.walk(kind)[-(-walkers // bits.WALKING), bits.WALKING]
-            return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
-        lanes = 1 if self.chains == 1 else bits.QUAD if self.chains <= 2 * bits.QUAD else bits.HALF
-        kernel, threads = bits.sweep_colour(kind, lanes), BLOCK_SIZE
-        if self.words > 1:
-            threads = bits.THREADS
-        across = -(-BLOCK_SIZE * self.words // threads)
-
-        def launch(first: int, blocks: int) -> Callable[[int, int], None]:
-            update = kernel[(blocks, across), threads]
-            return lambda s, c: update(*self.spins, first, *self.key, s, c, self.x)
-
-        return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
+    def _note(self) -> None:
+        """A sweep has been made."""
 
     def _blocks(self, items: int) -> int:
-        return -(-items // int(self.bits.THREADS))
+        return -(-items // int(self.own.THREADS))
+
+    def _across(self, chains: int, threads: int) -> int:
+        """Blocks of threads for as many variables as a block of places has."""
+        return -(-BLOCK_SIZE * chains // threads)
 
     def compile(self) -> None:
         """Compile the kernel that advances."""
@@ -128,6 +94,117 @@ class CudaBits(CudaGroup):
                 launch(self._sweep, self.chains)
             self._sweep += 1
             self._note()
+
+    def state(self) -> State:
+        """Copies of the device's arrays."""
+        self._flush()
+        tally = np.zeros((1, CHANGES + 1), np.int64)
+        tally[0, EVALUATIONS] = self._sweep * self.chains * len(self.data.target)
+        tally[0, CHANGES] = self.changed.copy_to_host().sum()
+        return {
+            "x": self._read(),
+            "stream": np.ones((1, 4), np.uint64),  # none is needed
+            "carried": np.empty((self.chains, 0)),
+            "replicas": np.empty((self.chains, 0), self.kind),
+            "tally": tally,
+            "order": self.plan.order[:0],
+            "position": np.zeros(1, np.int64),
+            "path": self.scan.stream,
+            "walked": np.zeros(1, np.int64),
+            "counted": self._counted.copy(),
+            "counts": self._host_counts(),
+            "clock": np.array([self._clock]),
+            "warmed": np.array([self.warmed]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        self._write(state["x"])
+        changed = np.zeros(_SLOTS, np.int64)
+        changed[0] = state["tally"][0, CHANGES]
+        self.changed.copy_to_device(changed)
+        self._counted[:] = state["counted"]
+        self.counts = self.cuda.to_device(np.ascontiguousarray(state["counts"]))
+        self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
+        self._sweep = (self._clock + self.warmed) // self.unit
+        self.filled, self.flushed = 0, self.records
+
+
+class CudaBits(CudaColours):
+    """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
+
+    kernels_name = "cuda_bits"
+
+    def __init__(self, plan: Plan, data: SpinColours) -> None:
+        self.words = -(-plan.chains // WORD)
+        self.places = np.full(len(plan.graph), -1, dtype=np.int32)
+        self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
+        super().__init__(plan, data)
+        self.every = self.unit  # a sweep: what changes in it is noted
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        planes = self.own.PLANES if "marginals" in self.plan.kept else 0
+        size = 4 * len(self.data.variable) * self.words * (2 + planes)
+        return size, 0
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        self._place_model()
+        m = len(self.data.variable)
+        self.x = self.cuda.device_array((m, self.words), np.uint32)
+        self.before = self.cuda.device_array(m * self.words, np.uint32)
+        self.launches = self._parts_of_a_sweep()
+        self.flat = self.x.reshape(self.x.size)
+        self.note = self.own.note_bits[min(_NOTING, self._blocks(self.x.size)), self.own.THREADS]
+        self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
+        planes = self.own.PLANES if self.marginals else 0
+        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
+        self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.no_planes = self.cuda.to_device(np.zeros((0, 1), np.uint32))
+        self.noted, self.counting = 0, False  # counts since the planes were empty
+        if states is None:
+            first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
+            first(self.spins[1], *self.key, self.x)
+        else:
+            self._write(states)
+        self._place_records()
+        self._place_energies()
+        self._settle()
+
+    def _place_model(self) -> None:
+        spins = tuple(getattr(self.data, name) for name in self.own.Spins._fields)
+        fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
+        self.spins = [to_device(self.cuda, part) for part in spins]
+        self.device_model = to_device(self.cuda, self.model)
+        self.device_places = to_device(self.cuda, self.places)
+        self.device_fixed = to_device(self.cuda, fixed)
+        self.device_ends = to_device(self.cuda, row_ends(self.plan))
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """A launch a colour.
+
+        Where chains fill the device by themselves, and a colour does not, each thread goes through
+        all colours.
+        """
+        kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
+        walkers, colours = 2 * self.words, len(ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
+        if walkers >= _WALKERS and scarce:
+            halves = self.x.view(np.uint16)
+            walk = own.walk(kind)[-(-walkers // own.WALKING), own.WALKING]
+            return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
+        lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
+        kernel, threads = own.sweep_colour(kind, lanes), BLOCK_SIZE
+        if self.words > 1:
+            threads = own.THREADS
+        across = self._across(self.words, threads)
+
+        def launch(first: int, blocks: int) -> Launch:
+            update = kernel[(blocks, across), threads]
+            return lambda s, c: update(*self.spins, first, *self.key, s, c, self.x)
+
+        return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
@@ -146,7 +223,7 @@ class CudaBits(CudaGroup):
         planes = self.planes if self.counting else self.no_planes
         self.note(self.flat, self.words, self.last_word, self.before, planes, self.changed)
         self.noted += self.counting
-        if self.noted == self.bits.MOST_COUNTED:
+        if self.noted == self.own.MOST_COUNTED:
             self._flush_counts()
 
     def _flush_counts(self) -> None:
@@ -154,8 +231,8 @@ class CudaBits(CudaGroup):
         if self.noted and self.marginals:
             m = len(self.data.variable)
             grid = (self._blocks(m), blocks_along(self.kept, 1))
-            planes = self.planes.reshape(self.bits.PLANES, m, self.words)
-            flush = self.bits.flush_counts[grid, (self.bits.THREADS, 1)]
+            planes = self.planes.reshape(self.own.PLANES, m, self.words)
+            flush = self.own.flush_counts[grid, (self.own.THREADS, 1)]
             flush(
                 planes,
                 self.spins[1],
@@ -164,7 +241,7 @@ class CudaBits(CudaGroup):
                 self.noted,
                 self.counts,
             )
-            self.bits.clear[self._blocks(self.planes.size), self.bits.THREADS](
+            self.own.clear[self._blocks(self.planes.size), self.own.THREADS](
                 self.planes.reshape(self.planes.size)
             )
         self.noted = 0
@@ -175,10 +252,10 @@ class CudaBits(CudaGroup):
         record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
         room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
         self.room = room if self.draws or self.energy else 0
-        heads = np.unique(row_ends(self.plan)[:-1] // self.bits.WORD)
+        heads = np.unique(row_ends(self.plan)[:-1] // WORD)
         self.head_words = heads if self.energy else heads[:0]
         self.parts = -(-_ADDING // max(len(heads), 1))
-        adding = 8 * self.parts * self.bits.WORD * len(self.head_words)
+        adding = 8 * self.parts * WORD * len(self.head_words)
         values = self.plan.values if self.marginals else 0
         return int(self.room * record + adding + 8 * self.kept * (values + 1))
 
@@ -191,17 +268,17 @@ class CudaBits(CudaGroup):
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
         self.device_words = to_device(self.cuda, self.head_words)
-        shape = (self.parts, len(self.head_words), self.bits.WORD)
+        shape = (self.parts, len(self.head_words), WORD)
         self.part_sums = self.cuda.device_array(shape, np.float64)
         self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
 
     def _keep_energies(self) -> None:
         if self.energy:
             grid = self._blocks(self.parts * len(self.head_words))
-            self.bits.part_energies[grid, self.bits.THREADS](
+            self.own.part_energies[grid, self.own.THREADS](
                 *self.energy_arrays, self.x, self.device_words, self.part_sums
             )
-            self.bits.sum_energies[self.kept, self.bits.THREADS](
+            self.own.sum_energies[self.kept, self.own.THREADS](
                 self.part_sums,
                 self.device_heads,
                 self.device_words,
@@ -215,7 +292,7 @@ class CudaBits(CudaGroup):
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
         grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
-        self.bits.keep_bits[grid, (LANES, 4)](
+        self.own.keep_bits[grid, (LANES, 4)](
             self.x,
             self.device_places,
             self.device_fixed,
@@ -242,7 +319,7 @@ class CudaBits(CudaGroup):
             piece = states[first : first + step]
             device = self.cuda.device_array(piece.shape, self.kind)
             grid = (self._blocks(piece.shape[1]), blocks_along(len(piece), 1))
-            self.bits.read_bits[grid, (self.bits.THREADS, 1)](
+            self.own.read_bits[grid, (self.own.THREADS, 1)](
                 self.x, self.device_places, self.device_fixed, first, device
             )
             device.copy_to_host(piece)
@@ -254,37 +331,80 @@ class CudaBits(CudaGroup):
         words = np.zeros((len(packed), 4 * self.words), np.uint8)
         words[:, : packed.shape[1]] = packed
         self.x.copy_to_device(np.ascontiguousarray(words).view(np.uint32))
-
-    def state(self) -> State:
-        """Copies of the device's arrays."""
-        self._flush()
-        tally = np.zeros((1, CHANGES + 1), np.int64)
-        tally[0, CHANGES] = self.changed.copy_to_host().sum()
-        return {
-            "x": self._read(),
-            "stream": np.ones((1, 4), np.uint64),  # none is needed
-            "carried": np.empty((self.chains, 0)),
-            "replicas": np.empty((self.chains, 0), self.kind),
-            "tally": tally,
-            "order": self.plan.order[:0],
-            "position": np.zeros(1, np.int64),
-            "path": self.scan.stream,
-            "walked": np.zeros(1, np.int64),
-            "counted": self._counted.copy(),
-            "counts": self._host_counts(),
-            "clock": np.array([self._clock]),
-            "warmed": np.array([self.warmed]),
-        }
-
-    def restore(self, state: State) -> None:
-        """Take up a state."""
-        self._write(state["x"])
         self._settle()
-        changed = np.zeros(_SLOTS, np.int64)
-        changed[0] = state["tally"][0, CHANGES]
-        self.changed.copy_to_device(changed)
-        self._counted[:] = state["counted"]
-        self.counts = self.cuda.to_device(np.ascontiguousarray(state["counts"]))
-        self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
-        self._sweep = (self._clock + self.warmed) // self.unit
-        self.filled, self.flushed = 0, self.records
+
+
+class CudaSmall(CudaColours):
+    """Small domains, a byte a chain: x[variable, chain] on the device. See `cuda_small`."""
+
+    kernels_name = "cuda_small"
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        return self.chains * len(self.plan.graph), 8 * _SLOTS + self._site_bytes()
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        graph, target = self.plan.graph, self.data.variable[self.data.target]
+        self.domain = int(graph.sizes.max())
+        parts = [target if n == "target" else getattr(self.data, n) for n in self.own.Small._fields]
+        self.small = [to_device(self.cuda, part) for part in parts]
+        self.device_model = to_device(self.cuda, self.model)
+        self.grid = self._blocks(self.chains)
+        x = self.cuda.device_array((len(graph), self.chains), self.kind)
+        self.device_chains = SimpleNamespace(x=x)
+        self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        if states is None:
+            sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
+            first = self.own.first_values[self._blocks(x.size), self.own.THREADS]
+            first(sizes, evidence, *self.key, x)
+        else:
+            self._write(states)
+        self._place_records()
+        self.launches = self._parts_of_a_sweep()
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """A launch a colour, or one for all sites that are joined by tables."""
+        own, x, changed = self.own, self.device_chains.x, self.changed
+        if self._site_bytes():
+            threads = _SHARING if self.chains < _MANY else _SHARING // 2
+            sites, most = len(self.data.variable), self.domain
+            kernel = own.sweep_sites(sites, most, threads)
+            run = kernel[-(-self.chains // own.CHAINS), threads * own.CHAINS]
+            fields = self.data.base.reshape(sites, most)
+            arrays = (self.data.variable, fields, site_tables(self.data, most))
+            places = [to_device(self.cuda, array) for array in arrays]
+            return [lambda s, c: run(*places, *self.key, s, c, x, changed)]
+        kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
+        across = self._across(self.chains, own.THREADS)
+
+        def launch(first: int, blocks: int) -> Launch:
+            update = kernel[(blocks, across), own.THREADS]
+            return lambda s, c: update(*self.small, first, *self.key, s, c, x, changed)
+
+        return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
+
+    def _site_bytes(self) -> int:
+        """Bytes of the tables of all sites, where all are joined by tables; else 0."""
+        data, sites = self.data, len(self.data.variable)
+        most = int(self.plan.graph.sizes.max())
+        alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
+        alike = alone and (data.sizes == most).all() and (data.start >= 0).all()
+        shared = self.own.shared_bytes(sites, most, _SHARING)
+        return 4 * (sites * most) ** 2 if alike and shared <= self.own.SHARED_BYTES else 0
+
+    def _read(self) -> NDArray[Any]:
+        return np.ascontiguousarray(self.device_chains.x.copy_to_host().T)
+
+    def _write(self, states: NDArray[Any]) -> None:
+        self.device_chains.x.copy_to_device(np.ascontiguousarray(states.T))
+
+
+def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:
+    """The tables of every place: [place, (other place, its value, own value)]."""
+    sites, cells = len(data.variable), most * most
+    tables = np.zeros((sites, sites, cells), np.float32)
+    owner = np.repeat(np.arange(sites), sites - 1)  # of single places the entries stand in order
+    cell = data.start[:, None] + np.arange(cells)
+    tables[owner, data.target] = data.table[cell]
+    return tables.reshape(sites, sites * cells)

@@ -1,0 +1,223 @@
+"""Small domains on a GPU, a byte a chain: all variables of a colour at a time, or a site's tables.
+
+Fields are added up as on the CPU, random bits are the same, and a choice that rounding could tell
+is made in double precision: draws are those of the CPU. Where threads share a chain, its sums are
+added in another order, which can tell about once in a million updates.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from minigibbs.kernels.choice import FURTHER, power_of_2, unit_of
+from minigibbs.kernels.philox import chain_bits
+from minigibbs.samplers.chromatic.first import FIRST, value_of
+
+THREADS = 128
+CHAINS = 128  # of a block that shares a site's tables
+SHARED_BYTES = 48 * 1024
+
+LEAST, NEAR = np.float32(-126.0), np.float32(2.0**-18)  # as on the CPU
+
+_LOG_2 = math.log(2.0)
+_ZERO = np.float32(0.0)
+_LOW = np.float32(-3.0e38)
+
+
+class Small(NamedTuple):
+    """The arrays of `SmallColours` that kernels read; targets are variables, not places."""
+
+    blocks: Any
+    variable: Any
+    first: Any
+    base: Any
+    target: Any
+    weight: Any
+    start: Any
+    table: Any
+
+
+@cache
+def _choice(most):
+    """A function that chooses one of up to `most` values by their log weights, in registers."""
+
+    @cuda.jit(device=True, fastmath=False)
+    def finely(field, size, bits, key0, key1, chain, variable, sweep):
+        sums = cuda.local.array(most, np.float64)
+        more = chain_bits(key0, key1, chain, variable, sweep, FURTHER)
+        u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
+        top, total, value = np.float64(field[0]), 0.0, 0
+        for v in range(1, most):
+            if v < size:
+                top = max(top, np.float64(field[v]))
+        for v in range(most):
+            if v < size:
+                total += math.exp((np.float64(field[v]) - top) * _LOG_2)
+            sums[v] = total
+        for v in range(most - 1):
+            if v < size - 1 and sums[v] <= u * total:
+                value += 1
+        return value
+
+    @cuda.jit(device=True, inline=True, fastmath=False)
+    def choose(field, size, key0, key1, chain, variable, sweep):
+        bits = chain_bits(key0, key1, chain, variable, sweep, 0)
+        sums = cuda.local.array(most, np.float32)
+        top, total, value = field[0], _ZERO, 0
+        for v in range(1, most):
+            if v < size:
+                top = max(top, field[v])
+        for v in range(most):
+            if v < size:
+                total = np.float32(total + power_of_2(max(np.float32(field[v] - top), LEAST)))
+            sums[v] = total
+        mark, gap = np.float32(unit_of(bits) * total), total
+        for v in range(most - 1):
+            if v < size - 1:
+                value += 1 if sums[v] <= mark else 0
+                gap = min(gap, abs(np.float32(sums[v] - mark)))
+        if gap < np.float32(NEAR * total):
+            value = finely(field, size, bits, key0, key1, chain, variable, sweep)
+        return value
+
+    return choose
+
+
+@cuda.jit
+def first_values(sizes, evidence, seed0, seed1, x):
+    """First states x[variable, chain]: each value alike, or the evidence."""
+    item = cuda.grid(1)
+    if item < x.size:
+        i, c = item // x.shape[1], item % x.shape[1]
+        bits = chain_bits(np.uint32(seed0), np.uint32(seed1), c, np.uint32(i), 0, FIRST)
+        x[i, c] = value_of(bits, sizes[i]) if evidence[i] < 0 else evidence[i]
+
+
+@cache
+def sweep_colour(most):
+    """A kernel that updates all variables of one colour, of up to `most` values.
+
+    The states are x[variable, chain].
+    """
+    choose = _choice(most)
+
+    @cuda.jit(fastmath=False)
+    def sweep_small(
+        blocks, variable, first, base, target, weight, start, table,
+        first_block, seed0, seed1, sweep, chains, x, changed,
+    ):  # fmt: skip
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        block = blocks[np.uint64(first_block + cuda.blockIdx.x)]
+        item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        if item < block.count * chains:
+            lane, c = np.int32(item // chains), np.uint64(item % chains)
+            place, size = np.uint64(block.first + lane), block.size
+            own, begin = np.uint64(variable[place]), np.uint64(first[place])
+            field = cuda.local.array(most, np.float32)
+            for v in range(most):
+                field[v] = base[begin + np.uint64(v)] if v < size else _LOW
+            entry, left = np.uint64(block.entry + lane), block.degree
+            while left > 0:
+                near, row = np.int64(x[np.uint64(target[entry]), c]), np.int64(start[entry])
+                if row < 0:
+                    more = weight[entry]
+                    for v in range(most):
+                        field[v] = np.float32(field[v] + more) if v == near else field[v]
+                else:
+                    row += near * size
+                    for v in range(most):
+                        if v < size:
+                            field[v] = np.float32(field[v] + table[np.uint64(row + v)])
+                entry += np.uint64(block.count)
+                left -= 1
+            value = choose(field, size, key0, key1, np.int64(c), np.uint32(own), sweep)
+            if x[own, c] != value:
+                x[own, c] = value
+                cuda.atomic.add(changed, item % len(changed), 1)
+
+    return sweep_small
+
+
+@cache
+def sweep_sites(sites, most, threads):
+    """A kernel for sites that are all joined by tables, `threads` of them to a chain.
+
+    The tables of one site, tables[site, (other site, its value, own value)], and the states of a
+    block's chains are in shared memory. While values are chosen, the next site's tables arrive.
+    """
+    choose = _choice(most)
+    square, width = most * most, sites * most * most
+    states, sums_size = sites * CHAINS, threads * most * CHAINS
+
+    @cuda.jit(fastmath=False)
+    def sweep_all(variable, fields, tables, seed0, seed1, sweep, chains, x, changed):
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        site = cuda.shared.array(width, np.float32)
+        state = cuda.shared.array(states, np.uint8)
+        sums = cuda.shared.array(sums_size, np.float32)
+        thread = cuda.threadIdx.x
+        part, c = np.int32(thread // CHAINS), np.int32(thread % CHAINS)
+        chain = cuda.blockIdx.x * CHAINS + c
+        inside, changes = chain < chains, 0
+        j = part
+        while j < sites:
+            own = np.uint64(variable[np.uint64(j)])
+            state[np.uint32(j * CHAINS + c)] = x[own, np.uint64(chain)] if inside else 0
+            j += threads
+        k = np.int32(thread)
+        while k < width:
+            site[np.uint32(k)] = tables[np.uint64(0), np.uint64(k)]
+            k += np.int32(threads * CHAINS)
+        field = cuda.local.array(most, np.float32)
+        cuda.syncthreads()
+        i = 0
+        while i < sites and chains > 0:  # none: to compile
+            for v in range(most):
+                field[v] = _ZERO
+            j = part
+            while j < sites:
+                row = np.int32(j * square + np.int32(state[np.uint32(j * CHAINS + c)]) * most)
+                for v in range(most):
+                    field[v] += site[np.uint32(row + v)]
+                j += threads
+            for v in range(most):
+                sums[np.uint32((part * most + v) * CHAINS + c)] = field[v]
+            cuda.syncthreads()
+            following = i + 1 if i + 1 < sites else 0
+            k = np.int32(thread)
+            while k < width:
+                site[np.uint32(k)] = tables[np.uint64(following), np.uint64(k)]
+                k += np.int32(threads * CHAINS)
+            if part == 0:
+                for v in range(most):
+                    total = fields[np.uint64(i), np.uint64(v)]
+                    for other in range(threads):
+                        total += sums[np.uint32((other * most + v) * CHAINS + c)]
+                    field[v] = total
+                own = variable[np.uint64(i)]
+                value = choose(field, most, key0, key1, np.int64(chain), np.uint32(own), sweep)
+                changes += value != state[np.uint32(i * CHAINS + c)]
+                state[np.uint32(i * CHAINS + c)] = value
+            cuda.syncthreads()
+            i += 1
+        j = part
+        while j < sites and inside and chains > 0:
+            own = np.uint64(variable[np.uint64(j)])
+            x[own, np.uint64(chain)] = state[np.uint32(j * CHAINS + c)]
+            j += threads
+        if part == 0 and inside:
+            cuda.atomic.add(changed, chain % len(changed), changes)
+
+    return sweep_all
+
+
+def shared_bytes(sites: int, most: int, threads: int) -> int:
+    """What a block of `sweep_sites` takes."""
+    return 4 * sites * most * most + sites * CHAINS + 4 * threads * most * CHAINS
