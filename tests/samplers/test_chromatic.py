@@ -12,6 +12,7 @@ from minigibbs.samplers.chromatic import colour_data, make_tile, tile
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
+from minigibbs.samplers.chromatic.tails import SpinTailColours
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
 from tests.kernels.test_philox import bits_at
 from tests.samplers.test_law import exact_starts
@@ -84,6 +85,35 @@ def test_a_sweep_keeps_the_law(name):
     assert chi_square(state_numbers(graph, ends), law) > FALSE_ALARM
     if name != "strong spins":
         assert (ends != starts).any(axis=1).mean() > 0.3
+
+
+TAILED = mg.PoissonGibbs(heavy=1, theta=0.3)
+
+
+def test_a_sweep_with_a_tail_keeps_the_law():
+    """The same with draws: many of them, since few factors are heavy."""
+    graph = spins(6, 12, 1)
+    assert isinstance(colour_data(TAILED, graph), SpinTailColours)
+    starts = exact_starts(graph, 40_000, seed=11)
+    ends = swept(graph, TAILED, starts)
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
+    assert (ends != starts).any(axis=1).mean() > 0.3
+
+
+def test_a_slightly_wrong_tail_is_caught():
+    graph, wrong = spins(6, 12, 1), spins(6, 12, 1, scale=0.55)
+    ends = swept(wrong, TAILED, exact_starts(graph, 40_000, seed=11))
+    assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
+
+
+def test_draws_are_as_many_as_the_split_says():
+    """A Poisson count: five standard deviations are passed once in 1.7 million times."""
+    graph = mg.models.ising_rbf(12)
+    split = mg.PoissonGibbs().split(graph, tile.LANES)
+    run = mg.sample(graph, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
+    expected = 20 * 200 * float(((1 + split.theta) * split.tail).sum())
+    assert expected > 1000
+    assert abs(run.info.minibatch_draws - expected) < 5 * np.sqrt(expected)
 
 
 def test_a_slightly_wrong_weight_is_caught():
@@ -186,6 +216,8 @@ def test_as_the_contract_says(name, chains):
 def large(name):
     if name == "spins":
         return spins(5000, 9000, 3, scale=0.4)
+    if name == "tail":
+        return mg.models.ising_rbf(12)
     if name == "potts":
         return small([4] * 3000, 5000, 3, tables=False)
     if name == "tables":
@@ -195,7 +227,7 @@ def large(name):
     return mg.FactorGraph([3] * 60, [mg.Table(scope, rng.normal(size=(3, 3, 3)))])
 
 
-@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general"])
+@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail"])
 def test_every_layout_draws_the_same(name, monkeypatch):
     """One chain, 20 or 70 in lockstep, several threads: bit for bit, marginals and energies too."""
     graph = large(name)
@@ -222,7 +254,7 @@ def test_every_layout_draws_the_same(name, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general"])
+@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail"])
 def test_records_agree_with_the_draws(name):
     graph, chains = large(name), 18
     run = mg.sample(

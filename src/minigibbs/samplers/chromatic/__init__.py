@@ -17,6 +17,13 @@ from minigibbs.samplers.chromatic.small import SmallColours, small_colours, smal
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
+from minigibbs.samplers.chromatic.tails import (
+    SpinTailColours,
+    SpinTailLanes,
+    SpinTailRow,
+    spin_tail_colours,
+    tails_fit,
+)
 from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
@@ -57,6 +64,10 @@ def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
         return spin_colours(graph)
     if small_fit(graph) and draws_nothing(sampler, graph):
         return small_colours(graph)
+    if isinstance(sampler, PoissonGibbs):
+        split = sampler.split(graph, LANES)
+        if split.tail.any() and tails_fit(graph, split):
+            return spin_tail_colours(graph, split)
     return general_colours(sampler, graph)
 
 
@@ -67,6 +78,10 @@ def make_tile(
     if isinstance(data, SpinColours):
         kind = SpinRow if len(states) == 1 else SpinLanes
         return kind(graph, data, first, states, seed)
+    if isinstance(data, SpinTailColours):
+        return (SpinTailRow if len(states) == 1 else SpinTailLanes)(
+            graph, data, first, states, seed
+        )
     if isinstance(data, SmallColours):
         return (SmallRow if len(states) == 1 else SmallLanes)(graph, data, first, states, seed)
     return GeneralTile(graph, data, first, states, seed, sampler)

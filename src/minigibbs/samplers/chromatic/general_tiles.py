@@ -115,10 +115,10 @@ class GeneralTile(Tile):
 
 
 @kernel
-def set_stream(stream, key, chain, variable, sweep):
-    """Four words from the 64 bits of this chain, variable and sweep, by splitmix64."""
-    low = np.uint64(chain_bits(key[0], key[1], chain, variable, sweep, 0))
-    high = np.uint64(chain_bits(key[0], key[1], chain, variable, sweep, 1))
+def set_stream(stream, key0, key1, chain, variable, sweep, draw):
+    """Four words from 64 bits of this chain, variable and sweep, by splitmix64."""
+    low = np.uint64(chain_bits(key0, key1, chain, variable, sweep, draw))
+    high = np.uint64(chain_bits(key0, key1, chain, variable, sweep, draw + 1))
     word = (high << _S32) | low
     for k in range(4):
         word += _STEP
@@ -135,7 +135,7 @@ def sweep_chain(data, model, chain, key, number, begin, end, sweep, sweeps, visi
     for s in range(sweep, sweep + sweeps):
         for place in range(begin, end):
             i = np.int64(data.variable[place])
-            set_stream(chain.stream, key, number, i, s)
+            set_stream(chain.stream, key[0], key[1], number, i, s, 0)
             value, old = update(data.own, model, chain, i), x[i]
             x[i] = value
             chain.tally[CHANGES] += value != old

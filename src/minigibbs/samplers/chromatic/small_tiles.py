@@ -22,7 +22,7 @@ from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import LARGEST
-from minigibbs.samplers.chromatic.spin_tiles import lane_bits, row_bits
+from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
 _WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
@@ -322,7 +322,7 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     """Update one variable in 64 chains."""
     variable, size, row = np.uint32(data.variable[place]), block.size, x[place]
     bits, field, new = lanes_of(LANES, _WORD), lanes_of(_ROOM, _ZERO), lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, bits)
+    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
     _lane_fields(data, place, block, x, field)
     if _choose(size, LANES, field, bits, new):
         for lane in range(LANES):

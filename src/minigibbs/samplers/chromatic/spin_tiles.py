@@ -24,7 +24,7 @@ from minigibbs.samplers.chromatic.spin_energy import (
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
 _WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
-_FIRST = np.uint32(0)  # draw
+FIRST = np.uint32(0)  # draw
 
 
 class SpinTile(Tile):
@@ -169,13 +169,13 @@ def row_bits(data, first, count, key0, key1, chain, sweep, bits):
     quad, word = np.uint32(chain >> 2), chain & 3
     for lane in range(count):
         variable = np.uint32(data.variable[first + np.uint64(lane)])
-        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, _FIRST)
+        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, FIRST)
         low, high = (b if word & 1 else a), (d if word & 1 else c)
         bits[lane] = high if word & 2 else low
 
 
 @literal
-def _row_fields(data, first, count, entry, degree, x, field, near):
+def row_fields(data, first, count, entry, degree, x, field, near):
     """The log-odds of a block's variables. The near values are read one by one, then added."""
     for lane in range(count):
         field[lane] = data.base[first + np.uint64(lane)]
@@ -189,7 +189,7 @@ def _row_fields(data, first, count, entry, degree, x, field, near):
 
 
 @literal
-def _row_choices(count, field, bits, new):
+def row_choices(count, field, bits, new):
     """Values by bits; returns the least of the bits."""
     least = _MOST
     for lane in range(count):
@@ -199,7 +199,17 @@ def _row_choices(count, field, bits, new):
 
 
 @literal
-def _row_store(first, count, new, x, few):
+def row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep):
+    """Make those choices again whose bits are too few."""
+    for lane in range(count):
+        if bits[lane] < RARE:
+            variable = data.variable[first + np.uint64(lane)]
+            own = np.float32(field[lane])
+            new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
+
+
+@literal
+def row_store(first, count, new, x, few):
     """Write the new values; returns how many differ."""
     moved = np.int64(0)
     for lane in range(count):
@@ -219,14 +229,10 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
     bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
     new = lanes_of(BLOCK_SIZE, _BYTE)
     row_bits(data, first, count, key0, key1, chain, sweep, bits)
-    _row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
-    if _row_choices(count, field, bits, new) < RARE:
-        for lane in range(count):
-            if bits[lane] < RARE:
-                variable = data.variable[first + np.uint64(lane)]
-                own = np.float32(field[lane])
-                new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
-    return _row_store(first, count, new, x, few)
+    row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
+    if row_choices(count, field, bits, new) < RARE:
+        row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep)
+    return row_store(first, count, new, x, few)
 
 
 @literal_entry
@@ -244,16 +250,16 @@ def sweep_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def lane_bits(key0, key1, quad, variable, sweep, bits):
-    """The bits of 64 chains for one variable, by column."""
+def lane_bits(key0, key1, quad, variable, sweep, draw, bits):
+    """The bits of 64 chains for one variable, by column; `draw` is a `uint32`."""
     for q in range(QUADS):
-        a, b, c, d = quad_bits(key0, key1, np.uint32(quad + q), variable, sweep, _FIRST)
+        a, b, c, d = quad_bits(key0, key1, np.uint32(quad + q), variable, sweep, draw)
         bits[q], bits[QUADS + q] = a, b
         bits[2 * QUADS + q], bits[3 * QUADS + q] = c, d
 
 
 @literal
-def _lane_fields(data, place, block, x, field):
+def lane_fields(data, place, block, x, field):
     """The log-odds of one variable in 64 chains."""
     base, width = data.base[place], LANES + np.int64(block.first < 0)
     for lane in range(width):  # no constant for the compiler, or it would write it out one by one
@@ -265,7 +271,7 @@ def _lane_fields(data, place, block, x, field):
 
 
 @literal
-def _lane_choices(field, bits, new):
+def lane_choices(field, bits, new):
     """Values by bits; returns the least of the bits."""
     least = _MOST
     for lane in range(LANES):
@@ -275,7 +281,7 @@ def _lane_choices(field, bits, new):
 
 
 @literal
-def _lane_rare(field, bits, new, key0, key1, quad, variable, sweep):
+def lane_rare(field, bits, new, key0, key1, quad, variable, sweep):
     """Make those choices again whose bits are too few."""
     for lane in range(LANES):
         if bits[lane] < RARE:
@@ -290,10 +296,10 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     variable = np.uint32(data.variable[place])
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
     new = lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, bits)
-    _lane_fields(data, place, block, x, field)
-    if _lane_choices(field, bits, new) < RARE:
-        _lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
+    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
+    lane_fields(data, place, block, x, field)
+    if lane_choices(field, bits, new) < RARE:
+        lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
     word = bits_of(new)
     count_where(word ^ x[place], moved)
     x[place] = word

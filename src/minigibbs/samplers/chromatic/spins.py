@@ -38,8 +38,8 @@ def spins_fit(graph: FactorGraph) -> bool:
     return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
 
 
-def spin_colours(graph: FactorGraph) -> SpinColours:
-    """Lay out the pairs of a graph of spins."""
+def spin_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColours:
+    """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
     model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
     owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
     shift = (
@@ -48,6 +48,8 @@ def spin_colours(graph: FactorGraph) -> SpinColours:
         + (rows["pair_end"] - rows["start"])
     )
     pair = np.arange(len(owner)) + shift[owner] if len(owner) else np.empty(0, np.int64)
+    if heavy is not None:
+        owner, pair = owner[heavy[pair]], pair[heavy[pair]]
     target, weight = model.target[pair], model.weight[pair] * LOG2_E
     free = evidence[target] < 0
     unary = sum_unary(model)
