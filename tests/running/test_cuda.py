@@ -20,8 +20,13 @@ from numba.cuda import dispatcher  # noqa: E402
 
 from minigibbs.kernels.layout import Scan  # noqa: E402
 from minigibbs.running.backends import cuda as device  # noqa: E402
+from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
+from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
+from minigibbs.samplers.chromatic import colour_data  # noqa: E402
+from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
+from minigibbs.samplers.chromatic.spins import spin_colours  # noqa: E402
 
 
 class Hopper:
@@ -99,7 +104,67 @@ def test_every_recording_kernel_compiles_for_a_gpu():
     ptx(backend.count_wide, x, first, matrix(types.int64))
     some = types.Array(types.int32, 1, "C")
     ptx(backend.keep_states, x, first, some, types.int64, states)
-    ptx(backend.state_energies, device_type(ZOO["mixed"].packed), states, matrix(types.float64))
+    parts = types.Array(types.float64, 3, "C")
+    ptx(backend.part_energies, device_type(ZOO["mixed"].packed), states, parts)
+    ptx(backend.sum_parts, parts, matrix(types.float64))
+
+
+def row(kind):
+    return types.Array(kind, 1, "C")
+
+
+NUMBERS = (types.int64,) * 3  # two words of the seed, and a sweep
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_spins_by_colours_compile_for_a_gpu(strong):
+    """Single precision, or double where weights are large; without a byte of local memory."""
+    weight = 500.0 if strong else 0.3
+    graph = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)])
+    data = spin_colours(graph)
+    kind, arrays = data.base.dtype.type, [device_type(getattr(data, n)) for n in bits.Spins._fields]
+    x = matrix(types.uint32)
+    for lanes in (1, bits.QUAD, bits.HALF):
+        kernel = bits.sweep_colour(kind, lanes)
+        text = ptx(kernel, *arrays, types.int64, *NUMBERS, types.int64, x)
+        assert ".local" not in text
+    ptx(bits.walk(kind), *arrays, *NUMBERS, types.int64, matrix(types.uint16))
+    ptx(bits.first_bits, arrays[1], types.int64, types.int64, x)
+
+
+def test_spins_with_tails_compile_for_a_gpu():
+    graph = mg.models.ising_rbf(side=6, beta=1.0, implicit=False)
+    data = colour_data(mg.PoissonGibbs(heavy=4), graph)
+    arrays = [device_type(getattr(data, name)) for name in bits.TailSpins._fields]
+    kernel = bits.walk_with_tails(data.base.dtype.type)
+    ptx(kernel, *arrays, *NUMBERS, types.int64, matrix(types.uint16), row(types.int64))
+
+
+def test_counts_and_energies_of_bits_compile_for_a_gpu():
+    x, words, counts = matrix(types.uint32), row(types.uint32), row(types.int64)
+    values, places = row(types.uint8), row(types.int32)
+    parts = types.Array(types.float64, 3, "C")
+    ptx(bits.note_bits, words, types.int64, types.int64, words, x, counts)
+    planes = types.Array(types.uint32, 3, "C")
+    ptx(bits.flush_counts, planes, places, counts, counts, types.int64, matrix(types.int64))
+    numbers = row(types.float64)
+    ptx(bits.part_energies, x, numbers, numbers, x, counts, parts)
+    ptx(bits.sum_energies, parts, counts, counts, types.int64, matrix(types.float64))
+    ptx(bits.read_bits, x, places, values, types.int64, matrix(types.uint8))
+    states = types.Array(types.uint8, 3, "C")
+    ptx(bits.keep_bits, x, places, values, counts, places, types.int64, states)
+    ptx(bits.clear, words)
+
+
+def test_small_domains_by_colours_compile_for_a_gpu():
+    data = small_colours(mg.models.potts_lattice(side=3, states=5, beta=0.5))
+    arrays = [device_type(getattr(data, name)) for name in small.Small._fields]
+    x, changed = matrix(types.uint8), row(types.int64)
+    ptx(small.sweep_colour(5), *arrays, types.int64, *NUMBERS, types.int64, x, changed)
+    numbers, places = matrix(types.float32), row(types.int32)
+    kernel = small.sweep_sites(20, 5, 4)
+    ptx(kernel, places, numbers, numbers, *NUMBERS, types.int64, x, changed)
+    ptx(small.first_values, places, places, types.int64, types.int64, x)
 
 
 class Roomy:
@@ -117,7 +182,7 @@ def planned(monkeypatch):
     """A run's memory on a device with so much of it, planned but not taken."""
 
     def plan_run(free, chains, kept, record, variables=None):
-        monkeypatch.setattr(device, "load_kernels", lambda: backend)
+        monkeypatch.setattr(device, "load", lambda name: backend)
         monkeypatch.setattr(cuda, "current_context", lambda: Roomy(free))
         graph, chosen = mg.models.ising_lattice(side=20, beta=0.2), mg.Gibbs(fields=False)
         kept_of = mg.Record(*record, variables=variables, chains=kept)
@@ -152,7 +217,7 @@ def test_energies_need_whole_states_of_the_kept_chains(planned):
     assert run.room == 1000  # all records
     run = planned(STATES + STREAMS + (1 << 29), MILLION, 64, ["draws", "energy"])
     assert [len(held) for held in run.held] == [400]  # which has the draws as well
-    large = STATES + STREAMS + (1 << 20) + (400 + 2 + 8 + 8) * MILLION  # one record at a time
+    large = STATES + STREAMS + (1 << 20) + (400 + 2 + 3 * 8) * MILLION  # one record at a time
     assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
     with pytest.raises(mg.TooLargeError, match="for records"):
         planned(large - 2 * MILLION, MILLION, MILLION, ["draws", "energy"], [3, 7])
@@ -177,7 +242,7 @@ def test_functions_of_a_user_are_refused():
 
 
 def test_what_only_the_other_backend_offers_is_refused(monkeypatch):
-    monkeypatch.setattr(device, "load_kernels", lambda: backend)
+    monkeypatch.setattr(device, "load", lambda name: backend)
     with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
         mg.sample(ZOO["potts"], backend="cuda", threads=2)
     with pytest.raises(mg.SampleError, match=r'Record\(chains=...\) is for backend="cuda"'):

@@ -36,6 +36,7 @@ from minigibbs.samplers.base import carries
 from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.system import memory
 
 LANES = 32  # threads of a warp, which go in step
@@ -95,11 +96,11 @@ class CudaBackend(Backend):
         if plan.scan != CHROMATIC:
             return super().prepare(plan)
         data = colour_data(plan.sampler, plan.graph)
-        if not isinstance(data, SpinColours | SmallColours):
+        if not isinstance(data, SpinColours | SpinTailColours | SmallColours):
             raise SampleError(
                 'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
-                "pairs and tables of two without zeros, all of which are evaluated; leave scan "
-                'out, or use backend="cpu"'
+                "pairs and tables of two without zeros, of which only spins may draw some; leave "
+                'scan out, or use backend="cpu"'
             )
         return data
 
@@ -120,7 +121,7 @@ class CudaBackend(Backend):
         """A group by colours; without a start, the device makes the first states."""
         from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall  # built on this
 
-        bits = isinstance(data, SpinColours)
+        bits = not isinstance(data, SmallColours)
         group: CudaBits | CudaSmall = CudaBits(plan, data) if bits else CudaSmall(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())

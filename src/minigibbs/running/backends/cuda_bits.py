@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
+from minigibbs.kernels.choice import RARE, TAIL, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.samplers.chromatic.first import FIRST
+from minigibbs.samplers.chromatic.tails import tail_gain
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
@@ -29,6 +30,7 @@ PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
 
 _ONE = np.uint32(1)
+_TAIL = np.uint32(TAIL)
 _NONE = np.uint32(0)
 _SMALLEST = np.uint32(0xFFFFFFFF)
 
@@ -195,6 +197,102 @@ def walk(kind):
                         x[np.uint64(block.first + lane), h] = new
 
     return walk_bits
+
+
+class TailSpins(NamedTuple):
+    """The arrays of `SpinTailColours` that kernels read."""
+
+    blocks: Any
+    variable: Any
+    base: Any
+    target: Any
+    weight: Any
+    parts: Any
+    tail: Any
+
+
+@literal
+def _drawing(part, key0, key1, group, variable, sweep, lanes):
+    """Which of `lanes` chains draw from a tail: bits of a number."""
+    drawing = _NONE
+    for q in range(lanes // 4):
+        quad = np.uint32(group * np.uint32(lanes // 4) + np.uint32(q))
+        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, _TAIL)
+        if a >= part.cut:
+            drawing = np.uint32(drawing | np.uint32(1 << (4 * q)))
+        if b >= part.cut:
+            drawing = np.uint32(drawing | np.uint32(2 << (4 * q)))
+        if c >= part.cut:
+            drawing = np.uint32(drawing | np.uint32(4 << (4 * q)))
+        if d >= part.cut:
+            drawing = np.uint32(drawing | np.uint32(8 << (4 * q)))
+    return drawing
+
+
+@literal
+def _alone_with_tail(data, block, lane, key0, key1, chain, sweep, x, bit, stream):
+    """The new value of one chain, bit number `bit` of x[place], and how many factors it drew."""
+    place = np.uint64(block.first + lane)
+    variable, field = np.uint32(data.variable[place]), data.base[place]
+    entry, left = np.uint64(block.entry + lane), block.degree
+    while left > 0:
+        if (np.uint32(x[np.uint64(data.target[entry])]) >> bit) & _ONE:
+            field += data.weight[entry]
+        entry += np.uint64(block.count)
+        left -= 1
+    part, draws = data.parts[place], 0
+    if part.count:
+        tails = chain_bits(key0, key1, chain, variable, sweep, TAIL)
+        if tails >= part.cut:
+            own = (x, place, bit)
+            gain, draws = tail_gain(
+                data, part, key0, key1, chain, variable, sweep, tails, *own, stream
+            )
+            field += gain
+    bits = chain_bits(key0, key1, chain, variable, sweep, 0)
+    if bits < RARE:
+        one = rare_spin(np.float32(field), bits, key0, key1, chain, variable, sweep)
+        return np.uint32(one), draws
+    return np.uint32(spin_by_bits(np.float32(field), bits)), draws
+
+
+@cache
+def walk_with_tails(kind):
+    """As `walk`, with a tail at every spin; chains that draw from one are done again one by one."""
+    update = _update(kind, HALF)
+
+    @cuda.jit
+    def walk_tails(
+        blocks, variable, base, target, weight, parts, tail, seed0, seed1, sweep, sweeps, x, drawn
+    ):
+        data = TailSpins(blocks, variable, base, target, weight, parts, tail)
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        stream, draws = cuda.local.array(4, np.uint64), np.int64(0)
+        h = np.uint32(cuda.grid(1))
+        if h < x.shape[1]:
+            for s in range(sweep, sweep + sweeps):
+                for b in range(len(data.blocks)):
+                    block = data.blocks[np.uint64(b)]
+                    for lane in range(block.count):
+                        place = np.uint64(block.first + lane)
+                        new, again = update(data, block, lane, key0, key1, h, s, x, h, _NONE)
+                        part, own = data.parts[place], np.uint32(data.variable[place])
+                        if part.count:
+                            again = np.uint32(again | _drawing(part, key0, key1, h, own, s, HALF))
+                        while again:
+                            bit = np.uint32(cuda.ffs(again) - 1)
+                            again = np.uint32(again & np.uint32(again - _ONE))
+                            chain = HALF * np.int64(h) + np.int64(bit)
+                            one, more = _alone_with_tail(
+                                data, block, lane, key0, key1, chain, s, x[:, h], bit, stream
+                            )
+                            new = np.uint32((new & ~(_ONE << bit)) | (one << bit))
+                            draws += more
+                        x[place, h] = new
+            if draws:
+                cuda.atomic.add(drawn, h % len(drawn), draws)
+
+    return walk_tails
 
 
 @cuda.jit

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.kernels.layout import CHANGES, EVALUATIONS
+from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends.cuda import (
     LANES,
@@ -27,6 +27,7 @@ from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.tails import SpinTailColours
 
 WORD = 32  # chains in a word
 _SHARING = 4  # threads of a chain that share a site's tables
@@ -37,6 +38,7 @@ _ADDING = 1 << 17  # threads that add up energies
 _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
+_MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
 
@@ -52,6 +54,7 @@ class CudaColours(CudaGroup):
     kernels_name: ClassVar[str]
     launches: list[Launch]
     changed: Any  # [slot] updates that changed a value
+    drawn: Any  # [slot] factors drawn
 
     def __init__(self, plan: Plan, data: Any) -> None:
         self.own = load(self.kernels_name)
@@ -101,6 +104,7 @@ class CudaColours(CudaGroup):
         tally = np.zeros((1, CHANGES + 1), np.int64)
         tally[0, EVALUATIONS] = self._sweep * self.chains * len(self.data.target)
         tally[0, CHANGES] = self.changed.copy_to_host().sum()
+        tally[0, DRAWS] = self.drawn.copy_to_host().sum()
         return {
             "x": self._read(),
             "stream": np.ones((1, 4), np.uint64),  # none is needed
@@ -123,6 +127,8 @@ class CudaColours(CudaGroup):
         changed = np.zeros(_SLOTS, np.int64)
         changed[0] = state["tally"][0, CHANGES]
         self.changed.copy_to_device(changed)
+        changed[0] = state["tally"][0, DRAWS]
+        self.drawn.copy_to_device(changed)
         self._counted[:] = state["counted"]
         self.counts = self.cuda.to_device(np.ascontiguousarray(state["counts"]))
         self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
@@ -135,7 +141,7 @@ class CudaBits(CudaColours):
 
     kernels_name = "cuda_bits"
 
-    def __init__(self, plan: Plan, data: SpinColours) -> None:
+    def __init__(self, plan: Plan, data: SpinColours | SpinTailColours) -> None:
         self.words = -(-plan.chains // WORD)
         self.places = np.full(len(plan.graph), -1, dtype=np.int32)
         self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
@@ -154,14 +160,15 @@ class CudaBits(CudaColours):
         m = len(self.data.variable)
         self.x = self.cuda.device_array((m, self.words), np.uint32)
         self.before = self.cuda.device_array(m * self.words, np.uint32)
-        self.launches = self._parts_of_a_sweep()
         self.flat = self.x.reshape(self.x.size)
         self.note = self.own.note_bits[min(_NOTING, self._blocks(self.x.size)), self.own.THREADS]
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.no_planes = self.cuda.to_device(np.zeros((0, 1), np.uint32))
+        self.launches = self._parts_of_a_sweep()
         self.noted, self.counting = 0, False  # counts since the planes were empty
         if states is None:
             first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
@@ -173,7 +180,9 @@ class CudaBits(CudaColours):
         self._settle()
 
     def _place_model(self) -> None:
-        spins = tuple(getattr(self.data, name) for name in self.own.Spins._fields)
+        tails = isinstance(self.data, SpinTailColours)
+        names = (self.own.TailSpins if tails else self.own.Spins)._fields
+        spins = tuple(getattr(self.data, name) for name in names)
         fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
         self.spins = [to_device(self.cuda, part) for part in spins]
         self.device_model = to_device(self.cuda, self.model)
@@ -190,8 +199,12 @@ class CudaBits(CudaColours):
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
         walkers, colours = 2 * self.words, len(ends) - 1
         scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
-        if walkers >= _WALKERS and scarce:
-            halves = self.x.view(np.uint16)
+        halves = self.x.view(np.uint16)
+        if isinstance(self.data, SpinTailColours):
+            tails = own.walk_with_tails(kind)[-(-walkers // own.WALKING), own.WALKING]
+            drawn = self.drawn
+            return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
+        if scarce and (walkers >= _WALKERS or colours > _MANY_COLOURS):
             walk = own.walk(kind)[-(-walkers // own.WALKING), own.WALKING]
             return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
@@ -354,6 +367,7 @@ class CudaSmall(CudaColours):
         x = self.cuda.device_array((len(graph), self.chains), self.kind)
         self.device_chains = SimpleNamespace(x=x)
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         if states is None:
             sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
             first = self.own.first_values[self._blocks(x.size), self.own.THREADS]

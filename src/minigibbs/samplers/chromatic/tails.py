@@ -147,10 +147,10 @@ class SpinTailLanes(SpinLanes):
 
 
 @literal
-def _tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, lane):
+def tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, lane, stream):
     """What the tail adds to the log-odds of value 1, and how many factors were drawn.
 
-    A chain's value at a place is bit `lane` of the number there.
+    A chain's value at a place is bit `lane` of the number there; `stream` is scratch.
     """
     more = chain_bits(key0, key1, chain, variable, sweep, TAIL + 1)
     u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
@@ -158,7 +158,7 @@ def _tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, l
     gain = np.float32(0.0)
     if draws == 0:
         return gain, draws
-    stream, own = lanes_of(4, _LONG), (x[place] >> lane) & 1
+    own = (x[place] >> lane) & 1
     set_stream(stream, key0, key1, chain, variable, sweep, TAIL + 2)
     for _ in range(draws):
         drawn = draw_alias(data.tail, part.start, part.start + part.count, stream)
@@ -174,17 +174,17 @@ def _tail_row_block(data, block, count, key0, key1, chain, sweep, x, few):
     """Update the variables of a block in one chain; returns how many changed, and draws."""
     first, drawn = np.uint64(block.first), np.int64(0)
     bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
-    new = lanes_of(BLOCK_SIZE, _BYTE)
+    new, stream = lanes_of(BLOCK_SIZE, _BYTE), lanes_of(4, _LONG)
     row_bits(data, first, count, key0, key1, chain, sweep, bits)
     row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
     for lane in range(count):
         place = first + np.uint64(lane)
         part, variable = data.parts[place], data.variable[place]
         if part.count:
-            tails = chain_bits(key0, key1, chain, variable, sweep, TAIL)
+            tails, own = chain_bits(key0, key1, chain, variable, sweep, TAIL), (x, place, _BYTE)
             if tails >= part.cut:
-                gain, draws = _tail_gain(
-                    data, part, key0, key1, chain, variable, sweep, tails, x, place, _BYTE
+                gain, draws = tail_gain(
+                    data, part, key0, key1, chain, variable, sweep, tails, *own, stream
                 )
                 field[lane] += gain
                 drawn += draws
@@ -211,7 +211,7 @@ def sweep_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 @literal
 def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
     """Add what tails are worth, to the few chains that draw from them."""
-    tails, most = lanes_of(LANES, _WORD), _WORD
+    tails, most, stream = lanes_of(LANES, _WORD), _WORD, lanes_of(4, _LONG)
     lane_bits(key0, key1, quad, variable, sweep, _TAIL, tails)
     for lane in range(LANES):
         most = max(most, tails[lane])
@@ -220,8 +220,9 @@ def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, 
     for lane in range(LANES):
         if tails[lane] >= part.cut:
             chain, bit = 4 * (quad + lane % QUADS) + lane // QUADS, np.uint64(lane)
-            gain, drawn = _tail_gain(
-                data, part, key0, key1, chain, variable, sweep, tails[lane], x, place, bit
+            own = (x, place, bit)
+            gain, drawn = tail_gain(
+                data, part, key0, key1, chain, variable, sweep, tails[lane], *own, stream
             )
             field[lane] += gain
             draws[lane] += drawn
