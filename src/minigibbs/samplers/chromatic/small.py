@@ -46,6 +46,20 @@ class _Entries(NamedTuple):
     start: NDArray[np.int64]  # -1 for pairs
 
 
+def _join(some: _Entries, more: _Entries) -> _Entries:
+    return _Entries(
+        np.concatenate([some.owner, more.owner]),
+        np.concatenate([some.target, more.target]),
+        np.concatenate([some.weight, more.weight]),
+        np.concatenate([some.start, more.start]),
+    )
+
+
+def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
+    owner, target, weight, start = entries
+    return _Entries(owner[which], target[which], weight[which], start[which])
+
+
 def small_fit(graph: FactorGraph) -> bool:
     """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
     model = graph.packed
@@ -61,19 +75,21 @@ def small_colours(graph: FactorGraph) -> SmallColours:
     """Lay out the pairs and tables of a graph that fits."""
     model, evidence = graph.packed, graph.evidence
     pairs, (tables, table) = _pairs(graph), _tables(graph)
-    every = _Entries(*(np.concatenate(both) for both in zip(pairs, tables, strict=True)))
+    every = _join(pairs, tables)
     unary = sum_unary(model)
     base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
     free = evidence[every.target] < 0
-    _fold_clamped(graph, base, _Entries(*(part[~free] for part in every)), table)
-    entries = _Entries(*(part[free] for part in every))
+    _fold_clamped(graph, base, _some(every, ~free), table)
+    entries = _some(every, free)
     places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
     by_place = np.argsort(places.place[entries.owner], kind="stable")
     positions = entry_positions(places)
-    laid = [np.empty(len(by_place), kind) for kind in (np.uint32, np.float32, np.int32)]
-    ours = (places.place[entries.target], entries.weight, entries.start)
-    for array, values in zip(laid, ours, strict=True):
+
+    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
+        array = np.empty(len(by_place), kind)
         array[positions] = values[by_place]
+        return array
+
     sizes = graph.sizes[places.variable].astype(np.int64)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
@@ -85,11 +101,13 @@ def small_colours(graph: FactorGraph) -> SmallColours:
         sizes.astype(np.uint8),
         first,
         base[own].astype(np.float32),
-        *laid,
+        laid(places.place[entries.target], np.uint32),
+        laid(entries.weight, np.float32),
+        laid(entries.start, np.int32),
         table.astype(np.float32),
     )
-    for array in data:
-        array.setflags(write=False)
+    for part in data:
+        part.setflags(write=False)
     return data
 
 

@@ -1,8 +1,8 @@
 """Small domains by colour on a CPU: one chain over many variables, or 64 chains side by side.
 
 A value is chosen in single precision. Where the number drawn lies so near to where two values meet
-that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So every
-choice is as one in double precision would be.
+that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So
+every choice is as one in double precision would be.
 """
 
 from __future__ import annotations
