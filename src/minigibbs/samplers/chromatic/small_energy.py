@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +32,7 @@ def table_energies(
 
 
 @entry
-def _add_all(model: Any, rows: Any, total: Any) -> None:
+def _add_all(model, rows, total):
     place = lanes_of(LANES, _PLACE)
     for k in range(len(model.pair)):
         a, b = rows[model.pair[k, 0]], rows[model.pair[k, 1]]
