@@ -85,7 +85,10 @@ def sample(
     scan
         "random" picks each variable at random (the paper's), "systematic" goes through them in
         order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
-        all chains of a run. By default "random"; on a GPU "shared", which is much faster there.
+        all chains of a run. "chromatic" goes through the colours of the graph and updates all
+        variables of a colour at a time, for `Gibbs` and `PoissonGibbs` on stored factors: the
+        fastest on sparse graphs, and with 16 chains and more. By default "random"; on a GPU
+        "shared", which is much faster there.
     record
         What to keep: "marginals" (from every update), "draws" and "energy"; by default marginals
         and energy. `mg.Record` also says how often, of which variables and of which chains.
