@@ -126,7 +126,7 @@ def test_spins_by_colours_compile_for_a_gpu(strong):
     x = matrix(types.uint32)
     for lanes in (1, bits.QUAD, bits.HALF):
         kernel = bits.sweep_colour(kind, lanes)
-        text = ptx(kernel, *arrays, types.int64, *NUMBERS, types.int64, x)
+        text = ptx(kernel, *arrays, types.int64, types.int64, *NUMBERS, types.int64, x)
         assert ".local" not in text
     ptx(bits.walk(kind), *arrays, *NUMBERS, types.int64, matrix(types.uint16))
     ptx(bits.first_bits, arrays[1], types.int64, types.int64, x)
@@ -144,7 +144,8 @@ def test_counts_and_energies_of_bits_compile_for_a_gpu():
     x, words, counts = matrix(types.uint32), row(types.uint32), row(types.int64)
     values, places = row(types.uint8), row(types.int32)
     parts = types.Array(types.float64, 3, "C")
-    ptx(bits.note_bits, words, types.int64, types.int64, words, x, counts)
+    ptx(bits.count_bits, words, x)
+    ptx(bits.count_changes, words, words, types.int64, types.int64, counts)
     planes = types.Array(types.uint32, 3, "C")
     ptx(bits.flush_counts, planes, places, counts, counts, types.int64, matrix(types.int64))
     numbers = row(types.float64)

@@ -142,7 +142,10 @@ class CudaBackend(Backend):
         """Check also how far the scan's path was walked, and how often was counted."""
         check_common(plan, state)
         check_replicas(plan, state)
-        for name, most in (("walked", _PATH), ("counted", plan.length)):
+        bounds = {"walked": _PATH, "counted": plan.length}
+        if plan.scan == CHROMATIC:
+            bounds["noted"] = plan.chains * (plan.length + plan.warmup)
+        for name, most in bounds.items():
             if not ((state[name] >= 0) & (state[name] <= most)).all():
                 raise ValueError(f"{name} holds what it cannot")
 

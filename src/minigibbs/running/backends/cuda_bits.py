@@ -20,6 +20,7 @@ from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.samplers.chromatic.first import FIRST
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.tails import tail_gain
 
 THREADS = 128
@@ -146,13 +147,19 @@ def sweep_colour(kind, lanes):
 
     @cuda.jit
     def sweep_bits(
-        blocks, variable, base, target, weight, first_block, seed0, seed1, sweep, chains, x
-    ):
+        blocks, variable, base, target, weight,
+        first_block, end_block, seed0, seed1, sweep, chains, x,
+    ):  # fmt: skip
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
-        block, words = data.blocks[np.uint64(first_block + cuda.blockIdx.x)], x.shape[1]
+        words, number = x.shape[1], first_block + cuda.blockIdx.x
         item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-        if item < block.count * words and chains > 0:  # none: to compile
+        if words == 1:  # several blocks of places to a block of threads
+            number, item = first_block + cuda.grid(1) // BLOCK_SIZE, cuda.grid(1) % BLOCK_SIZE
+        if number >= end_block or chains == 0:  # none: to compile
+            return
+        block = data.blocks[np.uint64(number)]
+        if item < block.count * words:
             lane, w = np.int32(item // words), np.uint32(item % words)
             parts = (min(chains - WORD * np.int64(w), WORD) + lanes - 1) // lanes
             part, new, rare = 0, _NONE, _NONE
@@ -313,25 +320,30 @@ def first_bits(variable, seed0, seed1, x):
 
 
 @cuda.jit
-def note_bits(x, words, last, before, planes, changed):
-    """Note how many bits of x[word] are other than before, and count the ones if there is room.
-
-    Of the last of each place's words only the bits in `last` are chains. The bits of the counters
-    lie in planes[.., word]: 32 sums at a time.
-    """
-    item, step, changes = cuda.grid(1), cuda.gridsize(1), np.int64(0)
-    while item < len(x):
+def count_bits(x, planes):
+    """Count the ones of x[word]. The bits of the counters lie in planes[.., word]: 32 at a time."""
+    item = cuda.grid(1)
+    if item < len(x):
         carry, plane = x[item], 0
-        differ = np.uint32(carry ^ before[item])
-        before[item] = carry
-        if (item + 1) % words == 0:
-            differ = np.uint32(differ & np.uint32(last))
-        changes += cuda.popc(differ)
         while carry and plane < len(planes):
             old = planes[plane, item]
             planes[plane, item] = old ^ carry
             carry = np.uint32(carry & old)
             plane += 1
+
+
+@cuda.jit
+def count_changes(x, before, words, last, changed):
+    """Count the bits of x[word] that are other than before.
+
+    Of the last of each place's words only the bits in `last` are chains.
+    """
+    item, step, changes = cuda.grid(1), cuda.gridsize(1), np.int64(0)
+    while item < len(x):
+        differ = np.uint32(x[item] ^ before[item])
+        if (item + 1) % words == 0:
+            differ = np.uint32(differ & np.uint32(last))
+        changes += cuda.popc(differ)
         item += step
     if changes:
         cuda.atomic.add(changed, cuda.grid(1) % len(changed), changes)

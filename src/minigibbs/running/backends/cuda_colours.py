@@ -33,6 +33,7 @@ WORD = 32  # chains in a word
 _SHARING = 4  # threads of a chain that share a site's tables
 _MANY = 40_000  # chains from which on half as many do
 _NOTING = 8448  # blocks of threads that note what has changed, at the most
+_NOTED = 8  # sweeps of which one is compared with the one before
 _SLOTS = 4096  # where they add up how much
 _ADDING = 1 << 17  # threads that add up energies
 _MOST_RECORDS = 4096  # that wait on the device
@@ -74,9 +75,6 @@ class CudaColours(CudaGroup):
     def _write(self, states: NDArray[Any]) -> None:
         """Put states [chain, variable] on the device."""
 
-    def _note(self) -> None:
-        """A sweep has been made."""
-
     def _blocks(self, items: int) -> int:
         return -(-items // int(self.own.THREADS))
 
@@ -96,14 +94,14 @@ class CudaColours(CudaGroup):
             for launch in self.launches:
                 launch(self._sweep, self.chains)
             self._sweep += 1
-            self._note()
 
     def state(self) -> State:
         """Copies of the device's arrays."""
         self._flush()
         tally = np.zeros((1, CHANGES + 1), np.int64)
         tally[0, EVALUATIONS] = self._sweep * self.chains * len(self.data.target)
-        tally[0, CHANGES] = self.changed.copy_to_host().sum()
+        noted = self.changed.copy_to_host().sum()
+        tally[0, CHANGES] = self._changes(int(noted))
         tally[0, DRAWS] = self.drawn.copy_to_host().sum()
         return {
             "x": self._read(),
@@ -111,6 +109,7 @@ class CudaColours(CudaGroup):
             "carried": np.empty((self.chains, 0)),
             "replicas": np.empty((self.chains, 0), self.kind),
             "tally": tally,
+            "noted": np.array([noted]),
             "order": self.plan.order[:0],
             "position": np.zeros(1, np.int64),
             "path": self.scan.stream,
@@ -121,11 +120,15 @@ class CudaColours(CudaGroup):
             "warmed": np.array([self.warmed]),
         }
 
+    def _changes(self, noted: int) -> int:
+        """How many updates changed a value, of which so many were noted."""
+        return noted
+
     def restore(self, state: State) -> None:
         """Take up a state."""
         self._write(state["x"])
         changed = np.zeros(_SLOTS, np.int64)
-        changed[0] = state["tally"][0, CHANGES]
+        changed[0] = state["noted"][0]
         self.changed.copy_to_device(changed)
         changed[0] = state["tally"][0, DRAWS]
         self.drawn.copy_to_device(changed)
@@ -161,13 +164,14 @@ class CudaBits(CudaColours):
         self.x = self.cuda.device_array((m, self.words), np.uint32)
         self.before = self.cuda.device_array(m * self.words, np.uint32)
         self.flat = self.x.reshape(self.x.size)
-        self.note = self.own.note_bits[min(_NOTING, self._blocks(self.x.size)), self.own.THREADS]
+        blocks = self._blocks(self.x.size)
+        self.count = self.own.count_bits[blocks, self.own.THREADS]
+        self.note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
-        self.no_planes = self.cuda.to_device(np.zeros((0, 1), np.uint32))
         self.launches = self._parts_of_a_sweep()
         self.noted, self.counting = 0, False  # counts since the planes were empty
         if states is None:
@@ -177,7 +181,6 @@ class CudaBits(CudaColours):
             self._write(states)
         self._place_records()
         self._place_energies()
-        self._settle()
 
     def _place_model(self) -> None:
         tails = isinstance(self.data, SpinTailColours)
@@ -208,34 +211,45 @@ class CudaBits(CudaColours):
             walk = own.walk(kind)[-(-walkers // own.WALKING), own.WALKING]
             return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
-        kernel, threads = own.sweep_colour(kind, lanes), BLOCK_SIZE
-        if self.words > 1:
-            threads = own.THREADS
-        across = self._across(self.words, threads)
+        kernel, several = own.sweep_colour(kind, lanes), self.words > 1
+        across = self._across(self.words, own.THREADS) if several else 1
 
-        def launch(first: int, blocks: int) -> Launch:
-            update = kernel[(blocks, across), threads]
-            return lambda s, c: update(*self.spins, first, *self.key, s, c, self.x)
+        def launch(first: int, end: int) -> Launch:
+            blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
+            update = kernel[(blocks, across), own.THREADS]
+            return lambda s, c: update(*self.spins, first, end, *self.key, s, c, self.x)
 
-        return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
+        return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
         self.counting = recording and self.marginals
         super().advance(updates, recording)
 
-    def _settle(self) -> None:
-        """Compare with the present states from now on."""
-        self.before.copy_to_device(self.flat)
-
     def _count(self, counts: Any) -> None:
-        """Nothing is left to do: `_note` has counted."""
+        """Nothing is left to do: every sweep is counted when it is made."""
 
-    def _note(self) -> None:
-        """Note what the last sweep has changed, and count its values where that is wanted."""
-        planes = self.planes if self.counting else self.no_planes
-        self.note(self.flat, self.words, self.last_word, self.before, planes, self.changed)
-        self.noted += self.counting
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain; every eighth sweep is compared with that before."""
+        for _ in range(updates // self.unit):
+            compare = self._sweep % _NOTED == 0
+            if compare:
+                self.before.copy_to_device(self.flat)
+            super()._launch(self.unit)
+            if compare:
+                self.note(self.flat, self.before, self.words, self.last_word, self.changed)
+            if self.counting:
+                self._count_sweep()
+
+    def _changes(self, noted: int) -> int:
+        """How many updates changed a value, by those of every eighth sweep."""
+        compared = -(-self._sweep // _NOTED)
+        return round(noted * self._sweep / max(compared, 1))
+
+    def _count_sweep(self) -> None:
+        """Count the values after a sweep."""
+        self.count(self.flat, self.planes)
+        self.noted += 1
         if self.noted == self.own.MOST_COUNTED:
             self._flush_counts()
 
@@ -344,7 +358,6 @@ class CudaBits(CudaColours):
         words = np.zeros((len(packed), 4 * self.words), np.uint8)
         words[:, : packed.shape[1]] = packed
         self.x.copy_to_device(np.ascontiguousarray(words).view(np.uint32))
-        self._settle()
 
 
 class CudaSmall(CudaColours):
