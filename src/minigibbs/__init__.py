@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minigibbs._version import __version__
 
 if TYPE_CHECKING:
-    from minigibbs import interop, models, theory
+    from minigibbs import interop, models, observables, theory
     from minigibbs.errors import (
         FormatError,
         GraphError,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "interop": "",
     "models": "",
+    "observables": "",
     "theory": "",
     **dict.fromkeys(["Domains", "Grid"], "graph.domains"),
     **dict.fromkeys(
@@ -204,6 +205,7 @@ __all__ = [
     "load",
     "maximize",
     "models",
+    "observables",
     "potts_from_matrix",
     "read",
     "resume",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
+KEPT = ("_prepared", "_energy_pairs")  # what runs keep with a graph, in `vars`
 _QUICK = 20_000_000  # steps of counting that a description may take
 
 
@@ -110,6 +111,13 @@ class FactorGraph(Frozen):
 
     def __len__(self) -> int:
         return len(self.domains)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what runs keep with the graph for the next one."""
+        return {key: value for key, value in vars(self).items() if key not in KEPT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
 
     @property
     def sizes(self) -> NDArray[np.int32]:

@@ -16,10 +16,13 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
+from minigibbs.observables import Observable
+from minigibbs.observables.reading import Observe, encode, read_observe, unknown
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.cpu import CpuGroup, cpu_group
+from minigibbs.running.budget import prepared
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
@@ -57,6 +60,7 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
     backend: str = "cpu",
+    observe: Observe = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -106,6 +110,11 @@ def sample(
     backend
         "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
         There, marginals are counted about once a sweep, over all chains.
+    observe
+        What to measure at every record, by name: functions of the state (`x[i]` is the number of
+        variable i's value), which give a number or a tuple and are compiled; `mg.observables`; or
+        their names. `run.observables["m"]` has the mean, its error and more; see
+        docs/observables.md.
 
     Examples
     --------
@@ -140,6 +149,7 @@ def sample_until(
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
     backend: str = "cpu",
+    observe: Observe = None,
 ) -> Run:
     """Sample a graph until the chains agree and are long enough, or until time is up.
 
@@ -161,7 +171,7 @@ def sample_until(
         As in `mg.sample`; `mg.Record(thin=...)` counts sweeps, by default 1.
     graph, sampler, chains, seed, start, scan, progress
         As in `mg.sample`.
-    threads, executor, checkpoint, every, backend
+    threads, executor, checkpoint, every, backend, observe
         As in `mg.sample`.
 
     Examples
@@ -202,7 +212,7 @@ def _run(
 def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     """What the sampler prepares, and the groups of chains at their start."""
     backend = BACKENDS[plan.backend]
-    data = plan.sampler.prepare(plan.graph, backend.lanes)
+    data = prepared(plan.sampler, plan.graph, backend.lanes)
 
     def states() -> NDArray[Any]:
         return start_states(plan.graph, start, plan.chains, plan.seed)
@@ -220,6 +230,7 @@ def resume(
     executor: Executor | str | Any = None,
     every: str | float | None = None,
     max_time: str | float | None = None,
+    observe: Observe = None,
 ) -> Run:
     """Go on with a run from its checkpoint, as if it had never stopped.
 
@@ -234,6 +245,9 @@ def resume(
         As in `mg.sample`.
     every, max_time
         As in `mg.sample_until`; by default each stays as it was. Time counts anew.
+    observe
+        The functions of your own that the run observes, by name: no file holds code, so that they
+        must be given again. Ready-made observables are known.
 
     Examples
     --------
@@ -250,6 +264,7 @@ def resume(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Checkpoint.open(checkpoint) as saved:
         base, request = saved.read_plan()
+        base = _with_functions(base, read_observe(observe))
         BACKENDS[base.backend].check()
         data, loop = saved.latest(lambda found: _take_up(base, request, found))
         more = 0
@@ -268,6 +283,26 @@ def resume(
             interval = request.get("every") if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
             return loop.run(runner, progress, saved, interval, limit)
+
+
+def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
+    """The plan with the user's functions, which its file could not hold, in their places."""
+    for name, one in given.items():
+        width = one.bind(plan.graph).width
+        if name not in plan.observe:
+            known = ", ".join(plan.observe) or "nothing"
+            raise SampleError(f"observe: this run does not observe {name!r}; it observes {known}")
+        was = plan.observe[name]
+        if encode(one, width, {}) != encode(was, was.bind(plan.graph).width, {}):
+            raise SampleError(f"observe: {name!r} was another observable where the run began")
+    whole = {name: given.get(name, one) for name, one in plan.observe.items()}
+    missing = [name for name, one in whole.items() if unknown(one)]
+    if missing:
+        raise SampleError(
+            f"this run observes functions of your own, which no file holds: give "
+            f"observe={{{missing[0]!r}: ...}} as it was ({', '.join(missing)} are missing)"
+        )
+    return replace(plan, observe=whole)
 
 
 def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:
@@ -304,7 +339,7 @@ def one_chain(
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
     stream = streams(0, 1)[0] if stream is None else stream
-    group = cpu_group(plan, plan.sampler.prepare(graph), state.astype(graph.state_type), stream)
+    group = cpu_group(plan, prepared(plan.sampler, graph, 1), state.astype(graph.state_type), stream)
     group.begin()
     return group
 

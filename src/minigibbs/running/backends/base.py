@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.kernels.observe import BATCHES
 from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
 from minigibbs.running.plan import MOST_UPDATES, Plan
 from minigibbs.system import memory
 
@@ -24,6 +26,9 @@ _TYPES = {  # of a state's arrays
     "counts": np.int64,
     "clock": np.int64,
     "warmed": np.int64,
+    "observed_count": np.int64,
+    "observed_moments": np.float64,
+    "observed_sums": np.float64,
 }
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
@@ -67,6 +72,8 @@ class Backend(ABC):
 def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
     record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
+    record += 8 * plan.width if plan.series else 0
+    size += 8 * plan.width * (2 + BATCHES) + 2 * BLOCK_BYTES
     less = "record less"
     if "draws" in plan.kept:
         less = "record less, such as the draws of some variables (mg.Record(variables=...))"
@@ -105,6 +112,7 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     for name, right in checks.items():
         if not right:
             raise ValueError(f"{name} holds what it cannot")
+    check_observed_state(plan, state)
 
 
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
