@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
-KEPT = ("_prepared", "_energy_pairs")  # what runs keep with a graph, in `vars`
+KEPT = ("_prepared", "_energy_pairs", "_costs", "_split")  # what runs keep with a graph, in `vars`
 _QUICK = 20_000_000  # steps of counting that a description may take
 
 

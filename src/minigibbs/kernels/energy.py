@@ -127,11 +127,10 @@ def general_value(model, x, factor):
 
 @inlined
 def pair_energy(pair, weight, x):
-    """The sum of the pairs in state `x`."""
+    """The sum of the pairs in state `x`; nobody can predict which agree, so there is no branch."""
     total = 0.0
     for k in range(len(pair)):
-        if x[pair[k, 0]] == x[pair[k, 1]]:
-            total += weight[k]
+        total += weight[k] * np.float64(x[pair[k, 0]] == x[pair[k, 1]])
     return total
 
 

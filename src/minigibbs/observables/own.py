@@ -70,8 +70,11 @@ def _compiled(function: Callable[..., Any], graph: FactorGraph) -> Measure:
     user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
     state = types.Array(numba.from_dtype(graph.state_type), 1, "C")
     try:
-        user.compile((state,))
-        given = user.overloads[(state,)].signature.return_type
+        if hasattr(user, "compile"):
+            user.compile((state,))
+            given = user.overloads[(state,)].signature.return_type
+        else:  # Numba is told to compile nothing
+            given = numba.typeof(user(_some_state(graph)))
     except (NumbaError, TypeError) as error:
         reason = " ".join(str(error).split())[:400]
         raise SampleError(
@@ -93,8 +96,7 @@ def _measure(user: Any, given: Any, called: str, graph: FactorGraph) -> Measure:
         alike = isinstance(given, types.UniTuple)
         function = _tuple_of(user) if alike else _mixed_of(user, width)
     elif isinstance(given, types.Array) and given.ndim == 1:
-        first = np.where(graph.evidence >= 0, graph.evidence, 0).astype(graph.state_type)
-        width, function = len(user(first)), None
+        width, function = len(user(_some_state(graph))), None
     else:
         raise SampleError(
             f"observe: {called} must give a number, a tuple of numbers or an array of one axis; "
@@ -106,6 +108,10 @@ def _measure(user: Any, given: Any, called: str, graph: FactorGraph) -> Measure:
     mixed = not isinstance(given, types.UniTuple | types.Array)
     evaluate = _mixed(user, width) if mixed else _vectors(user, width, called)
     return Measure(labels, evaluate, function)
+
+
+def _some_state(graph: FactorGraph) -> NDArray[Any]:
+    return np.where(graph.evidence >= 0, graph.evidence, 0).astype(graph.state_type)
 
 
 def _numbers(user: Any) -> Any:

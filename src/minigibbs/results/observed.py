@@ -26,6 +26,7 @@ _MOST_BLOCKS = 32  # of a row
 _LEAST_BLOCKS = 4  # of all rows together, however slow they are
 _RESAMPLED = 1000  # times, by the bootstrap
 
+COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
 Number = Any  # a float, or an array of them
 
 
@@ -383,6 +384,12 @@ class Observations(Mapping[str, Observation]):
 
     def __len__(self) -> int:
         return 0 if self._data is None else len(self._data.names)
+
+    def to_pandas(self) -> Any:
+        """A frame with a row for each number: mean, error, ESS, R-hat, autocorrelation time."""
+        from minigibbs.system.optional import optional
+
+        return optional("pandas", "pandas").DataFrame(rows(self), columns=list(COLUMNS))
 
     def __repr__(self) -> str:
         return f"<observables: {', '.join(self) or 'none'}>"

@@ -218,7 +218,7 @@ class Run(Result):
         """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
 
         `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
-        `sample_stats["lp"]` the energy.
+        `sample_stats["lp"]` the energy; observables stand beside the draws under their names.
 
         Parameters
         ----------

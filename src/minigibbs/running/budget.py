@@ -23,9 +23,11 @@ _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out 
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
 
 # Nanoseconds, by the same scale as `samplers.costs`.
-_PAIR, _FAR_PAIR = 0.5, 2.0  # a pair of an energy, from a cache or from main memory
+_PAIR, _FAR_PAIR = 1.0, 2.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what measuring a block of states costs beside the work itself
+_BLOCK = 1 << 16  # bytes of states that are measured together, about
+_UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
 
@@ -57,18 +59,22 @@ def energy_cost(graph: FactorGraph) -> float:
     slots = float((factors["scope_end"] - factors["scope_start"]).sum())
     cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
     cost += _FACTOR * len(factors) + _SLOT * slots
+    call = _CALL * len(graph) / _BLOCK if len(graph) < _BLOCK else _CALL
     return cost + sum(
-        _CALL + group.energy_cost(int(graph.sizes.max())) for group in graph.implicits
+        call + group.energy_cost(int(graph.sizes.max())) for group in graph.implicits
     )
 
 
 def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
     """Nanoseconds of one update, about."""
-    try:
-        operations = sampler.operations(graph)
-    except SampleError:
-        return _SWEEP
-    return sum(count * COSTS[kind] for kind, count in operations.items())
+    kept: dict[Any, float] = vars(graph).setdefault("_costs", {})
+    if str(sampler) not in kept:
+        try:
+            operations = sampler.operations(graph)
+            kept[str(sampler)] = sum(count * COSTS[kind] for kind, count in operations.items())
+        except SampleError:  # it sweeps
+            kept[str(sampler)] = _SWEEP
+    return kept[str(sampler)]
 
 
 def energy_every(
@@ -76,7 +82,8 @@ def energy_every(
 ) -> int:
     """How many records lie between two energies; one at the end where no more fit."""
     cost = energy_cost(graph)
-    if cost <= share * thin * COSTS["update"]:
+    unnoticed = records is not None and cost * records <= _UNNOTICED
+    if unnoticed or cost <= share * thin * COSTS["update"]:
         return 1
     every = math.ceil(cost / (share * thin * max(update_cost(graph, sampler), 1.0)))
     if records is None or every <= records:
@@ -98,6 +105,7 @@ def prepared(sampler: Sampler, graph: FactorGraph, lanes: int) -> Any:
     while len(kept) >= _MOST_PREPARED:
         kept.pop(next(iter(kept)), None)
     kept[key] = data
+    vars(graph).pop("_split", None)  # which costs and data were both made from
     return data
 
 

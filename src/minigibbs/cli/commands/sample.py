@@ -59,6 +59,12 @@ def sample(
     record_chains: Annotated[
         int | None, typer.Option(help="Chains that a GPU records one by one [64].")
     ] = None,
+    observe: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to measure at every record: magnetization, m2=magnetization:power=2, ..."
+        ),
+    ] = None,
     threads: Threads = None,
     until: Annotated[
         str | None, typer.Option(help="Run until the chains agree: rhat=1.01,ess=400")
@@ -105,6 +111,7 @@ def sample(
         checkpoint=checkpoint,
         every=every,
         backend=backend,
+        observe=read_observables(observe),
     )
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         common = vars(replace(options, executor=client))
@@ -133,6 +140,21 @@ def read_goal(
             raise SampleError(f"--until takes rhat=... and ess=..., got {part!r}")
         goal[name] = read_value("--until", name, value, "float")
     return goal
+
+
+def read_observables(texts: list[str] | None) -> dict[str, Any]:
+    """What `--observe m=magnetization:power=2` asks for, by name; the name may be left out."""
+    from minigibbs.observables import OBSERVABLES
+
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        before, equals, after = text.partition("=")
+        named = bool(equals) and ":" not in before
+        name, what = (before.strip(), after.strip()) if named else (text.split(":")[0], text)
+        if name in found:
+            raise SampleError(f"--observe: two are called {name!r}; name them: a={what}")
+        found[name] = call(what, dict(OBSERVABLES), "observable")
+    return found
 
 
 def _variables(text: str | None, kept: list[str], graph: FactorGraph) -> list[Any] | None:
