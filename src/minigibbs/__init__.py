@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
     from minigibbs.running.load import load
+    from minigibbs.running.many import Runs, sample_many
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
@@ -119,6 +120,7 @@ _HOMES = {
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",
+    **dict.fromkeys(["Runs", "sample_many"], "running.many"),
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
@@ -181,6 +183,7 @@ __all__ = [
     "Potts",
     "Record",
     "Run",
+    "Runs",
     "SampleError",
     "Sampler",
     "Stats",
@@ -210,6 +213,7 @@ __all__ = [
     "read",
     "resume",
     "sample",
+    "sample_many",
     "sample_until",
     "theory",
     "to_networkx",

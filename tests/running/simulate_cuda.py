@@ -104,8 +104,8 @@ def run_case(path):
     """Do what one file asks for."""
     import minigibbs as mg
     from minigibbs.graph import packing
-    from minigibbs.running.backends import cuda
     from minigibbs.running import request
+    from minigibbs.running.backends import cuda
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 

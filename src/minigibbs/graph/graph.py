@@ -323,6 +323,21 @@ class FactorGraph(Frozen):
             "shape": None if shape is None else list(shape),
         }
 
+    def _repr_html_(self) -> str:
+        """The graph's size for notebooks; nothing is counted that would take long."""
+        from html import escape
+
+        known = self.describe()
+        rows = [("variables", f"{len(self):,}")]
+        rows += [(f"{kind} factors", f"{count:,}") for kind, count in known["kinds"].items()]
+        if known["clamped"]:
+            rows.append(("clamped", f"{known['clamped']:,}"))
+        for key, label in (("max_degree", "Delta"), ("local_energy", "L"), ("max_domain", "D")):
+            if known[key] is not None:
+                rows.append((label, f"{known[key]:,.6g}"))
+        lines = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
+        return f"<table><caption>FactorGraph</caption>{''.join(lines)}</table>"
+
     def __repr__(self) -> str:
         groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"
         clamped = int(np.count_nonzero(self.evidence != FREE))

@@ -1,7 +1,7 @@
 """What a run can measure: ready-made observables, and quantities that are derived from them.
 
 `observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetisation at every
-record; a function of the state, `observe={"m": lambda x: x.mean()}`, is compiled and measured alike.
+record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Moments(Observable):
     """
 
     name = "moments"
-    of: Observable = Magnetization()
+    of: Observable = field(default_factory=Magnetization)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "of", as_observable(self.of))
@@ -50,7 +51,8 @@ class Moments(Observable):
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             value = np.empty((len(states), 1))
             inner.evaluate(states, value)
-            out[:] = np.hstack([value, np.abs(value), value**2, value**4])
+            square = value * value
+            out[:] = np.hstack([value, np.abs(value), square, square * square])
 
         function = None if inner.function is None else _moments_of(inner.function)
         return Measure(MOMENTS, evaluate, function, inner.parameters)
@@ -85,7 +87,7 @@ class Histogram(Observable):
     """
 
     name = "histogram"
-    of: Observable = Magnetization()
+    of: Observable = field(default_factory=Magnetization)
     low: float = -1.0
     high: float = 1.0
     bins: int = 20
@@ -112,7 +114,7 @@ class Histogram(Observable):
             out[inside, np.minimum(place, bins - 1)] = 1.0
 
         edges = np.linspace(low, high, bins + 1)
-        labels = tuple(f"{a:g} to {b:g}" for a, b in zip(edges[:-1], edges[1:], strict=True))
+        labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
         return Measure(labels, evaluate, function, (inner.parameters, low, high, scale))
 

@@ -44,7 +44,7 @@ class PottsOrder(Observable):
 
 @kernel
 def potts_order(x, parameters, out):
-    """A pass over the state for each value: nothing is allocated, and processors do many at once."""
+    """A pass over the state for each value: nothing is allocated, and it is done many at once."""
     values, most = parameters[0], 0
     for value in range(values):
         count = 0
@@ -67,8 +67,9 @@ class Matches(Observable):
     """The share of chosen variables that have the values given, or whether all have."""
 
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
-        """The variables, the value of each (-1 for none), whether all must match, and whether
-        to divide by how many there are.
+        """The variables and the value of each, -1 for none; then how matches are counted.
+
+        That is whether all must match, and whether to divide by how many there are.
         """
         raise NotImplementedError
 

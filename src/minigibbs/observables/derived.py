@@ -1,4 +1,4 @@
-"""Quantities that are derived from observables, with errors by jackknife or bootstrap over blocks."""
+"""Quantities that are derived from observables, with errors by jackknife or bootstrap."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
     series = _single(one)
     if not one.scalar:
         raise SampleError(f"{name!r} gives {len(one.labels)} numbers; this needs one, or Moments")
-    parts = [np.abs(series) if power == "abs" else series**power for power in powers]
+    parts = [np.abs(series) if isinstance(power, str) else series**power for power in powers]
     return _blocks(np.concatenate(parts, axis=-1))
 
 

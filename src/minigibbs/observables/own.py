@@ -89,7 +89,8 @@ def _measure(user: Any, given: Any, called: str, graph: FactorGraph) -> Measure:
     if isinstance(given, types.Number | types.Boolean):
         return Measure(("",), _numbers(user), _number_of(user))
     several = isinstance(given, types.BaseTuple) and all(
-        isinstance(one, types.Number | types.Boolean) for one in given
+        isinstance(one, types.Number | types.Boolean)
+        for one in given  # type: ignore[attr-defined]
     )
     if several and len(given):
         width = len(given)

@@ -1,4 +1,4 @@
-"""What `observe=` may hold, and observables as plain data for files: names and settings, no code."""
+"""What `observe=` may hold, and observables as plain data for files: no code."""
 
 from __future__ import annotations
 

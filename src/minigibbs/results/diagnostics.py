@@ -118,7 +118,7 @@ def _apply(name: str, series: ArrayLike, **options: Any) -> Any:
     from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
     values = np.asarray(series, dtype=np.float64)
-    flat: NDArray[np.float64] = values.reshape(*values.shape[:2], -1)
+    flat: NDArray[np.float64] = values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     result = np.full(flat.shape[2], np.nan)
     if flat.shape[1] >= LEAST_RECORDS:
         varies = np.flatnonzero((flat != flat[:1, :1]).any(axis=(0, 1)))

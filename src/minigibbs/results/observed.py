@@ -1,8 +1,8 @@
 """What a run has observed, and how far to trust it: the one place where that is computed.
 
 A run keeps the whole series of its observables, or, where that would be long, running moments and
-sums of batches. Either is cut into blocks of consecutive records, so long that they hardly depend on
-each other; errors come from how blocks differ, by the jackknife.
+sums of batches. Either is cut into blocks of consecutive records, so long that they hardly depend
+on each other; errors come from how blocks differ, by the jackknife.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from minigibbs.results.marginals import LEVEL
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
 _MOST_BLOCKS = 32  # of a row
 _LEAST_BLOCKS = 4  # of all rows together, however slow they are
+_LEAST_BATCHES = 32  # of all rows together, to tell an autocorrelation time from
 _RESAMPLED = 1000  # times, by the bootstrap
 
 COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
@@ -70,12 +71,13 @@ class Blocks:
         """A function of the means, with the error from leaving out one block after the other."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(total / max(count, 1)), dtype=np.float64)
+        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
         if blocks < 2:
             return Estimate(value[()], np.full(value.shape, np.nan)[()], blocks)
-        left = (total - self.sums) / (count - self.sizes)[:, None]
-        values = np.array([function(one) for one in left], dtype=np.float64)
-        spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
+        with np.errstate(invalid="ignore"):  # observables may be infinite
+            left = (total - self.sums) / (count - self.sizes)[:, None]
+            values = np.array([function(one) for one in left], dtype=np.float64)
+            spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
         return Estimate(value[()], np.sqrt(spread * (blocks - 1) / blocks)[()], blocks)
 
     def bootstrap(
@@ -84,7 +86,7 @@ class Blocks:
         """The same, with the error from blocks drawn with replacement, 1,000 times."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(total / max(count, 1)), dtype=np.float64)
+        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
         if blocks < 2:
             return Estimate(value[()], np.full(value.shape, np.nan)[()], blocks)
         drawn = np.random.default_rng(seed).integers(blocks, size=(_RESAMPLED, blocks))
@@ -100,6 +102,11 @@ class Blocks:
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
         return self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+
+
+def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """A mean; NaN of nothing."""
+    return total / count if count else np.full(total.shape, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +166,10 @@ class Observed:
     def row_means(self) -> NDArray[np.float64]:
         """[row, number]."""
         if self.series is not None:
-            return self.series.mean(axis=1)
+            whole = self.series.sum(axis=1)
+            return np.asarray(whole / max(self.series.shape[1], 1))
         assert self.moments is not None
-        return self.moments[:, 0]
+        return np.asarray(self.moments[:, 0])
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
@@ -169,7 +177,8 @@ class Observed:
         if self.records < 2:
             return np.full(len(self.means), np.nan)
         if self.series is not None:
-            squares = ((self.series - self.means) ** 2).sum(axis=(0, 1))
+            with np.errstate(invalid="ignore"):
+                squares = ((self.series - self.means) ** 2).sum(axis=(0, 1))
         else:
             assert self.moments is not None
             away = self.count[:, None] * (self.row_means - self.means) ** 2
@@ -208,18 +217,25 @@ class Observed:
             return self.records / self.times
 
     def _batch_times(self) -> NDArray[np.float64]:
-        """From how the means of batches differ, against how single records do."""
+        """From how the means of batches differ, against how single records do.
+
+        Batches shorter than the memory of a chain tell too short a time, so that neighbours are
+        joined as long as there are enough of them, and the longest time counts.
+        """
         if not self.records:
             return np.full(len(self.means), np.nan)
         sums, sizes = self._pieces()
         size = max((int(z.max(initial=0)) for z in sizes), default=0)
-        kept = np.concatenate([s[z == size] for s, z in zip(sums, sizes, strict=True)]) / size
-        if len(kept) < _LEAST_BLOCKS:
-            return np.full(kept.shape[1], np.nan)
-        spread = ((kept - self.means) ** 2).sum(axis=0) / (len(kept) - 1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            times = size * spread / self.variances
-        return np.where(self.variances > 0, times, np.nan)
+        rows_ = [s[z == size] / size for s, z in zip(sums, sizes, strict=True)]
+        found = np.full(len(self.means), np.nan)
+        while sum(map(len, rows_)) >= _LEAST_BATCHES:
+            means = np.concatenate(rows_)
+            spread = ((means - self.means) ** 2).sum(axis=0) / (len(means) - 1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                found = np.fmax(found, size * spread / self.variances)
+            rows_ = [0.5 * (row[0 : len(row) - 1 : 2] + row[1::2]) for row in rows_]
+            size *= 2
+        return np.where(self.variances > 0, found, np.nan)
 
     def _split_rhat(self) -> NDArray[np.float64]:
         sums, sizes = self._pieces()

@@ -245,6 +245,49 @@ class Run(Result):
 
         write(self, path, title, shape)
 
+    def plot_trace(self, *names: str, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the energy and all observables that are numbers against updates, or those named.
+
+        Gives a Matplotlib figure, which notebooks show; with `path` it is written there as well.
+        """
+        from minigibbs.results import plots
+
+        return plots.trace(self, names, path)
+
+    def plot_marginals(
+        self,
+        value: int = 1,
+        shape: Sequence[int] | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Draw the marginals: of lattices the probability of one value as an image.
+
+        `shape` gives rows and columns; a `Kernel` knows its own.
+        """
+        from minigibbs.results import plots
+
+        return plots.marginals(self, value, shape, path)
+
+    def plot_autocorrelation(
+        self, *names: str, lags: int | None = None, path: str | os.PathLike[str] | None = None
+    ) -> Any:
+        """Draw how similar records are that lie apart: of the energy and observables, or some."""
+        from minigibbs.results import plots
+
+        return plots.autocorrelation(self, names, lags, path)
+
+    def plot_observable(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw an observable: trace and histogram of a number, means with errors of several."""
+        from minigibbs.results import plots
+
+        return plots.observable(self, name, path)
+
+    def _repr_html_(self) -> str:
+        """A summary for notebooks."""
+        from minigibbs.results.notebook import run_html
+
+        return run_html(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
@@ -281,7 +324,9 @@ def load(path: str | os.PathLike[str]) -> Run:
             Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
             ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
-            observed=decode_observed(header["observed"], observed) if header.get("observed") else None,
+            observed=decode_observed(header["observed"], observed)
+            if header.get("observed")
+            else None,
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
         check_run(run)

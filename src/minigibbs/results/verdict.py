@@ -61,13 +61,13 @@ def energy_limit(run: Run) -> float:
     """The R-hat of the energy from which chains disagree.
 
     Of energies that were taken rarely there are few, and R-hat scatters: with k in half a chain it
-    is 1 + (F - 1) / 2k, where F is a variance ratio of eight halves or more, which exceeds 5 once in
-    some 10,000 times.
+    is 1 + (F - 1) / 2k, where F is a variance ratio of eight halves or more, which exceeds 5 once
+    in some 10,000 times.
     """
     rare = run.energy is not None and run.info.energy_thin > run.info.thin
     if not rare or run.energy is None:
         return RHAT_LIMIT
-    return max(RHAT_LIMIT, 1.0 + 4.0 / max(run.energy.shape[1], 1))
+    return max(RHAT_LIMIT, 1.0 + 4.0 / max(int(run.energy.shape[1]), 1))
 
 
 def _observed_apart(summary: Summary) -> list[Finding]:

@@ -339,7 +339,9 @@ def one_chain(
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
     stream = streams(0, 1)[0] if stream is None else stream
-    group = cpu_group(plan, prepared(plan.sampler, graph, 1), state.astype(graph.state_type), stream)
+    group = cpu_group(
+        plan, prepared(plan.sampler, graph, 1), state.astype(graph.state_type), stream
+    )
     group.begin()
     return group
 

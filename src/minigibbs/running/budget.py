@@ -25,8 +25,7 @@ _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
 # Nanoseconds, by the same scale as `samplers.costs`.
 _PAIR, _FAR_PAIR = 1.0, 2.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
-_CALL = 20_000.0  # what measuring a block of states costs beside the work itself
-_BLOCK = 1 << 16  # bytes of states that are measured together, about
+_CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
@@ -59,10 +58,8 @@ def energy_cost(graph: FactorGraph) -> float:
     slots = float((factors["scope_end"] - factors["scope_start"]).sum())
     cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
     cost += _FACTOR * len(factors) + _SLOT * slots
-    call = _CALL * len(graph) / _BLOCK if len(graph) < _BLOCK else _CALL
-    return cost + sum(
-        call + group.energy_cost(int(graph.sizes.max())) for group in graph.implicits
-    )
+    values = int(graph.sizes.max())
+    return cost + sum(_CALL + group.energy_cost(values) for group in graph.implicits)
 
 
 def update_cost(graph: FactorGraph, sampler: Sampler) -> float:

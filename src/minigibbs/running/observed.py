@@ -1,7 +1,7 @@
 """What a group of chains keeps of its observables: every record, or running moments.
 
-An `Observer` belongs to some rows of a plan. It takes blocks of one row's states, in their order, or
-values that were measured elsewhere. Its arrays are part of the group's state, its records part of
+An `Observer` belongs to some rows of a plan. It takes blocks of one row's states, in their order,
+or values that were measured elsewhere. Its arrays are part of the group's state, its records part of
 the group's records.
 """
 
@@ -96,9 +96,7 @@ def gathered(
     if not plan.observe:
         return None
     names, labels = tuple(plan.observe), tuple(measure.labels for measure in plan.measures)
-    count, moments, sums, series = (
-        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
-    )
+    count, moments, sums, series = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     if plan.series:
         whole = np.full(len(count), records)
         return Observed(names, labels, series[:, :records], whole, chains=chains)

@@ -97,9 +97,7 @@ class Plan:
     def small(self) -> dict[str, Any]:
         """All but the graph and the reference, which are large: what a worker is told."""
         large = ("graph", "reference")
-        return {
-            one.name: getattr(self, one.name) for one in fields(self) if one.name not in large
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in large}
 
     def encode(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The plan as JSON and arrays, for files; the graph goes into a file of its own."""

@@ -157,7 +157,9 @@ class Options:
         every = 1
         if not chosen and backend.in_threads:
             share = SHARE_UNTIL if length is None else SHARE
-            every = energy_every(graph, sampler, thin, None if length is None else updates // thin, share)
+            every = energy_every(
+                graph, sampler, thin, None if length is None else updates // thin, share
+            )
         observe = read_observe(self.observe)
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')

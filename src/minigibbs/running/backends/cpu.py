@@ -32,8 +32,8 @@ from minigibbs.running.backends.base import (
     count_size,
     require_records,
 )
-from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.budget import energy_pairs
+from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import SCANS, Plan
 from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
@@ -219,9 +219,10 @@ class CpuGroup(Group):
             if self.plan.observe:
                 self.observer.take(0, self.observer.measure(states), first)
             if self.plan.graph.implicits and last <= len(recorder.energy):
-                taken = np.arange(first, last)[(np.arange(first, last) + 1) % recorder.energy_every == 0]
-                if len(taken):
-                    recorder.energy[taken] += self.plan.graph.implicit_energies(states[taken - first])
+                every = recorder.energy_every
+                for record in range(first + every - 1 - first % every, last, every):
+                    state = states[record - first : record - first + 1]
+                    recorder.energy[record] += float(self.plan.graph.implicit_energies(state)[0])
         if len(recorder.error):
             settle_counts(recorder, self.model, recorder.clock[0], self.chain.x)
             recorder.error[last - 1] = self._error(recorder.counts, self.clock)

@@ -192,7 +192,9 @@ class CudaGroup(Group):
         self.room = min(room, max(self.plan.records, 1)) if self.held else 0
         size = self.room * (record + (8 * self.kept if self.energy else 0))
         averages = 8 * self.kept * self.plan.width
-        self.seen_room = min(max(_BUFFER_BYTES // 16 // max(averages, 1), 1), max(self.plan.records, 1))
+        self.seen_room = min(
+            max(_BUFFER_BYTES // 16 // max(averages, 1), 1), max(self.plan.records, 1)
+        )
         size += self.seen_room * averages
         values = self.plan.values if self.marginals else 0
         return size + 8 * self.kept * (values + 1)
@@ -258,7 +260,7 @@ class CudaGroup(Group):
             for measure in self.plan.measures
         ]
         shape = (self.seen_room, self.kept, self.plan.width)
-        self.averages = self.cuda.device_array(shape, np.float64) if self.plan.width else None
+        self.averages: Any = self.cuda.device_array(shape, np.float64) if self.plan.width else None
         self.seen = 0  # records on the device that the host has not taken yet
 
     def _observe(self) -> None:
@@ -592,8 +594,8 @@ def check_measures(plan: Plan) -> None:
         if measure.function is None:
             raise SampleError(
                 f'observe: {name!r} cannot be measured with backend="cuda"; a function must give a '
-                "number or a tuple (an array has to be allocated), and energies of implicit factors "
-                "are recorded of some chains only: run.energy"
+                "number or a tuple (an array has to be allocated), and energies of implicit "
+                "factors are recorded of some chains only: run.energy"
             )
 
 

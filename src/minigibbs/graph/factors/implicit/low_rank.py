@@ -121,7 +121,7 @@ class LowRank(Implicit):
 
     def energy_cost(self, values: int) -> float:
         """Sums of the matrices over each value."""
-        return (5.0 + 1.0 * self.a.shape[1] * 2) * self.variables * self._vectors(values)
+        return (5.0 + 2.0 * float(self.a.shape[1])) * self.variables * self._vectors(values)
 
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Through the sums of a and b over each value."""
