@@ -3,8 +3,8 @@
 The magnetisation of this chain jumps at the transition, as in the theory of Kosterlitz and
 Thouless: there 2 <m^2> / T is 1 for the infinite chain and 1 + 1 / (log N + c) for N spins. Chains
 of three sizes are sampled near the transition by cluster moves that are O(N), and reweighted to
-temperatures around it; the transition is where that form fits. Fukui and Todo, J. Comput. Phys. 228, 2629 (2009), found
-T = 1.52780(9) with up to a million spins. Writes inverse_square.png.
+temperatures around it; the transition is where that form fits. Fukui and Todo, J. Comput. Phys.
+228, 2629 (2009), found T = 1.52780(9). Writes inverse_square.png.
 """
 
 import numpy as np

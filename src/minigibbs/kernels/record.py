@@ -7,8 +7,8 @@ from minigibbs.kernels.jit import inlined
 
 
 @inlined
-def note_change(recorder, model, clock, i, old):
-    """Count the time variable `i` spent in the value it leaves: O(1), and only on a change."""
+def note_time(recorder, model, clock, i, old):
+    """Count the time that variable `i` has spent in the value it had: O(1)."""
     recorder.counts[model.first[i] + old] += clock - recorder.since[i]
     recorder.since[i] = clock
 

@@ -73,12 +73,13 @@ class Blocks:
         blocks = len(self.sizes)
         value = np.asarray(function(_divided(total, count)), dtype=np.float64)
         if blocks < 2:
-            return Estimate(value[()], np.full(value.shape, np.nan)[()], blocks)
+            return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         with np.errstate(invalid="ignore"):  # observables may be infinite
             left = (total - self.sums) / (count - self.sizes)[:, None]
             values = np.array([function(one) for one in left], dtype=np.float64)
             spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
-        return Estimate(value[()], np.sqrt(spread * (blocks - 1) / blocks)[()], blocks)
+        error = np.sqrt(spread * (blocks - 1) / blocks)
+        return Estimate(_number(value), _number(error), blocks)
 
     def bootstrap(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], seed: int = 0
@@ -88,12 +89,12 @@ class Blocks:
         blocks = len(self.sizes)
         value = np.asarray(function(_divided(total, count)), dtype=np.float64)
         if blocks < 2:
-            return Estimate(value[()], np.full(value.shape, np.nan)[()], blocks)
+            return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         drawn = np.random.default_rng(seed).integers(blocks, size=(_RESAMPLED, blocks))
         means = self.sums[drawn].sum(axis=1) / self.sizes[drawn].sum(axis=1)[:, None]
         values = np.array([function(one) for one in means], dtype=np.float64)
         error = values.std(axis=0, ddof=1) * math.sqrt(blocks / (blocks - 1))
-        return Estimate(value[()], error[()], blocks)
+        return Estimate(_number(value), _number(error), blocks)
 
     def estimate(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
@@ -102,6 +103,11 @@ class Blocks:
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
         return self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+
+
+def _number(value: Any) -> Number:
+    """A float, or an array of them."""
+    return float(value) if np.ndim(value) == 0 else value
 
 
 def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
@@ -188,7 +194,7 @@ class Observed:
     def _weighted(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         shares = self.count / self.count.sum()
         # Rows without records hold NaN or 0, and count for nothing.
-        return np.where(shares[:, None] > 0, rows * shares[:, None], 0.0).sum(axis=0)
+        return np.asarray(np.where(shares[:, None] > 0, rows * shares[:, None], 0.0).sum(axis=0))
 
     @cached_property
     def ess(self) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out 
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
 
 # Nanoseconds, by the same scale as `samplers.costs`.
-_PAIR, _FAR_PAIR = 1.0, 2.0  # a pair of an energy, from a cache or from main memory
+_PAIR, _FAR_PAIR = 1.25, 2.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is

@@ -1,8 +1,8 @@
 """What a group of chains keeps of its observables: every record, or running moments.
 
 An `Observer` belongs to some rows of a plan. It takes blocks of one row's states, in their order,
-or values that were measured elsewhere. Its arrays are part of the group's state, its records part of
-the group's records.
+or values that were measured elsewhere. Its arrays are part of the group's state, its records part
+of the group's records.
 """
 
 from __future__ import annotations

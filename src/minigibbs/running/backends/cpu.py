@@ -21,7 +21,7 @@ from minigibbs.kernels.layout import (
     Scan,
 )
 from minigibbs.kernels.random import shared_stream, streams
-from minigibbs.kernels.record import keep, note_change, settle_counts
+from minigibbs.kernels.record import keep, note_time, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
 from minigibbs.running.backends.base import (
@@ -398,8 +398,8 @@ def advance(data, model, chain, scan, recorder, updates, recording):
             value, old = update(data, model, chain, i), x[i]
             x[i] = value  # even if it is the old one: nobody can predict that branch
             chain.tally[CHANGES] += value != old
-            if counting and value != old:
-                note_change(recorder, model, step, i, old)
+            if counting:  # even if nothing changed
+                note_time(recorder, model, step, i, old)
         left -= stretch
         if recording:
             clock += stretch
