@@ -30,6 +30,8 @@ from minigibbs.cli.output import check_out, finish, stopping_in_order
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 
+_RECORD = "marginals,energy"
+
 
 def sample(
     model: Model,
@@ -47,9 +49,7 @@ def sample(
     scan: Annotated[
         str | None, typer.Option(help="random, systematic, shuffled or shared [random].")
     ] = None,
-    record: Annotated[
-        str, typer.Option(help="What to keep: marginals, draws, energy.")
-    ] = "marginals,energy",
+    record: Annotated[str, typer.Option(help="What to keep: marginals, draws, energy.")] = _RECORD,
     variables: Annotated[
         str | None, typer.Option(help="Whose draws to keep, by name or number: a,b,7 [all].")
     ] = None,
@@ -98,7 +98,8 @@ def sample(
     goal = read_goal(until, updates, sweeps, max_time)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     whose = _variables(variables, kept, graph)
-    what = Record(*kept, thin=thin, variables=whose, chains=record_chains)
+    chosen_records = [] if record == _RECORD else kept  # by default energies are at a budget
+    what = Record(*chosen_records, thin=thin, variables=whose, chains=record_chains)
     options = Options(
         sampler=chosen,
         warmup=warmup,
