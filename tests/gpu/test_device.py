@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import itertools
 import subprocess
 import sys
 
@@ -363,7 +364,7 @@ def test_observables_are_those_of_the_cpu(rows):
     np.testing.assert_array_equal(gpu.draws, cpu.draws[heads])  # guards the line below
     ends = [*heads, CHAINS]
     series = cpu.observed.series
-    means = [series[a:b].mean(axis=0) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    means = [series[a:b].mean(axis=0) for a, b in itertools.pairwise(ends)]
     np.testing.assert_allclose(gpu.observed.series, means, rtol=1e-12, atol=1e-12)
 
 

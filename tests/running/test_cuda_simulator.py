@@ -258,7 +258,7 @@ def test_a_simulated_ladder_is_that_of_the_cpu(tmp_path, monkeypatch, houdayer):
 
 
 RESUMED = [(name, after) for name in ("evidence", "shuffled", "logical") for after in (1, 3, 6)]
-RESUMED.append(("own-scan", 4))
+RESUMED += [("own-scan", 4), ("observed", 3), ("observed-moments", 4)]
 
 
 @pytest.fixture(scope="module")
@@ -289,6 +289,9 @@ def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
     b = mg.load(resumed / "again" / f"{name}-{after}.run")
     for array in ("clock", "counts", "visits", "draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
+    for array in ("series", "count", "moments", "sums") if a.observed is not None else ():
+        ours, theirs = getattr(a.observed, array), getattr(b.observed, array)
+        np.testing.assert_array_equal(ours, theirs)
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
     looked_at = mg.load(resumed / f"{name}-{after}" / "run.zarr")  # which needs no GPU
