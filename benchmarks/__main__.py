@@ -15,6 +15,7 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
+    "observables",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one

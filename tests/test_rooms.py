@@ -20,6 +20,7 @@ ROOMS = (
     "exact",
     "samplers",
     "results",
+    "observables",
     "formats",
     "models",
     "running",

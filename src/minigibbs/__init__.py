@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minigibbs._version import __version__
 
 if TYPE_CHECKING:
-    from minigibbs import interop, models, theory
+    from minigibbs import interop, models, observables, theory
     from minigibbs.errors import (
         FormatError,
         GraphError,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
     from minigibbs.running.load import load
+    from minigibbs.running.many import Runs, sample_many
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "interop": "",
     "models": "",
+    "observables": "",
     "theory": "",
     **dict.fromkeys(["Domains", "Grid"], "graph.domains"),
     **dict.fromkeys(
@@ -118,6 +120,7 @@ _HOMES = {
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",
+    **dict.fromkeys(["Runs", "sample_many"], "running.many"),
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
@@ -180,6 +183,7 @@ __all__ = [
     "Potts",
     "Record",
     "Run",
+    "Runs",
     "SampleError",
     "Sampler",
     "Stats",
@@ -204,10 +208,12 @@ __all__ = [
     "load",
     "maximize",
     "models",
+    "observables",
     "potts_from_matrix",
     "read",
     "resume",
     "sample",
+    "sample_many",
     "sample_until",
     "theory",
     "to_networkx",

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import itertools
 import subprocess
 import sys
 
@@ -316,3 +317,58 @@ def test_a_resumed_ladder_is_the_same(tmp_path):
     np.testing.assert_array_equal(whole.state, resumed.state)
     np.testing.assert_array_equal(whole.counts, resumed.counts)
     assert whole.ladder == resumed.ladder
+
+
+def up_and_first(x):
+    """A function of one's own: loops, and a tuple of several types."""
+    ones = 0
+    for i in range(len(x)):
+        ones += x[i] == 1
+    return ones / len(x), x[0] == x[1]
+
+
+OBSERVED = {
+    "energy": mg.observables.Energy(),
+    "m": mg.observables.Magnetization(),
+    "moments": mg.observables.Moments(),
+    "law": mg.observables.Histogram(bins=5),
+    "order": mg.observables.PottsOrder(),
+    "ones": mg.observables.Count(1),
+    "both": mg.observables.AllHold({0: 1, 5: 0}),
+    "same": mg.observables.Agreement(np.arange(36) % 2),
+    "pairs": mg.observables.Correlations((6, 6), periodic=False),
+    "waves": mg.observables.StructureFactor((6, 6), 3),
+    "own": up_and_first,
+    "own law": mg.observables.Histogram(lambda x: x[0] + 0.5 * x[1], 0.0, 2.0, 4),
+}
+
+
+@pytest.mark.parametrize("rows", [CHAINS, 7])
+def test_observables_are_those_of_the_cpu(rows):
+    """Every chain is measured; a row is the mean over its chains."""
+    graph = mg.models.ising_lattice(side=6, beta=0.25)
+    options = {"chains": CHAINS, "seed": 3, "sweeps": 20, "scan": "shared", "progress": False}
+    record = {"cpu": mg.Record("draws", thin=2), "cuda": mg.Record("draws", thin=2, chains=rows)}
+    cpu = mg.sample(
+        graph, mg.Gibbs(fields=False), record=record["cpu"], observe=OBSERVED, **options
+    )
+    gpu = mg.sample(
+        graph,
+        mg.Gibbs(fields=False),
+        record=record["cuda"],
+        observe=OBSERVED,
+        backend="cuda",
+        **options,
+    )
+    heads = [k * CHAINS // rows for k in range(rows)]
+    np.testing.assert_array_equal(gpu.draws, cpu.draws[heads])  # guards the line below
+    ends = [*heads, CHAINS]
+    series = cpu.observed.series
+    means = [series[a:b].mean(axis=0) for a, b in itertools.pairwise(ends)]
+    np.testing.assert_allclose(gpu.observed.series, means, rtol=1e-12, atol=1e-12)
+
+
+def test_an_observable_that_allocates_is_refused():
+    graph = mg.models.ising_lattice(side=4, beta=0.25)
+    with pytest.raises(mg.SampleError, match="cannot be measured"):
+        mg.sample(graph, observe={"a": lambda x: np.ones(3)}, backend="cuda", progress=False)

@@ -1,6 +1,7 @@
 """Whole runs in Numba's CUDA simulator: the same chains as on the CPU, without a GPU."""
 
 import csv
+import itertools
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from minigibbs.results import report, tables
 from minigibbs.samplers.encoding import describe_sampler
 from tests import settings
 from tests.harness import sample
-from tests.running.simulate_cuda import flatten
+from tests.running.simulate_cuda import flatten, pair_and_share
 from tests.settings import IMPLICIT_CASES, LAYOUT_CASES
 from tests.zoo import ZOO
 
@@ -40,12 +41,15 @@ CASES |= {
 # Settings of a case, where they differ: chains, how many are recorded one by one, the variables
 # whose draws are kept (None for all), and the bytes of kept states before they are moved.
 COMMON = {"chains": CHAINS, "kept": CHAINS, "variables": None, "energy": True, "buffer": 1 << 20}
+OBSERVE = {"energy": "energy", "order": "potts-order", "ones": "count"}
 SETTINGS = {
     "chosen": {"variables": [3, 0], "kept": 3},
     "chosen-no-energy": {"variables": [2], "kept": 4, "energy": False, "buffer": 2 * 4},
     "chosen-one-by-one": {"variables": [1, 2], "buffer": 1},
     "groups": {"chains": 13, "kept": 3},
     "small-groups": {"chains": 7, "kept": 5},
+    "observed": {"chains": 7, "kept": 3, "observe": OBSERVE},
+    "observed-moments": {"chains": 7, "kept": 3, "observe": OBSERVE, "most_series": 0},
 }
 CASES |= dict.fromkeys(SETTINGS, (*PLAIN, "shared"))
 
@@ -72,6 +76,8 @@ def write_case(folder, name, file=None, **changes):
         "segment": 7,  # which divides neither a path nor a record
         "die_after": None,
         "resume": None,
+        "own": settings.get("observe") is not None,
+        "most_series": settings.get("most_series", 1 << 27),
         "record": kept(settings),
         "record_options": {
             "thin": THIN,
@@ -84,6 +90,7 @@ def write_case(folder, name, file=None, **changes):
             "chains": settings["chains"],
             "seed": SEED,
             "scan": scan,
+            "observe": settings.get("observe"),
         },
     }
     options = case["options"] | changes.pop("options", {})
@@ -124,6 +131,36 @@ def on_the_cpu(name, **changes):
         record=kept(settings),
         progress=False,
     )
+
+
+def expected_rows(name):
+    """The observables of the CPU's chains, averaged over rows of chains: [row, record, number]."""
+    settings, graph = settings_of(name), CASES[name][1]
+    draws = on_the_cpu(name).draws[:, THIN - 1 :: THIN]
+    flat = draws.reshape(-1, draws.shape[2])
+    share = np.stack([np.bincount(x, minlength=graph.sizes.max()).max() / len(x) for x in flat])
+    values = int(graph.sizes.max())
+    columns = [graph.energy(flat), (values * share - 1) / (values - 1), (flat == 1).sum(axis=1)]
+    columns += list(np.array([pair_and_share(x) for x in flat], dtype=float).T)
+    whole = np.stack(columns, axis=1).reshape(*draws.shape[:2], -1)
+    chains, rows = settings["chains"], settings["kept"]
+    ends = [k * chains // rows for k in range(rows + 1)]
+    return np.stack([whole[a:b].mean(axis=0) for a, b in itertools.pairwise(ends)])
+
+
+def test_observables_are_means_over_the_chains_of_a_row(simulated):
+    observed, expected = simulated["observed"].observed, expected_rows("observed")
+    assert observed.names == ("energy", "order", "ones", "own")
+    assert observed.chains == 3
+    np.testing.assert_allclose(observed.series, expected, rtol=1e-12)
+
+
+def test_running_moments_are_those_of_the_same_series(simulated):
+    observed, expected = simulated["observed-moments"].observed, expected_rows("observed-moments")
+    assert observed.series is None
+    np.testing.assert_array_equal(observed.count, expected.shape[1])
+    np.testing.assert_allclose(observed.row_means, expected.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(observed.moments[:, 1] / expected.shape[1], expected.var(axis=1))
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"shuffled"}))  # one order for all
@@ -221,7 +258,7 @@ def test_a_simulated_ladder_is_that_of_the_cpu(tmp_path, monkeypatch, houdayer):
 
 
 RESUMED = [(name, after) for name in ("evidence", "shuffled", "logical") for after in (1, 3, 6)]
-RESUMED.append(("own-scan", 4))
+RESUMED += [("own-scan", 4), ("observed", 3), ("observed-moments", 4)]
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +289,9 @@ def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
     b = mg.load(resumed / "again" / f"{name}-{after}.run")
     for array in ("clock", "counts", "visits", "draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
+    for array in ("series", "count", "moments", "sums") if a.observed is not None else ():
+        ours, theirs = getattr(a.observed, array), getattr(b.observed, array)
+        np.testing.assert_array_equal(ours, theirs)
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
     looked_at = mg.load(resumed / f"{name}-{after}" / "run.zarr")  # which needs no GPU

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
+KEPT = ("_prepared", "_energy_pairs", "_costs", "_split")  # what runs keep with a graph, in `vars`
 _QUICK = 20_000_000  # steps of counting that a description may take
 
 
@@ -111,6 +112,13 @@ class FactorGraph(Frozen):
 
     def __len__(self) -> int:
         return len(self.domains)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what runs keep with the graph for the next one."""
+        return {key: value for key, value in vars(self).items() if key not in KEPT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
 
     @property
     def sizes(self) -> NDArray[np.int32]:
@@ -322,6 +330,21 @@ class FactorGraph(Frozen):
             "zeros": len(self.hard),
             "shape": None if shape is None else list(shape),
         }
+
+    def _repr_html_(self) -> str:
+        """The graph's size for notebooks; nothing is counted that would take long."""
+        from html import escape
+
+        known = self.describe()
+        rows = [("variables", f"{len(self):,}")]
+        rows += [(f"{kind} factors", f"{count:,}") for kind, count in known["kinds"].items()]
+        if known["clamped"]:
+            rows.append(("clamped", f"{known['clamped']:,}"))
+        for key, label in (("max_degree", "Delta"), ("local_energy", "L"), ("max_domain", "D")):
+            if known[key] is not None:
+                rows.append((label, f"{known[key]:,.6g}"))
+        lines = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
+        return f"<table><caption>FactorGraph</caption>{''.join(lines)}</table>"
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time as clocks
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +15,15 @@ from minigibbs.exact.elimination import BucketTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.simple import lighter
+from minigibbs.observables.reading import Observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import Known, Marginals
 from minigibbs.results.run import Run
 from minigibbs.running import durations
-from minigibbs.running.api import sample_until, time_updates
+from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import TIME
 from minigibbs.running.request import check_counts
-from minigibbs.samplers import PoissonGibbs, Sampler, Tempering
+from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.memory import read_size
 
@@ -30,6 +33,7 @@ _WARMUP = 0.15  # share of the time
 _PREPARED = 0.3  # share of the time that preparations count as, at the most
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _LEAST_TRIPS = 10  # round trips of a ladder, of each chain
+_OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _TEMPERED = 1_000_000  # variables times levels, at the most
 
 
@@ -45,6 +49,7 @@ def infer(
     seed: int | None = None,
     threads: int | None = None,
     progress: bool = True,
+    observe: Observe = None,
 ) -> Answer:
     """Marginals and log Z of a graph, with errors, by the method that fits.
 
@@ -69,6 +74,9 @@ def infer(
         What to sample with; by default chosen.
     chains, seed, threads, progress
         As in `mg.sample`, where the graph is sampled.
+    observe
+        As in `mg.sample`: `answer.observables`. Where the answer is exact, independent draws are
+        measured, 1,000 of each chain.
 
     Examples
     --------
@@ -90,15 +98,23 @@ def infer(
         budget = None if memory is None else read_size(memory, "memory")
         tree, why = _affordable(graph, limit, budget)
         if tree is not None:
-            return _exact(graph, tree, begun, why)
+            answer = _exact(graph, tree, begun, why)
+            if observe is None:
+                return answer
+            options: dict[str, Any] = {"chains": chains, "seed": seed, "threads": threads}
+            run = sample(
+                graph, Exact(), sweeps=_OBSERVED, progress=progress, observe=observe, **options
+            )
+            return replace(answer, run=run, seconds=clocks.monotonic() - begun)
     chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
     call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
     if sampler is None and graph.influence < 1.0 and not graph.implicits:
         ladder = call(Tempering(), _LOG_Z * limit, begun, error).ladder
-        call = partial(call.func, lighter(graph), **call.keywords)
-        run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error)
+        light = lighter(graph) if observe is None else graph  # which shifts the energy
+        call = partial(call.func, light, **call.keywords)
+        run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error, observe=observe)
         return _sampled(graph, run, ladder, f"{why}; {reason}", begun)
-    run = call(chosen, limit, begun, error)
+    run = call(chosen, limit, begun, error, observe=observe)
     return _sampled(graph, run, run.ladder, f"{why}; {reason}", begun)
 
 
@@ -155,6 +171,7 @@ def _sample(
     seed: int | None,
     threads: int | None,
     progress: bool,
+    observe: Observe = None,
 ) -> Run:
     """Sample until the errors are as asked, or time is up; the beginning is not recorded.
 
@@ -177,6 +194,7 @@ def _sample(
         seed=seed,
         threads=threads,
         progress=progress,
+        observe=observe,
     )
 
 

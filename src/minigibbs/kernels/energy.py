@@ -126,12 +126,18 @@ def general_value(model, x, factor):
 
 
 @inlined
-def total_energy(model, x):
-    """The log-potential of state `x`, but for the graph's offset: the sum over all factors."""
+def pair_energy(pair, weight, x):
+    """The sum of the pairs in state `x`; nobody can predict which agree, so there is no branch."""
     total = 0.0
-    for k in range(len(model.pair)):
-        if x[model.pair[k, 0]] == x[model.pair[k, 1]]:
-            total += model.pair_weight[k]
+    for k in range(len(pair)):
+        total += weight[k] * np.float64(x[pair[k, 0]] == x[pair[k, 1]])
+    return total
+
+
+@inlined
+def general_energy(model, x):
+    """The sum of the general factors in state `x`."""
+    total = 0.0
     for k in range(len(model.factors)):
         total += general_value(model, x, model.factors[k])
     return total
@@ -150,6 +156,12 @@ def part_energy(model, x, part, parts):
         total += general_value(model, x, model.factors[k])
         k += parts
     return total
+
+
+@inlined
+def total_energy(model, x):
+    """The log-potential of state `x`, but for the graph's offset: the sum over all factors."""
+    return pair_energy(model.pair, model.pair_weight, x) + general_energy(model, x)
 
 
 @entry

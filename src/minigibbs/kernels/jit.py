@@ -23,6 +23,7 @@ FAST_MATH = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 _COMPILED = (
     "kernels",
     "samplers",
+    "observables",
     "running/backends",
 )  # folders whose functions compiled code calls
 
@@ -149,8 +150,8 @@ class _Uncollected(event.Listener):
 
 
 def _is_ours(event: Any) -> bool:
-    module: str = event.data["dispatcher"].py_func.__module__
-    return module.startswith("minigibbs.")
+    module = event.data["dispatcher"].py_func.__module__ or ""  # none of what `exec` made
+    return str(module).startswith("minigibbs.")
 
 
 event.register("numba:compile", _Uncollected())

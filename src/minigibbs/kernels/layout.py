@@ -129,6 +129,10 @@ class Recorder(NamedTuple):
     since: NDArray[np.int64]  # [n] the clock up to which a variable is counted
     draws: NDArray[np.unsignedinteger]  # [records, variables whose draws are kept]
     drawn: NDArray[np.int32]  # which ones; empty for all
-    energy: NDArray[np.float64]  # [records]
+    energy: NDArray[np.float64]  # [records], of which every `energy_every`-th is taken
+    energy_every: int
+    pair: NDArray[np.int32]  # [P, 2] the pairs that matter for an energy
+    pair_weight: NDArray[np.float64]  # [P]
+    held: NDArray[np.unsignedinteger]  # [block, n] states of the latest records, to be measured
     reference: NDArray[np.float64]  # [sum of sizes] marginals to measure the error against
     error: NDArray[np.float64]  # [records] mean l2 distance of the running marginals

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from minigibbs.kernels.energy import total_energy
+from minigibbs.kernels.energy import general_energy, pair_energy
 from minigibbs.kernels.jit import inlined
 
 
 @inlined
-def note_change(recorder, model, clock, i, old):
-    """Count the time variable `i` spent in the value it leaves: O(1), and only on a change."""
+def note_time(recorder, model, clock, i, old):
+    """Count the time that variable `i` has spent in the value it had: O(1)."""
     recorder.counts[model.first[i] + old] += clock - recorder.since[i]
     recorder.since[i] = clock
 
@@ -28,5 +28,10 @@ def keep(recorder, model, clock, x):
         every = len(recorder.drawn) == 0
         for k in range(recorder.draws.shape[1]):
             recorder.draws[record, k] = x[k if every else recorder.drawn[k]]
-    if record < len(recorder.energy):
-        recorder.energy[record] = total_energy(model, x)
+    if record < len(recorder.energy) and (record + 1) % recorder.energy_every == 0:
+        energy = pair_energy(recorder.pair, recorder.pair_weight, x)
+        recorder.energy[record] = energy + general_energy(model, x)
+    if len(recorder.held):
+        place = record % len(recorder.held)
+        for k in range(len(x)):
+            recorder.held[place, k] = x[k]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.marginals import Known
+from minigibbs.results.observed import Observations
 from minigibbs.results.result import Result, log_z_text
 from minigibbs.results.run import Run, check_model
 from minigibbs.system import files
@@ -51,6 +52,11 @@ class Answer(Result):
     def shares(self) -> Known:
         """The marginals and their errors."""
         return self.known
+
+    @property
+    def observables(self) -> Observations:
+        """What `observe=` asked for, by name; see `Run.observables`."""
+        return Observations(None) if self.run is None else self.run.observables
 
     @property
     def exact(self) -> bool:

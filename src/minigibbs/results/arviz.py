@@ -1,4 +1,4 @@
-"""Draws and energies as ArviZ's `DataTree`."""
+"""Draws, energies and observables as ArviZ's `DataTree`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,19 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
     if indicators:
         posterior["indicator"], coords["event"] = _indicators(run)
         dims["indicator"] = ["event"]
+    for one in run.observables.values():
+        if one.series is not None and one.data.chains == 1:
+            posterior[one.name] = one.series
+            if not one.scalar:
+                coords[f"{one.name}_part"] = list(one.labels)
+                dims[one.name] = [f"{one.name}_part"]
     groups = {"posterior": posterior} if posterior else {}
     if run.energy is not None:
         groups["sample_stats"] = {"lp": run.energy}
     if not groups:
-        raise SampleError('to_arviz() needs record=("draws",) or record=("energy",)')
+        raise SampleError(
+            'to_arviz() needs record=("draws",), record=("energy",) or observe={...} with series'
+        )
     return arviz_base.from_dict(groups, coords=coords, dims=dims)
 
 

@@ -28,6 +28,11 @@ def ess(series: ArrayLike) -> Any:
     return _apply("ess", series)
 
 
+def ess_of_mean(series: ArrayLike) -> Any:
+    """The effective sample size for the mean: what its standard error goes by."""
+    return _apply("ess", series, method="mean")
+
+
 def rhat(series: ArrayLike) -> Any:
     """The rank-normalised split R-hat of series [chain, draw] or [chain, draw, ...].
 
@@ -109,16 +114,16 @@ def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
     return order
 
 
-def _apply(name: str, series: ArrayLike) -> Any:
+def _apply(name: str, series: ArrayLike, **options: Any) -> Any:
     from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
     values = np.asarray(series, dtype=np.float64)
-    flat: NDArray[np.float64] = values.reshape(*values.shape[:2], -1)
+    flat: NDArray[np.float64] = values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     result = np.full(flat.shape[2], np.nan)
     if flat.shape[1] >= LEAST_RECORDS:
         varies = np.flatnonzero((flat != flat[:1, :1]).any(axis=(0, 1)))
         function = getattr(array_stats, name)
         with np.errstate(all="ignore"):
             for k in varies:
-                result[k] = function(flat[:, :, k], chain_axis=0, draw_axis=1)
+                result[k] = function(flat[:, :, k], chain_axis=0, draw_axis=1, **options)
     return result.reshape(values.shape[2:])[()]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError
+from minigibbs.results.observed import Estimate
 from minigibbs.results.run import Run
 from minigibbs.system import files
 
@@ -96,3 +99,174 @@ def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
     if marginals.shape[0] <= 20:
         axes.set_yticks(range(marginals.shape[0]))
     axes.figure.colorbar(image, ax=axes, label="probability")
+
+
+_COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
+_MOST_LINES = 8  # chains drawn
+_MOST_POINTS = 2000  # of a line
+
+
+def _done(whole: Any, path: str | os.PathLike[str] | None) -> Any:
+    """The figure, written to a file if one is wanted."""
+    if path is not None:
+        save(whole, path)
+    return whole
+
+
+def _nothing(what: str) -> SampleError:
+    return SampleError(f"there is nothing to draw: this run kept no {what}")
+
+
+def trace(run: Run, names: Sequence[str], path: str | os.PathLike[str] | None = None) -> Any:
+    """See `Run.plot_trace`."""
+    lines = _traced(run, names)
+    whole, rows = grid(len(lines), 1, 9.0, 0.6 + 2.2 * len(lines))
+    for (label, updates, series), (axes,) in zip(lines, rows, strict=True):
+        step = -(-len(updates) // _MOST_POINTS) or 1
+        for chain, values in enumerate(series[:_MOST_LINES]):
+            colour = _COLOURS[chain % len(_COLOURS)]
+            axes.plot(updates[::step], values[::step], color=colour, linewidth=0.7, alpha=0.8)
+        axes.set(ylabel=label)
+        axes.grid(alpha=0.25)
+        axes.margins(x=0.01)
+    rows[-1][0].set(xlabel="updates of each chain")
+    shown = min(len(lines[0][2]), _MOST_LINES)
+    left = "" if len(lines[0][2]) <= shown else f" of {len(lines[0][2]):,}"
+    rows[0][0].set_title(f"Traces of {shown}{left} chains", loc="left", fontsize="medium")
+    return _done(whole, path)
+
+
+def _traced(run: Run, names: Sequence[str]) -> list[tuple[str, Any, Any]]:
+    """What is traced: label, updates and series [chain, record]."""
+    every = list(names) or (["energy"] if run.energy is not None else []) + [
+        name for name, one in run.observables.items() if one.scalar and one.series is not None
+    ]
+    lines: list[tuple[str, Any, Any]] = []
+    for name in every:
+        if name == "energy" and name not in run.observables:
+            if run.energy is None:
+                raise _nothing("energy")
+            lines.append((name, run.energy_updates, run.energy))
+            continue
+        one = run.observables[name]
+        if one.series is None:
+            raise _nothing(f"series of {name!r}, only moments")
+        for k, part in enumerate(one.labels):
+            updates = run.record_updates
+            lines.append((f"{name} {part}".strip(), updates, one.data.series[:, :, k]))  # type: ignore[index]
+    lines = [line for line in lines if len(line[1])]
+    if not lines:
+        raise _nothing('energies and no observables: record=("energy",) or observe={...}')
+    return lines
+
+
+def marginals(
+    run: Any,
+    value: int = 1,
+    shape: Sequence[int] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """See `Run.plot_marginals`."""
+    known = shape if shape is not None else (run.model or {}).get("shape")
+    if known is None or len(known) != 2:
+        whole, (axes,) = figure(1, 9.0, 3.6)
+        plot_marginals(run, axes)
+        return _done(whole, path)
+    rows, columns = (int(side) for side in known)
+    if rows * columns != len(run.domains):
+        raise SampleError(f"shape must be that of {len(run.domains)} variables, got {shape!r}")
+    largest = int(run.domains.sizes.max())
+    if not 0 <= value < largest:
+        raise SampleError(f"value must be 0 to {largest - 1}, got {value!r}")
+    whole, (axes,) = figure(1, 1.2 + 4.4 * min(columns / rows, 2.5), 4.2)
+    picture = run.marginals[:, value].reshape(rows, columns)
+    image = axes.imshow(picture, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest")
+    axes.set(xlabel="column", ylabel="row", title=f"Probability of value {value}")
+    whole.colorbar(image, ax=axes, shrink=0.85)
+    return _done(whole, path)
+
+
+def autocorrelation(
+    run: Run, names: Sequence[str], lags: int | None, path: str | os.PathLike[str] | None = None
+) -> Any:
+    """See `Run.plot_autocorrelation`."""
+    lines = _traced(run, names)
+    whole, (axes,) = figure(1, 7.5, 3.8)
+    if lags is None:
+        lags = max(len(correlations(series)) - 1 for _, _, series in lines)
+    for number, (label, _, series) in enumerate(lines):
+        values = correlations(series, lags)
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.plot(range(len(values)), values, ".-", color=colour, markersize=3, label=label)
+    axes.axhline(0.0, color="grey", linewidth=0.8)
+    axes.set(xlabel="records apart", ylabel="autocorrelation", ylim=(None, 1.02))
+    axes.set_title("How long chains remember", loc="left", fontsize="medium")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return _done(whole, path)
+
+
+def correlations(series: NDArray[np.float64], lags: int | None = None) -> NDArray[np.float64]:
+    """The autocorrelation of series [chain, record] at lags 0, 1, ..., chains taken together.
+
+    Deviations are from the mean of all chains. Without `lags`, up to where Sokal's window ends,
+    five autocorrelation times, or a quarter of the records.
+    """
+    away = series - series.mean()
+    records = series.shape[1]
+    spectrum = np.abs(np.fft.rfft(away, 2 * records, axis=1)) ** 2
+    sums = np.fft.irfft(spectrum.mean(axis=0))[:records] / np.arange(records, 0, -1)
+    whole: NDArray[np.float64] = sums / sums[0] if sums[0] > 0 else np.ones(records)
+    if lags is None:
+        times = 2.0 * np.cumsum(whole) - 1.0
+        window = np.flatnonzero(np.arange(records) >= 5.0 * times)
+        lags = int(window[0]) if len(window) else records // 4
+    return whole[: max(min(lags, records - 1), 1) + 1]
+
+
+def observable(run: Run, name: str, path: str | os.PathLike[str] | None = None) -> Any:
+    """See `Run.plot_observable`."""
+    one = run.observables[name]
+    if one.scalar:
+        if one.series is None:
+            raise _nothing(f"series of {name!r}, only moments: {one!r}")
+        whole, (left, right) = figure(2, 10.0, 3.4)
+        step = -(-one.series.shape[1] // _MOST_POINTS) or 1
+        for chain, values in enumerate(one.series[:_MOST_LINES]):
+            colour = _COLOURS[chain % len(_COLOURS)]
+            left.plot(run.record_updates[::step], values[::step], color=colour, linewidth=0.7)
+        left.set(xlabel="updates of each chain", ylabel=name)
+        right.hist(one.series.ravel(), bins=40, color="tab:blue", alpha=0.75, density=True)
+        right.axvline(one.mean, color="black", linewidth=1)
+        right.axvspan(*one.interval(), color="black", alpha=0.15, linewidth=0)
+        right.set(xlabel=name, ylabel="density", title=f"{one.mean:.6g} ± {one.error:.2g}")
+    else:
+        whole, (axes,) = figure(1, 8.0, 3.6)
+        places = np.arange(len(one.labels))
+        axes.errorbar(places, one.mean, one.error, fmt="o-", markersize=4, capsize=2)
+        axes.set(ylabel=f"mean of {name}")
+        step = -(-len(places) // 12)
+        axes.set_xticks(places[::step], one.labels[::step], rotation=30 if step > 1 else 0)
+        axes.grid(alpha=0.25)
+    return _done(whole, path)
+
+
+def plot_estimates(
+    at: NDArray[Any],
+    estimates: Sequence[Estimate],
+    name: str,
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """Estimates with their errors against a number that each is of."""
+    whole, (axes,) = figure(1, 7.0, 4.0)
+    values = np.array([one.value for one in estimates], dtype=np.float64)
+    errors = np.array([one.error for one in estimates], dtype=np.float64)
+    places = np.arange(len(values)) if at.dtype.kind not in "iuf" else at
+    for part in range(1 if values.ndim == 1 else values.shape[1]):
+        own = (values, errors) if values.ndim == 1 else (values[:, part], errors[:, part])
+        axes.errorbar(places, *own, fmt="o-", markersize=4, capsize=2, linewidth=1)
+    if at.dtype.kind not in "iuf":
+        axes.set_xticks(places, [str(one) for one in at])
+    axes.set(ylabel=name)
+    axes.grid(alpha=0.25)
+    return _done(whole, path)

@@ -17,6 +17,13 @@ from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
 from minigibbs.results.marginals import Marginals, mean_distance
+from minigibbs.results.observed import (
+    Observations,
+    Observed,
+    check_observed,
+    decode_observed,
+    encode_observed,
+)
 from minigibbs.results.result import Result
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files
@@ -62,6 +69,7 @@ class Info:
     ended: str = (
         "length"  # or "converged", "time", "interrupted", "terminated", "stopped", "running"
     )
+    energy_thin: int = 0  # updates between two energies; 0 in files before 0.3: as `thin`
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +113,7 @@ class Run(Result):
         repr=False,
     )
     ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
+    observed: Observed | None = field(default=None, repr=False)  # see `observables`
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -129,6 +138,7 @@ class Run(Result):
             )
             if value is not None
         ]
+        kept += self.observables
         return (
             f"<Run: {self.info.chains} chains, {self.info.updates:,} updates of "
             f"{len(self.domains):,} variables by {self.info.sampler}; kept: {', '.join(kept)}>"
@@ -150,10 +160,24 @@ class Run(Result):
             )
         return draws[:, :, places[0]]  # type: ignore[no-any-return]
 
+    @cached_property
+    def observables(self) -> Observations:
+        """What `observe=` asked for, by name: each with its mean, error, ESS, R-hat and series."""
+        return Observations(self.observed)
+
+    @property
+    def energy_updates(self) -> NDArray[np.int64]:
+        """The update, counted from the end of the warm-up, at which each energy was taken."""
+        records = 0 if self.energy is None else self.energy.shape[1]
+        return np.arange(1, records + 1, dtype=np.int64) * (self.info.energy_thin or self.info.thin)
+
     @property
     def record_updates(self) -> NDArray[np.int64]:
         """The update, counted from the end of the warm-up, at which each record was made."""
-        kept = next((a for a in (self.draws, self.energy, self.error) if a is not None), None)
+        series = None if self.observed is None else self.observed.series
+        kept = next((a for a in (self.draws, self.error, series) if a is not None), None)
+        if kept is None and (self.info.energy_thin or self.info.thin) == self.info.thin:
+            kept = self.energy
         records = 0 if kept is None else kept.shape[1]
         return np.arange(1, records + 1, dtype=np.int64) * self.info.thin
 
@@ -194,7 +218,7 @@ class Run(Result):
         """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
 
         `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
-        `sample_stats["lp"]` the energy.
+        `sample_stats["lp"]` the energy; observables stand beside the draws under their names.
 
         Parameters
         ----------
@@ -221,6 +245,49 @@ class Run(Result):
 
         write(self, path, title, shape)
 
+    def plot_trace(self, *names: str, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw the energy and all observables that are numbers against updates, or those named.
+
+        Gives a Matplotlib figure, which notebooks show; with `path` it is written there as well.
+        """
+        from minigibbs.results import plots
+
+        return plots.trace(self, names, path)
+
+    def plot_marginals(
+        self,
+        value: int = 1,
+        shape: Sequence[int] | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Draw the marginals: of lattices the probability of one value as an image.
+
+        `shape` gives rows and columns; a `Kernel` knows its own.
+        """
+        from minigibbs.results import plots
+
+        return plots.marginals(self, value, shape, path)
+
+    def plot_autocorrelation(
+        self, *names: str, lags: int | None = None, path: str | os.PathLike[str] | None = None
+    ) -> Any:
+        """Draw how similar records are that lie apart: of the energy and observables, or some."""
+        from minigibbs.results import plots
+
+        return plots.autocorrelation(self, names, lags, path)
+
+    def plot_observable(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draw an observable: trace and histogram of a number, means with errors of several."""
+        from minigibbs.results import plots
+
+        return plots.observable(self, name, path)
+
+    def _repr_html_(self) -> str:
+        """A summary for notebooks."""
+        from minigibbs.results.notebook import run_html
+
+        return run_html(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
@@ -231,6 +298,10 @@ class Run(Result):
         every = np.arange(len(self.domains))
         if self.draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
+        if self.observed is not None:
+            own, some = encode_observed(self.observed)
+            header["observed"] = own
+            arrays |= some
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
     @staticmethod
@@ -244,6 +315,7 @@ class Run(Result):
 def load(path: str | os.PathLike[str]) -> Run:
     """Read a run that `Run.save` wrote."""
     header, arrays = files.read_arrays(path, *FORMATS)
+    observed = {key: arrays.pop(key) for key in list(arrays) if key.startswith("observed.")}
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         info = header["info"] | {"seed": int(header["info"]["seed"])}
@@ -252,6 +324,9 @@ def load(path: str | os.PathLike[str]) -> Run:
             Info(**info),
             model=header.get("model"),  # which files of 0.1.0's beginnings lack
             ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
+            observed=decode_observed(header["observed"], observed)
+            if header.get("observed")
+            else None,
             **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
         )
         check_run(run)
@@ -278,10 +353,11 @@ def check_run(run: Run) -> None:
         if array is not None and array.size and array.min() < 0:
             raise ValueError(f"{name}: expected counts, got {array.min()}")
     records = int(run.clock.min()) // run.info.thin
+    energies = int(run.clock.min()) // (run.info.energy_thin or run.info.thin)
     for name, kind, shape in (
         ("counts", np.signedinteger, (chains, values)),
         ("draws", np.unsignedinteger, (chains, records, len(run.drawn))),
-        ("energy", np.floating, (chains, records)),
+        ("energy", np.floating, (chains, energies)),
         ("error", np.floating, (chains, records)),
         ("reference", np.floating, (values,)),
         ("state", np.unsignedinteger, (run.info.chains, len(run.domains))),
@@ -291,6 +367,8 @@ def check_run(run: Run) -> None:
             _check_array(name, getattr(run, name), kind, shape)
     if run.draws is not None and (run.draws >= run.domains.sizes[run.drawn]).any():
         raise ValueError("draws: a value lies outside its variable's domain")
+    if run.observed is not None:
+        check_observed(run.observed, chains)
 
 
 def check_drawn(drawn: NDArray[Any], variables: int) -> None:

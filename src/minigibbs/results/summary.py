@@ -9,11 +9,14 @@ from typing import Any
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
+from minigibbs.results.observed import rows as observed_rows
 from minigibbs.results.result import log_z_text
 from minigibbs.results.run import Run
 from minigibbs.results.verdict import findings, number
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.text import printable
+
+_MOST_OBSERVED = 12  # numbers of observables that a summary shows
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Summary:
     apart: int  # variables whose R-hat is too large
     warnings: tuple[str, ...] = ()
     ladder: Ladder | None = None  # of tempered runs
+    observables: tuple[dict[str, Any], ...] = ()  # of each number: its mean, error, ESS, R-hat
 
     @property
     def least_ess(self) -> float | None:
@@ -56,7 +60,10 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON: NaN as None, infinity as "inf", the seed as text."""
         return {key: for_json(value) for key, value in asdict(self).items()} | {
-            "seed": str(self.seed)
+            "seed": str(self.seed),
+            "observables": [
+                {key: for_json(value) for key, value in one.items()} for one in self.observables
+            ],
         }
 
     def rows(self) -> list[tuple[str, str]]:
@@ -82,12 +89,23 @@ class Summary:
             rows.append(("greatest value R-hat", shown))
         if self.standard_error is not None:
             rows.append(("greatest standard error", f"{self.standard_error:.4f} (of a marginal)"))
+        rows += [observable_row(one) for one in self.observables[:_MOST_OBSERVED]]
+        if len(self.observables) > _MOST_OBSERVED:
+            left = len(self.observables) - _MOST_OBSERVED
+            rows.append(("more observables", f"{left:,} numbers, in run.observables"))
         return rows + ([] if self.ladder is None else ladder_rows(self.ladder))
 
     def __str__(self) -> str:
         width = max(len(label) for label, _ in self.rows())
         lines = [f"{label:<{width}}  {value}" for label, value in self.rows()]
         return "\n".join(lines + [f"warning: {warning}" for warning in self.warnings])
+
+
+def observable_row(one: dict[str, Any]) -> tuple[str, str]:
+    """What is shown of one number of an observable: label and value."""
+    label = printable(f"{one['observable']} {one['part']}".strip())
+    error = "" if math.isnan(one["error"]) else f" +- {one['error']:.2g}"
+    return label, f"{one['mean']:.6g}{error} (ESS {number(one['ess'], ',.0f')})"
 
 
 def ladder_rows(ladder: Ladder) -> list[tuple[str, str]]:
@@ -138,6 +156,7 @@ def summarise(run: Run) -> Summary:
         worst_variable=None if value is None else run.domains.name(value[0]),
         apart=0 if marginals is None or marginals.worst is None else marginals.worst.apart,
         ladder=run.ladder,
+        observables=tuple(observed_rows(run.observables)),
     )
     found = tuple(finding.warning for finding in findings(run, summary) if finding.warning)
     return replace(summary, warnings=found)

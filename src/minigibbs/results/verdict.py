@@ -20,6 +20,7 @@ _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have no
 _HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
 _ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
+_INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
 LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
 
 
@@ -47,13 +48,46 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
 def _disagreement(run: Run, summary: Summary) -> list[Finding]:
     """Chains that tell different stories."""
     found = []
-    if summary.energy_rhat is not None and summary.energy_rhat > RHAT_LIMIT:
+    if summary.energy_rhat is not None and summary.energy_rhat > energy_limit(run):
         found.append(_apart(run, summary.energy_rhat, None, ""))
     if summary.value_rhat is not None and summary.value_rhat > RHAT_LIMIT:
         name, others = summary.worst_variable, len(run.domains) - 1
         more = f" and {summary.apart - 1:,} of {others:,} others" if summary.apart > 1 else ""
         found.append(_apart(run, summary.value_rhat, name, more))
-    return found
+    return found + _observed_apart(summary)
+
+
+def energy_limit(run: Run) -> float:
+    """The R-hat of the energy from which chains disagree.
+
+    Of energies that were taken rarely there are few, and R-hat scatters: with k in half a chain it
+    is 1 + (F - 1) / 2k, where F is a variance ratio of eight halves or more, which exceeds 5 once
+    in some 10,000 times.
+    """
+    rare = run.energy is not None and run.info.energy_thin > run.info.thin
+    if not rare or run.energy is None:
+        return RHAT_LIMIT
+    return max(RHAT_LIMIT, 1.0 + 4.0 / max(int(run.energy.shape[1]), 1))
+
+
+def _observed_apart(summary: Summary) -> list[Finding]:
+    """Observables on which chains disagree."""
+    known = [one for one in summary.observables if not math.isnan(one["rhat"])]
+    worst = max(known, key=lambda one: one["rhat"], default=None)
+    if worst is None or worst["rhat"] <= RHAT_LIMIT:
+        return []
+    what = f"{worst['observable']} {worst['part']}".strip()
+    shown = number(worst["rhat"], ".3f")
+    return [
+        Finding(
+            "bad" if worst["rhat"] > _FAR else "doubt",
+            "The chains disagree on an observable",
+            f"R-hat of {{}} is {shown}, and at most {RHAT_LIMIT} is wanted: its error is larger "
+            "than it looks. Run longer, with a warm-up.",
+            f"R-hat of {printable(what)} is {shown}: run longer, with a warm-up",
+            what,
+        )
+    ]
 
 
 def _standstill(run: Run) -> list[Finding]:
@@ -187,6 +221,9 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
             )
         ]
     least = summary.least_ess
+    if run.energy is not None and run.info.energy_thin > run.info.thin:
+        nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
+        least = summary.value_ess if nearly_all else least  # which tell nothing of those between
     wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock))
     if least is None or least >= wanted:
         return []

@@ -16,6 +16,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
+from minigibbs.observables import Observable
+from minigibbs.observables.reading import Observe, encode, read_observe, unknown
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
@@ -59,6 +61,7 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
     backend: str = "cpu",
+    observe: Observe = None,
 ) -> Run:
     """Sample a graph with several independent chains.
 
@@ -111,6 +114,11 @@ def sample(
     backend
         "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
         There, marginals are counted about once a sweep, over all chains.
+    observe
+        What to measure at every record, by name: functions of the state (`x[i]` is the number of
+        variable i's value), which give a number or a tuple and are compiled; `mg.observables`; or
+        their names. `run.observables["m"]` has the mean, its error and more; see
+        docs/observables.md.
 
     Examples
     --------
@@ -145,6 +153,7 @@ def sample_until(
     checkpoint: str | os.PathLike[str] | None = None,
     every: str | float | None = None,
     backend: str = "cpu",
+    observe: Observe = None,
 ) -> Run:
     """Sample a graph until the chains agree and are long enough, or until time is up.
 
@@ -166,7 +175,7 @@ def sample_until(
         As in `mg.sample`; `mg.Record(thin=...)` counts sweeps, by default 1.
     graph, sampler, chains, seed, start, scan, progress
         As in `mg.sample`.
-    threads, executor, checkpoint, every, backend
+    threads, executor, checkpoint, every, backend, observe
         As in `mg.sample`.
 
     Examples
@@ -209,7 +218,6 @@ def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     """What the sampler prepares, and the groups of chains at their start."""
     backend = BACKENDS[plan.backend]
     data = backend.prepare(plan)
-
     at_random = isinstance(start, str) and start == "random"
     counted = plan.scan == CHROMATIC and at_random and not len(plan.graph.hard)
 
@@ -231,6 +239,7 @@ def resume(
     executor: Executor | str | Any = None,
     every: str | float | None = None,
     max_time: str | float | None = None,
+    observe: Observe = None,
 ) -> Run:
     """Go on with a run from its checkpoint, as if it had never stopped.
 
@@ -245,6 +254,9 @@ def resume(
         As in `mg.sample`.
     every, max_time
         As in `mg.sample_until`; by default each stays as it was. Time counts anew.
+    observe
+        The functions of your own that the run observes, by name: no file holds code, so that they
+        must be given again. Ready-made observables are known.
 
     Examples
     --------
@@ -261,6 +273,7 @@ def resume(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Checkpoint.open(checkpoint) as saved:
         base, request = saved.read_plan()
+        base = _with_functions(base, read_observe(observe))
         BACKENDS[base.backend].check()
         data, loop = saved.latest(lambda found: _take_up(base, request, found))
         more = 0
@@ -280,6 +293,26 @@ def resume(
             interval = request.get("every") if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
             return loop.run(runner, progress, saved, interval, limit)
+
+
+def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
+    """The plan with the user's functions, which its file could not hold, in their places."""
+    for name, one in given.items():
+        width = one.bind(plan.graph).width
+        if name not in plan.observe:
+            known = ", ".join(plan.observe) or "nothing"
+            raise SampleError(f"observe: this run does not observe {name!r}; it observes {known}")
+        was = plan.observe[name]
+        if encode(one, width, {}) != encode(was, was.bind(plan.graph).width, {}):
+            raise SampleError(f"observe: {name!r} was another observable where the run began")
+    whole = {name: given.get(name, one) for name, one in plan.observe.items()}
+    missing = [name for name, one in whole.items() if unknown(one)]
+    if missing:
+        raise SampleError(
+            f"this run observes functions of your own, which no file holds: give "
+            f"observe={{{missing[0]!r}: ...}} as it was ({', '.join(missing)} are missing)"
+        )
+    return replace(plan, observe=whole)
 
 
 def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[Any, Loop]:

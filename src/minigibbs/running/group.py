@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from minigibbs.running.plan import Plan
 
-RECORDED = ("draws", "energy", "error")  # what has a row per record
+RECORDED = ("draws", "energy", "error", "observed")  # what has a row per record
 _GROWTH = 8.0  # of a segment over the one before, at the most
 
 State = dict[str, NDArray[Any]]  # everything that a group needs to go on, but for its past records
@@ -31,6 +31,10 @@ class Collected(NamedTuple):
     draws: NDArray[Any]  # [row, record, variable]
     energy: NDArray[np.float64]  # [row, record]
     error: NDArray[np.float64]  # [row, record]
+    observed: NDArray[np.float64]  # [row, record, number]; [row, 0, ..] without series
+    observed_count: NDArray[np.int64]  # [row] see `running.observed`
+    observed_moments: NDArray[np.float64]  # [row, 2, number]
+    observed_sums: NDArray[np.float64]  # [row, batch, number]
     tally: NDArray[np.int64]  # [5] over all chains
     carried: NDArray[np.float64]  # [chain, ...] what samplers carry
     state: NDArray[Any]  # [chain, variable]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
+from minigibbs.observables import Measure, Observable
+from minigibbs.observables.reading import decode, encode
 from minigibbs.results.run import OWN_SCAN, check_drawn
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import check_colours
@@ -61,6 +63,9 @@ class Plan:
     rows: int  # chains that are recorded one by one
     variables: NDArray[np.int32] | None = None  # chosen to have their draws kept; None for all
     reference: NDArray[np.float64] | None = None  # [sum of sizes]
+    observe: Mapping[str, Observable] = field(default_factory=dict)  # what is measured, by name
+    series: bool = True  # whether observables have every record kept, or running moments alone
+    energy_every: int = 1  # records between two energies
 
     @cached_property
     def order(self) -> NDArray[np.int32]:
@@ -72,6 +77,16 @@ class Plan:
         """The variables whose draws are kept; empty without draws."""
         every = len(self.graph) if "draws" in self.kept else 0
         return np.arange(every, dtype=np.int32) if self.variables is None else self.variables
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """The observables, ready to be evaluated."""
+        return tuple(one.bind(self.graph) for one in self.observe.values())
+
+    @property
+    def width(self) -> int:
+        """How many numbers the observables give."""
+        return sum(measure.width for measure in self.measures)
 
     @property
     def unit(self) -> int:
@@ -96,11 +111,7 @@ class Plan:
     def small(self) -> dict[str, Any]:
         """All but the graph and the reference, which are large: what a worker is told."""
         large = ("graph", "reference")
-        return {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in large
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in large}
 
     def encode(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The plan as JSON and arrays, for files; the graph goes into a file of its own."""
@@ -110,8 +121,13 @@ class Plan:
             "seed": str(self.seed),
         }
         del header["variables"]
-        arrays = {"variables": self.variables, "reference": self.reference}
-        return header, {name: array for name, array in arrays.items() if array is not None}
+        given = {"variables": self.variables, "reference": self.reference}
+        arrays = {name: array for name, array in given.items() if array is not None}
+        header["observe"] = {
+            name: encode(one, measure.width, arrays)
+            for (name, one), measure in zip(self.observe.items(), self.measures, strict=True)
+        }
+        return header, arrays
 
     @classmethod
     def decode(
@@ -144,6 +160,9 @@ class Plan:
                 check_colours(sampler, graph)
             except SampleError as error:
                 raise ValueError(f"scan: {error}") from error
+        every, series = header.get("energy_every", 1), header.get("series", True)
+        if type(every) is not int or not 1 <= every <= MOST_UPDATES or type(series) is not bool:
+            raise ValueError(f"energy_every and series: got {every!r} and {series!r}")
         plan = cls(
             graph,
             sampler,
@@ -152,6 +171,11 @@ class Plan:
             kept=frozenset(header["kept"]),
             variables=None if variables is None else variables.astype(np.int32),
             reference=reference,
+            observe={
+                str(name): decode(one, arrays) for name, one in header.get("observe", {}).items()
+            },
+            series=series,
+            energy_every=every,
             **numbers,
         )
         if any(numbers[name] % plan.unit for name in ("length", "warmup", "thin")):

@@ -24,6 +24,7 @@ class Bar:
     goal has none: its bar fills with the time it may take, or shows no more than that it moves.
     """
 
+    counted = "updates/s"  # what its speed is in
     goal = ""  # how far a run with a goal was at its last look
 
     def __init__(self, total: int | None, made: int, shown: bool) -> None:
@@ -102,7 +103,7 @@ class Bar:
             total=None if share is None else 1.0,
             completed=share or 0.0,
             share="" if share is None else f"{share:>4.0%}",
-            rate=f"{rate:,.0f} updates/s",
+            rate=f"{rate:,.0f} {self.counted}" if rate >= 10 else f"{rate:.2f} {self.counted}",
         )
 
     def look(self, groups: list[Group]) -> None:
@@ -126,3 +127,23 @@ def rhat_note(groups: list[Group]) -> str:
     step = -(-records // _MOST)
     rhat = float(diagnostics.rhat(np.concatenate([one[:, :records:step] for one in series])))
     return "" if math.isnan(rhat) else f"energy R-hat {rhat:.3f}"
+
+
+class Job:
+    """A bar for several runs, one after the other; quiet where nobody watches."""
+
+    def __init__(self, total: int, shown: bool) -> None:
+        self._bar = Bar(total, 0, shown)
+        self._bar.counted = "models/s"
+
+    def __enter__(self) -> Job:
+        self._bar.__enter__()
+        self._bar.begin()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
+
+    def step(self) -> None:
+        """A run has ended."""
+        self._bar.advance(1)

@@ -19,8 +19,11 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
+from minigibbs.observables import Observable
+from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.run import OWN_SCAN, Run
 from minigibbs.running.backends import BACKENDS, Backend
+from minigibbs.running.budget import DEARER, SHARE, SHARE_UNTIL, energy_every
 from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
@@ -28,6 +31,8 @@ from minigibbs.samplers.chromatic import check_colours
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
+_MOST_SERIES = 1 << 27  # bytes of observables of which every record is kept
+_MOST_UNTIL = 16  # numbers of which every record is kept where a run has no known length
 DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
 
 
@@ -39,8 +44,8 @@ class Record:
     ----------
     what
         "marginals" (from every update), "draws" and "energy" (every `thin`); by default
-        marginals and energy, or marginals alone for `Points` of more than 10,000 variables, whose
-        energy takes long. Draws have shape [chain, draw, variable] and the smallest unsigned
+        marginals and energy, the energy as often as a tenth of the time allows
+        (`run.energy_updates`). Draws have shape [chain, draw, variable] and the smallest unsigned
         type that fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
     thin
         Sweeps between two records, or updates where the run's length is given in updates; by
@@ -120,6 +125,7 @@ class Options:
     checkpoint: str | os.PathLike[str] | None = None
     every: str | float | None = None
     backend: str = "cpu"
+    observe: Observe = None
 
     @classmethod
     def gather(cls, arguments: Mapping[str, Any]) -> Options:
@@ -155,8 +161,16 @@ class Options:
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
         chosen = self.record is not DEFAULT_RECORD and record.what is not DEFAULT_RECORD
-        if not chosen and any(group.slow_energy for group in graph.implicits):
-            kept -= {"energy"}
+        thin = self._thin(record, graph, length, unit, sweeps)
+        rows = _rows(backend, record, chains)
+        every = 1
+        if not chosen and (backend.in_threads or scan == CHROMATIC):
+            share = SHARE_UNTIL if length is None else SHARE
+            share /= DEARER if scan == CHROMATIC else 1.0
+            every = energy_every(
+                graph, sampler, thin, None if length is None else updates // thin, share
+            )
+        observe = read_observe(self.observe)
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')
         return Plan(
@@ -169,10 +183,13 @@ class Options:
             warmup=int(self.warmup) * unit,
             scan=scan,
             kept=kept,
-            thin=self._thin(record, graph, length, unit, sweeps),
-            rows=_rows(backend, record, chains),
+            thin=thin,
+            rows=rows,
             variables=_variables(record, graph),
             reference=None if reference is None else flat_reference(graph, reference),
+            observe=observe,
+            series=_keeps_series(graph, observe, rows, None if length is None else updates // thin),
+            energy_every=every,
         )
 
     def _backend(self, graph: FactorGraph) -> Backend:
@@ -222,6 +239,16 @@ def _check_whole(
             f"{who} moves all variables at once: give sweeps, of {free:,} updates each, in "
             "place of updates"
         )
+
+
+def _keeps_series(
+    graph: FactorGraph, observe: Mapping[str, Observable], rows: int, records: int | None
+) -> bool:
+    """Whether every record of the observables is kept; of a first round nobody knows how many."""
+    width = sum(one.bind(graph).width for one in observe.values())
+    if records is None:
+        return width <= _MOST_UNTIL
+    return 8 * width * rows * records <= _MOST_SERIES
 
 
 def _rows(backend: Backend, record: Record, chains: int) -> int:

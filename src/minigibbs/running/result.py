@@ -12,6 +12,7 @@ from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
+from minigibbs.running.observed import gathered
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
 from minigibbs.samplers.base import SweepSampler
 
@@ -23,7 +24,12 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
     tally = np.sum([part.tally for part in parts], axis=0)
     warmup = sum(len(part.state) * part.warmed for part in parts)
     updates = sum(len(part.state) * int(part.clock[0]) for part in parts)
-    energy = np.concatenate([part.energy[:, :records] for part in parts])
+    every = plan.energy_every
+    energy = np.concatenate([part.energy[:, every - 1 : records : every] for part in parts])
+    observed = [
+        (part.observed_count, part.observed_moments, part.observed_sums, part.observed)
+        for part in parts
+    ]
     kept = plan.kept
     return Run(
         domains=plan.graph.domains,
@@ -46,6 +52,7 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         state=np.concatenate([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
         ladder=_ladder(plan, parts),
+        observed=gathered(plan, observed, records, -(-plan.chains // plan.rows)),
     )
 
 
@@ -94,4 +101,5 @@ def _info(
         version=__version__,
         backend=plan.backend,
         ended=ended,
+        energy_thin=plan.thin * plan.energy_every,
     )

@@ -30,6 +30,8 @@ from minigibbs.cli.output import check_out, finish, stopping_in_order
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 
+_RECORD = "marginals,energy"
+
 
 def sample(
     model: Model,
@@ -47,9 +49,7 @@ def sample(
     scan: Annotated[
         str | None, typer.Option(help="random, systematic, shuffled or shared [random].")
     ] = None,
-    record: Annotated[
-        str, typer.Option(help="What to keep: marginals, draws, energy.")
-    ] = "marginals,energy",
+    record: Annotated[str, typer.Option(help="What to keep: marginals, draws, energy.")] = _RECORD,
     variables: Annotated[
         str | None, typer.Option(help="Whose draws to keep, by name or number: a,b,7 [all].")
     ] = None,
@@ -58,6 +58,12 @@ def sample(
     ] = None,
     record_chains: Annotated[
         int | None, typer.Option(help="Chains that a GPU records one by one [64].")
+    ] = None,
+    observe: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What to measure at every record: magnetization, m2=magnetization:power=2, ..."
+        ),
     ] = None,
     threads: Threads = None,
     until: Annotated[
@@ -92,7 +98,8 @@ def sample(
     goal = read_goal(until, updates, sweeps, max_time)
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     whose = _variables(variables, kept, graph)
-    what = Record(*kept, thin=thin, variables=whose, chains=record_chains)
+    chosen_records = [] if record == _RECORD else kept  # by default energies are at a budget
+    what = Record(*chosen_records, thin=thin, variables=whose, chains=record_chains)
     options = Options(
         sampler=chosen,
         warmup=warmup,
@@ -105,6 +112,7 @@ def sample(
         checkpoint=checkpoint,
         every=every,
         backend=backend,
+        observe=read_observables(observe),
     )
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         common = vars(replace(options, executor=client))
@@ -133,6 +141,21 @@ def read_goal(
             raise SampleError(f"--until takes rhat=... and ess=..., got {part!r}")
         goal[name] = read_value("--until", name, value, "float")
     return goal
+
+
+def read_observables(texts: list[str] | None) -> dict[str, Any]:
+    """What `--observe m=magnetization:power=2` asks for, by name; the name may be left out."""
+    from minigibbs.observables import OBSERVABLES
+
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        before, equals, after = text.partition("=")
+        named = bool(equals) and ":" not in before
+        name, what = (before.strip(), after.strip()) if named else (text.split(":")[0], text)
+        if name in found:
+            raise SampleError(f"--observe: two are called {name!r}; name them: a={what}")
+        found[name] = call(what, dict(OBSERVABLES), "observable")
+    return found
 
 
 def _variables(text: str | None, kept: list[str], graph: FactorGraph) -> list[Any] | None:

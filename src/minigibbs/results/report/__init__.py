@@ -59,6 +59,7 @@ def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None
         sections.top(run),
         sections.facts(run),
         sections.model(run),
+        sections.observables(run),
         sections.traces(run),
         sections.ladder(run),
         sections.least_converged(known, found),

@@ -19,6 +19,8 @@ from minigibbs.results.verdict import RECORD_ALL, Finding, findings, number
 from minigibbs.samplers.tempering.account import Ladder
 
 _MOST_LINES = 8  # chains drawn
+_MOST_OBSERVED = 60  # numbers of observables in the table
+_MOST_TRACED = 3  # observables whose traces are drawn
 _MOST_WORST = 12  # rows of the least-converged variables
 _STATS = (  # key, what it is, symbol, what it means
     ("max_degree", "factors at the busiest variable", "Δ", "what a plain Gibbs update looks at"),
@@ -135,7 +137,7 @@ def model(run: Run | Answer) -> Html:
 def traces(run: Run) -> Html:
     """Energy, and error where there was a reference, against updates."""
     parts: list[Html] = [element("h2", "Traces")]
-    updates = run.record_updates.astype(np.float64)
+    updates = run.energy_updates.astype(np.float64)
     if run.energy is None:
         parts.append(element("p", _missing("Energies", "energy")))
     elif len(updates) < 2 or not np.isfinite(run.energy).all():
@@ -153,6 +155,7 @@ def traces(run: Run) -> Html:
             "lie on top of each other and show no trend."
         )
         parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
+    updates = run.record_updates.astype(np.float64)
     if run.error is not None and len(updates) > 1 and (run.error > 0).all():
         drawn = np.log10(run.error[:_MOST_LINES])
         ends = (_short(updates[0]), "updates of each chain, log scale", _short(updates[-1]))
@@ -162,6 +165,44 @@ def traces(run: Run) -> Html:
             "Distance of each chain's running marginals to the reference; it should keep falling."
         )
         parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
+    return join(*parts)
+
+
+def observables(run: Run) -> Html:
+    """What was observed, with errors, and traces of the first few; nothing where nothing was."""
+    known = run.summary().observables
+    if not known:
+        return Html("")
+    rows: list[list[object]] = [
+        [
+            named(f"{one['observable']} {one['part']}".strip()),
+            f"{one['mean']:.6g}",
+            number(one["error"], ".2g"),
+            number(one["ess"], ",.0f"),
+            number(one["rhat"], ".3f"),
+            number(one["autocorrelation_time"], ".3g"),
+        ]
+        for one in known[:_MOST_OBSERVED]
+    ]
+    head = ["observable", "mean", "error", "ESS", "R-hat", "autocorrelation time"]
+    note = "Errors come from blocks of records; times are in records."
+    if len(known) > _MOST_OBSERVED:
+        note += f" {len(known) - _MOST_OBSERVED:,} more numbers are in run.observables."
+    parts = [
+        element("h2", "Observables"),
+        element("div", table(head, rows), class_="wide"),
+        element("p", note, class_="small soft"),
+    ]
+    drawn = [one for one in run.observables.values() if one.scalar and one.series is not None]
+    updates = run.record_updates.astype(np.float64)
+    for one in drawn[:_MOST_TRACED]:
+        series = np.asarray(one.series)[:_MOST_LINES]
+        if len(updates) < 2 or not np.isfinite(series).all():
+            continue
+        ends = ("0", "updates of each chain", _short(updates[-1]))
+        label = f"{one.name} of {len(series)} chains at {len(updates):,} records"
+        picture = pictures.lines(updates, series, label, ends, lambda t: f"{t + 0.0:,.4g}")
+        parts.append(_figure(picture, _legend(run), f"{one.name} of each chain."))
     return join(*parts)
 
 

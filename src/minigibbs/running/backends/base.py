@@ -10,8 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.kernels.observe import BATCHES
+from minigibbs.running.budget import prepared
 from minigibbs.running.group import Collected, Group, State
-from minigibbs.running.plan import MOST_UPDATES, Plan
+from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
+from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
+from minigibbs.samplers.chromatic import colour_data
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -24,7 +28,12 @@ _TYPES = {  # of a state's arrays
     "counts": np.int64,
     "clock": np.int64,
     "warmed": np.int64,
+    "observed_count": np.int64,
+    "observed_moments": np.float64,
+    "observed_sums": np.float64,
 }
+
+BY_COLOURS = 0  # in place of the number of lanes: what chromatic sweeps read, on every device
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
 
@@ -53,8 +62,11 @@ class Backend(ABC):
         """
 
     def prepare(self, plan: Plan) -> Any:
-        """What the sampler prepares for a plan."""
-        return plan.sampler.prepare(plan.graph, self.lanes)
+        """What the sampler prepares for a plan, or what chromatic sweeps read."""
+        sampler, graph = plan.sampler, plan.graph
+        if plan.scan == CHROMATIC:
+            return prepared(sampler, graph, BY_COLOURS, lambda: colour_data(sampler, graph))
+        return prepared(sampler, graph, self.lanes)
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
@@ -76,6 +88,8 @@ class Backend(ABC):
 def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
     record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
+    record += 8 * plan.width if plan.series else 0
+    size += 8 * plan.width * (2 + BATCHES) + 2 * BLOCK_BYTES
     less = "record less"
     if "draws" in plan.kept:
         less = "record less, such as the draws of some variables (mg.Record(variables=...))"
@@ -114,6 +128,7 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     for name, right in checks.items():
         if not right:
             raise ValueError(f"{name} holds what it cannot")
+    check_observed_state(plan, state)
 
 
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:

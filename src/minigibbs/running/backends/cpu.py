@@ -21,7 +21,7 @@ from minigibbs.kernels.layout import (
     Scan,
 )
 from minigibbs.kernels.random import shared_stream, streams
-from minigibbs.kernels.record import keep, note_change, settle_counts
+from minigibbs.kernels.record import keep, note_time, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
 from minigibbs.running.backends.base import (
@@ -38,10 +38,11 @@ from minigibbs.running.backends.lockstep import (
     collect_lockstep,
     lockstep_groups,
 )
+from minigibbs.running.budget import energy_pairs
 from minigibbs.running.group import RECORDED, Collected, Group, State
+from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
 from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
-from minigibbs.samplers.chromatic import colour_data
 
 
 class CpuBackend(Backend):
@@ -58,12 +59,6 @@ class CpuBackend(Backend):
 
     def check(self) -> None:
         """It is always there."""
-
-    def prepare(self, plan: Plan) -> Any:
-        """What the sampler prepares, or what chromatic sweeps read."""
-        if plan.scan == CHROMATIC:
-            return colour_data(plan.sampler, plan.graph)
-        return super().prepare(plan)
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """A group per chain, each with a stream of its own; colours have groups of theirs."""
@@ -93,6 +88,7 @@ class CpuBackend(Backend):
             "draws": np.empty((0, width), plan.graph.state_type),
             "energy": np.empty(0),
             "error": np.empty(0),
+            "observed": np.empty((0, plan.width)),
         }
         return Collected(
             clock=state["clock"].copy(),
@@ -102,6 +98,7 @@ class CpuBackend(Backend):
             carried=state["carried"][None],
             state=state["x"][None],
             warmed=int(state["warmed"][0]),
+            **{name: state[name] for name in STATE},
             **{name: array[None] for name, array in (none | rows).items()},
         )
 
@@ -143,6 +140,8 @@ class CpuGroup(Group):
         scan = first_scan(plan)
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
         self.recorder = _recorder(plan, self.length)
+        self.observer = Observer(plan, 1)
+        self.observer.make_room(self.length // plan.thin)
 
     @property
     def clock(self) -> int:
@@ -183,38 +182,63 @@ class CpuGroup(Group):
         """Compile, or load compiled code."""
         if self.scan.variables:
             self._advance(0, True)
+        if self.plan.observe:
+            self.observer.measure(self.chain.x[None])
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates."""
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
-            self.recorder.clock[0] += updates if recording else 0
+            self._stand_still(updates if recording else 0)
         elif recording and self._measures_here:
-            self._advance_by_records(updates)
+            self._advance_by_blocks(updates)
         else:
             self._advance(updates, recording)
 
     def _advance(self, updates: int, recording: bool) -> None:
         advance(self.data, self.model, self.chain, self.scan, self.recorder, updates, recording)
 
+    def _stand_still(self, updates: int) -> None:
+        """Let time pass where everything is clamped: what is observed stays as it is."""
+        first = self.records
+        self.recorder.clock[0] += updates
+        if self.plan.observe and self.records > first:
+            values = self.observer.measure(self.chain.x[None])
+            self.observer.take(0, np.repeat(values, self.records - first, axis=0), first)
+
     @property
     def _measures_here(self) -> bool:
         """Whether a record needs more than compiled code keeps."""
-        implicit = bool(self.plan.graph.implicits) and len(self.recorder.energy) > 0
-        return implicit or len(self.recorder.error) > 0
+        return len(self.recorder.held) > 0 or len(self.recorder.error) > 0
 
-    def _advance_by_records(self, updates: int) -> None:
-        """From record to record: errors and energies of implicit factors are taken in NumPy."""
-        recorder, thin = self.recorder, self.recorder.thin
+    def _advance_by_blocks(self, updates: int) -> None:
+        """From block to block of records, whose states are held and then measured together."""
+        span = self.recorder.thin * max(len(self.recorder.held), 1)
+        if len(self.recorder.error):
+            span = self.recorder.thin
         while updates:
-            step = min(updates, thin - self.clock % thin)
+            step = min(updates, span - self.clock % span)
+            first = self.records
             self._advance(step, True)
             updates -= step
-            record = self.clock // thin - 1
-            if self.clock % thin == 0 and record < len(recorder.energy):
-                recorder.energy[record] += self._implicit_energy()
-            if self.clock % thin == 0 and record < len(recorder.error):
-                settle_counts(recorder, self.model, recorder.clock[0], self.chain.x)
-                recorder.error[record] = self._error(recorder.counts, self.clock)
+            if self.records > first:
+                self._measure(first, self.records)
+
+    def _measure(self, first: int, last: int) -> None:
+        """Measure what is held of some records: observables, implicit energies, errors."""
+        recorder = self.recorder
+        if len(recorder.held):
+            begin = first % len(recorder.held)
+            states = recorder.held[begin : begin + last - first]
+            if self.plan.observe:
+                self.observer.take(0, self.observer.measure(states), first)
+            if self.plan.graph.implicits and last <= len(recorder.energy):
+                every = recorder.energy_every
+                for record in range(first + every - 1 - first % every, last, every):
+                    state = states[record - first : record - first + 1]
+                    recorder.energy[record] += float(self.plan.graph.implicit_energies(state)[0])
+        if len(recorder.error):
+            settle_counts(recorder, self.model, recorder.clock[0], self.chain.x)
+            recorder.error[last - 1] = self._error(recorder.counts, self.clock)
 
     def state(self) -> State:
         """The chain's own arrays."""
@@ -232,11 +256,13 @@ class CpuGroup(Group):
             "counts": recorder.counts,
             "clock": recorder.clock,
             "warmed": np.array([self.warmed]),
+            **self.observer.state(),
         }
 
     def restore(self, state: State) -> None:
         """Take up a state."""
         chain, recorder = self.chain, self.recorder
+        self.observer.restore(state)
         for name in ("x", "stream", "carried", "tally"):
             getattr(chain, name)[:] = state[name]
         self.replicas[:] = state["replicas"]
@@ -251,19 +277,26 @@ class CpuGroup(Group):
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on."""
-        return {name: getattr(self.recorder, name)[first : self.records] for name in RECORDED}
+        return {name: array[first : self.records] for name, array in self._recorded().items()}
+
+    def _recorded(self) -> dict[str, NDArray[Any]]:
+        """What has a row per record."""
+        own = {name: getattr(self.recorder, name) for name in RECORDED if name != "observed"}
+        return own | {"observed": self.observer.series[:, 0]}
 
     def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
         """Put records in their place."""
+        recorded = self._recorded()
         for name, array in rows.items():
-            getattr(self.recorder, name)[first : first + len(array)] = array
+            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Move to a larger recorder."""
         self.length, larger = length, _recorder(self.plan, length)
-        for name in RECORDED:
+        for name in ("draws", "energy", "error"):
             old = getattr(self.recorder, name)
             getattr(larger, name)[: len(old)] = old
+        self.observer.make_room(length // self.plan.thin)
         for name in ("clock", "counts", "since"):
             getattr(larger, name)[:] = getattr(self.recorder, name)
         self.recorder = larger
@@ -272,7 +305,8 @@ class CpuGroup(Group):
 
     def energies(self) -> NDArray[np.float64]:
         """The energies recorded so far."""
-        return self.recorder.energy[None, : self.records]
+        every = self.plan.energy_every
+        return self.recorder.energy[None, every - 1 : self.records : every]
 
     def collect(self) -> Collected:
         """One row."""
@@ -340,6 +374,8 @@ def _recorder(plan: Plan, length: int) -> Recorder:
     records = length // plan.thin
     values = plan.values if "marginals" in plan.kept else 0
     variables, none = len(plan.graph), np.empty(0)
+    implicit = bool(plan.graph.implicits) and "energy" in plan.kept
+    pair, pair_weight = energy_pairs(plan.graph)
     return Recorder(
         clock=np.zeros(1, dtype=np.int64),
         thin=plan.thin,
@@ -351,6 +387,10 @@ def _recorder(plan: Plan, length: int) -> Recorder:
         ),
         drawn=np.array([] if plan.variables is None else plan.variables, dtype=np.int32),
         energy=np.zeros(records if "energy" in plan.kept else 0),
+        energy_every=plan.energy_every,
+        pair=pair,
+        pair_weight=pair_weight,
+        held=np.zeros((block_records(plan, implicit), variables), plan.graph.state_type),
         reference=none if plan.reference is None else plan.reference.copy(),
         error=none if plan.reference is None else np.zeros(records),
     )
@@ -373,8 +413,8 @@ def advance(data, model, chain, scan, recorder, updates, recording):
             value, old = update(data, model, chain, i), x[i]
             x[i] = value  # even if it is the old one: nobody can predict that branch
             chain.tally[CHANGES] += value != old
-            if counting and value != old:
-                note_change(recorder, model, step, i, old)
+            if counting:  # even if nothing changed
+                note_time(recorder, model, step, i, old)
         left -= stretch
         if recording:
             clock += stretch

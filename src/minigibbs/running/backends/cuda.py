@@ -31,9 +31,9 @@ from minigibbs.running.backends.base import (
 )
 from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import carries
-from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
@@ -92,11 +92,11 @@ class CudaBackend(Backend):
         load_kernels()
 
     def prepare(self, plan: Plan) -> Any:
-        """What the sampler prepares, or what chromatic sweeps read."""
-        if plan.scan != CHROMATIC:
-            return super().prepare(plan)
-        data = colour_data(plan.sampler, plan.graph)
-        if not isinstance(data, SpinColours | SpinTailColours | SmallColours):
+        """The same as everywhere, but for graphs that have no kernels here."""
+        data = super().prepare(plan)
+        if plan.scan == CHROMATIC and not isinstance(
+            data, SpinColours | SpinTailColours | SmallColours
+        ):
             raise SampleError(
                 'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
                 "pairs and tables of two without zeros, of which only spins may draw some; leave "
@@ -173,6 +173,8 @@ class CudaGroup(Group):
         self.every = count_interval(plan)
         self.sweeping = plan.sampler.sweeps
         check_data(data)
+        check_measures(plan)
+        self.observer = Observer(plan, plan.rows)
         self._plan_memory()
 
     @property
@@ -195,6 +197,7 @@ class CudaGroup(Group):
         apart = apart or self.sweeping or carries(self.data)
         self.wide = self.weight_rows > self.kernels.NARROW or apart
         numbers = 4 + space.carried + space.scratch + CHANGES + 1
+        numbers += max((measure.width for measure in self.plan.measures), default=0)
         numbers += self.weight_rows if self.wide else 0
         each = (1 + space.replicas) * len(self.model.rows) * self.kind.itemsize + 8 * numbers
         return each * self.chains, 4 * _PATH
@@ -236,7 +239,14 @@ class CudaGroup(Group):
         self.room = min(room, max(self.plan.records, 1), _MOST_BLOCKS) if self.held else 0
         size = self.room * (record + adding)
         values = self.plan.values if self.marginals else 0
-        return size + 8 * self.kept * (values + 1)
+        return size + self._plan_measures() + 8 * self.kept * (values + 1)
+
+    def _plan_measures(self) -> int:
+        """Choose how many records of observables wait on the device; returns their bytes."""
+        averages = 8 * self.kept * self.plan.width
+        room = max(_BUFFER_BYTES // 16 // max(averages, 1), 1)
+        self.seen_room = min(room, max(self.plan.records, 1))
+        return self.seen_room * averages
 
     def place(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
         """Begin: first states [chain, variable], and streams [chain, 4]."""
@@ -285,7 +295,44 @@ class CudaGroup(Group):
             for held in self.held
         ]
         self.filled = self.flushed = 0
+        self._place_measures()
         self._make_rows(self.length // self.plan.thin)
+
+    def _place_measures(self) -> None:
+        """Compile observables as kernels, and make room for what they give."""
+        self.device_measures = [
+            (
+                self.kernels.observe_kernel(measure.function),
+                _placed(self.cuda, measure.parameters or (0,)),
+                self.cuda.device_array((measure.width, self.chains), np.float64),
+            )
+            for measure in self.plan.measures
+        ]
+        shape = (self.seen_room, self.kept, self.plan.width)
+        self.averages: Any = self.cuda.device_array(shape, np.float64) if self.plan.width else None
+        self.seen = 0  # records on the device that the host has not taken yet
+
+    def _observe(self) -> None:
+        """Measure every chain, and keep the means over rows."""
+        first, threads = 0, self.kernels.THREADS
+        for kernel, parameters, values in self.device_measures:
+            kernel[self.grid, threads](parameters, self.device_chains.x, values)
+            average = self.kernels.average_rows[(self.kept, values.shape[0]), threads]
+            average(values, self.seen, first, self.averages)
+            first += values.shape[0]
+        self.seen += 1
+        if self.seen == self.seen_room:
+            self._take_observed()
+
+    def _take_observed(self) -> None:
+        """Move what was observed to the host."""
+        if not self.seen:
+            return
+        first = int(self.observer.count[0])
+        averages = self.averages[: self.seen].copy_to_host()
+        for row in range(self.kept):
+            self.observer.take(row, np.ascontiguousarray(averages[:, row]), first)
+        self.seen = 0
 
     def _no_counts(self) -> Any:
         values = self.plan.values if self.marginals else 0
@@ -299,6 +346,7 @@ class CudaGroup(Group):
             "energy": ((records if self.energy else 0, self.kept), np.float64),
             "error": ((records if self.plan.reference is not None else 0, self.kept), np.float64),
         }
+        self.observer.make_room(records)
         old = getattr(self, "_rows", {})
         self._rows = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
         for name, array in old.items():
@@ -370,6 +418,8 @@ class CudaGroup(Group):
                 self._counted[:] = self._counted[0] + 1, self._clock
             if self._clock % self.plan.thin == 0:
                 self._keep()
+                if self.plan.observe:
+                    self._observe()
 
     def _count(self, counts: Any) -> None:
         x, threads = self.device_chains.x, self.kernels.THREADS
@@ -418,6 +468,7 @@ class CudaGroup(Group):
             self._flush_rows()
 
     def _flush_rows(self) -> None:
+        self._take_observed()
         rows = slice(self.flushed, self.flushed + self.filled)
         if self.filled and self.energy:
             self._rows["energy"][rows] = self._kept_energies()
@@ -469,10 +520,13 @@ class CudaGroup(Group):
             "counts": self._host_counts(),
             "clock": np.array([self._clock]),
             "warmed": np.array([self.warmed]),
+            **self.observer.state(),
         }
 
     def restore(self, state: State) -> None:
         """Take up a state."""
+        self.observer.restore(state)
+        self.seen = 0
         chains, to_device = self.device_chains, self.cuda.to_device
         for name, array in (
             ("x", chains.x),
@@ -496,12 +550,17 @@ class CudaGroup(Group):
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on: [record, row, ...]."""
         self._flush()
-        return {name: array[first : self.records] for name, array in self._rows.items()}
+        return {name: array[first : self.records] for name, array in self._recorded().items()}
+
+    def _recorded(self) -> dict[str, NDArray[Any]]:
+        """What has a row per record."""
+        return self._rows | {"observed": self.observer.series}
 
     def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
         """Put records in their place."""
+        recorded = self._recorded()
         for name, array in rows.items():
-            self._rows[name][first : first + len(array)] = array
+            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Make room for more records."""
@@ -562,6 +621,7 @@ def _collected(
         "draws": np.empty((0, plan.rows, len(plan.drawn)), plan.graph.state_type),
         "energy": np.empty((0, plan.rows)),
         "error": np.empty((0, plan.rows)),
+        "observed": np.empty((0, plan.rows, plan.width)),
     }
     return Collected(
         clock=np.full(plan.rows, clock),
@@ -571,6 +631,7 @@ def _collected(
         carried=state["carried"],
         state=state["x"],
         warmed=int(state["warmed"][0]),
+        **{name: state[name] for name in STATE},
         **{name: array.swapaxes(0, 1) for name, array in (none | rows).items()},
     )
 
@@ -596,6 +657,17 @@ def check_data(value: Any) -> None:
             "estimators of your own (mg.CustomEstimator) run on the CPU only; leave "
             f'backend="cuda" out (it cannot take {type(value).__name__})'
         )
+
+
+def check_measures(plan: Plan) -> None:
+    """Refuse observables that a GPU cannot take."""
+    for name, measure in zip(plan.observe, plan.measures, strict=True):
+        if measure.function is None:
+            raise SampleError(
+                f'observe: {name!r} cannot be measured with backend="cuda"; a function must give a '
+                "number or a tuple (an array has to be allocated), and energies of implicit "
+                "factors are recorded of some chains only: run.energy"
+            )
 
 
 @contextmanager
@@ -625,6 +697,13 @@ def to_device(cuda: Any, value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value)(*(to_device(cuda, part) for part in value))
     return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def _placed(cuda: Any, value: Any) -> Any:
+    """Parameters on the device; plain tuples stay plain tuples."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_placed(cuda, part) for part in value)
+    return to_device(cuda, value)
 
 
 def _bytes(value: Any) -> int:

@@ -432,6 +432,20 @@ def flush_counts(planes, variable, first, ends, times, counts):
 
 
 @cuda.jit
+def spread_bits(x, places, fixed, states):
+    """Copy all states to states [variable, chain], a byte each."""
+    chain, first = cuda.grid(2)
+    if chain < states.shape[1]:
+        w, bit = chain // WORD, np.uint32(chain % WORD)
+        for variable in range(first, states.shape[0], cuda.gridsize(2)[1]):
+            place = places[variable]
+            value = fixed[variable]
+            if place >= 0:
+                value = (x[place, w] >> bit) & _ONE
+            states[variable, chain] = value
+
+
+@cuda.jit
 def clear(words):
     """Set all words to 0."""
     item = cuda.grid(1)

@@ -118,6 +118,7 @@ class CudaColours(CudaGroup):
             "counts": self._host_counts(),
             "clock": np.array([self._clock]),
             "warmed": np.array([self.warmed]),
+            **self.observer.state(),
         }
 
     def _changes(self, noted: int) -> int:
@@ -127,6 +128,7 @@ class CudaColours(CudaGroup):
     def restore(self, state: State) -> None:
         """Take up a state."""
         self._write(state["x"])
+        self.observer.restore(state)
         changed = np.zeros(_SLOTS, np.int64)
         changed[0] = state["noted"][0]
         self.changed.copy_to_device(changed)
@@ -155,7 +157,8 @@ class CudaBits(CudaColours):
         """Bytes of all chains, and of what there is once."""
         planes = self.own.PLANES if "marginals" in self.plan.kept else 0
         size = 4 * len(self.data.variable) * self.words * (2 + planes)
-        return size, 0
+        size += self.chains * len(self.plan.graph) if self.plan.observe else 0
+        return size + 8 * self.chains * self.plan.width, 0
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""
@@ -179,6 +182,10 @@ class CudaBits(CudaColours):
             first(self.spins[1], *self.key, self.x)
         else:
             self._write(states)
+        if self.plan.observe:
+            shape = (len(self.plan.graph), self.chains)
+            self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
+            self.grid = self._blocks(self.chains)
         self._place_records()
         self._place_energies()
 
@@ -284,6 +291,7 @@ class CudaBits(CudaColours):
         self.parts = -(-_ADDING // max(len(heads), 1))
         adding = 8 * self.parts * WORD * len(self.head_words)
         values = self.plan.values if self.marginals else 0
+        adding += self._plan_measures()
         return int(self.room * record + adding + 8 * self.kept * (values + 1))
 
     def _place_energies(self) -> None:
@@ -300,7 +308,7 @@ class CudaBits(CudaColours):
         self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
 
     def _keep_energies(self) -> None:
-        if self.energy:
+        if self.energy and self.records % self.plan.energy_every == 0:
             grid = self._blocks(self.parts * len(self.head_words))
             self.own.part_energies[grid, self.own.THREADS](
                 *self.energy_arrays, self.x, self.device_words, self.part_sums
@@ -316,6 +324,15 @@ class CudaBits(CudaColours):
     def _kept_energies(self) -> NDArray[np.float64]:
         found: NDArray[np.float64] = self.device_energy[: self.filled].copy_to_host()
         return found + self.constant
+
+    def _observe(self) -> None:
+        """Measure every chain, from a byte for each of its values."""
+        x = self.device_chains.x
+        grid = (self._blocks(self.chains), blocks_along(len(self.places), 1))
+        self.own.spread_bits[grid, (self.own.THREADS, 1)](
+            self.x, self.device_places, self.device_fixed, x
+        )
+        super()._observe()
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
         grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
@@ -367,7 +384,8 @@ class CudaSmall(CudaColours):
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        return self.chains * len(self.plan.graph), 8 * _SLOTS + self._site_bytes()
+        size = self.chains * (len(self.plan.graph) + 8 * self.plan.width)
+        return size, 8 * _SLOTS + self._site_bytes()
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""

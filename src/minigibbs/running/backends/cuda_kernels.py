@@ -195,6 +195,41 @@ def keep_states(x, kept, variables, place, states):
             states[place, i, k] = x[variables[i], kept[k]]
 
 
+def observe_kernel(function):
+    """A kernel that measures an observable of every chain: values[number, chain]."""
+
+    @cuda.jit
+    def observe(parameters, x, values):
+        c = cuda.grid(1)
+        if c < x.shape[1]:
+            function(x[:, c], parameters, values[:, c])
+
+    return observe
+
+
+@cuda.jit
+def average_rows(values, place, first, averages):
+    """Means over rows of chains, to averages[place, row, first + number].
+
+    Of C chains in K rows, row k holds those from k * C // K up to (k + 1) * C // K. A block takes a
+    row and a number; the order of the sums does not depend on anything but the block's size.
+    """
+    row, number, thread = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
+    chains, rows = values.shape[1], averages.shape[1]
+    partial = cuda.shared.array(THREADS, np.float64)
+    begin, end = row * chains // rows, (row + 1) * chains // rows
+    total = 0.0
+    for c in range(begin + thread, end, cuda.blockDim.x):
+        total += values[number, c]
+    partial[thread] = total
+    cuda.syncthreads()
+    if thread == 0:
+        total = 0.0
+        for k in range(cuda.blockDim.x):
+            total += partial[k]
+        averages[place, row, first + number] = total / (end - begin)
+
+
 @cuda.jit
 def part_energies(model, states, parts):
     """Energies of kept states [record, variable, kept chain], by part of the factors.

@@ -16,6 +16,7 @@ from minigibbs.kernels.layout import CHANGES
 from minigibbs.kernels.random import shared_stream
 from minigibbs.results.marginals import mean_distance
 from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic import LANES, make_tile
 
@@ -65,6 +66,7 @@ class LockstepGroup(Group):
         self._clock = self._swept = 0  # recorded updates; sweeps of all kinds
         self._before = np.zeros((self.tile.chains, plan.values if self.marginals else 0), np.int64)
         self._from = 0  # the clock at which the tile's counts begin
+        self.observer = Observer(plan, self.tile.chains)
         self._rows: dict[str, NDArray[Any]] = {}
         self._make_rows()
 
@@ -90,11 +92,12 @@ class LockstepGroup(Group):
             "energy": "energy" in plan.kept,
             "error": plan.reference is not None,
         }
-        old = self._rows
+        old, shapes = self._rows, _shapes(plan, self.tile.chains)
         self._rows = {
-            name: np.zeros((records if kept[name] else 0, *shape), kind)
-            for name, (shape, kind) in _shapes(plan, self.tile.chains).items()
+            name: np.zeros((records if wanted else 0, *shapes[name][0]), shapes[name][1])
+            for name, wanted in kept.items()
         }
+        self.observer.make_room(records)
         for name, array in old.items():
             self._rows[name][: len(array)] = array
         if not len(plan.order) and records:
@@ -113,7 +116,10 @@ class LockstepGroup(Group):
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain: whole sweeps."""
         if not len(self.plan.order):  # everything is clamped: time passes, nothing changes
+            first = self.records
             self._clock += updates if recording else 0
+            if self.plan.observe and self.records > first:
+                self._observe(self.tile.states(), slice(first, self.records))
             return
         if not recording:
             self._sweep(updates // self.unit, False)
@@ -138,16 +144,27 @@ class LockstepGroup(Group):
     def _keep(self, records: slice, visits: int) -> None:
         """Keep what was asked for."""
         rows, plan = self._rows, self.plan
-        if len(rows["draws"]):
+        moving = len(plan.order) > 0
+        if len(rows["draws"]) or (plan.observe and moving):
             states = self.tile.states()
+        if len(rows["draws"]):
             rows["draws"][records] = states if plan.variables is None else states[:, plan.drawn]
-        if len(rows["energy"]):
+        if plan.observe and moving:
+            self._observe(states, records)
+        if len(rows["energy"]) and (records.stop % plan.energy_every == 0 or not moving):
             rows["energy"][records] = self.tile.energies()
         if plan.reference is not None and len(rows["error"]):
             times = np.full(self.tile.chains, visits)
             first = plan.graph.packed.first
             counts = self._counts(visits) if len(plan.order) else self.tile.counts(1)
             rows["error"][records] = mean_distance(counts, times, plan.reference, first)
+
+    def _observe(self, states: NDArray[Any], records: slice) -> None:
+        """Measure every chain's state, which is that of all these records."""
+        values = self.observer.measure(states)
+        for chain, own in enumerate(values):
+            several = np.repeat(own[None], records.stop - records.start, axis=0)
+            self.observer.take(chain, several, records.start)
 
     def _counts(self, clock: int) -> NDArray[np.int64]:
         """Updates spent in each value: a sweep counts as one update of every variable."""
@@ -174,6 +191,7 @@ class LockstepGroup(Group):
             "warmed": np.array([self.warmed]),
             "swept": np.array([self._swept]),
             "first": np.array([self.first]),
+            **self.observer.state(),
         }
 
     def restore(self, state: State) -> None:
@@ -186,15 +204,21 @@ class LockstepGroup(Group):
         self.chains = min(len(state["x"]), self.plan.chains - self.first)
         self._clock = self._from = int(state["clock"][0])
         self._swept, self.warmed = int(state["swept"][0]), int(state["warmed"][0])
+        self.observer.restore(state)
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on: [record, chain, ...]."""
-        return {name: array[first : self.records] for name, array in self._rows.items()}
+        return {name: array[first : self.records] for name, array in self._recorded().items()}
+
+    def _recorded(self) -> dict[str, NDArray[Any]]:
+        """What has a row per record."""
+        return self._rows | {"observed": self.observer.series}
 
     def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
         """Put records in their place."""
+        recorded = self._recorded()
         for name, array in rows.items():
-            self._rows[name][first : first + len(array)] = array
+            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Make room for more records."""
@@ -203,7 +227,8 @@ class LockstepGroup(Group):
 
     def energies(self) -> NDArray[np.float64]:
         """The energies recorded so far."""
-        return self._rows["energy"][: self.records, : self.chains].T
+        every = self.plan.energy_every
+        return self._rows["energy"][every - 1 : self.records : every, : self.chains].T
 
     def collect(self) -> Collected:
         """A row for each chain."""
@@ -217,6 +242,7 @@ def _shapes(plan: Plan, chains: int) -> dict[str, tuple[tuple[int, ...], Any]]:
         "draws": ((chains, width), plan.graph.state_type),
         "energy": ((chains,), np.float64),
         "error": ((chains,), np.float64),
+        "observed": ((chains, plan.width if plan.series else 0), np.float64),
     }
 
 
@@ -234,6 +260,7 @@ def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) ->
         carried=np.zeros((chains, 0)),
         state=state["x"][:chains],
         warmed=int(state["warmed"][0]),
+        **{name: state[name][:chains] for name in STATE},
         **{name: array.swapaxes(0, 1)[:chains] for name, array in (none | rows).items()},
     )
 

@@ -26,6 +26,7 @@ from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.lock import Lock
 from minigibbs.running.checkpoint.saver import stacked
 from minigibbs.running.group import RECORDED, Group
+from minigibbs.running.observed import STATE
 from minigibbs.running.plan import ENDINGS, MOST_UPDATES, Plan
 from minigibbs.system import files
 
@@ -321,6 +322,8 @@ def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
     """Put a generation's states and records into fresh groups, once all of it is checked."""
     wanted = stacked(groups)
     for name, mine in wanted.items():
+        if name in STATE:  # which checkpoints of runs before 0.3 lack
+            found.states.setdefault(name, mine)
         given = found.states[name]
         if given.shape != mine.shape or given.dtype != mine.dtype:
             raise ValueError(f"{name}: expected {mine.shape} of {mine.dtype}, got {given.shape}")

@@ -83,7 +83,8 @@ def work(
     plan, data = known
     clock = int(state["clock"][0])
     # Without a reference only time differences matter, so that past records need no room.
-    shift = 0 if plan.reference is not None else clock - clock % plan.thin
+    span = plan.thin * plan.energy_every
+    shift = 0 if plan.reference is not None else clock - clock % span
     length = clock - shift + (updates if recording else 0)
     group = cpu_group(plan, data, np.array(state["x"]), state["stream"], length=length)
     group.restore(state | {"clock": state["clock"] - shift})

@@ -102,7 +102,18 @@ class PoissonGibbs(Sampler):
             )
 
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
-        """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains."""
+        """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
+
+        The latest is kept with the graph: costs are asked for before data are prepared.
+        """
+        key = (str(self), lanes)
+        kept = vars(graph).get("_split")
+        if kept is None or kept[0] != key:
+            kept = vars(graph)["_split"] = (key, self._split(graph, lanes))
+        split: Split = kept[1]
+        return split
+
+    def _split(self, graph: FactorGraph, lanes: int) -> Split:
         split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes)
         if self == PoissonGibbs() and split.tail.any():
             alone = lanes == 1

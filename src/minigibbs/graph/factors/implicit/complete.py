@@ -54,6 +54,10 @@ class Complete(Implicit):
         """All others."""
         return np.full(self.variables, (self.variables - 1) if self.weight else 0)
 
+    def energy_cost(self, values: int) -> float:
+        """Values are counted: spins by a sum, others by sorting."""
+        return (0.2 if self.form == "ising" else 15.0) * self.variables
+
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Pairs counted through the number of variables in each value."""
         n = float(self.variables)

@@ -132,6 +132,11 @@ class Kernel(Implicit):
             result += (-1.0) ** (table.ndim - sum(corner)) * total[index]
         return result.ravel()
 
+    def energy_cost(self, values: int) -> float:
+        """A fast Fourier transform for each value."""
+        room = math.prod(n + r for n, r in zip(self.shape, self.reach, strict=True))
+        return (10.0 + 1.0 * math.log2(room)) * room * self._vectors(values)
+
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """By fast Fourier transforms, O(n log n) for each value, and Parseval's identity."""
         from scipy.fft import rfftn

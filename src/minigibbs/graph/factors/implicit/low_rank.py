@@ -119,6 +119,10 @@ class LowRank(Implicit):
             local[some] = 0.5 * np.abs(weights, out=weights).sum(axis=1)
         return local, degrees
 
+    def energy_cost(self, values: int) -> float:
+        """Sums of the matrices over each value."""
+        return (5.0 + 2.0 * float(self.a.shape[1])) * self.variables * self._vectors(values)
+
     def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """Through the sums of a and b over each value."""
         own, total = np.einsum("ik,ik->i", self.a, self.b), np.zeros(len(states))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # compiling tools are slow to import
 RULES = ("gaussian", "laplace", "power")
 _SLOTS = 4_000_000  # of all tables: 128 MB at most
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
-_MOST_RECORDED = 10**8  # pairs whose energy is recorded by default
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
@@ -221,10 +220,10 @@ class Points(Implicit):
         """All pairs."""
         return self.variables**2
 
-    @property
-    def slow_energy(self) -> bool:
+    def energy_cost(self, values: int) -> float:
         """An energy looks at all pairs that are not negligible."""
-        return self.counting > _MOST_RECORDED
+        vectors = self._vectors(values) if self.variables <= _MOST_LOOKED_UP else 2
+        return 0.5 * self.counting * vectors
 
     @property
     def is_counted(self) -> bool:

@@ -1,0 +1,64 @@
+"""What a run can measure: ready-made observables, and quantities that are derived from them.
+
+`observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetisation at every
+record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
+"""
+
+from __future__ import annotations
+
+from minigibbs.observables.base import Measure, Observable
+from minigibbs.observables.composed import Histogram, Moments
+from minigibbs.observables.counts import Agreement, AllHold, Count, PottsOrder
+from minigibbs.observables.derived import (
+    Estimate,
+    binder,
+    correlation_length,
+    overlap,
+    reweight,
+    specific_heat,
+    susceptibility,
+)
+from minigibbs.observables.energy import Energy
+from minigibbs.observables.lattices import Correlations, StructureFactor
+from minigibbs.observables.magnetization import Magnetization
+from minigibbs.observables.own import Own
+
+OBSERVABLES: dict[str, type[Observable]] = {
+    one.name: one
+    for one in (
+        Energy,
+        Magnetization,
+        PottsOrder,
+        Count,
+        AllHold,
+        Agreement,
+        Correlations,
+        StructureFactor,
+        Moments,
+        Histogram,
+    )
+}
+
+__all__ = [
+    "OBSERVABLES",
+    "Agreement",
+    "AllHold",
+    "Correlations",
+    "Count",
+    "Energy",
+    "Estimate",
+    "Histogram",
+    "Magnetization",
+    "Measure",
+    "Moments",
+    "Observable",
+    "Own",
+    "PottsOrder",
+    "StructureFactor",
+    "binder",
+    "correlation_length",
+    "overlap",
+    "reweight",
+    "specific_heat",
+    "susceptibility",
+]

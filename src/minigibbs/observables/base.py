@@ -1,0 +1,86 @@
+"""What an observable is: a function of one state, ready for blocks of states and for a GPU.
+
+An observable is a frozen description. Bound to a graph it becomes a `Measure`: how many numbers it
+gives, and a function that evaluates it for each row of `states`, a block [record, variable] of one
+chain's states. Whatever layout a backend keeps its chains in, it copies states out and calls that.
+For a GPU it gives a compiled function of one state, `function(x, parameters, out)`, and the arrays
+that go with it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+
+Evaluate = Callable[[NDArray[Any], NDArray[np.float64]], None]  # states, out[record, number]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """An observable of one graph."""
+
+    labels: tuple[str, ...]  # one for each number; a single empty one for a plain number
+    evaluate: Evaluate
+    function: Any = None  # function(x, parameters, out) for compiled code; None: not on a GPU
+    parameters: tuple[Any, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many numbers it gives."""
+        return len(self.labels)
+
+
+class Observable(ABC):
+    """A number, or several, that depend on the state; subclasses are frozen dataclasses."""
+
+    name: ClassVar[str]  # in files and on the command line
+
+    @abstractmethod
+    def bind(self, graph: FactorGraph) -> Measure:
+        """What it is on a graph; raises `SampleError` where it means nothing there."""
+
+
+def plain(entry: Any, kernel: Any, parameters: tuple[Any, ...], labels: tuple[str, ...]) -> Measure:
+    """The measure of compiled functions: `entry` for blocks of states, `kernel` for one."""
+
+    def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+        entry(states, parameters, out)
+
+    return Measure(labels, evaluate, kernel, parameters)
+
+
+def need_spins(graph: FactorGraph, what: str, instead: str) -> None:
+    """Raise unless every variable has two values."""
+    wrong = np.flatnonzero(graph.sizes != 2)
+    if len(wrong):
+        variable = int(wrong[0])
+        raise SampleError(
+            f"{what} is for variables of 2 values, but {graph.domains.describe(variable)} has "
+            f"{graph.sizes[variable]}; {instead}"
+        )
+
+
+def need_number(inner: Measure, what: str) -> None:
+    """Raise unless an observable gives one number."""
+    if inner.width != 1:
+        raise SampleError(f"{what} takes an observable that is one number, got {inner.width}")
+
+
+def check_shape(shape: tuple[int, ...], variables: int, what: str) -> tuple[int, ...]:
+    """The sides of a lattice of so many variables."""
+    sides = tuple(shape)
+    whole = all(
+        isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0
+        for side in sides
+    )
+    if not sides or not whole or int(np.prod([int(side) for side in sides])) != variables:
+        raise SampleError(f"{what}: shape must be that of {variables} variables, got {shape!r}")
+    return tuple(int(side) for side in sides)

@@ -1,0 +1,133 @@
+"""Observables made of another: its powers, and its histogram."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import kernel
+from minigibbs.observables.base import Measure, Observable, need_number
+from minigibbs.observables.magnetization import Magnetization
+from minigibbs.observables.own import as_observable
+
+MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
+
+
+@dataclass(frozen=True)
+class Moments(Observable):
+    """A number v as (v, |v|, v^2, v^4): what `binder` and `susceptibility` are made of.
+
+    Where the whole series of v is kept they need v alone; with `Moments` they also work for long
+    runs that keep no series, and on a GPU, whose rows are means over chains.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=8, beta=0.3)
+    >>> moments = mg.observables.Moments(mg.observables.Magnetization())
+    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"m": moments}, progress=False)
+    >>> run.observables["m"].labels
+    ('1', 'abs', '2', '4')
+    """
+
+    name = "moments"
+    of: Observable = field(default_factory=Magnetization)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", as_observable(self.of))
+
+    def bind(self, graph: FactorGraph) -> Measure:
+        """Wherever the number itself is known."""
+        inner = self.of.bind(graph)
+        need_number(inner, self.name)
+
+        def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+            value = np.empty((len(states), 1))
+            inner.evaluate(states, value)
+            square = value * value
+            out[:] = np.hstack([value, np.abs(value), square, square * square])
+
+        function = None if inner.function is None else _moments_of(inner.function)
+        return Measure(MOMENTS, evaluate, function, inner.parameters)
+
+
+def _moments_of(function: Any) -> Any:
+    @kernel
+    def moments(x, parameters, out):  # type: ignore[no-untyped-def]
+        function(x, parameters, out)
+        value = out[0]
+        out[1] = abs(value)
+        out[2] = value * value
+        out[3] = value * value * (value * value)
+
+    return moments
+
+
+@dataclass(frozen=True)
+class Histogram(Observable):
+    """How often a number falls into each of `bins` equal parts of [low, high].
+
+    The last part holds `high` as well; what lies outside is in none.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> law = mg.observables.Histogram(mg.observables.Magnetization(), -1.0, 1.0, bins=4)
+    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"law": law}, progress=False)
+    >>> float(run.observables["law"].mean.sum().round(12))
+    1.0
+    """
+
+    name = "histogram"
+    of: Observable = field(default_factory=Magnetization)
+    low: float = -1.0
+    high: float = 1.0
+    bins: int = 20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", as_observable(self.of))
+        if not -math.inf < self.low < self.high < math.inf:
+            raise SampleError(f"histogram: low must lie below high, got {self.low}, {self.high}")
+        if isinstance(self.bins, bool) or self.bins != int(self.bins) or self.bins < 1:
+            raise SampleError(f"histogram: bins must be at least 1, got {self.bins!r}")
+
+    def bind(self, graph: FactorGraph) -> Measure:
+        """Wherever the number itself is known."""
+        inner, bins = self.of.bind(graph), int(self.bins)
+        need_number(inner, self.name)
+        low, high, scale = float(self.low), float(self.high), bins / (self.high - self.low)
+
+        def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+            value = np.empty((len(states), 1))
+            inner.evaluate(states, value)
+            inside = np.flatnonzero((value[:, 0] >= low) & (value[:, 0] <= high))
+            place = ((value[inside, 0] - low) * scale).astype(np.int64)
+            out[:] = 0.0
+            out[inside, np.minimum(place, bins - 1)] = 1.0
+
+        edges = np.linspace(low, high, bins + 1)
+        labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
+        function = None if inner.function is None else _histogram_of(inner.function)
+        return Measure(labels, evaluate, function, (inner.parameters, low, high, scale))
+
+
+def _histogram_of(function: Any) -> Any:
+    @kernel
+    def histogram(x, parameters, out):  # type: ignore[no-untyped-def]
+        inner, low, high, scale = parameters
+        function(x, inner, out)
+        value = out[0]
+        for k in range(len(out)):
+            out[k] = 0.0
+        if low <= value <= high:
+            out[min(int((value - low) * scale), len(out) - 1)] = 1.0
+
+    return histogram

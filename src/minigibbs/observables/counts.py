@@ -1,0 +1,201 @@
+"""Counts of values: a label, events, agreement with a reference, the order of a Potts model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import entry, kernel
+from minigibbs.observables.base import Measure, Observable, plain
+
+
+@dataclass(frozen=True)
+class PottsOrder(Observable):
+    """The order parameter of a Potts model: (q f - 1) / (q - 1).
+
+    Here f is the share of variables in the most frequent value, q the largest domain. It is 1 where
+    all agree, and 0 where all values are as frequent.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([3, 3, 3], [mg.Potts([0, 1], [1, 2], 9.0)])
+    >>> order = mg.observables.PottsOrder()
+    >>> run = mg.sample(graph, sweeps=100, seed=1, observe={"order": order}, progress=False)
+    >>> run.observables["order"].mean > 0.9
+    True
+    """
+
+    name = "potts-order"
+
+    def bind(self, graph: FactorGraph) -> Measure:
+        """For all graphs with two values or more."""
+        values = int(graph.sizes.max())
+        if values < 2:
+            raise SampleError("potts-order needs variables of 2 values or more; all have one")
+        return plain(potts_orders, potts_order, (values,), ("",))
+
+
+@kernel
+def potts_order(x, parameters, out):
+    """A pass over the state for each value: nothing is allocated, and it is done many at once."""
+    values, most = parameters[0], 0
+    for value in range(values):
+        count = 0
+        for i in range(len(x)):
+            count += np.int64(x[i] == value)
+        if count > most:
+            most = count
+    out[0] = (values * (most / len(x)) - 1.0) / (values - 1.0)
+
+
+@entry
+def potts_orders(states, parameters, out):
+    """The same of each row of states."""
+    for k in range(len(states)):
+        potts_order(states[k], parameters, out[k])
+
+
+@dataclass(frozen=True, eq=False)
+class Matches(Observable):
+    """The share of chosen variables that have the values given, or whether all have."""
+
+    def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
+        """The variables and the value of each, -1 for none; then how matches are counted.
+
+        That is whether all must match, and whether to divide by how many there are.
+        """
+        raise NotImplementedError
+
+    def bind(self, graph: FactorGraph) -> Measure:
+        """For graphs that know the variables and values."""
+        variables, wanted, everything, share = self.of(graph)
+        return plain(matches_of, matches, (variables, wanted, everything, share), ("",))
+
+
+@kernel
+def matches(x, parameters, out):
+    """How many variables have the value that is wanted of them."""
+    variables, wanted, everything, share = parameters
+    count = 0
+    for k in range(len(variables)):
+        count += np.int64(np.int64(x[variables[k]]) == wanted[k])
+    out[0] = count
+    if everything:
+        out[0] = 1.0 if count == len(variables) else 0.0
+    elif share:
+        out[0] = count / len(variables)
+
+
+@entry
+def matches_of(states, parameters, out):
+    """The same of each row of states."""
+    for k in range(len(states)):
+        matches(states[k], parameters, out[k])
+
+
+@dataclass(frozen=True, eq=False)
+class Count(Matches):
+    """How many variables have a value, by its number or label.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.0)], labels=["no", "yes"])
+    >>> sick = mg.observables.Count("yes")
+    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"sick": sick}, progress=False)
+    >>> abs(run.observables["sick"].mean - 1.0) < 0.2
+    True
+    """
+
+    name = "count"
+    value: int | str = 1
+
+    def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
+        """All variables; -1 for those that have no such value."""
+        domains, wanted = graph.domains, np.full(len(graph), -1, np.int64)
+        if isinstance(self.value, str):
+            for variable in range(len(graph)):
+                called = domains.values(variable)
+                if self.value in called:
+                    wanted[variable] = called.index(self.value)
+        elif isinstance(self.value, int | np.integer) and not isinstance(self.value, bool):
+            wanted[graph.sizes > self.value] = self.value if self.value >= 0 else -1
+        if (wanted < 0).all():
+            raise SampleError(f"count: no variable has a value {self.value!r}")
+        return np.arange(len(graph), dtype=np.int32), wanted, False, False
+
+
+@dataclass(frozen=True, eq=False)
+class AllHold(Matches):
+    """1 where every variable given has the value given, else 0: its mean is a probability.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
+    >>> both = mg.observables.AllHold({"a": 1, "b": 1})
+    >>> run = mg.sample(graph, sweeps=4000, seed=1, observe={"both": both}, progress=False)
+    >>> abs(run.observables["both"].mean - 0.3655) < 0.03
+    True
+    """
+
+    name = "all-hold"
+    where: Any = ()  # variable to value, or pairs of them
+
+    def __post_init__(self) -> None:
+        pairs = self.where.items() if isinstance(self.where, Mapping) else self.where
+        try:
+            kept = tuple((variable, value) for variable, value in pairs)
+        except (TypeError, ValueError):
+            kept = ()
+        if not kept:
+            raise SampleError(
+                'all-hold takes variables and their values, such as {"a": 1, "b": 0}; '
+                f"got {self.where!r}"
+            )
+        object.__setattr__(self, "where", kept)
+
+    def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
+        """The variables by number, the values by number."""
+        variables = [graph.domains.index(variable) for variable, _ in self.where]
+        values = [
+            graph.domains.value(number, value)
+            for number, (_, value) in zip(variables, self.where, strict=True)
+        ]
+        return np.array(variables, np.int32), np.array(values, np.int64), True, False
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement(Matches):
+    """The share of variables that have the same value as in a reference state, 0 to 1.
+
+    For spins, the overlap with a pattern is 2 a - 1.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=6, beta=1.0)
+    >>> same = mg.observables.Agreement([1] * 36)
+    >>> run = mg.sample(graph, sweeps=50, seed=1, start=[1] * 36, observe={"same": same},
+    ...                 progress=False)
+    >>> run.observables["same"].mean > 0.95
+    True
+    """
+
+    name = "agreement"
+    reference: ArrayLike = ()
+
+    def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
+        """All variables."""
+        reference = graph.check_states(self.reference)
+        if reference.ndim != 1:
+            raise SampleError(f"agreement takes one state, got shape {reference.shape}")
+        every = np.arange(len(graph), dtype=np.int32)
+        return every, reference.astype(np.int64), False, True

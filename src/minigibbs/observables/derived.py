@@ -1,0 +1,261 @@
+"""Quantities that are derived from observables, with errors by jackknife or bootstrap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.observables.composed import MOMENTS
+from minigibbs.results.observed import Blocks, Estimate, Observation, Observed, of_series
+from minigibbs.results.run import Run
+
+_LEAST_SHARE = 0.01  # of the records that reweighted ones are worth, for an answer
+
+__all__ = [
+    "Estimate",
+    "binder",
+    "correlation_length",
+    "overlap",
+    "reweight",
+    "specific_heat",
+    "susceptibility",
+]
+
+
+def binder(run: Run, name: str = "m", method: str = "jackknife") -> Estimate:
+    """Binder's cumulant 1 - <m^4> / (3 <m^2>^2) of an observable that is a number, or `Moments`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> cold = mg.models.ising_lattice(side=6, beta=0.9)
+    >>> run = mg.sample(cold, sweeps=500, seed=1, observe={"m": "magnetization"}, progress=False)
+    >>> mg.observables.binder(run).value > 0.6
+    True
+    """
+    blocks = _powers(run, name, (2, 4))
+    return blocks.estimate(lambda mean: 1.0 - mean[1] / (3.0 * mean[0] ** 2), method)
+
+
+def susceptibility(
+    run: Run, name: str = "m", connected: bool = True, method: str = "jackknife"
+) -> Estimate:
+    """The susceptibility n (<m^2> - <|m|>^2) of a mean over n variables; times beta in physics.
+
+    `connected=False` leaves out the square of the mean, as one wants above the critical
+    temperature.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> free = mg.FactorGraph([2] * 50, [mg.Unary(range(50), [0.0, 0.0])])
+    >>> run = mg.sample(free, sweeps=2000, seed=1, observe={"m": "magnetization"}, progress=False)
+    >>> chi = mg.observables.susceptibility(run, connected=False)
+    >>> abs(chi.value - 1.0) < 5 * chi.error
+    True
+    """
+    blocks, n = _powers(run, name, (2, "abs")), len(run.domains)
+    square = 1.0 if connected else 0.0
+    return blocks.estimate(lambda mean: n * (mean[0] - square * mean[1] ** 2), method)
+
+
+def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") -> Estimate:
+    """The specific heat of a variable in units of k: the variance of the energy over n.
+
+    The energy is the log-potential, which holds beta. It is that of the records (`run.energy`), or
+    of the observable called `name`, a number or `Moments`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> run = mg.sample(pair, sweeps=4000, seed=1, progress=False)
+    >>> heat = mg.observables.specific_heat(run)
+    >>> abs(heat.value - 0.5 * 0.25 / 1.1276**2) < 5 * heat.error
+    True
+    """
+    n = len(run.domains)
+    if name is not None and run.observables[name].labels == MOMENTS:
+        blocks = _powers(run, name, (1, 2))
+    else:
+        energy = _energy(run, name)
+        away = energy - energy.mean()
+        blocks = _blocks(np.stack([away, away**2], axis=-1))
+    return blocks.estimate(lambda mean: (mean[1] - mean[0] ** 2) / n, method)
+
+
+def correlation_length(
+    run: Run, name: str, side: int | None = None, method: str = "jackknife"
+) -> Estimate:
+    """The second-moment correlation length of a periodic lattice, from its `StructureFactor`.
+
+    It is sqrt(S(0) / S(k) - 1) / (2 sin(k / 2)) with k = 2 pi / side. NaN where S(0) is below S(k).
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=8, beta=0.35)
+    >>> waves = mg.observables.StructureFactor((8, 8))
+    >>> run = mg.sample(graph, sweeps=2000, seed=1, observe={"s": waves}, progress=False)
+    >>> 1.0 < mg.observables.correlation_length(run, "s", side=8).value < 4.0
+    True
+    """
+    one = run.observables[name]
+    if one.labels[:2] != ("m=0", "m=1"):
+        raise SampleError(
+            f"correlation_length needs a StructureFactor with m = 0 and 1; {name!r} is none"
+        )
+    length = side if side is not None else _square_side(len(run.domains))
+    factor = 2.0 * math.sin(math.pi / length)
+
+    def xi(mean: NDArray[np.float64]) -> float:
+        ratio = float(mean[0] / mean[1]) - 1.0
+        return math.sqrt(ratio) / factor if ratio >= 0.0 else math.nan
+
+    return one.apply(xi, method)
+
+
+def _square_side(n: int) -> int:
+    side = math.isqrt(n)
+    if side * side != n:
+        raise SampleError(f"correlation_length: give the lattice's side; {n} is no square")
+    return side
+
+
+def reweight(
+    run: Run,
+    name: str,
+    scale: float | Sequence[float],
+    energy: str | None = None,
+    function: Callable[[NDArray[np.float64]], ArrayLike] | None = None,
+    method: str = "jackknife",
+) -> Estimate:
+    """What an observable's mean would be with all energies multiplied by `scale`.
+
+    A scale of 1.02 is a beta that is 2% larger. Records are weighted by exp((scale - 1) energy), so
+    that both series must be kept and scales lie near 1; where the weighted records are worth less
+    than 1% of them, an error says so.
+
+    Parameters
+    ----------
+    run, name
+        The run, and the observable.
+    scale
+        One, or several: value and error are then arrays.
+    energy
+        The name of an observable that is the energy; by default `run.energy`.
+    function
+        Of the means, an array of one axis; by default the means themselves.
+    method
+        "jackknife" or "bootstrap".
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=6, beta=0.3)
+    >>> run = mg.sample(graph, sweeps=4000, seed=1, progress=False,
+    ...                 observe={"m2": mg.observables.Magnetization(power=2), "e": "energy"})
+    >>> later = mg.observables.reweight(run, "m2", 1.1, energy="e")
+    >>> later.value > run.observables["m2"].mean
+    True
+    """
+    one = run.observables[name]
+    values, energies = _single(one), _energy(run, energy)
+    if energies.shape != values.shape[:2]:
+        raise SampleError(
+            f"reweight needs the energy at each of {values.shape[1]:,} records, and has "
+            f'{energies.shape[1]:,}: sample with observe={{..., "e": "energy"}} and energy="e"'
+        )
+    scales, parts, shift = np.atleast_1d(np.asarray(scale, dtype=np.float64)), [], energies.max()
+    for number in scales.tolist():
+        low = shift if number >= 1.0 else energies.min()
+        weight = np.exp((number - 1.0) * (energies - low))
+        worth = weight.sum() ** 2 / (weight**2).sum()
+        if worth < _LEAST_SHARE * weight.size:
+            raise SampleError(
+                f"reweight: at scale {number:g} the records are worth {worth:,.1f} of "
+                f"{weight.size:,}; sample nearer to it"
+            )
+        parts.append(np.concatenate([weight[..., None], weight[..., None] * values], axis=-1))
+    width = values.shape[2] + 1
+    single = np.ndim(scale) == 0
+
+    def answer(mean: NDArray[np.float64]) -> Any:
+        ratios = mean.reshape(len(scales), width)
+        means = ratios[:, 1:] / ratios[:, :1]
+        found = means if function is None else np.array([function(row) for row in means])
+        found = found[:, 0] if function is None and one.scalar else found
+        return found[0] if single else found
+
+    return _blocks(np.concatenate(parts, axis=-1)).estimate(answer, method)
+
+
+def overlap(run: Run) -> Observation:
+    """The overlap of two chains at the same record: of the first and second, third and fourth, ...
+
+    The mean of s_i s_i' over variables of two values, else the share of variables that have the
+    same value. It needs draws; of an odd number of chains the last is left out.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=6, beta=0.2)
+    >>> run = mg.sample(graph, sweeps=200, seed=1, record="draws", progress=False)
+    >>> mg.observables.overlap(run).series.shape
+    (2, 200)
+    """
+    draws = run._need(run.draws, "draws")
+    if len(draws) < 2:
+        raise SampleError("overlap needs two chains or more; this run has one")
+    pairs = len(draws) // 2
+    same = np.stack([(draws[2 * k] == draws[2 * k + 1]).mean(axis=1) for k in range(pairs)])
+    spins = bool((run.domains.sizes[run.drawn] == 2).all())
+    return of_series("overlap", 2.0 * same - 1.0 if spins else same)
+
+
+def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
+    """Blocks of powers of an observable, from `Moments` or from the series of a number."""
+    one = run.observables[name]
+    if one.labels == MOMENTS:
+        columns = [MOMENTS.index(str(power)) for power in powers]
+        whole = one.data.blocks
+        return Blocks(whole.sums[:, columns], whole.sizes)
+    series = _single(one)
+    if not one.scalar:
+        raise SampleError(f"{name!r} gives {len(one.labels)} numbers; this needs one, or Moments")
+    parts = [np.abs(series) if isinstance(power, str) else series**power for power in powers]
+    return _blocks(np.concatenate(parts, axis=-1))
+
+
+def _single(one: Observation) -> NDArray[np.float64]:
+    """The series of single chains: [row, record, number]."""
+    way_out = "sample with mg.observables.Moments(...) of it"
+    if one.data.series is None:
+        raise SampleError(f"{one.name!r}: this run kept moments and no series; {way_out}")
+    if one.data.chains > 1:
+        raise SampleError(
+            f"{one.name!r}: rows of this run are means over up to {one.data.chains} chains, whose "
+            f"powers are not those of a chain; {way_out}, or run as many rows as chains"
+        )
+    return one.data.series
+
+
+def _energy(run: Run, name: str | None) -> NDArray[np.float64]:
+    """The energies: [row, record]."""
+    if name is None:
+        return run._need(run.energy, "energy")
+    one = run.observables[name]
+    if not one.scalar:
+        raise SampleError(f"{name!r} is no energy: it gives {len(one.labels)} numbers")
+    return _single(one)[:, :, 0]
+
+
+def _blocks(series: NDArray[np.float64]) -> Blocks:
+    """The blocks of a series [row, record, number]."""
+    labels = ("",) * series.shape[2]
+    return Observed(("",), (labels,), series, np.full(len(series), series.shape[1])).blocks

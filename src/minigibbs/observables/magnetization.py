@@ -1,0 +1,71 @@
+"""Magnetisation of spins, and its powers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import entry, kernel
+from minigibbs.observables.base import Measure, Observable, need_spins, plain
+
+
+@dataclass(frozen=True)
+class Magnetization(Observable):
+    """The mean of the spins, -1 to 1: value 0 is spin -1, value 1 is spin +1.
+
+    Parameters
+    ----------
+    power
+        Which power of it, 1 by default.
+    absolute
+        Whether to take its absolute value.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=8, beta=0.3)
+    >>> m2 = mg.observables.Magnetization(power=2)
+    >>> run = mg.sample(graph, sweeps=500, seed=1, observe={"m2": m2}, progress=False)
+    >>> 0 < run.observables["m2"].mean < 0.3
+    True
+    """
+
+    name = "magnetization"
+    power: int = 1
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.power, int | np.integer) and not isinstance(self.power, bool)
+        if not whole or self.power < 1:
+            raise SampleError(f"magnetization: power must be at least 1, got {self.power!r}")
+
+    def bind(self, graph: FactorGraph) -> Measure:
+        """For graphs of spins."""
+        need_spins(graph, "magnetization", "use mg.observables.PottsOrder() or Count()")
+        parameters = (int(self.power), bool(self.absolute))
+        return plain(magnetizations, magnetization, parameters, ("",))
+
+
+@kernel
+def magnetization(x, parameters, out):
+    """The mean spin of a state, to a power."""
+    up = 0
+    for i in range(len(x)):
+        up += np.int64(x[i])
+    mean = 2.0 * up / len(x) - 1.0
+    if parameters[1] and mean < 0.0:
+        mean = -mean
+    value = 1.0
+    for _ in range(parameters[0]):
+        value *= mean
+    out[0] = value
+
+
+@entry
+def magnetizations(states, parameters, out):
+    """The same of each row of states."""
+    for k in range(len(states)):
+        magnetization(states[k], parameters, out[k])

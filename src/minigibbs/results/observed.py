@@ -1,0 +1,492 @@
+"""What a run has observed, and how far to trust it: the one place where that is computed.
+
+A run keeps the whole series of its observables, or, where that would be long, running moments and
+sums of batches. Either is cut into blocks of consecutive records, so long that they hardly depend
+on each other; errors come from how blocks differ, by the jackknife.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.kernels.observe import BATCHES, batch_size
+from minigibbs.results import diagnostics
+from minigibbs.results.marginals import LEVEL
+
+BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
+_MOST_BLOCKS = 32  # of a row
+_LEAST_BLOCKS = 4  # of all rows together, however slow they are
+_LEAST_BATCHES = 32  # of all rows together, to tell an autocorrelation time from
+_RESAMPLED = 1000  # times, by the bootstrap
+
+COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
+Number = Any  # a float, or an array of them
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, or several, with the standard error, from so many blocks.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> estimate = mg.observables.Estimate(1.25, 0.5, 9)
+    >>> [round(end, 2) for end in estimate.interval()]
+    [0.1, 2.4]
+    """
+
+    value: Number
+    error: Number
+    blocks: int
+
+    def __str__(self) -> str:
+        if np.ndim(self.value):
+            return f"{self.value} +- {self.error}"
+        return f"{self.value:.6g} +- {self.error:.2g}"
+
+    def interval(self, level: float = LEVEL) -> tuple[Number, Number]:
+        """Student's interval, with a degree of freedom less than there are blocks."""
+        from scipy.special import stdtrit
+
+        reach = float(stdtrit(max(self.blocks - 1, 1), (1 + level) / 2)) * self.error
+        return self.value - reach, self.value + reach
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sums over blocks of consecutive records, of all rows."""
+
+    sums: NDArray[np.float64]  # [block, number]
+    sizes: NDArray[np.int64]  # [block] records
+
+    def jackknife(self, function: Callable[[NDArray[np.float64]], ArrayLike]) -> Estimate:
+        """A function of the means, with the error from leaving out one block after the other."""
+        total, count = self.sums.sum(axis=0), int(self.sizes.sum())
+        blocks = len(self.sizes)
+        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        if blocks < 2:
+            return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
+        with np.errstate(invalid="ignore"):  # observables may be infinite
+            left = (total - self.sums) / (count - self.sizes)[:, None]
+            values = np.array([function(one) for one in left], dtype=np.float64)
+            spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
+        error = np.sqrt(spread * (blocks - 1) / blocks)
+        return Estimate(_number(value), _number(error), blocks)
+
+    def bootstrap(
+        self, function: Callable[[NDArray[np.float64]], ArrayLike], seed: int = 0
+    ) -> Estimate:
+        """The same, with the error from blocks drawn with replacement, 1,000 times."""
+        total, count = self.sums.sum(axis=0), int(self.sizes.sum())
+        blocks = len(self.sizes)
+        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        if blocks < 2:
+            return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
+        drawn = np.random.default_rng(seed).integers(blocks, size=(_RESAMPLED, blocks))
+        means = self.sums[drawn].sum(axis=1) / self.sizes[drawn].sum(axis=1)[:, None]
+        values = np.array([function(one) for one in means], dtype=np.float64)
+        error = values.std(axis=0, ddof=1) * math.sqrt(blocks / (blocks - 1))
+        return Estimate(_number(value), _number(error), blocks)
+
+    def estimate(
+        self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
+    ) -> Estimate:
+        """By one or the other."""
+        if method not in ("jackknife", "bootstrap"):
+            raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
+        return self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+
+
+def _number(value: Any) -> Number:
+    """A float, or an array of them."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """A mean; NaN of nothing."""
+    return total / count if count else np.full(total.shape, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The observables of a run: every record, or running moments and sums of batches.
+
+    A row is a chain, or on a GPU the mean over `chains` chains or about.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]  # of each observable's numbers; one empty one for a number
+    series: NDArray[np.float64] | None  # [row, record, number]
+    count: NDArray[np.int64]  # [row] records
+    moments: NDArray[np.float64] | None = None  # [row, 2, number] means and squared deviations
+    sums: NDArray[np.float64] | None = None  # [row, batch, number]
+    chains: int = 1  # that a row is the mean of, the most
+
+    def columns(self, name: str) -> slice:
+        """Where an observable's numbers stand."""
+        if name not in self.names:
+            known = ", ".join(self.names) or "none"
+            raise SampleError(f"this run did not observe {name!r}; it observed: {known}")
+        at = self.names.index(name)
+        first = sum(map(len, self.labels[:at]))
+        return slice(first, first + len(self.labels[at]))
+
+    def part(self, columns: slice) -> Observed:
+        """Some of the numbers alone, under no name."""
+
+        def some(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[..., columns]
+
+        width = columns.stop - columns.start
+        return Observed(
+            ("",),
+            (("",) * width,),
+            some(self.series),
+            self.count,
+            some(self.moments),
+            some(self.sums),
+            self.chains,
+        )
+
+    @property
+    def records(self) -> int:
+        """Of all rows together."""
+        return int(self.count.sum())
+
+    @cached_property
+    def means(self) -> NDArray[np.float64]:
+        """[number] over all rows."""
+        if not self.records:
+            return np.full(sum(map(len, self.labels)), np.nan)
+        return self._weighted(self.row_means)
+
+    @cached_property
+    def row_means(self) -> NDArray[np.float64]:
+        """[row, number]."""
+        if self.series is not None:
+            whole = self.series.sum(axis=1)
+            return np.asarray(whole / max(self.series.shape[1], 1))
+        assert self.moments is not None
+        return np.asarray(self.moments[:, 0])
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """[number] of single records about the mean of all, over all rows."""
+        if self.records < 2:
+            return np.full(len(self.means), np.nan)
+        if self.series is not None:
+            with np.errstate(invalid="ignore"):
+                squares = ((self.series - self.means) ** 2).sum(axis=(0, 1))
+        else:
+            assert self.moments is not None
+            away = self.count[:, None] * (self.row_means - self.means) ** 2
+            squares = (self.moments[:, 1] + away).sum(axis=0)
+        return np.asarray(squares / (self.records - 1))
+
+    def _weighted(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        shares = self.count / self.count.sum()
+        # Rows without records hold NaN or 0, and count for nothing.
+        return np.asarray(np.where(shares[:, None] > 0, rows * shares[:, None], 0.0).sum(axis=0))
+
+    @cached_property
+    def ess(self) -> NDArray[np.float64]:
+        """[number] effective sample sizes, bulk; from batches alone, of the mean."""
+        if self.series is not None:
+            return np.atleast_1d(diagnostics.ess(self.series))
+        return self._records_over_times()
+
+    @cached_property
+    def rhat(self) -> NDArray[np.float64]:
+        """[number] split R-hat, rank-normalised where there is a series."""
+        if self.series is not None:
+            return np.atleast_1d(diagnostics.rhat(self.series))
+        return self._split_rhat()
+
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """[number] autocorrelation times in records; NaN for what never varies."""
+        if self.series is not None:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return self.records / np.atleast_1d(diagnostics.ess_of_mean(self.series))
+        return self._batch_times()
+
+    def _records_over_times(self) -> NDArray[np.float64]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.records / self.times
+
+    def _batch_times(self) -> NDArray[np.float64]:
+        """From how the means of batches differ, against how single records do.
+
+        Batches shorter than the memory of a chain tell too short a time, so that neighbours are
+        joined as long as there are enough of them, and the longest time counts.
+        """
+        if not self.records:
+            return np.full(len(self.means), np.nan)
+        sums, sizes = self._pieces()
+        size = max((int(z.max(initial=0)) for z in sizes), default=0)
+        rows_ = [s[z == size] / size for s, z in zip(sums, sizes, strict=True)]
+        found = np.full(len(self.means), np.nan)
+        while sum(map(len, rows_)) >= _LEAST_BATCHES:
+            means = np.concatenate(rows_)
+            spread = ((means - self.means) ** 2).sum(axis=0) / (len(means) - 1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                found = np.fmax(found, size * spread / self.variances)
+            rows_ = [0.5 * (row[0 : len(row) - 1 : 2] + row[1::2]) for row in rows_]
+            size *= 2
+        return np.where(self.variances > 0, found, np.nan)
+
+    def _split_rhat(self) -> NDArray[np.float64]:
+        sums, sizes = self._pieces()
+        halves = []
+        for s, z in zip(sums, sizes, strict=True):
+            if len(z) < 2:
+                return np.full(s.shape[1], np.nan)
+            middle = len(z) // 2
+            halves += [s[:middle].sum(axis=0) / z[:middle].sum()]
+            halves += [s[middle:].sum(axis=0) / z[middle:].sum()]
+        assert self.moments is not None
+        length = float(self.count.min()) / 2
+        between = np.var(halves, axis=0, ddof=1)
+        within = (self.moments[:, 1] / np.maximum(self.count - 1, 1)[:, None]).mean(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rhat = np.sqrt((length - 1) / length + between / within)
+        return np.where(within > 0, rhat, np.where(between > 0, np.inf, np.nan))
+
+    def _pieces(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
+        """The finest sums of consecutive records there are, and their sizes, by row."""
+        if self.series is not None:
+            ones = np.ones(self.series.shape[1], np.int64)
+            return list(self.series), [ones] * len(self.series)
+        assert self.sums is not None
+        sums, sizes = [], []
+        for row, count in zip(self.sums, self.count.tolist(), strict=True):
+            size = batch_size(count)
+            pieces = -(-count // size)
+            own = np.full(pieces, size)
+            own[-1:] = count - size * (pieces - 1) if pieces else 0
+            sums.append(row[:pieces])
+            sizes.append(own)
+        return sums, sizes
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Blocks of at least 10 autocorrelation times, where there are so many records."""
+        sums, sizes = self._pieces()
+        times = self.times[np.isfinite(self.times)]
+        slowest = max(float(times.max(initial=1.0)), 1.0)
+        least = -(-_LEAST_BLOCKS // max(len(sizes), 1))
+        found_sums, found_sizes = [], []
+        for s, z in zip(sums, sizes, strict=True):
+            wanted = int(z.sum() / (BLOCK_TIMES * slowest))
+            blocks = min(max(wanted, least), _MOST_BLOCKS, len(z))
+            edges = np.linspace(0, len(z), blocks + 1).astype(np.int64)[:-1]
+            if blocks:
+                found_sums.append(np.add.reduceat(s, edges, axis=0))
+                found_sizes.append(np.add.reduceat(z, edges))
+        if not found_sums:
+            return Blocks(np.zeros((0, len(self.means))), np.zeros(0, np.int64))
+        return Blocks(np.concatenate(found_sums), np.concatenate(found_sizes))
+
+
+class Observation:
+    """One observable of a run: `run.observables["m"]`.
+
+    Numbers are floats where the observable is a number, and arrays of one axis where it is several.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=8, beta=0.3)
+    >>> run = mg.sample(graph, sweeps=1000, seed=1, progress=False,
+    ...                 observe={"up": lambda x: x.mean()})
+    >>> up = run.observables["up"]
+    >>> abs(up.mean - 0.5) < 5 * up.error, up.series.shape
+    (True, (4, 1000))
+    """
+
+    def __init__(self, name: str, labels: tuple[str, ...], data: Observed) -> None:
+        self.name, self.labels, self.data = name, labels, data
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it is one number."""
+        return self.labels == ("",)
+
+    def _shaped(self, values: NDArray[np.float64]) -> Number:
+        return float(values[0]) if self.scalar else values
+
+    @property
+    def mean(self) -> Number:
+        """Over all records of all chains."""
+        return self._shaped(self.data.means)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The mean with its error."""
+        return self.data.blocks.jackknife(lambda mean: mean)
+
+    @property
+    def error(self) -> Number:
+        """The standard error of the mean, from how blocks of records differ."""
+        return self._shaped(np.atleast_1d(self.estimate.error))
+
+    @property
+    def variance(self) -> Number:
+        """Of single records; on a GPU of means over a row's chains."""
+        return self._shaped(self.data.variances)
+
+    @property
+    def ess(self) -> Number:
+        """The effective sample size; NaN for what never varies."""
+        return self._shaped(self.data.ess)
+
+    @property
+    def rhat(self) -> Number:
+        """R-hat, chains split in half; NaN for what never varies."""
+        return self._shaped(self.data.rhat)
+
+    @property
+    def autocorrelation_time(self) -> Number:
+        """In records: that many are worth one that is independent."""
+        return self._shaped(self.data.times)
+
+    @property
+    def series(self) -> NDArray[np.float64] | None:
+        """[row, record] or [row, record, number]; None where only moments were kept."""
+        series = self.data.series
+        return series[:, :, 0] if series is not None and self.scalar else series
+
+    def interval(self, level: float = LEVEL) -> tuple[Number, Number]:
+        """An interval for the mean, Student's over the blocks."""
+        low, high = self.estimate.interval(level)
+        return self._shaped(np.atleast_1d(low)), self._shaped(np.atleast_1d(high))
+
+    def apply(
+        self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
+    ) -> Estimate:
+        """A function of the means, an array of one axis, with its error over blocks."""
+        return self.data.blocks.estimate(function, method)
+
+    def __repr__(self) -> str:
+        if not self.scalar:
+            return f"<{self.name}: {len(self.labels)} numbers>"
+        return f"<{self.name}: {self.mean:.6g} +- {self.error:.2g}>"
+
+
+class Observations(Mapping[str, Observation]):
+    """A run's observables by name."""
+
+    def __init__(self, data: Observed | None) -> None:
+        self._data = data
+        self._known: dict[str, Observation] = {}
+
+    def __getitem__(self, name: str) -> Observation:
+        if self._data is None or name not in self._data.names:
+            known = ", ".join(self) or "nothing: sample with observe={...}"
+            raise SampleError(f"this run did not observe {name!r}; it observed {known}")
+        if name not in self._known:
+            labels = self._data.labels[self._data.names.index(name)]
+            part = self._data.part(self._data.columns(name))
+            self._known[name] = Observation(name, labels, part)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return self._data is not None and name in self._data.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(() if self._data is None else self._data.names)
+
+    def __len__(self) -> int:
+        return 0 if self._data is None else len(self._data.names)
+
+    def to_pandas(self) -> Any:
+        """A frame with a row for each number: mean, error, ESS, R-hat, autocorrelation time."""
+        from minigibbs.system.optional import optional
+
+        return optional("pandas", "pandas").DataFrame(rows(self), columns=list(COLUMNS))
+
+    def __repr__(self) -> str:
+        return f"<observables: {', '.join(self) or 'none'}>"
+
+
+def rows(observations: Mapping[str, Observation]) -> list[dict[str, Any]]:
+    """A row for each number of each observable, for tables and frames."""
+    return [
+        {
+            "observable": one.name,
+            "part": label,
+            "mean": mean,
+            "error": error,
+            "ess": ess,
+            "rhat": rhat,
+            "autocorrelation_time": time,
+        }
+        for one in observations.values()
+        for label, mean, error, ess, rhat, time in zip(
+            one.labels,
+            one.data.means.tolist(),
+            np.atleast_1d(one.estimate.error).tolist(),
+            one.data.ess.tolist(),
+            one.data.rhat.tolist(),
+            one.data.times.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def of_series(name: str, series: NDArray[np.float64], labels: Sequence[str] = ("",)) -> Observation:
+    """An observation from a series [row, record] or [row, record, number]."""
+    whole = series[:, :, None] if series.ndim == 2 else series
+    count = np.full(len(whole), whole.shape[1])
+    return Observation(name, tuple(labels), Observed((name,), (tuple(labels),), whole, count))
+
+
+def check_observed(data: Observed, rows_: int) -> None:
+    """Raise `ValueError` if its parts do not fit each other."""
+    width = sum(map(len, data.labels))
+    if len(data.names) != len(data.labels) or len(set(data.names)) != len(data.names):
+        raise ValueError("observables: names and labels do not fit")
+    if data.count.shape != (rows_,) or data.count.dtype != np.int64 or (data.count < 0).any():
+        raise ValueError("observed count: expected a number of records for each row")
+    shapes: list[tuple[str, Any, tuple[int, ...]]] = []
+    if data.series is not None:
+        records = int(data.count[0])
+        if (data.count != records).any() or data.moments is not None or data.sums is not None:
+            raise ValueError("observed: expected a series, or moments and sums")
+        shapes.append(("series", data.series, (rows_, records, width)))
+    else:
+        shapes.append(("moments", data.moments, (rows_, 2, width)))
+        shapes.append(("sums", data.sums, (rows_, BATCHES, width)))
+    for name, array, shape in shapes:
+        if array is None or array.shape != shape or array.dtype != np.float64:
+            raise ValueError(f"observed {name}: expected doubles in shape {shape}")
+
+
+def encode_observed(data: Observed) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """For files: a header, and arrays."""
+    parts = {"series": data.series, "count": data.count, "moments": data.moments, "sums": data.sums}
+    header = {"names": data.names, "labels": data.labels, "chains": data.chains}
+    return header, {f"observed.{key}": a for key, a in parts.items() if a is not None}
+
+
+def decode_observed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Observed:
+    """What `encode_observed` encoded; raises `ValueError` or `KeyError` for what cannot be it."""
+    if type(header["chains"]) is not int or header["chains"] < 1:
+        raise ValueError(f"observed: expected a number of chains, got {header['chains']!r}")
+    return Observed(
+        tuple(str(name) for name in header["names"]),
+        tuple(tuple(str(label) for label in labels) for labels in header["labels"]),
+        arrays.get("observed.series"),
+        arrays["observed.count"],
+        arrays.get("observed.moments"),
+        arrays.get("observed.sums"),
+        header["chains"],
+    )

@@ -1,0 +1,117 @@
+"""How often energies are recorded where nobody said: as often as a tenth of the time allows.
+
+The choice goes by predicted costs, never by the clock, so that a seed gives the same records on
+every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.samplers import Sampler
+from minigibbs.samplers.costs import COSTS
+
+SHARE = 0.1  # of a chain's time that its energies may take
+SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size is reached
+DEARER = 3.0  # how much dearer energies are by colours, where updates are that much cheaper
+_NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
+_LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
+
+# Nanoseconds, by the same scale as `samplers.costs`.
+_PAIR, _FAR_PAIR = 1.25, 2.0  # a pair of an energy, from a cache or from main memory
+_FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
+_CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
+_UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
+_SWEEP = 40.0  # an update of a sampler that sweeps, about
+_CACHE = 32e6  # bytes
+
+
+def energy_pairs(graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The pairs of a graph without those that no energy would notice: their sum is rounding."""
+    found = vars(graph).get("_energy_pairs")
+    if found is None:
+        found = _trimmed(graph.packed.pair, graph.packed.pair_weight)
+        vars(graph)["_energy_pairs"] = found
+    return found  # type: ignore[no-any-return]
+
+
+def _trimmed(
+    pair: NDArray[np.int32], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    if len(weight) < _LEAST_TRIMMED:
+        return pair, weight
+    size = np.abs(weight)
+    matters = size > _NEGLIGIBLE * float(size.sum()) / len(weight)
+    if 2 * np.count_nonzero(matters) > len(weight):
+        return pair, weight
+    return pair[matters], weight[matters]
+
+
+def energy_cost(graph: FactorGraph) -> float:
+    """Nanoseconds of one energy, about."""
+    pairs, factors = len(energy_pairs(graph)[1]), graph.packed.factors
+    slots = float((factors["scope_end"] - factors["scope_start"]).sum())
+    cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
+    cost += _FACTOR * len(factors) + _SLOT * slots
+    values = int(graph.sizes.max())
+    return cost + sum(_CALL + group.energy_cost(values) for group in graph.implicits)
+
+
+def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
+    """Nanoseconds of one update, about."""
+    kept: dict[Any, float] = vars(graph).setdefault("_costs", {})
+    if str(sampler) not in kept:
+        try:
+            operations = sampler.operations(graph)
+            kept[str(sampler)] = sum(count * COSTS[kind] for kind, count in operations.items())
+        except SampleError:  # it sweeps
+            kept[str(sampler)] = _SWEEP
+    return kept[str(sampler)]
+
+
+def energy_every(
+    graph: FactorGraph, sampler: Sampler, thin: int, records: int | None, share: float = SHARE
+) -> int:
+    """How many records lie between two energies; one at the end where no more fit."""
+    cost = energy_cost(graph)
+    unnoticed = records is not None and cost * records <= _UNNOTICED
+    if unnoticed or cost <= share * thin * COSTS["update"]:
+        return 1
+    every = math.ceil(cost / (share * thin * max(update_cost(graph, sampler), 1.0)))
+    if records is None or every <= records:
+        return every
+    one_fits = cost <= 2 * share * records * thin * update_cost(graph, sampler)
+    return max(records, 1) if one_fits else every
+
+
+def prepared(
+    sampler: Sampler, graph: FactorGraph, lanes: int, make: Callable[[], Any] | None = None
+) -> Any:
+    """What a sampler prepares for a graph, kept with the graph for the next run.
+
+    Or what else is made for both: then `lanes` is a number that no other use has.
+    """
+    kept: dict[Any, Any] = vars(graph).setdefault("_prepared", {})
+    key = (sampler, str(sampler), lanes)  # as text, too: 1 and True are different settings
+    make = make or (lambda: sampler.prepare(graph, lanes))
+    try:
+        if key in kept:
+            return kept[key]
+    except TypeError:  # a sampler with settings that cannot be looked up
+        return make()
+    data = make()
+    while len(kept) >= _MOST_PREPARED:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = data
+    vars(graph).pop("_split", None)  # which costs and data were both made from
+    return data
+
+
+_MOST_PREPARED = 2  # samplers of a graph whose data are kept

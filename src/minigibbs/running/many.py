@@ -1,0 +1,155 @@
+"""`sample_many`: a series of models, such as a grid of temperatures, as one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.observed import COLUMNS, Estimate, rows
+from minigibbs.results.run import Run
+from minigibbs.running.api import sample
+from minigibbs.running.progress import Job
+from minigibbs.running.request import entropy_of
+from minigibbs.samplers import Sampler
+from minigibbs.system.optional import optional
+
+
+@dataclass(frozen=True, eq=False)
+class Runs(Sequence[Run]):
+    """The runs of `mg.sample_many`, in the order of the models.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graphs = {beta: mg.models.ising_lattice(side=4, beta=beta) for beta in (0.1, 0.3)}
+    >>> runs = mg.sample_many(graphs, sweeps=500, seed=1, observe="magnetization", progress=False)
+    >>> runs.at.tolist(), len(runs), runs[0].info.chains
+    ([0.1, 0.3], 2, 4)
+    """
+
+    runs: tuple[Run, ...]
+    at: NDArray[Any]  # what each model is called: its temperature, say
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __repr__(self) -> str:
+        return f"<Runs: {len(self)} models, observables: {', '.join(self._names()) or 'none'}>"
+
+    def _names(self) -> list[str]:
+        return list(self.runs[0].observables) if self.runs else []
+
+    def estimates(self, what: str | Callable[[Run], Estimate]) -> list[Estimate]:
+        """An observable's mean and error, or a derived quantity's, of each model.
+
+        `what` is the name of an observable, or a function of a run such as `mg.observables.binder`.
+        """
+        if callable(what):
+            return [what(run) for run in self.runs]
+        found = [run.observables[what] for run in self.runs]
+        return [Estimate(one.mean, one.error, one.estimate.blocks) for one in found]
+
+    def frame(self, **derived: Callable[[Run], Estimate]) -> Any:
+        """A pandas frame: a row for each model and number, with means, errors, ESS and R-hat.
+
+        Derived quantities may be given by name: `runs.frame(binder=mg.observables.binder)`.
+        """
+        pandas = optional("pandas", "pandas")
+        found = []
+        for at, run in zip(self.at.tolist(), self.runs, strict=True):
+            found += [{"at": at, **row} for row in rows(run.observables)]
+            for name, function in derived.items():
+                one = function(run)
+                found.append({"at": at, "observable": name, "mean": one.value, "error": one.error})
+        return pandas.DataFrame(found, columns=["at", *COLUMNS])
+
+    def plot(
+        self,
+        what: str | Callable[[Run], Estimate] | None = None,
+        path: Any = None,
+        label: str = "",
+    ) -> Any:
+        """Draw an observable or a derived quantity against what models are called, with errors.
+
+        By default the first observable. Gives a Matplotlib figure, or writes it to `path`.
+        """
+        from minigibbs.results.plots import plot_estimates
+
+        names = self._names()
+        if what is None and not names:
+            raise SampleError("there is nothing to draw: sample_many observed nothing")
+        chosen = names[0] if what is None else what
+        name = label or (chosen if isinstance(chosen, str) else chosen.__name__)
+        return plot_estimates(self.at, self.estimates(chosen), name, path)
+
+
+def sample_many(
+    graphs: Mapping[Any, FactorGraph] | Iterable[FactorGraph],
+    sampler: Sampler | str | None = None,
+    *,
+    seed: int | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Runs:
+    """Sample a list of models, such as a grid of temperatures, as one job with one progress bar.
+
+    Each model has as many chains as asked for; chains of a model run side by side, models one after
+    the other. Every model has a seed of its own, which the one given fixes.
+
+    Parameters
+    ----------
+    graphs
+        The models: a list, or a mapping from what they are called, such as beta, to each.
+    sampler, options
+        As in `mg.sample`, the same for all models; `start="last"` lets each begin where the model
+        before it ended. A checkpoint is of one run, and not taken here.
+    seed
+        Fixes every draw of all models.
+    progress
+        Show one bar for all, if stderr is a terminal.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graphs = {beta: mg.models.ising_lattice(side=6, beta=beta) for beta in (0.2, 0.4, 0.6)}
+    >>> observe = {"m": mg.observables.Magnetization(absolute=True)}
+    >>> runs = mg.sample_many(graphs, sweeps=500, seed=1, observe=observe, progress=False)
+    >>> means = [run.observables["m"].mean for run in runs]
+    >>> means == sorted(means)
+    True
+    """
+    named = isinstance(graphs, Mapping)
+    at, models = (list(graphs), list(graphs.values())) if named else (None, list(graphs))  # type: ignore[union-attr]
+    for number, graph in enumerate(models):
+        if not isinstance(graph, FactorGraph):
+            raise SampleError(
+                f"sample_many takes factor graphs, got {type(graph).__name__} at {number}"
+            )
+    if options.get("checkpoint") is not None:
+        raise SampleError("a checkpoint is of one run: give it to mg.sample, for one model")
+    follow = options.get("start") == "last" if isinstance(options.get("start"), str) else False
+    seeds = np.random.SeedSequence(entropy_of(seed)).spawn(max(len(models), 1))
+    runs: list[Run] = []
+    with Job(len(models), progress) as job:
+        for graph, sequence in zip(models, seeds, strict=False):
+            if follow:
+                options["start"] = runs[-1] if runs else "random"
+            own = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
+            runs.append(sample(graph, sampler, seed=own, progress=False, **options))
+            job.step()
+            if runs[-1].interrupted:
+                break
+    called = np.asarray(range(len(models)) if at is None else at)[: len(runs)]
+    return Runs(tuple(runs), called)

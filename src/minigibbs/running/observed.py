@@ -1,0 +1,103 @@
+"""What a group of chains keeps of its observables: every record, or running moments.
+
+An `Observer` belongs to some rows of a plan. It takes blocks of one row's states, in their order,
+or values that were measured elsewhere. Its arrays are part of the group's state, its records part
+of the group's records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.observe import BATCHES, accumulate
+from minigibbs.results.observed import Observed
+from minigibbs.running.plan import Plan
+
+STATE = ("observed_count", "observed_moments", "observed_sums")  # in a group's state
+BLOCK_BYTES = 1 << 16  # bytes of states that are measured at a time, about
+
+
+def block_records(plan: Plan, energies: bool = False) -> int:
+    """How many states are held before they are measured: 0 where none have to be.
+
+    `energies` says whether they are also taken from them.
+    """
+    if not plan.observe and not energies:
+        return 0
+    size = max(len(plan.graph) * plan.graph.state_type.itemsize, 1)
+    return min(max(BLOCK_BYTES // size, 1), max(plan.records, 1), 1024)
+
+
+class Observer:
+    """The observables of some rows."""
+
+    def __init__(self, plan: Plan, rows: int) -> None:
+        self.plan, self.rows = plan, rows
+        self.width = width = plan.width
+        self.count = np.zeros(rows, np.int64)
+        running = 0 if plan.series else width
+        self.moments = np.zeros((rows, 2, running))
+        self.sums = np.zeros((rows, BATCHES if running else 0, running))
+        self.series = np.zeros((0, rows, width if plan.series else 0))
+
+    def make_room(self, records: int) -> None:
+        """Have room for so many records of each row."""
+        if self.plan.series and records > len(self.series):
+            larger = np.zeros((records, *self.series.shape[1:]))
+            larger[: len(self.series)] = self.series
+            self.series = larger
+
+    def measure(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """The observables of some states of one chain: [record, number]."""
+        out, first = np.empty((len(states), self.width)), 0
+        for measure in self.plan.measures:
+            part = np.empty((len(states), measure.width))
+            measure.evaluate(states, part)
+            out[:, first : first + measure.width] = part
+            first += measure.width
+        return out
+
+    def take(self, row: int, values: NDArray[np.float64], record: int) -> None:
+        """Add what was measured at records from number `record` on."""
+        if self.plan.series:
+            self.series[record : record + len(values), row] = values
+            self.count[row] += len(values)
+        elif self.width:
+            accumulate(values, self.count[row : row + 1], self.moments[row], self.sums[row])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Its part of a group's state."""
+        return dict(zip(STATE, (self.count, self.moments, self.sums), strict=True))
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state."""
+        for name, own in self.state().items():
+            own[:] = state[name]
+
+
+def check_observed_state(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+    """Raise `ValueError` for running moments that no run of this plan can have."""
+    count, clock = state[STATE[0]], state["clock"].reshape(len(state["clock"]), -1)[:, :1]
+    wanted = clock // plan.thin if plan.observe else np.zeros_like(clock)
+    if count.dtype != np.int64 or (count.reshape(len(count), -1) != wanted).any():
+        raise ValueError(f"{STATE[0]} is not that of the clock")
+    if (state[STATE[1]][..., 1, :] < 0).any():
+        raise ValueError(f"{STATE[1]} holds what it cannot")
+
+
+def gathered(
+    plan: Plan, parts: list[tuple[NDArray[np.int64], Any, Any, Any]], records: int, chains: int
+) -> Observed | None:
+    """The observables of a run, from the count, moments, sums and series of its groups."""
+    if not plan.observe:
+        return None
+    names, labels = tuple(plan.observe), tuple(measure.labels for measure in plan.measures)
+    count, moments, sums, series = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    if plan.series:
+        whole = np.full(len(count), records)
+        return Observed(names, labels, series[:, :records], whole, chains=chains)
+    return Observed(names, labels, None, count, moments, sums, chains)

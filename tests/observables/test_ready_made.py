@@ -1,0 +1,207 @@
+"""Ready-made observables against plain NumPy, and functions of one's own."""
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.observables.own import Own
+
+RNG = np.random.default_rng(1)
+GRID = mg.models.ising_lattice(side=6, beta=0.3)
+BOX = mg.FactorGraph([2] * 24, [mg.Ising(range(23), range(1, 24), 0.2)])
+POTTS = mg.FactorGraph([3, 4, 3, 4, 2], [mg.Potts([0, 1, 2, 3], [1, 2, 3, 4], 0.7)])
+SPINS = RNG.integers(0, 2, (7, 36)).astype(np.uint8)
+VALUES = np.stack([RNG.integers(0, size, 9) for size in POTTS.sizes], axis=1).astype(np.uint8)
+
+
+def measured(observable, graph, states):
+    measure = observable.bind(graph)
+    out = np.full((len(states), measure.width), np.nan)
+    measure.evaluate(states, out)
+    if measure.function is not None:  # what a GPU runs is the same function of one state
+        function, alone = measure.function, np.full(measure.width, np.nan)
+
+        @numba.njit
+        def call(x, parameters, out):
+            function(x, parameters, out)
+
+        call(states[0], measure.parameters or (0,), alone)
+        np.testing.assert_allclose(alone, out[0], rtol=1e-12)
+    return out if measure.width > 1 else out[:, 0]
+
+
+def magnetization(states):
+    return 2.0 * states.mean(axis=1) - 1.0
+
+
+@pytest.mark.parametrize("power", [1, 2, 4])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_magnetization(power, absolute):
+    expected = magnetization(SPINS)
+    expected = np.abs(expected) if absolute else expected
+    found = measured(mg.observables.Magnetization(power, absolute), GRID, SPINS)
+    np.testing.assert_allclose(found, expected**power)
+
+
+def test_energy():
+    found = measured(mg.observables.Energy(), POTTS, VALUES)
+    np.testing.assert_allclose(found, POTTS.energy(VALUES))
+
+
+def test_potts_order_goes_from_0_to_1():
+    graph = mg.FactorGraph([3] * 6, [])
+    states = np.array([[0] * 6, [0, 1, 2] * 2, [1, 1, 1, 2, 0, 1]], np.uint8)
+    np.testing.assert_allclose(measured(mg.observables.PottsOrder(), graph, states), [1, 0, 0.5])
+
+
+def test_counts_by_number_and_by_label():
+    np.testing.assert_array_equal(
+        measured(mg.observables.Count(3), POTTS, VALUES), (VALUES == 3).sum(axis=1)
+    )
+    named = mg.FactorGraph([2, 2], [], labels=[["no", "yes"], ["yes", "no"]])
+    states = np.array([[0, 0], [1, 0], [1, 1]], np.uint8)
+    np.testing.assert_array_equal(measured(mg.observables.Count("yes"), named, states), [1, 2, 1])
+    with pytest.raises(mg.SampleError, match="no variable has a value 'maybe'"):
+        mg.observables.Count("maybe").bind(named)
+
+
+def test_all_hold_is_an_indicator():
+    found = measured(mg.observables.AllHold({0: 1, 3: 2}), POTTS, VALUES)
+    np.testing.assert_array_equal(found, (VALUES[:, 0] == 1) & (VALUES[:, 3] == 2))
+    for wrong in ({}, 3, [1, 2]):
+        with pytest.raises(mg.SampleError, match="all-hold takes"):
+            mg.observables.AllHold(wrong)
+
+
+def test_agreement():
+    reference = VALUES[3]
+    found = measured(mg.observables.Agreement(reference), POTTS, VALUES)
+    np.testing.assert_allclose(found, (reference == VALUES).mean(axis=1))
+    assert found[3] == 1.0
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("shape", [(24,), (4, 6), (2, 3, 4)], ids=str)
+def test_correlations_over_all_pairs_along_axes(shape, periodic):
+    states = RNG.integers(0, 2, (3, 24)).astype(np.uint8)
+    one = mg.observables.Correlations(shape, largest=max(shape) - 1, periodic=periodic)
+    found = measured(one, BOX, states)
+    for k, r in itertools.product(range(len(states)), range(1, max(shape))):
+        spins, products = 2.0 * states[k].reshape(shape) - 1.0, []
+        for axis, side in enumerate(shape):
+            if r < side:
+                other = np.roll(spins, -r, axis)
+                both = spins * other
+                keep = side if periodic else side - r
+                products.append(np.moveaxis(both, axis, 0)[:keep].ravel())
+        np.testing.assert_allclose(found[k, r - 1], np.concatenate(products).mean())
+
+
+def test_correlations_of_other_values_are_shares_of_equal_pairs():
+    graph = mg.FactorGraph([3] * 9, [])
+    states = RNG.integers(0, 3, (4, 9)).astype(np.uint8)
+    found = measured(mg.observables.Correlations((9,), largest=2), graph, states)
+    expected = [(states == np.roll(states, -r, axis=1)).mean(axis=1) for r in (1, 2)]
+    np.testing.assert_allclose(found, np.transpose(expected))
+
+
+def test_structure_factor_is_a_fourier_transform():
+    found = measured(mg.observables.StructureFactor((6, 6), largest=3), GRID, SPINS)
+    spins = 2.0 * SPINS.reshape(-1, 6, 6) - 1.0
+    power = np.abs(np.fft.fftn(spins, axes=(1, 2))) ** 2 / 36
+    np.testing.assert_allclose(found, (power[:, 0, :4] + power[:, :4, 0]) / 2, atol=1e-12)
+
+
+def test_moments_and_histogram_of_another():
+    m = magnetization(SPINS)
+    found = measured(mg.observables.Moments(), GRID, SPINS)
+    np.testing.assert_allclose(found, np.stack([m, np.abs(m), m**2, m**4], axis=1))
+    edges = np.linspace(-0.5, 0.5, 6)
+    law = measured(
+        mg.observables.Histogram(mg.observables.Magnetization(), -0.5, 0.5, 5), GRID, SPINS
+    )
+    expected = [np.histogram([value], edges)[0] for value in m]
+    np.testing.assert_array_equal(law, expected)
+    ends = np.stack([np.zeros(36), np.ones(36)]).astype(np.uint8)
+    whole = measured(mg.observables.Histogram(bins=4), GRID, ends)
+    np.testing.assert_array_equal(whole, [[1, 0, 0, 0], [0, 0, 0, 1]])
+
+
+OWN = {
+    "number": (lambda x: x.mean(), lambda s: s.mean(axis=1)),
+    "truth": (lambda x: x[0] == x[1], lambda s: s[:, 0] == s[:, 1]),
+    "integer": (lambda x: x[0] + 1, lambda s: s[:, 0] + 1.0),
+    "tuple": (lambda x: (x[0] * 1.0, x[1] * 2.0), lambda s: s[:, :2] * [1.0, 2.0]),
+    "mixed": (lambda x: (x[0], x.mean()), lambda s: np.stack([s[:, 0], s.mean(axis=1)], 1)),
+    "array": (lambda x: np.bincount(x, minlength=4), lambda s: (s[:, :, None] == range(4)).sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_functions_of_ones_own(name):
+    function, expected = OWN[name]
+    np.testing.assert_allclose(measured(Own(function), POTTS, VALUES), expected(VALUES))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: "text", "must give a number"),
+        (lambda x: (), "must give a number|1 to"),
+        (lambda x, y: x, "cannot be compiled"),
+        (lambda x: print(open), "cannot be compiled"),
+        (lambda x: np.ones((2, 2)), "must give a number"),
+    ],
+    ids=["text", "nothing", "two arguments", "a file", "a matrix"],
+)
+def test_functions_that_cannot_be_measured_say_why(function, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.sample(POTTS, sweeps=1, observe={"f": function}, progress=False)
+
+
+def test_an_array_that_changes_its_length_is_refused():
+    def growing(x):
+        return np.ones(1 + x[0])
+
+    with pytest.raises(mg.SampleError, match="1 numbers for every state"):
+        mg.sample(POTTS, sweeps=200, seed=1, observe={"f": growing}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("observe", "message"),
+    [
+        ("magnetisation", "none of the ready-made"),
+        ({"x": "energy"}, "needs a name"),
+        ({3: "energy"}, "needs a name"),
+        ({"m": 3}, "must be a function"),
+        (["energy", "energy"], "two observables"),
+        ("magnetization", "2 values, but variable 0 has 3"),
+        (mg.observables.Correlations((2, 2)), "shape must be that of 5"),
+        (mg.observables.Moments(mg.observables.Correlations((5,))), "one number"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_observed_is_refused(observe, message):
+    with pytest.raises(mg.SampleError, match=message):
+        mg.sample(POTTS, sweeps=1, observe=observe, progress=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mg.observables.Magnetization(power=0),
+        lambda: mg.observables.Magnetization(power=True),
+        lambda: mg.observables.Histogram(low=1.0, high=1.0),
+        lambda: mg.observables.Histogram(bins=0),
+        lambda: mg.observables.Histogram(of=3),
+        lambda: mg.observables.StructureFactor((6, 6), 4).bind(GRID),
+        lambda: mg.observables.StructureFactor((4, 9)).bind(GRID),
+        lambda: mg.observables.Correlations((6, 6), 6).bind(GRID),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make):
+    with pytest.raises(mg.SampleError):
+        make()

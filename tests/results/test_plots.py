@@ -1,0 +1,79 @@
+"""Pictures of runs hold what they should; notebooks show runs and graphs."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.results.plots import correlations
+
+pytest.importorskip("matplotlib")
+GRID = mg.models.ising_lattice(side=6, beta=0.3)
+LAW = mg.observables.Histogram(bins=6)
+RUN = mg.sample(
+    GRID, sweeps=300, seed=1, observe={"m": "magnetization", "law": LAW}, progress=False
+)
+
+
+def data(axes):
+    return [(line.get_xdata(), line.get_ydata()) for line in axes.lines]
+
+
+def test_traces_are_the_series():
+    energy, m = RUN.plot_trace().axes
+    for axes, updates, series in (
+        (energy, RUN.energy_updates, RUN.energy),
+        (m, RUN.record_updates, RUN.observables["m"].series),
+    ):
+        assert len(axes.lines) == 4
+        for (x, y), values in zip(data(axes), series, strict=True):
+            np.testing.assert_array_equal(x, updates)
+            np.testing.assert_array_equal(y, values)
+    assert len(RUN.plot_trace("law").axes) == 6
+    with pytest.raises(mg.SampleError, match="did not observe 'q'"):
+        RUN.plot_trace("q")
+
+
+def test_autocorrelations_are_those_of_the_definition():
+    series = np.random.default_rng(0).normal(size=(3, 50)).cumsum(axis=1)
+    away = series - series.mean()
+    expected = [np.mean(away[:, : 50 - t] * away[:, t:]) for t in range(8)]
+    np.testing.assert_allclose(correlations(series, 7), np.array(expected) / expected[0])
+    assert (correlations(np.ones((2, 9)), 3) == 1).all()
+    (axes,) = RUN.plot_autocorrelation("m", lags=20).axes
+    np.testing.assert_allclose(data(axes)[0][1], correlations(RUN.observables["m"].series, 20))
+
+
+def test_marginals_of_lattices_are_images():
+    axes = RUN.plot_marginals(shape=(6, 6)).axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array(), RUN.marginals[:, 1].reshape(6, 6))
+    assert RUN.plot_marginals().axes[0].images[0].get_array().shape == (2, 36)
+    with pytest.raises(mg.SampleError, match="shape must be that of 36"):
+        RUN.plot_marginals(shape=(5, 6))
+    with pytest.raises(mg.SampleError, match="value must be 0 to 1"):
+        RUN.plot_marginals(shape=(6, 6), value=2)
+
+
+def test_observables_are_drawn_with_their_errors(tmp_path):
+    left, right = RUN.plot_observable("m", path=tmp_path / "m.svg").axes
+    assert len(left.lines) == 4
+    assert f"{RUN.observables['m'].mean:.6g}" in right.get_title()
+    assert (tmp_path / "m.svg").read_text().startswith("<?xml")
+    (axes,) = RUN.plot_observable("law").axes
+    np.testing.assert_array_equal(data(axes)[0][1], RUN.observables["law"].mean)
+
+
+def test_runs_that_kept_nothing_say_so():
+    bare = mg.sample(GRID, sweeps=3, record="marginals", progress=False)
+    for draw in (bare.plot_trace, bare.plot_autocorrelation):
+        with pytest.raises(mg.SampleError, match="nothing to draw"):
+            draw()
+
+
+def test_notebooks_show_runs_and_graphs():
+    shown = RUN._repr_html_()
+    assert "<table" in shown
+    assert "energy R-hat" in shown
+    assert "&lt;Run: 4 chains" in shown
+    named = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).condition({0: 1})
+    assert "<td>1</td>" in named._repr_html_()
+    assert "ising factors" in named._repr_html_()

@@ -1,0 +1,63 @@
+"""A series of models in one call."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+
+QUIET = {"progress": False, "seed": 1}
+GRAPHS = {beta: mg.models.ising_lattice(side=5, beta=beta) for beta in (0.1, 0.3, 0.5)}
+OBSERVE = {"m": mg.observables.Magnetization(absolute=True), "e": "energy"}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return mg.sample_many(GRAPHS, sweeps=300, observe=OBSERVE, **QUIET)
+
+
+def test_every_model_is_sampled_with_a_seed_of_its_own(runs):
+    assert runs.at.tolist() == [0.1, 0.3, 0.5]
+    assert len({run.info.seed for run in runs}) == 3
+    again = mg.sample_many(list(GRAPHS.values()), sweeps=300, observe=OBSERVE, **QUIET)
+    for one, other in zip(runs, again, strict=True):
+        np.testing.assert_array_equal(one.state, other.state)
+    assert again.at.tolist() == [0, 1, 2]
+    alone = mg.sample(GRAPHS[0.3], sweeps=300, seed=runs[1].info.seed, progress=False)
+    np.testing.assert_array_equal(alone.state, runs[1].state)
+
+
+def test_models_may_go_on_from_the_one_before():
+    follow = mg.sample_many(GRAPHS, sweeps=0, start="last", **QUIET)
+    np.testing.assert_array_equal(follow[0].state, follow[2].state)
+    apart = mg.sample_many(GRAPHS, sweeps=0, **QUIET)
+    assert (apart[0].state != apart[2].state).any()
+
+
+def test_the_frame_has_a_row_for_each_number(runs):
+    pytest.importorskip("pandas")
+    frame = runs.frame(binder=mg.observables.binder)
+    assert list(frame["observable"]) == ["m", "e", "binder"] * 3
+    assert frame["mean"][0] == runs[0].observables["m"].mean
+    assert frame["error"][5] == mg.observables.binder(runs[1]).error
+
+
+def test_plots_show_what_was_estimated(runs, tmp_path):
+    pytest.importorskip("matplotlib")
+    for what in (None, "e", mg.observables.binder):
+        figure = runs.plot(what)
+        line = figure.axes[0].lines[0]
+        values = [one.value for one in runs.estimates(what or "m")]
+        np.testing.assert_allclose(line.get_ydata(), values)
+        np.testing.assert_allclose(line.get_xdata(), runs.at)
+    runs.plot("m", path=tmp_path / "m.png")
+    assert (tmp_path / "m.png").stat().st_size > 1000
+    with pytest.raises(mg.SampleError, match="observed nothing"):
+        mg.sample_many(GRAPHS, sweeps=1, **QUIET).plot()
+
+
+def test_what_is_no_model_or_no_option_is_refused(tmp_path):
+    with pytest.raises(mg.SampleError, match="got int at 1"):
+        mg.sample_many([GRAPHS[0.1], 3], **QUIET)
+    with pytest.raises(mg.SampleError, match="a checkpoint is of one run"):
+        mg.sample_many(GRAPHS, checkpoint=tmp_path / "run", **QUIET)
+    assert len(mg.sample_many([], **QUIET)) == 0
