@@ -24,6 +24,7 @@ ROOMS = (
     "models",
     "running",
     "inference",
+    "learning",
     "interop",
     "explanation",
     "theory",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from minigibbs.errors import (
         FormatError,
         GraphError,
+        LearnError,
         MinigibbsError,
         MissingDependencyError,
         SampleError,
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
+    from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
+    from minigibbs.results.fit import Fit
     from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Marginal
     from minigibbs.results.run import Info, Run
@@ -79,6 +82,7 @@ _HOMES = {
         [
             "FormatError",
             "GraphError",
+            "LearnError",
             "MinigibbsError",
             "MissingDependencyError",
             "SampleError",
@@ -111,7 +115,9 @@ _HOMES = {
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     "Answer": "results.answer",
+    "Fit": "results.fit",
     "infer": "inference.infer",
+    **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
     "Marginal": "results.result",
@@ -157,6 +163,7 @@ __all__ = [
     "ExactEstimator",
     "Explanation",
     "FactorGraph",
+    "Fit",
     "FormatError",
     "Gibbs",
     "GraphError",
@@ -164,6 +171,7 @@ __all__ = [
     "Info",
     "Ising",
     "Kernel",
+    "LearnError",
     "LocalMinibatchGibbs",
     "Logical",
     "LowRank",
@@ -201,12 +209,14 @@ __all__ = [
     "infer",
     "interop",
     "ising_from_matrix",
+    "learn",
     "load",
     "maximize",
     "models",
     "potts_from_matrix",
     "read",
     "resume",
+    "resume_learning",
     "sample",
     "sample_until",
     "theory",

@@ -87,6 +87,24 @@ def test_the_expectation_under_independence_is_that_of_the_product():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+def test_sums_are_those_of_each_state_in_any_pieces():
+    graph = graph_of(every_kind())
+    states = np.tile(states_of(graph), (3000, 1)).astype(graph.state_type)  # enough for pieces
+    weights = rng.random(len(states))
+    calls = []
+
+    def backwards(work, pieces):
+        calls.append(pieces)
+        for piece in reversed(range(pieces)):
+            work(piece)
+
+    whole = graph.frame.summed(states, weights)
+    np.testing.assert_array_equal(graph.frame.summed(states, weights, backwards), whole)
+    assert calls == [8]
+    each = weights @ graph.frame.statistics(states)
+    np.testing.assert_allclose(whole, each, rtol=1e-9)
+
+
 def test_ranges_hold_every_statistic():
     graph = graph_of(every_kind())
     rows, (low, high) = graph.frame.statistics(states_of(graph)), graph.frame.ranges

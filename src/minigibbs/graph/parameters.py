@@ -22,7 +22,13 @@ from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.packing import lower_all, packed_rows, pairs_vary, sealed
 from minigibbs.kernels.layout import Model, Ties
-from minigibbs.kernels.statistics import add_independent, add_statistics, set_weights
+from minigibbs.kernels.statistics import (
+    add_independent,
+    add_statistics,
+    each_statistic,
+    set_weights,
+)
+from minigibbs.system import memory
 
 _PIECES = 8  # that large sums are made of
 _SMALL = 1 << 20  # factors times states that are summed in one piece
@@ -192,14 +198,14 @@ class Frame:
             add_statistics(self.structure, self.ties, columns, weights, first, last, totals[piece])
 
         (spread or _in_turn)(work, pieces)
-        total: NDArray[np.float64] = totals.sum(axis=0)
-        return total + self.constant * weights.sum()
+        total: NDArray[np.float64] = totals.sum(axis=0) + self.constant * weights.sum()
+        return total
 
     def statistics(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """[state, parameter]: the statistics of each state."""
-        rows = np.empty((len(states), self.size))
-        for state, row in zip(states, rows, strict=True):
-            row[:] = self.summed(state[None])
+        memory.require(8 * len(states) * self.size, "statistics of states", "use fewer states")
+        rows = np.tile(self.constant, (len(states), 1))
+        each_statistic(self.structure, self.ties, np.ascontiguousarray(states), rows)
         return rows
 
     def independent(self, marginals: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,30 +224,38 @@ class Frame:
         whole = np.flatnonzero((ties.factor >= 0) & ~ties.entries)
         formulas = whole[model.factors["form"][whole] != 0]
         _add_range(low, high, ties.factor[formulas], ties.factor_scale[formulas])
-        for k in whole[model.factors["form"][whole] == 0].tolist():
-            table = self._table(k) * ties.factor_scale[k]
-            low[ties.factor[k]] += table.min(initial=np.inf, where=np.isfinite(table))
-            high[ties.factor[k]] += table.max(initial=-np.inf, where=np.isfinite(table))
+        tables = whole[model.factors["form"][whole] == 0]
+        least, most = self._table_range(tables)
+        ends = np.sort(np.stack([least, most]) * ties.factor_scale[tables], axis=0)
+        np.add.at(low, ties.factor[tables], ends[0])
+        np.add.at(high, ties.factor[tables], ends[1])
         by_entry = np.flatnonzero((ties.factor >= 0) & ties.entries)
-        sizes = self._table_sizes(by_entry)
+        sizes = self.table_sizes(by_entry)
         for size in np.unique(sizes).tolist():
             some = by_entry[sizes == size]
             places = (ties.factor[some][:, None] + np.arange(size)).ravel()
             _add_range(low, high, places, np.repeat(ties.factor_scale[some], size))
         return low, high
 
-    def _table_sizes(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many entries the tables of some factors have."""
-        model, sizes = self.structure, []
-        for k in factors.tolist():
-            slots = model.slots[model.factors["scope_start"][k] : model.factors["scope_end"][k]]
-            sizes.append(int(np.prod(self.sizes[slots["variable"]], dtype=np.int64)))
-        return np.array(sizes, dtype=np.int64)
+    def table_sizes(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many entries tables over the variables of some factors have."""
+        model = self.structure
+        if not len(factors):
+            return np.empty(0, dtype=np.int64)
+        values = self.sizes[model.slots["variable"]].astype(np.int64)
+        whole = np.multiply.reduceat(values, model.factors["scope_start"])
+        return whole[factors]
 
-    def _table(self, factor: int) -> NDArray[np.float64]:
-        start = int(self.structure.factors["table_start"][factor])
-        size = int(self._table_sizes(np.array([factor]))[0])
-        return self.structure.table[start : start + size]
+    def _table_range(self, factors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and greatest finite entry of the tables of some factors."""
+        start, size = self.structure.factors["table_start"][factors], self.table_sizes(factors)
+        places, which = np.unique(np.stack([start, size], axis=1), axis=0, return_inverse=True)
+        ends = np.zeros((2, len(places)))
+        for k, (first, count) in enumerate(places.tolist()):
+            table = self.structure.table[first : first + count]
+            finite = table[np.isfinite(table)]
+            ends[:, k] = (finite.min(), finite.max()) if len(finite) else 0.0
+        return ends[0][which.ravel()], ends[1][which.ravel()]
 
     def moving(self) -> Moving:
         """A model whose weights may be changed in place."""

@@ -58,6 +58,32 @@ def _add_factor(model, ties, k, x, weight, out):
 
 
 @entry
+def each_statistic(model, ties, rows, out):
+    """Add to out[state, parameter] the statistics of each of rows[state, variable]."""
+    for s in range(len(rows)):
+        x = rows[s]
+        for k in range(len(ties.pair)):
+            if ties.pair[k] >= 0 and x[model.pair[k, 0]] == x[model.pair[k, 1]]:
+                out[s, ties.pair[k]] += ties.pair_scale[k]
+        for k in range(len(ties.factor)):
+            if ties.factor[k] >= 0:
+                factor, place, true = model.factors[k], 0, 0
+                for slot in range(factor.scope_start, factor.scope_end):
+                    value = np.int64(x[model.slots[slot].variable])
+                    place += model.slots[slot].key * value
+                    true += value == model.slots[slot].key
+                if ties.entries[k]:
+                    out[s, ties.factor[k] + place] += ties.factor_scale[k]
+                elif factor.form == TABLE:
+                    held = model.table[factor.table_start + place]
+                    out[s, ties.factor[k]] += ties.factor_scale[k] * held
+                elif true == factor.scope_end - factor.scope_start or (
+                    factor.form == EQUAL and true == 0
+                ):
+                    out[s, ties.factor[k]] += ties.factor_scale[k]
+
+
+@entry
 def add_independent(model, ties, marginal, out):
     """The expected statistics if variables were independent with these marginals.
 
