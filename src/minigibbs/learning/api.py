@@ -326,7 +326,7 @@ class _Task:
         for one in chains:
             one.take(values)
             one.advance(_BURN * sweeps)
-        found = information.from_chains(frame, ascent.model, sweeps, ascent.rows, self.data)
+        found = information.from_chains(frame, ascent.model, sweeps, ascent.rows, ascent.observed)
         return information.errors(frame, found, self.penalty, len(self.data))
 
     def climbed(

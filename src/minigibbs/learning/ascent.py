@@ -49,18 +49,21 @@ class Ascent:
     history: dict[str, list[float]] = field(default_factory=dict)
     best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
     model: Chains = field(init=False)
+    observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
     rows: RowChains | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         frame, settings = self.graph.frame, self.settings
-        chains = settings.chains
+        chains, self.observed = settings.chains, self.data
         self.model = model_chains(self.graph, self.sampler, chains, settings.seed, self.threads)
         if self.data.complete:
             moments = frame.summed(self.data.rows, self.data.weight, self.threads)
             self.data_moments = moments / self.data.weight.sum()
             self.data_marginals = marginals_of(frame, self.data.rows, self.data.weight)
         else:
-            self.rows = data_chains(self.graph, self.data, settings.seed, self.threads)
+            times = max(chains // len(self.data), 1)
+            self.observed = self.data.some(np.tile(np.arange(len(self.data)), times))
+            self.rows = data_chains(self.graph, self.observed, settings.seed, self.threads)
             self.data_moments = np.zeros(frame.size)
             self.data_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
         self.model_moments = np.zeros(frame.size)
@@ -120,8 +123,8 @@ class Ascent:
     def _at_the_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The moments of some rows, what they leave open drawn anew; for CD, chains start there."""
         chosen = self._chosen()
-        frame, weight = self.graph.frame, self.data.weight[chosen]
-        states = self.data.rows[chosen]
+        frame, weight = self.graph.frame, self.observed.weight[chosen]
+        states = self.observed.rows[chosen]
         if self.rows is not None:
             self.rows.take(values)
             self.rows.advance(self.settings.sweeps, chosen)
@@ -137,10 +140,10 @@ class Ascent:
 
     def _chosen(self) -> NDArray[np.int64]:
         """The rows of this step: by weight for CD, else a batch of all in turn, shuffled."""
-        count, settings, step = len(self.data), self.settings, self.optimiser.step
+        count, settings, step = len(self.observed), self.settings, self.optimiser.step
         if settings.method == "cd":
             rng = np.random.default_rng([settings.seed, _BURN, step])
-            share = self.data.weight / self.data.weight.sum()
+            share = self.observed.weight / self.observed.weight.sum()
             return rng.choice(count, settings.chains, p=share).astype(np.int64)
         batch = min(settings.batch or max(settings.chains, 1), count)
         if batch == count:
