@@ -111,8 +111,8 @@ def mean_gradient(graph, rows, looks=40, sampler=None, **given):
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(looks)
 
 
-# Of 15 numbers, each within 4 standard errors by 20 nearly independent means or more: by Student's t
-# with 19 degrees of freedom, a false alarm in 80 seeds, and in 200 with 39; seeds are fixed.
+# Of 15 numbers, each within 4 standard errors by 20 nearly independent means or more: by Student's
+# t with 19 degrees of freedom, a false alarm in 80 seeds, and in 200 with 39; seeds are fixed.
 LIMIT = 4.0
 
 

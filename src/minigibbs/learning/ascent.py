@@ -228,7 +228,9 @@ class Ascent:
         self.model.restore(_part(arrays, "model."))
         if self.rows is not None:
             self.rows.restore(_part(arrays, "rows."))
-        self.history = {k: v.tolist() for k, v in _part(arrays, "history.").items()}
+        series = _part(arrays, "history.")
+        kept = series["step"] % LOOK == 0  # a last look out of turn is not part of a longer run
+        self.history = {name: values[kept].tolist() for name, values in series.items()}
         for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
             getattr(self, name)[:] = arrays[name]
         self.best = arrays["best"].copy() if "best" in arrays else None
