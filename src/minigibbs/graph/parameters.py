@@ -237,6 +237,18 @@ class Frame:
             _add_range(low, high, places, np.repeat(ties.factor_scale[some], size))
         return low, high
 
+    @cached_property
+    def scales(self) -> NDArray[np.float64]:
+        """For each parameter the largest energy that it gives a factor at 1."""
+        largest, ties = np.zeros(self.size), self.ties
+        pairs, general = np.flatnonzero(ties.pair >= 0), np.flatnonzero(ties.factor >= 0)
+        np.maximum.at(largest, ties.pair[pairs], np.abs(ties.pair_scale[pairs]))
+        np.maximum.at(largest, ties.factor[general], np.abs(ties.factor_scale[general]))
+        for one in self:  # the entries of a table are alike
+            if len(one.shape) > 1 or (one.size and (ties.entries[ties.factor == one.start]).any()):
+                largest[one.place] = largest[one.place].max(initial=0.0)
+        return largest
+
     def table_sizes(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many entries tables over the variables of some factors have."""
         model = self.structure

@@ -448,7 +448,7 @@ class _Task:
         found = checks.unspoken(self.whole, self.data)
         if self.data.complete:
             found += checks.separated(frame, data, self.penalty)
-        found += checks.grown(frame, values, self.penalty) if not found else []
+        found += checks.grown(frame, values, deviations, self.penalty) if not found else []
         for text in found:
             python_warnings.warn(text, stacklevel=4)
         return Fit(

@@ -15,7 +15,8 @@ from minigibbs.learning.penalty import Penalty
 
 _NAMED = 3  # parameters that a warning names
 _SEPARATED = 1e-9  # of a range: a moment that is so near its end is there
-_LARGE = 10.0  # a learned value of this size, without penalty, is no longer an answer
+_LARGE = 10.0  # a share of a factor's energy that, without penalty, is no longer an answer
+_UNTOLD = 4.0  # a standard error of such a share: the data say next to nothing
 
 
 def require_parameters(graph: FactorGraph) -> None:
@@ -101,14 +102,24 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
     ]
 
 
-def grown(frame: Frame, values: NDArray[np.float64], penalty: Penalty) -> list[str]:
-    """Warn of values that have grown beyond what data can tell."""
-    large = ~frame.fixed & (penalty.l1 + penalty.l2 == 0) & (np.abs(values) > _LARGE)
+def grown(
+    frame: Frame,
+    values: NDArray[np.float64],
+    deviations: NDArray[np.float64] | None,
+    penalty: Penalty,
+) -> list[str]:
+    """Warn of values that have grown beyond what data can tell, or that they hardly tell."""
+    free, scale = ~frame.fixed & (penalty.l1 + penalty.l2 == 0), frame.scales
+    size = np.abs(values, out=np.zeros_like(values), where=np.isfinite(values))
+    large = free & (size * scale > _LARGE)
+    if deviations is not None:
+        told = np.isfinite(deviations)
+        large |= free & told & (np.where(told, deviations, 0.0) * scale > _UNTOLD)
     if not large.any():
         return []
     return [
-        f"{_names(frame, large)} has grown beyond {_LARGE:g} and may have no finite best value: "
-        "the data may separate; add l2= or a prior"
+        f"{_names(frame, large)} may have no finite best value: it has grown large, or its error "
+        "has; the data may separate; add l2=, a prior or data"
     ]
 
 
