@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.inference.infer import infer
     from minigibbs.inference.maximize import maximize
+    from minigibbs.interop.frames import Framed, Rule, from_frames
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
@@ -110,6 +111,7 @@ _HOMES = {
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
+    **dict.fromkeys(["Framed", "Rule", "from_frames"], "interop.frames"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
@@ -165,6 +167,7 @@ __all__ = [
     "FactorGraph",
     "Fit",
     "FormatError",
+    "Framed",
     "Gibbs",
     "GraphError",
     "Grid",
@@ -187,6 +190,7 @@ __all__ = [
     "PoissonMH",
     "Potts",
     "Record",
+    "Rule",
     "Run",
     "SampleError",
     "Sampler",
@@ -204,6 +208,7 @@ __all__ = [
     "explain",
     "from_bqm",
     "from_dqm",
+    "from_frames",
     "from_networkx",
     "from_pgmpy",
     "infer",
