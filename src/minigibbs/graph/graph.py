@@ -19,6 +19,8 @@ from minigibbs.graph.factors.implicit.base import Implicit
 
 if TYPE_CHECKING:
     from minigibbs.graph.parameters import Frame
+
+    from minigibbs.graph.colouring import Colouring
     from minigibbs.kernels.layout import Model
 
 
@@ -270,6 +272,13 @@ class FactorGraph(Frozen):
         states = self.check_states(x)
         rows = self.frame.statistics(np.atleast_2d(states))
         return self.frame.named(rows[0] if states.ndim == 1 else rows)
+
+    @cached_property
+    def colours(self) -> Colouring:
+        """The free variables in colours: those of one colour share no factor."""
+        from minigibbs.graph.colouring import colouring
+
+        return colouring(self)
 
     @cached_property
     def hard(self) -> NDArray[np.intp]:

@@ -51,12 +51,32 @@ def inlined(function: F) -> F:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
 
 
+def literal(function: F) -> F:
+    """As `kernel`, but with sums and products exactly as written: no fast-math.
+
+    For numbers that must have the same bits in every layout and on every device. A product that
+    is added is written as `kernels.lanes.fused`, since devices would differ in fusing it.
+    """
+    return _compile(
+        function, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
+    )
+
+
 def entry(function: F) -> F:
     """Compile a function that Python calls, and keep it on disk."""
+    return _cached(function)
+
+
+def literal_entry(function: F) -> F:
+    """As `entry`, with sums and products exactly as written; see `literal`."""
+    return _cached(function, fastmath=False)
+
+
+def _cached(function: F, **options: Any) -> F:
     try:
-        compiled = _compile(function, no_cfunc_wrapper=True, cache=True)
+        compiled = _compile(function, no_cfunc_wrapper=True, cache=True, **options)
     except RuntimeError:  # nowhere to write a cache: compile in every process instead
-        return _compile(function, no_cfunc_wrapper=True)
+        return _compile(function, no_cfunc_wrapper=True, **options)
     if numba.config.DISABLE_JIT == 0:  # type: ignore[attr-defined, unused-ignore]
         _stamp(compiled)
     return compiled
@@ -81,7 +101,7 @@ def chosen_by_type(stub: Any) -> Callable[[F], F]:
 
 
 def _compile(function: F, **options: Any) -> F:
-    return numba.njit(**_OPTIONS, **options)(function)  # type: ignore[no-any-return]
+    return numba.njit(**(_OPTIONS | options))(function)  # type: ignore[no-any-return]
 
 
 def _stamp(compiled: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from minigibbs.kernels.jit import inlined
 
@@ -28,6 +29,130 @@ def _as_double(context, word):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.uint64), generate
+
+
+@intrinsic
+def as_float(context, word):  # type: ignore[no-untyped-def]
+    """The float whose bits are those of a 32-bit word."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+@intrinsic(prefer_literal=True)
+def lanes_of(context, size, example):  # type: ignore[no-untyped-def]
+    """An array on the stack, of a constant size and the example's type; CPU only.
+
+    The compiler knows that it overlaps nothing, and keeps it in registers where it can.
+    """
+    kind = types.Array(example, 1, "C")
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        value = context.get_value_type(example)
+        room = cgutils.alloca_once(builder, ir.ArrayType(value, size.literal_value))
+        room.align = 64
+        length = context.get_constant(types.intp, size.literal_value)
+        width = context.get_constant(types.intp, context.get_abi_sizeof(value))
+        array = context.make_array(kind)(context, builder)
+        data = builder.bitcast(room, value.as_pointer())
+        populate_array(array, data, [length], [width], width, None)
+        return array._getvalue()
+
+    return kind(size, example), generate
+
+
+def _vector(context, builder, kind, array, value):  # type: ignore[no-untyped-def]
+    """A pointer to an array's first 64 numbers as one vector, aligned as its numbers are."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(data, ir.VectorType(value, 64).as_pointer())
+
+
+def _mask(builder, word):  # type: ignore[no-untyped-def]
+    return builder.bitcast(word, ir.VectorType(ir.IntType(1), 64))
+
+
+def _load(builder, pointer, size):  # type: ignore[no-untyped-def]
+    return builder.load(pointer, align=size)
+
+
+@intrinsic
+def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
+    """Add a weight to those of 64 numbers whose bit in a 64-bit word is 1."""
+    size = weight.bitwidth // 8
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        value = context.get_value_type(weight)
+        pointer = _vector(context, builder, field, arguments[1], value)
+        whole = ir.VectorType(value, 64)
+        first = builder.insert_element(
+            ir.Constant(whole, ir.Undefined), arguments[2], ir.IntType(32)(0)
+        )
+        places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        weights = builder.shuffle_vector(first, ir.Constant(whole, ir.Undefined), places)
+        old = _load(builder, pointer, size)
+        new = builder.select(_mask(builder, arguments[0]), builder.fadd(old, weights), old)
+        builder.store(new, pointer, align=size)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, field, weight), generate
+
+
+@intrinsic
+def count_where(context, word, counts):  # type: ignore[no-untyped-def]
+    """Add 1 to those of 64 bytes whose bit in a 64-bit word is 1."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte = ir.IntType(8)
+        pointer = _vector(context, builder, counts, arguments[1], byte)
+        ones = builder.zext(_mask(builder, arguments[0]), ir.VectorType(byte, 64))
+        builder.store(builder.add(_load(builder, pointer, 1), ones), pointer, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, counts), generate
+
+
+@intrinsic
+def equal_bits(context, values, value):  # type: ignore[no-untyped-def]
+    """The 64-bit word whose bits say which of 64 bytes are equal to a byte."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte = ir.IntType(8)
+        whole = ir.VectorType(byte, 64)
+        undefined = ir.Constant(whole, ir.Undefined)
+        first = builder.insert_element(undefined, arguments[1], ir.IntType(32)(0))
+        places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        same = builder.shuffle_vector(first, undefined, places)
+        pointer = _vector(context, builder, values, arguments[0], byte)
+        equal = builder.icmp_unsigned("==", _load(builder, pointer, 1), same)
+        return builder.bitcast(equal, ir.IntType(64))
+
+    return types.uint64(values, types.uint8), generate
+
+
+@intrinsic
+def bits_of(context, values):  # type: ignore[no-untyped-def]
+    """The 64-bit word whose bits say which of 64 bytes are not 0."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        byte = ir.IntType(8)
+        pointer = _vector(context, builder, values, arguments[0], byte)
+        zeros = ir.Constant(ir.VectorType(byte, 64), [0] * 64)
+        ones = builder.icmp_unsigned("!=", _load(builder, pointer, 1), zeros)
+        return builder.bitcast(ones, ir.IntType(64))
+
+    return types.uint64(values), generate
+
+
+@intrinsic
+def fused(context, a, b, c):  # type: ignore[no-untyped-def]
+    """The float a * b + c, rounded once, on every device."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
 
 
 @inlined

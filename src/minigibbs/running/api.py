@@ -20,11 +20,12 @@ from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.cpu import CpuGroup, cpu_group
+from minigibbs.running.backends.lockstep import LockstepGroup
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
 from minigibbs.running.goal import Goal
-from minigibbs.running.group import Group
+from minigibbs.running.group import Group, share_threads
 from minigibbs.running.loop import Loop
 from minigibbs.running.plan import FINISHED, Plan
 from minigibbs.running.request import (
@@ -188,6 +189,7 @@ def _run(
     BACKENDS[plan.backend].check_memory(plan, snapshots=options.checkpoint is not None)
     data, groups = _place(plan, options.start)
     loop = Loop(plan, groups, goal)
+    share_threads(groups, options.threads)
     with runner_for(options.executor, plan, data, options.threads) as runner:
         if options.checkpoint is None:
             return loop.run(runner, options.progress, max_time=max_time)
@@ -202,7 +204,7 @@ def _run(
 def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     """What the sampler prepares, and the groups of chains at their start."""
     backend = BACKENDS[plan.backend]
-    data = plan.sampler.prepare(plan.graph, backend.lanes)
+    data = backend.prepare(plan)
 
     def states() -> NDArray[Any]:
         return start_states(plan.graph, start, plan.chains, plan.seed)
@@ -264,6 +266,7 @@ def resume(
                 "and resume the copy"
             )
         loop.grow(more)
+        share_threads(loop.groups, threads)
         with runner_for(executor, loop.plan, data, threads) as runner:
             interval = request.get("every") if every is None else interval
             limit = request.get("max_time") if max_time is None else limit
@@ -298,13 +301,14 @@ def one_chain(
     state: NDArray[Any] | None = None,
     stream: NDArray[np.uint64] | None = None,
     scan: str = "random",
-) -> CpuGroup:
+) -> CpuGroup | LockstepGroup:
     """A chain on its own that records nothing, at its start: to be timed or looked at."""
     scan_or_own = None if sampler.sweeps else scan
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan_or_own, record=()).plan(graph, 0, 1)
     state = start_states(graph, "random", 1, 0)[0] if state is None else state
     stream = streams(0, 1)[0] if stream is None else stream
-    group = cpu_group(plan, plan.sampler.prepare(graph), state.astype(graph.state_type), stream)
+    data = BACKENDS["cpu"].prepare(plan)
+    group = cpu_group(plan, data, state.astype(graph.state_type), stream)
     group.begin()
     return group
 

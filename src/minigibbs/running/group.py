@@ -6,6 +6,7 @@ and the progress bar know groups and nothing of what is inside.
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -90,6 +91,9 @@ class Group(ABC):
     def collect(self) -> Collected:
         """What has been recorded."""
 
+    def share(self, threads: int) -> None:  # noqa: B027
+        """Let so many threads work on the group at a time, if it can use them."""
+
     @property
     def warmup_left(self) -> int:
         """Updates of the warm-up yet to make."""
@@ -139,3 +143,9 @@ class Group(ABC):
         """Note that a segment took so many seconds; the next one should take `wanted`."""
         growth = wanted / max(took, 1e-9)
         self.segment = max(1, int(self.segment * min(growth, _GROWTH)))
+
+
+def share_threads(groups: list[Group], threads: int | None) -> None:
+    """Give groups the threads that are left where there are fewer groups than threads."""
+    for group in groups:
+        group.share(max((threads or os.cpu_count() or 1) // max(len(groups), 1), 1))

@@ -11,14 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.results.run import OWN_SCAN, check_drawn
 from minigibbs.samplers import Sampler
+from minigibbs.samplers.chromatic import check_colours
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 
-SCANS = {"random": RANDOM, "systematic": SYSTEMATIC, "shuffled": SHUFFLED, "shared": SHARED}
+CHROMATIC = "chromatic"  # colour by colour
+SCANS = {
+    "random": RANDOM,
+    "systematic": SYSTEMATIC,
+    "shuffled": SHUFFLED,
+    "shared": SHARED,
+    CHROMATIC: SYSTEMATIC,
+}
 RECORDS = ("marginals", "draws", "energy")
 
 # How a run can end.
@@ -66,8 +75,13 @@ class Plan:
 
     @property
     def unit(self) -> int:
-        """Updates that are made together: a sweep's, for samplers that sweep."""
-        return max(len(self.order), 1) if self.sampler.sweeps else 1
+        """Updates that are made together: a sweep's, where all variables are moved at once."""
+        return max(len(self.order), 1) if self.sweeps else 1
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether a run is made of whole sweeps."""
+        return self.sampler.sweeps or self.scan == CHROMATIC
 
     @property
     def values(self) -> int:
@@ -125,6 +139,11 @@ class Plan:
         sampler = sampler_from(header["sampler"])
         if sampler.sweeps != (header["scan"] == OWN_SCAN):
             raise ValueError(f"scan: {header['scan']} is not one of {sampler}")
+        if header["scan"] == CHROMATIC:
+            try:
+                check_colours(sampler, graph)
+            except SampleError as error:
+                raise ValueError(f"scan: {error}") from error
         plan = cls(
             graph,
             sampler,

@@ -21,9 +21,10 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.results.run import OWN_SCAN, Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.plan import RECORDS, SCANS, Plan
+from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
+from minigibbs.samplers.chromatic import check_colours
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -140,7 +141,15 @@ class Options:
         check_stored(sampler, graph)
         check_zeros(sampler, graph)
         if sampler.sweeps:
-            self._check_sweeps(graph, sampler, length, unit)
+            self._check_sweeps(graph, sampler)
+        scan = OWN_SCAN if sampler.sweeps else self.scan or backend.scan
+        if scan == CHROMATIC:
+            check_colours(sampler, graph)
+            if not backend.colours:
+                raise SampleError(f'scan="{scan}" runs on backend="cpu"; got "{backend.name}"')
+        sweeps = sampler.sweeps or scan == CHROMATIC
+        if sweeps:
+            _check_whole(graph, scan, sampler, length, unit)
         sampler = sampler.settled(graph)
         record, chains = Record.read(self.record), self._chains(backend)
         updates = 0 if length is None else length * unit
@@ -158,9 +167,9 @@ class Options:
             seed=entropy_of(self.seed),
             length=updates,
             warmup=int(self.warmup) * unit,
-            scan=OWN_SCAN if sampler.sweeps else self.scan or backend.scan,
+            scan=scan,
             kept=kept,
-            thin=self._thin(record, graph, length, unit, sampler.sweeps),
+            thin=self._thin(record, graph, length, unit, sweeps),
             rows=_rows(backend, record, chains),
             variables=_variables(record, graph),
             reference=None if reference is None else flat_reference(graph, reference),
@@ -182,20 +191,13 @@ class Options:
             return int(self.chains)
         return self.start.info.chains if isinstance(self.start, Run) else backend.chains
 
-    def _check_sweeps(
-        self, graph: FactorGraph, sampler: Sampler, length: int | None, unit: int
-    ) -> None:
+    def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:
         """Refuse what a sampler that moves all variables at once has no use for."""
-        name, free = type(sampler).__name__, len(free_variables(graph.evidence))
+        name = type(sampler).__name__
         if self.scan is not None:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
         if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
-        if unit == 1 and length and free > 1:
-            raise SampleError(
-                f"{name} moves all variables at once: give sweeps, of {free:,} updates each, in "
-                "place of updates"
-            )
 
     @staticmethod
     def _thin(
@@ -207,6 +209,19 @@ class Options:
         sweep = max(len(free_variables(graph.evidence)), 1)
         thin = sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
         return -(-thin // sweep) * sweep if sweeps else thin
+
+
+def _check_whole(
+    graph: FactorGraph, scan: str, sampler: Sampler, length: int | None, unit: int
+) -> None:
+    """Refuse a length in updates where a run is made of sweeps."""
+    free = len(free_variables(graph.evidence))
+    if unit == 1 and length and free > 1:
+        who = f'scan="{scan}"' if scan == CHROMATIC else type(sampler).__name__
+        raise SampleError(
+            f"{who} moves all variables at once: give sweeps, of {free:,} updates each, in "
+            "place of updates"
+        )
 
 
 def _rows(backend: Backend, record: Record, chains: int) -> int:

@@ -38,6 +38,7 @@ class Backend(ABC):
     rows: ClassVar[int | None]  # chains recorded one by one, by default; None for all
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
+    colours: ClassVar[bool] = False  # whether it has chromatic scans
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
     @abstractmethod
@@ -50,6 +51,10 @@ class Backend(ABC):
 
         Compiled code trusts its arrays, so that nothing may be left out.
         """
+
+    def prepare(self, plan: Plan) -> Any:
+        """What the sampler prepares for a plan."""
+        return plan.sampler.prepare(plan.graph, self.lanes)
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:

@@ -32,9 +32,16 @@ from minigibbs.running.backends.base import (
     count_size,
     require_records,
 )
+from minigibbs.running.backends.lockstep import (
+    LockstepGroup,
+    check_lockstep,
+    collect_lockstep,
+    lockstep_groups,
+)
 from minigibbs.running.group import RECORDED, Collected, Group, State
-from minigibbs.running.plan import SCANS, Plan
+from minigibbs.running.plan import CHROMATIC, SCANS, Plan
 from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
+from minigibbs.samplers.chromatic import colour_data
 
 
 class CpuBackend(Backend):
@@ -47,12 +54,21 @@ class CpuBackend(Backend):
     lanes = 1
     refused = ()
     in_threads = True
+    colours = True
 
     def check(self) -> None:
         """It is always there."""
 
+    def prepare(self, plan: Plan) -> Any:
+        """What the sampler prepares, or what chromatic sweeps read."""
+        if plan.scan == CHROMATIC:
+            return colour_data(plan.sampler, plan.graph)
+        return super().prepare(plan)
+
     def groups(self, plan: Plan, data: Any, start: Start) -> list[Group]:
-        """A group per chain, each with a stream of its own."""
+        """A group per chain, each with a stream of its own; colours have groups of theirs."""
+        if plan.scan == CHROMATIC:
+            return lockstep_groups(plan, data, start())
         several = zip(start(), streams(plan.seed, plan.chains), strict=True)
         groups: list[Group] = []
         for number, (state, stream) in enumerate(several):
@@ -69,7 +85,9 @@ class CpuBackend(Backend):
         require_records(plan, 2 * need if snapshots else need, "fewer chains")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-        """One row."""
+        """One row; a row a chain of those in lockstep."""
+        if plan.scan == CHROMATIC:
+            return collect_lockstep(plan, state, rows)
         width = len(plan.drawn) or len(plan.graph)
         none = {
             "draws": np.empty((0, width), plan.graph.state_type),
@@ -91,6 +109,8 @@ class CpuBackend(Backend):
         """Check what every backend's states hold, and the replicas."""
         check_common(plan, state)
         check_replicas(plan, state)
+        if plan.scan == CHROMATIC:
+            check_lockstep(plan, state)
 
 
 class CpuGroup(Group):
@@ -295,8 +315,10 @@ def cpu_group(
     stream: NDArray[np.uint64],
     number: int = 0,
     length: int | None = None,
-) -> CpuGroup:
-    """A chain of the kind that the plan's sampler asks for."""
+) -> CpuGroup | LockstepGroup:
+    """A chain of the kind that the plan's sampler asks for, or several in lockstep."""
+    if plan.scan == CHROMATIC:
+        return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
     return kind(plan, data, state, stream, number, length)
 

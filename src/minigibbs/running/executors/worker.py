@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
 from minigibbs.formats import native
-from minigibbs.running.backends.cpu import cpu_group
+from minigibbs.running.backends.cpu import BACKEND, cpu_group
 from minigibbs.running.executors.scratch import Scratch
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
@@ -88,7 +88,7 @@ def work(
     group = cpu_group(plan, data, np.array(state["x"]), state["stream"], length=length)
     group.restore(state | {"clock": state["clock"] - shift})
     first = group.records
-    before = np.array(group.recorder.counts)
+    before = np.array(group.state()["counts"])
     begun = time.perf_counter()
     group.advance(updates, recording)
     seconds = time.perf_counter() - begun
@@ -125,7 +125,7 @@ def _unpack(outline: Outline, parcel: Parcel) -> tuple[Plan, Any]:
     if isinstance(reference, str):
         reference = np.load(reference, allow_pickle=False)
     plan = Plan(graph=graph, reference=reference, **outline.plan)
-    data = plan.sampler.prepare(graph)
+    data = BACKEND.prepare(plan)
     if type(data).__name__ != outline.data:
         raise SampleError(
             f"a worker prepares {type(data).__name__} for this model, where the run was started it "

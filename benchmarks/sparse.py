@@ -1,0 +1,245 @@
+"""Sparse models: chromatic scans against other libraries, in one run."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.report import Report
+
+BETA = 0.3
+ROUNDS = 5
+SECONDS = 0.3  # of a turn, about
+
+Rival = Callable[[int], int]  # makes so many sweeps; returns how many updates those were
+
+
+def main() -> None:
+    report = Report("sparse", "Sparse models by colour, in lockstep and on threads")
+    report.notes.append(
+        "Nanoseconds an update, the best of five turns that rivals take one after the other. Ours "
+        'are whole calls of mg.sample(..., scan="chromatic", record="marginals"), without '
+        "compiling. mcising and peapods make Metropolis updates, and know lattices alone; "
+        "ferrotherm makes Gibbs updates by colours, dwave-samplers Gibbs updates in a random order."
+    )
+    one_chain(report)
+    many_chains(report)
+    threads(report)
+    report.write()
+
+
+def lattice(side: int) -> mg.FactorGraph:
+    return mg.models.ising_lattice(side, BETA)
+
+
+def glass(side: int) -> mg.FactorGraph:
+    """A spin glass in three dimensions, with Gaussian couplings."""
+    site = np.arange(side**3).reshape(side, side, side)
+    pairs = [(site.ravel(), np.roll(site, 1, axis).ravel()) for axis in range(3)]
+    i, j = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+    coupling = 0.5 * np.random.default_rng(0).normal(size=len(i))
+    return mg.FactorGraph(np.full(side**3, 2), [mg.Ising(i, j, coupling)])
+
+
+def random_graph(n: int) -> mg.FactorGraph:
+    """Of mean degree 16."""
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, n, 8 * n)
+    j = (i + rng.integers(1, n, 8 * n)) % n
+    return mg.FactorGraph(np.full(n, 2), [mg.Ising(i, j, 0.1 * rng.normal(size=8 * n))])
+
+
+def learned(sites: int = 136, values: int = 5) -> mg.FactorGraph:
+    """A fully connected model with a table for each pair, as learned ones are."""
+    rng = np.random.default_rng(0)
+    scope = np.stack(np.triu_indices(sites, 1), axis=1)
+    tables = rng.normal(0, 0.02, (len(scope), values, values))
+    fields = mg.Unary(np.arange(sites), rng.normal(0, 0.3, (sites, values)))
+    return mg.FactorGraph([values] * sites, [mg.Table(scope, tables), fields])
+
+
+def ours(
+    graph: mg.FactorGraph, chains: int = 1, threads: int = 1, scan: str = "chromatic"
+) -> Rival:
+    """Whole calls; the length of what they took is that of sampling."""
+
+    def run(sweeps: int) -> int:
+        made = mg.sample(
+            graph,
+            sweeps=sweeps,
+            chains=chains,
+            threads=threads,
+            seed=1,
+            scan=scan,
+            record="marginals",
+            progress=False,
+        )
+        return made.info.updates
+
+    return run
+
+
+def ferrotherm(graph: mg.FactorGraph) -> Rival | None:
+    if not (library := _library("ferrotherm")):
+        return None
+    (group,) = graph.factors
+    model = library.Model(len(graph))
+    edges = zip(*group.scope.T.tolist(), group.coupling.tolist(), strict=True)
+    model.couple_many(edges)
+    sim = model.build(beta=1.0, seed=1)
+
+    def run(sweeps: int) -> int:
+        sim.sweep(sweeps, threads=1)
+        return sweeps * len(graph)
+
+    return run
+
+
+def mcising(side: int) -> Rival | None:
+    if not (library := _library("mcising")):
+        return None
+    sim = library.IsingSimulation(side, 1.0, 0.0, 0.0, 0.0, 1)
+
+    def run(sweeps: int) -> int:
+        sim.sweep(sweeps, temperature=1 / BETA)
+        return sweeps * side * side
+
+    return run
+
+
+def peapods(side: int) -> Rival | None:
+    if not (library := _library("peapods")):
+        return None
+    model = library.Ising((side, side), temperatures=np.array([1 / BETA]))
+
+    def run(sweeps: int) -> int:
+        model.sample(sweeps, warmup_ratio=0.0, sequential=True)
+        return sweeps * side * side
+
+    return run
+
+
+def dwave(graph: mg.FactorGraph) -> Rival | None:
+    try:
+        import dimod
+        from dwave.samplers import SimulatedAnnealingSampler
+    except ImportError:
+        return None
+    (group,) = graph.factors
+    i, j = group.scope.T
+    couplings = (i, j, -group.coupling)
+    model = dimod.BinaryQuadraticModel.from_numpy_vectors(
+        np.zeros(len(graph)), couplings, 0.0, "SPIN"
+    )
+    sampler = SimulatedAnnealingSampler()
+
+    def run(sweeps: int) -> int:
+        sampler.sample(
+            model,
+            num_reads=1,
+            num_sweeps=sweeps,
+            beta_range=(1.0, 1.0),
+            proposal_acceptance_criteria="Gibbs",
+            seed=1,
+        )
+        return sweeps * len(graph)
+
+    return run
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def race(rivals: dict[str, Rival | None]) -> dict[str, float]:
+    """Best nanoseconds an update of each that is there; the cost of a call is taken off."""
+    there = {name: rival for name, rival in rivals.items() if rival is not None}
+    sweeps = {name: _enough(rival) for name, rival in there.items()}
+    best = dict.fromkeys(there, np.inf)
+    for _ in range(ROUNDS):
+        for name, rival in there.items():
+            long, short = _seconds(rival, sweeps[name]), _seconds(rival, 1)
+            made = long[1] - short[1]
+            best[name] = min(best[name], 1e9 * (long[0] - short[0]) / max(made, 1))
+    return best
+
+
+def _seconds(rival: Rival, sweeps: int) -> tuple[float, int]:
+    begun = time.perf_counter()
+    made = rival(sweeps)
+    return time.perf_counter() - begun, made
+
+
+def _enough(rival: Rival) -> int:
+    """Sweeps that take long enough, after a first call that may compile."""
+    rival(1)
+    sweeps = 2
+    while _seconds(rival, sweeps)[0] < SECONDS:
+        sweeps *= 2
+    return sweeps
+
+
+def one_chain(report: Report) -> None:
+    """One chain on one core."""
+    for side in (300, 1000):
+        graph = lattice(side)
+        best = race(
+            {
+                "ours": ours(graph),
+                "systematic": ours(graph, scan="systematic"),
+                "ferrotherm": ferrotherm(graph),
+                "mcising": mcising(side),
+                "peapods": peapods(side),
+                "dwave-samplers": dwave(graph),
+            }
+        )
+        _rows(report, f"one chain, lattice {side} x {side}", best, {"ferrotherm": 2.0})
+    models = (("3D spin glass 64^3", glass(64)), ("degree 16, 1e6 variables", random_graph(10**6)))
+    for name, graph in models:
+        best = race({"ours": ours(graph), "ferrotherm": ferrotherm(graph), "dwave": dwave(graph)})
+        _rows(report, f"one chain, {name}", best)
+    potts = mg.models.potts_lattice(300, 5, 0.5)
+    best = race({"ours": ours(potts), "systematic": ours(potts, scan="systematic")})
+    _rows(report, "one chain, Potts lattice 300 x 300 of 5 values", best)
+
+
+def _rows(
+    report: Report, name: str, best: dict[str, float], ahead: dict[str, float] | None = None
+) -> None:
+    """Ours first, then each rival with how many times longer it takes."""
+    report.add(f"{name}: an update", f"{best['ours']:.2f} ns")
+    for rival, taken in best.items():
+        if rival != "ours":
+            ratio, least = taken / best["ours"], (ahead or {}).get(rival, 1.0)
+            what = f"  {rival}, and how many times ours"
+            report.add(what, f"{taken:.1f} ns, {ratio:.2f}", f"{least:g}", ratio >= least)
+
+
+def many_chains(report: Report) -> None:
+    """Chains in lockstep, a chain-update."""
+    cases = (
+        ("64 chains on a core, lattice 300 x 300", lattice(300), 64, 1, 1.2),
+        ("64 chains on a core, degree 16, 1e5 variables", random_graph(10**5), 64, 1, 2.0),
+        ("64 chains on a core, the paper's dense Ising model", mg.models.ising_rbf(), 64, 1, 6.0),
+        ("128 chains on two cores, 136 sites, tables of 5 x 5", learned(), 128, 2, 80.0),
+    )
+    for name, graph, chains, threads, most in cases:
+        (best,) = race({name: ours(graph, chains, threads)}).values()
+        report.add(f"{name}: a chain-update", f"{best:.2f} ns", f"{most:g} ns", best <= most)
+
+
+def threads(report: Report) -> None:
+    """One chain of 1e7 variables."""
+    graph = lattice(3163)
+    best = race({"one": ours(graph), "two": ours(graph, threads=2)})
+    gain = best["one"] / best["two"]
+    report.add("one chain of 1e7 variables, one thread", f"{best['one']:.2f} ns")
+    report.add("  two threads", f"{best['two']:.2f} ns, {gain:.2f} times", "1.8", gain >= 1.8)

@@ -1,0 +1,245 @@
+"""Chromatic runs on the CPU: a group is one chain, or up to 64 that go in lockstep.
+
+Sixteen chains and more are laid side by side; fewer are groups of their own, on threads. Draws are
+the same either way, since every number is a function of the chain, the sweep and the variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.layout import CHANGES
+from minigibbs.kernels.random import shared_stream
+from minigibbs.results.marginals import mean_distance
+from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.plan import Plan
+from minigibbs.samplers.chromatic import LANES, make_tile
+
+_LOCKSTEP = 16  # chains from which on they are laid side by side
+
+
+def group_chains(plan: Plan) -> int:
+    """How many chains a group has: as many in each, the last ones of no use included."""
+    if plan.chains < _LOCKSTEP:
+        return 1
+    groups = -(-plan.chains // LANES)
+    return 4 * -(-plan.chains // (4 * groups))
+
+
+def lockstep_groups(plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
+    """All chains, at their first states."""
+    each = group_chains(plan)
+    groups: list[Group] = []
+    for number in range(-(-plan.chains // each)):
+        own = states[number * each : (number + 1) * each]
+        filled = np.concatenate([own, np.repeat(own[:1], each - len(own), axis=0)])
+        groups.append(LockstepGroup(plan, data, filled, number))
+    return groups
+
+
+class LockstepGroup(Group):
+    """Chains that go through the colours together."""
+
+    first_segment = 64
+
+    def __init__(
+        self,
+        plan: Plan,
+        data: Any,
+        states: NDArray[Any],
+        number: int = 0,
+        length: int | None = None,
+    ) -> None:
+        """Chains with room for the records of `length` updates."""
+        first = number * len(states)
+        super().__init__(plan, number, min(len(states), plan.chains - first))
+        self.data, self.first = data, first
+        self.length = plan.length if length is None else length
+        self.tile = make_tile(plan.sampler, plan.graph, data, first, states, plan.seed)
+        self.marginals = "marginals" in plan.kept
+        self._tally = np.zeros(CHANGES + 1, np.int64)  # before the tile's
+        self._clock = self._swept = 0  # recorded updates; sweeps of all kinds
+        self._before = np.zeros((self.tile.chains, plan.values if self.marginals else 0), np.int64)
+        self._from = 0  # the clock at which the tile's counts begin
+        self._rows: dict[str, NDArray[Any]] = {}
+        self._make_rows()
+
+    @property
+    def clock(self) -> int:
+        """Recorded updates of each chain so far."""
+        return self._clock
+
+    @property
+    def unit(self) -> int:  # type: ignore[override]
+        """Updates of a sweep."""
+        return self.plan.unit
+
+    def share(self, threads: int) -> None:
+        """Let so many threads work on a colour."""
+        self.tile.threads = threads
+
+    def _make_rows(self) -> None:
+        """Room for the records of `length` updates, those so far kept."""
+        plan, records = self.plan, self.length // self.plan.thin
+        kept = {
+            "draws": "draws" in plan.kept,
+            "energy": "energy" in plan.kept,
+            "error": plan.reference is not None,
+        }
+        old = self._rows
+        self._rows = {
+            name: np.zeros((records if kept[name] else 0, *shape), kind)
+            for name, (shape, kind) in _shapes(plan, self.tile.chains).items()
+        }
+        for name, array in old.items():
+            self._rows[name][: len(array)] = array
+        if not len(plan.order) and records:
+            self._keep(slice(0, records), 1)
+
+    def begin(self) -> None:
+        """There is nothing to set: tiles carry their states alone."""
+
+    def compile(self) -> None:
+        """Compile, or load compiled code."""
+        if len(self.plan.order):
+            self.tile.compile()
+            if "energy" in self.plan.kept:
+                self.tile.energies()
+
+    def advance(self, updates: int, recording: bool) -> None:
+        """Make so many updates of every chain: whole sweeps."""
+        if not len(self.plan.order):  # everything is clamped: time passes, nothing changes
+            self._clock += updates if recording else 0
+            return
+        if not recording:
+            self._sweep(updates // self.unit, False)
+            return
+        end = self._clock + updates
+        while self._clock < end:
+            thin = self.plan.thin
+            step = min(end - self._clock, thin - self._clock % thin)
+            self._sweep(step // self.unit, self.marginals)
+            self._clock += step
+            record = self._clock // thin - 1
+            if self._clock % thin == 0 and record < self.length // thin:
+                self._keep(slice(record, record + 1), self._clock)
+
+    def _sweep(self, sweeps: int, counting: bool) -> None:
+        self.tile.advance(self._swept, sweeps, counting)
+        self._swept += sweeps
+
+    def _keep(self, records: slice, visits: int) -> None:
+        """Keep what was asked for."""
+        rows, plan = self._rows, self.plan
+        if len(rows["draws"]):
+            states = self.tile.states()
+            rows["draws"][records] = states if plan.variables is None else states[:, plan.drawn]
+        if len(rows["energy"]):
+            rows["energy"][records] = self.tile.energies()
+        if plan.reference is not None and len(rows["error"]):
+            times = np.full(self.tile.chains, visits)
+            first = plan.graph.packed.first
+            counts = self._counts(visits) if len(plan.order) else self.tile.counts(1)
+            rows["error"][records] = mean_distance(counts, times, plan.reference, first)
+
+    def _counts(self, clock: int) -> NDArray[np.int64]:
+        """Updates spent in each value: a sweep counts as one update of every variable."""
+        if not self.marginals:
+            return self._before
+        sweeps = (clock - self._from) // self.unit
+        if not len(self.plan.order):
+            sweeps = clock - self._from
+        return self._before + self.tile.counts(sweeps) * self.unit
+
+    def state(self) -> State:
+        """Copies of what lies in the tile."""
+        return {
+            "x": self.tile.states(),
+            "stream": np.ones(4, np.uint64),  # none is needed
+            "carried": np.zeros(0),
+            "replicas": np.zeros(0, self.plan.graph.state_type),
+            "tally": self._tally + self.tile.tally(self.chains),
+            "order": self.plan.order[:0],
+            "position": np.zeros(1, np.int64),
+            "path": shared_stream(self.plan.seed),
+            "counts": self._counts(self._clock),
+            "clock": np.array([self._clock]),
+            "warmed": np.array([self.warmed]),
+            "swept": np.array([self._swept]),
+            "first": np.array([self.first]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        self.first = self.tile.first = int(state["first"][0])
+        self.tile.load(state["x"])
+        self.tile.clear()
+        self._before[:] = state["counts"]
+        self._tally[:] = state["tally"]
+        self.chains = min(len(state["x"]), self.plan.chains - self.first)
+        self._clock = self._from = int(state["clock"][0])
+        self._swept, self.warmed = int(state["swept"][0]), int(state["warmed"][0])
+
+    def rows(self, first: int) -> dict[str, NDArray[Any]]:
+        """The records from number `first` on: [record, chain, ...]."""
+        return {name: array[first : self.records] for name, array in self._rows.items()}
+
+    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
+        """Put records in their place."""
+        for name, array in rows.items():
+            self._rows[name][first : first + len(array)] = array
+
+    def grow(self, length: int) -> None:
+        """Make room for more records."""
+        self.length = length
+        self._make_rows()
+
+    def energies(self) -> NDArray[np.float64]:
+        """The energies recorded so far."""
+        return self._rows["energy"][: self.records, : self.chains].T
+
+    def collect(self) -> Collected:
+        """A row for each chain."""
+        return collect_lockstep(self.plan, self.state(), self.rows(0))
+
+
+def _shapes(plan: Plan, chains: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Of one record: a row for each chain."""
+    width = len(plan.drawn) or len(plan.graph)
+    return {
+        "draws": ((chains, width), plan.graph.state_type),
+        "energy": ((chains,), np.float64),
+        "error": ((chains,), np.float64),
+    }
+
+
+def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
+    """A row for each chain that was asked for: the last group may have more."""
+    shapes = _shapes(plan, len(state["x"]))
+    none = {name: np.empty((0, *shape), kind) for name, (shape, kind) in shapes.items()}
+    chains = min(len(state["x"]), plan.chains - int(state["first"][0]))
+    clock = np.full(chains, int(state["clock"][0]))
+    return Collected(
+        clock=clock,
+        counts=state["counts"][:chains],
+        visits=clock.copy(),
+        tally=state["tally"],
+        carried=np.zeros((chains, 0)),
+        state=state["x"][:chains],
+        warmed=int(state["warmed"][0]),
+        **{name: array.swapaxes(0, 1)[:chains] for name, array in (none | rows).items()},
+    )
+
+
+def check_lockstep(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
+    """Raise `ValueError` unless groups stand where they must, after the sweeps that they say."""
+    swept, first, each = state["swept"], state["first"], group_chains(plan)
+    made = (state["clock"] + state["warmed"]) // plan.unit if len(plan.order) else 0
+    numbers = each * np.arange(len(first))[:, None]
+    for name, array, right in (("swept", swept, made), ("first", first, numbers)):
+        if array.dtype != np.int64 or not (array == right).all():
+            raise ValueError(f"{name} holds what it cannot")

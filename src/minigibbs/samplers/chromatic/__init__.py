@@ -1,0 +1,87 @@
+"""Chromatic scans: all variables of a colour at a time, several chains side by side.
+
+`colour_data` lays a graph out; `make_tile` places chains on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colours
+from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
+from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
+from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
+from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
+from minigibbs.samplers.chromatic.tails import (
+    SpinTailColours,
+    SpinTailLanes,
+    SpinTailRow,
+    spin_tail_colours,
+    tails_fit,
+)
+from minigibbs.samplers.chromatic.tile import LANES, Tile
+from minigibbs.samplers.gibbs.sampler import Gibbs
+from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
+
+__all__ = ["LANES", "Tile", "check_colours", "colour_data", "make_tile"]
+
+
+def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler or a graph that has no chromatic scan."""
+    name = type(sampler).__name__
+    if not isinstance(sampler, Gibbs | PoissonGibbs):
+        raise SampleError(
+            f'scan="chromatic" is for Gibbs and PoissonGibbs; {name} has "random", "systematic" '
+            'and "shuffled"'
+        )
+    if isinstance(sampler, Gibbs) and (sampler.textbook or sampler.fields):
+        raise SampleError(
+            f'scan="chromatic" is for mg.Gibbs() without settings; got {sampler}, which updates '
+            "one variable after another"
+        )
+    if graph.implicits:
+        raise SampleError(
+            'scan="chromatic" needs stored factors, but this graph has implicit ones, which join '
+            'all variables; use scan="random" or graph.stored()'
+        )
+
+
+def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether every factor is evaluated, so that the update is plain Gibbs's."""
+    if not isinstance(sampler, PoissonGibbs):
+        return True
+    return not sampler.split(graph, LANES).tail.any()
+
+
+def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
+    """What chromatic sweeps of a graph read."""
+    if spins_fit(graph) and draws_nothing(sampler, graph):
+        return spin_colours(graph)
+    if small_fit(graph) and draws_nothing(sampler, graph):
+        return small_colours(graph)
+    if isinstance(sampler, PoissonGibbs):
+        split = sampler.split(graph, LANES)
+        if split.tail.any() and tails_fit(graph, split):
+            return spin_tail_colours(graph, split)
+    return general_colours(sampler, graph)
+
+
+def make_tile(
+    sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+) -> Tile:
+    """Chains from number `first` on, a multiple of 4 where there are several."""
+    if isinstance(data, SpinColours):
+        kind = SpinRow if len(states) == 1 else SpinLanes
+        return kind(graph, data, first, states, seed)
+    if isinstance(data, SpinTailColours):
+        return (SpinTailRow if len(states) == 1 else SpinTailLanes)(
+            graph, data, first, states, seed
+        )
+    if isinstance(data, SmallColours):
+        return (SmallRow if len(states) == 1 else SmallLanes)(graph, data, first, states, seed)
+    return GeneralTile(graph, data, first, states, seed, sampler)

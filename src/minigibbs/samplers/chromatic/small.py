@@ -1,0 +1,148 @@
+"""Small domains joined by pairs or by tables of two variables: the arrays that sweeps read.
+
+Log weights are in units of log 2. An entry is a neighbour: it adds its weight to the value that the
+neighbour has (a pair), or the neighbour's row of a table. Tables are stored once for each way in
+which a template is used: [neighbour's value][own value].
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.layout import TABLE
+from minigibbs.samplers.chromatic.places import entry_positions, order_places
+from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE
+from minigibbs.samplers.gibbs.sampler import sum_unary
+
+LARGEST = 16  # values
+
+
+class SmallColours(NamedTuple):
+    """Variables of small domains by colour."""
+
+    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    blocks: NDArray[np.void]  # of places.BLOCK
+    block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
+    variable: NDArray[np.int32]  # [m] the variable at each place
+    sizes: NDArray[np.uint8]  # [m] how many values it has
+    first: NDArray[np.int64]  # [m + 1] where a place's values begin
+    base: NDArray[np.float32]  # [sum of sizes] log weights by unary factors and clamped neighbours
+    target: NDArray[np.uint32]  # [entries] a neighbour's place
+    weight: NDArray[np.float32]  # [entries] of a pair
+    start: NDArray[np.int32]  # [entries] where a table begins; -1 for a pair
+    table: NDArray[np.float32]
+
+
+class _Entries(NamedTuple):
+    """Neighbours, listed by owner."""
+
+    owner: NDArray[np.int64]
+    target: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    start: NDArray[np.int64]  # -1 for pairs
+
+
+def small_fit(graph: FactorGraph) -> bool:
+    """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
+    model = graph.packed
+    if graph.implicits or len(graph.hard) or int(graph.sizes.max()) > LARGEST:
+        return False
+    factors = model.factors[model.factors["span"] > 0]
+    arity = factors["scope_end"] - factors["scope_start"]
+    fits = (arity == 1) | ((arity == 2) & (factors["form"] == TABLE))
+    return bool(fits.all()) and float(graph.local_energies.max(initial=0.0)) * LOG2_E <= SINGLE
+
+
+def small_colours(graph: FactorGraph) -> SmallColours:
+    """Lay out the pairs and tables of a graph that fits."""
+    model, evidence = graph.packed, graph.evidence
+    pairs, (tables, table) = _pairs(graph), _tables(graph)
+    every = _Entries(*(np.concatenate(both) for both in zip(pairs, tables, strict=True)))
+    unary = sum_unary(model)
+    base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
+    free = evidence[every.target] < 0
+    _fold_clamped(graph, base, _Entries(*(part[~free] for part in every)), table)
+    entries = _Entries(*(part[free] for part in every))
+    places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
+    by_place = np.argsort(places.place[entries.owner], kind="stable")
+    positions = entry_positions(places)
+    laid = [np.empty(len(by_place), kind) for kind in (np.uint32, np.float32, np.int32)]
+    ours = (places.place[entries.target], entries.weight, entries.start)
+    for array, values in zip(laid, ours, strict=True):
+        array[positions] = values[by_place]
+    sizes = graph.sizes[places.variable].astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
+    data = SmallColours(
+        places.ends,
+        places.blocks,
+        places.block_ends,
+        places.variable,
+        sizes.astype(np.uint8),
+        first,
+        base[own].astype(np.float32),
+        *laid,
+        table.astype(np.float32),
+    )
+    for array in data:
+        array.setflags(write=False)
+    return data
+
+
+def _pairs(graph: FactorGraph) -> _Entries:
+    """The pairs at each free variable."""
+    model, rows = graph.packed, graph.packed.rows
+    count = rows["pair_end"] - rows["start"]
+    owner = np.repeat(np.arange(len(rows)), count)
+    place = np.arange(len(owner)) + np.repeat(rows["start"] - (np.cumsum(count) - count), count)
+    weight = model.weight[place] * LOG2_E
+    target = model.target[place].astype(np.int64)
+    return _Entries(owner, target, weight, np.full(len(owner), -1))
+
+
+def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
+    """The tables of two variables at each free one, in the order of rows, and their numbers."""
+    model, rows = graph.packed, graph.packed.rows
+    count = rows["unary_begin"] - rows["pair_end"]
+    owner = np.repeat(np.arange(len(rows)), count)
+    place = np.arange(len(owner)) + np.repeat(rows["pair_end"] - (np.cumsum(count) - count), count)
+    factors = model.factors[model.target[place]]
+    a, b = model.slots[factors["scope_start"]], model.slots[factors["scope_end"] - 1]
+    second = (a["variable"] != owner).astype(np.int64)  # whether the owner is the second
+    target = np.where(second, a["variable"], b["variable"]).astype(np.int64)
+    uses = np.stack(
+        [factors["table_start"], factors["weight"].view(np.int64), second, graph.sizes[owner]], 1
+    ).astype(np.int64)
+    if not len(uses):
+        return _Entries(owner, target, np.zeros(0), np.zeros(0, np.int64)), np.zeros(0)
+    once, first, use = np.unique(uses, axis=0, return_index=True, return_inverse=True)
+    parts, starts, length = [], np.zeros(len(once), np.int64), 0
+    for number, k in enumerate(first.tolist()):
+        d, e = int(graph.sizes[owner[k]]), int(graph.sizes[target[k]])
+        begin, scale = int(factors["table_start"][k]), float(factors["weight"][k]) * LOG2_E
+        shape = (e, d) if second[k] else (d, e)
+        square = model.table[begin : begin + d * e].reshape(shape) * scale
+        parts.append((square if second[k] else square.T).ravel())
+        starts[number], length = length, length + d * e
+    own = starts[use.ravel()]
+    return _Entries(owner, target, np.zeros(len(owner)), own), np.concatenate(parts)
+
+
+def _fold_clamped(
+    graph: FactorGraph, base: NDArray[np.float64], entries: _Entries, table: NDArray[Any]
+) -> None:
+    """Add what clamped neighbours are worth to the log weights of unary factors."""
+    first, sizes = graph.packed.first, graph.sizes
+    value = graph.evidence[entries.target].astype(np.int64)
+    size = sizes[entries.owner].astype(np.int64)
+    pair = (entries.start < 0) & (value < size)
+    np.add.at(base, first[entries.owner[pair]] + value[pair], entries.weight[pair])
+    rows = entries.start >= 0
+    for v in range(int(sizes.max())):
+        some = rows & (v < size)
+        worth = table[entries.start[some] + value[some] * size[some] + v]
+        np.add.at(base, first[entries.owner[some]] + v, worth)

@@ -1,0 +1,361 @@
+"""Small domains by colour on a CPU: one chain over many variables, or 64 chains side by side.
+
+A value is chosen in single precision. Where the number drawn lies so near to where two values meet
+that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So every
+choice is as one in double precision would be.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.choice import FURTHER, power_of_2, unit_of
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.lanes import add_where, count_where, equal_bits, lanes_of
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS
+from minigibbs.kernels.philox import chain_bits
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.small import LARGEST
+from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
+
+_WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
+_LEAST, _NEAR = np.float32(-126.0), np.float32(2.0**-18)
+_LOG_2 = math.log(2.0)
+_ROOM = LARGEST * LANES
+
+
+class SmallTile(Tile):
+    """What both kinds have in common: bytes, and every value counted."""
+
+    x: NDArray[np.uint8]
+    few: NDArray[np.uint8]  # [value, ...] sweeps since the last flush
+    many: NDArray[np.uint32]  # all before
+
+    def _ends(self) -> NDArray[np.int64]:
+        return self.data.block_ends  # type: ignore[no-any-return]
+
+    def _flush(self) -> None:
+        self.many += self.few
+        self.few[:] = 0
+
+    @abstractmethod
+    def _counts(self) -> NDArray[Any]:
+        """The counts [chain, value of a place]."""
+
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """Those of the places, and of clamped variables."""
+        self._flush()
+        graph, variable = self.graph, self.data.variable
+        counts = np.zeros((self.chains, int(graph.sizes.sum(dtype=np.int64))), np.int64)
+        first, sizes = graph.packed.first, graph.sizes[variable].astype(np.int64)
+        values = np.arange(int(sizes.sum()))
+        where = np.repeat(first[variable] - self.data.first[:-1], sizes) + values
+        counts[:, where] = self._counts()
+        clamped = np.flatnonzero(graph.evidence >= 0)
+        counts[:, first[clamped] + graph.evidence[clamped]] = sweeps
+        return counts
+
+    def _whole(self, free: NDArray[Any]) -> NDArray[Any]:
+        """States [chain, place] with the clamped variables."""
+        whole = np.empty((self.chains, len(self.graph)), self.graph.state_type)
+        whole[:] = np.where(self.graph.evidence < 0, 0, self.graph.evidence)
+        whole[:, self.data.variable] = free
+        return whole
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Every neighbour of every variable was looked at."""
+        tally = np.zeros(CHANGES + 1, np.int64)
+        tally[EVALUATIONS] = self.swept * chains * len(self.data.target)
+        tally[CHANGES] = self.noted[columns(chains)].sum()
+        return tally
+
+    def clear(self) -> None:
+        """Forget the counts."""
+        super().clear()
+        self.few[:] = 0
+        self.many[:] = 0
+
+
+class SmallRow(SmallTile):
+    """One chain, a byte a place."""
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        self.x = np.empty(len(data.variable), np.uint8)
+        self.few = np.zeros(len(data.base), np.uint8)
+        self.many = np.zeros(len(data.base), np.uint32)
+        self.load(states)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up a state."""
+        self.x[:] = states[0, self.data.variable]
+
+    def states(self) -> NDArray[Any]:
+        """The state."""
+        return self._whole(self.x[None])
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        few = self.few if counting else self.few[:0]
+        arguments = (begin, end, sweep, sweeps, self.x, few)
+        return np.array([sweep_small_row(self.data, self.key, self.first, *arguments)])
+
+    def _counts(self) -> NDArray[Any]:
+        return self.many[None]
+
+
+class SmallLanes(SmallTile):
+    """Up to 64 chains, a byte each: [place][column]."""
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
+        self.x = np.zeros((len(data.variable), LANES), np.uint8)
+        self.few = np.zeros((len(data.base), LANES), np.uint8)
+        self.many = np.zeros((len(data.base), LANES), np.uint32)
+        self.load(states)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up states; what no chain uses goes on from zeros."""
+        self.x[:] = 0
+        self.x[:, self.columns] = states[:, self.data.variable].T
+
+    def states(self) -> NDArray[Any]:
+        """The states."""
+        return self._whole(self.x[:, self.columns].T)
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        moved, few = np.zeros(LANES, np.int64), self.few if counting else self.few[:0]
+        span = (begin, end, sweep, sweeps)
+        sweep_small_lanes(self.data, self.key, self.first // 4, *span, self.x, few, moved)
+        return moved
+
+    def _counts(self) -> NDArray[Any]:
+        return self.many[:, self.columns].T
+
+
+@literal
+def _top(size, count, field, top):
+    """The largest of each lane's log weights."""
+    for lane in range(count):
+        top[lane] = field[lane]
+    for v in range(1, size):
+        for lane in range(count):
+            top[lane] = max(top[lane], field[np.uint64(v * LANES + lane)])
+
+
+@literal
+def _choose(size, count, field, bits, new):
+    """Values by bits, from log weights [value][lane]; returns whether all are clear.
+
+    The log weights are left as they are; `new` is 255 where more bits are needed.
+    """
+    top, total, mark = lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO)
+    gap = lanes_of(LANES, _ZERO)
+    sums = lanes_of(_ROOM, _ZERO)
+    _top(size, count, field, top)
+    for lane in range(count):
+        total[lane] = np.float32(0.0) * top[lane]
+    for v in range(size):
+        for lane in range(count):
+            own = np.uint64(v * LANES + lane)
+            total[lane] += power_of_2(max(np.float32(field[own] - top[lane]), _LEAST))
+            sums[own] = total[lane]
+    for lane in range(count):
+        mark[lane] = unit_of(bits[lane]) * total[lane]
+        gap[lane] = total[lane]
+        new[lane] = np.uint8(bits[lane] & np.uint32(0))
+    for v in range(size - 1):
+        for lane in range(count):
+            own = sums[np.uint64(v * LANES + lane)]
+            new[lane] += np.uint8(1) if own <= mark[lane] else np.uint8(0)
+            gap[lane] = min(gap[lane], abs(np.float32(own - mark[lane])))
+    unclear = np.uint8(0)
+    for lane in range(count):
+        near = gap[lane] < np.float32(_NEAR * total[lane])
+        unclear |= np.uint8(1) if near else np.uint8(0)
+        new[lane] = np.uint8(255) if near else new[lane]
+    return unclear
+
+
+@literal
+def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
+    """A lane's value in double precision, by 64 bits."""
+    sums = lanes_of(LARGEST, _NUMBER)
+    more = chain_bits(key0, key1, chain, variable, sweep, FURTHER)
+    u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
+    top = np.float64(field[lane])
+    for v in range(1, size):
+        top = max(top, np.float64(field[v * LANES + lane]))
+    total, value = 0.0, 0
+    for v in range(size):
+        total += math.exp((np.float64(field[v * LANES + lane]) - top) * _LOG_2)
+        sums[v] = total
+    for v in range(size - 1):
+        value += sums[v] <= u * total
+    return np.uint8(value)
+
+
+@literal
+def _row_pairs(data, size, count, entry, near, field):
+    """Add a neighbour's weight where it has the value, for each variable of a block."""
+    for v in range(size):
+        for lane in range(count):
+            own = np.uint64(v * LANES + lane)
+            more = field[own] + data.weight[entry + np.uint64(lane)]
+            field[own] = more if near[lane] == np.uint8(v) else field[own]
+
+
+@literal
+def _row_fields(data, block, count, x, field, near):
+    """The log weights of a block's variables in one chain: [value][variable]."""
+    first, size, entry = np.uint64(block.first), block.size, np.uint64(block.entry)
+    begin = np.uint64(data.first[first])
+    for lane in range(count):
+        for v in range(size):
+            field[np.uint64(v * LANES + lane)] = data.base[begin + np.uint64(lane * size + v)]
+    for _ in range(block.degree):
+        pairs = True
+        for lane in range(count):
+            near[lane] = x[data.target[entry + np.uint64(lane)]]
+            pairs = pairs and data.start[entry + np.uint64(lane)] < 0
+        if pairs:
+            _row_pairs(data, size, count, entry, near, field)
+        else:
+            for lane in range(count):
+                start = data.start[entry + np.uint64(lane)]
+                if start < 0:
+                    if near[lane] < size:
+                        field[near[lane] * LANES + lane] += data.weight[entry + np.uint64(lane)]
+                else:
+                    row = np.uint64(start + near[lane] * size)
+                    for v in range(size):
+                        field[np.uint64(v * LANES + lane)] += data.table[row + np.uint64(v)]
+        entry += np.uint64(count)
+
+
+@literal
+def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
+    """Update the variables of a block in one chain; returns how many changed."""
+    first, size = np.uint64(block.first), block.size
+    bits, field, new = lanes_of(BLOCK_SIZE, _WORD), lanes_of(_ROOM, _ZERO), lanes_of(LANES, _BYTE)
+    row_bits(data, first, count, key0, key1, chain, sweep, bits)
+    _row_fields(data, block, count, x, field, new)
+    if _choose(size, count, field, bits, new):
+        for lane in range(count):
+            if new[lane] == np.uint8(255):
+                variable = data.variable[first + np.uint64(lane)]
+                new[lane] = _choose_finely(
+                    size, lane, field, bits[lane], key0, key1, chain, variable, sweep
+                )
+    moved, begin = np.int64(0), np.uint64(data.first[first])
+    for lane in range(count):
+        moved += new[lane] != x[first + np.uint64(lane)]
+    for lane in range(count):
+        x[first + np.uint64(lane)] = new[lane]
+    if len(few):
+        for lane in range(count):
+            few[begin + np.uint64(lane * size + new[lane])] += np.uint8(1)
+    return moved
+
+
+@literal_entry
+def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
+    """Sweep one chain over some blocks; returns how many values changed."""
+    key0, key1, moved = key[0], key[1], np.int64(0)
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            block = data.blocks[b]
+            if block.count == BLOCK_SIZE:
+                moved += _row_block(data, block, BLOCK_SIZE, key0, key1, chain, s, x, few)
+            else:
+                moved += _row_block(data, block, block.count, key0, key1, chain, s, x, few)
+    return moved
+
+
+@literal
+def _lane_table(data, start, others, row, size, field):
+    """Add the row of a table that each chain's neighbour asks for."""
+    for y in range(others):
+        here = equal_bits(row, np.uint8(y))
+        if here:
+            for v in range(size):
+                worth = data.table[np.uint64(start + y * size + v)]
+                add_where(here, field[v * LANES :], worth)
+
+
+@literal
+def _lane_fields(data, place, block, x, field):
+    """The log weights of one variable in 64 chains: [value][column]."""
+    begin, size = np.uint64(data.first[place]), block.size
+    for v in range(size):
+        base = data.base[begin + np.uint64(v)]
+        for lane in range(LANES + np.int64(size < 0)):  # no constant: see `spin_tiles`
+            field[np.uint64(v * LANES + lane)] = base
+    entry = np.uint64(block.entry) + (place - np.uint64(block.first))
+    for _ in range(block.degree):
+        row, start = x[data.target[entry]], data.start[entry]
+        if start < 0:
+            for v in range(size):
+                add_where(equal_bits(row, np.uint8(v)), field[v * LANES :], data.weight[entry])
+        else:
+            _lane_table(data, start, data.sizes[data.target[entry]], row, size, field)
+        entry += np.uint64(block.count)
+
+
+@literal
+def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
+    """Update one variable in 64 chains."""
+    variable, size, row = np.uint32(data.variable[place]), block.size, x[place]
+    bits, field, new = lanes_of(LANES, _WORD), lanes_of(_ROOM, _ZERO), lanes_of(LANES, _BYTE)
+    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
+    _lane_fields(data, place, block, x, field)
+    if _choose(size, LANES, field, bits, new):
+        for lane in range(LANES):
+            if new[lane] == np.uint8(255):
+                chain = 4 * (quad + lane % QUADS) + lane // QUADS
+                new[lane] = _choose_finely(
+                    size, lane, field, bits[lane], key0, key1, chain, variable, sweep
+                )
+    for lane in range(LANES):
+        moved[lane] += np.uint8(1) if new[lane] != row[lane] else np.uint8(0)
+        row[lane] = new[lane]
+    if len(few):
+        begin = data.first[place]
+        for v in range(size):
+            count_where(equal_bits(row, np.uint8(v)), few[begin + v])
+
+
+@literal
+def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
+    """Update the variables of a block in 64 chains; changes are counted in bytes, then added."""
+    moved, first = lanes_of(LANES, _BYTE), np.uint64(block.first)
+    for lane in range(LANES + np.int64(block.first < 0)):
+        moved[lane] = _BYTE
+    for k in range(block.count):
+        place = first + np.uint64(k)
+        _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved)
+    for lane in range(LANES):
+        changes[lane] += moved[lane]
+
+
+@literal_entry
+def sweep_small_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes):
+    """Sweep 64 chains over some blocks; values are counted in `few`, unless it is empty."""
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            _block_lanes(data, data.blocks[b], key[0], key[1], quad, s, x, few, changes)

@@ -1,0 +1,94 @@
+"""Energies of spins in the order of their places, for many chains or one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.energy import energies
+from minigibbs.kernels.jit import entry
+from minigibbs.kernels.lanes import add_where, lanes_of
+from minigibbs.samplers.gibbs.sampler import sum_unary
+
+_PIECE = 64
+_BYTE, _NUMBER = np.uint8(0), 0.0
+
+
+class SpinEnergy(NamedTuple):
+    """A constant, a number where a spin is 1, a weight where two are equal."""
+
+    constant: float
+    field: NDArray[np.float64]  # [m]
+    pair: NDArray[np.uint32]  # [P, 2] places
+    weight: NDArray[np.float64]  # [P]
+
+
+_PARTS: WeakKeyDictionary[FactorGraph, SpinEnergy] = WeakKeyDictionary()
+
+
+def spin_energy(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
+    """What energies are made of, once for each graph, where `variable` stands at each place."""
+    if graph not in _PARTS:
+        _PARTS[graph] = _parts(graph, variable)
+    return _PARTS[graph]
+
+
+def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
+    model, evidence = graph.packed, graph.evidence
+    place = np.full(len(graph), -1, np.int64)
+    place[variable] = np.arange(len(variable))
+    unary = sum_unary(model)
+    field = np.zeros(len(graph)) if not len(unary) else unary[1::2] - unary[::2]
+    free = evidence[model.pair] < 0
+    for own in (0, 1):  # of a pair with one clamped variable the other has a field
+        half = free[:, own] & ~free[:, 1 - own]
+        sign = np.where(evidence[model.pair[half, 1 - own]] == 1, 1.0, -1.0)
+        weight = sign * model.pair_weight[half]
+        field = field + np.bincount(model.pair[half, own], weight, minlength=len(graph))
+    both = free.all(axis=1) & (model.pair_weight != 0)
+    pair = place[model.pair[both]].astype(np.uint32)
+    order = np.argsort(pair.max(axis=1), kind="stable") if len(pair) else slice(None)
+    weights = np.ascontiguousarray(model.pair_weight[both][order])
+    whole, zeros = np.empty(1), np.where(evidence < 0, 0, evidence).astype(graph.state_type)
+    energies(model, zeros[None], whole)
+    constant = float(whole[0]) - float(weights.sum())
+    return SpinEnergy(constant, field[variable], np.ascontiguousarray(pair[order]), weights)
+
+
+@entry
+def lane_energies(parts, x, total):
+    """The energies of 64 chains, a bit each."""
+    for lane in range(len(total)):
+        total[lane] = parts.constant
+    for p in range(len(parts.field)):
+        if parts.field[p] != 0.0:
+            add_where(x[p], total, parts.field[p])
+    for k in range(len(parts.weight)):
+        alike = ~(x[parts.pair[k, 0]] ^ x[parts.pair[k, 1]])
+        add_where(alike, total, parts.weight[k])
+
+
+@entry
+def row_energy(parts, x):
+    """The energy of one chain, a byte a place; pairs are read one by one, then added."""
+    total, piece, alike = parts.constant, lanes_of(_PIECE, _NUMBER), lanes_of(_PIECE, _BYTE)
+    for p in range(len(parts.field)):
+        total += parts.field[p] * x[p]
+    for lane in range(_PIECE + np.int64(len(x) < 0)):
+        piece[lane] = 0.0
+    whole = len(parts.weight) // _PIECE * _PIECE
+    for first in range(0, whole, _PIECE):
+        for lane in range(_PIECE):
+            pair = parts.pair[first + lane]
+            alike[lane] = x[pair[0]] == x[pair[1]]
+        for lane in range(_PIECE):
+            piece[lane] += parts.weight[first + lane] * alike[lane]
+    for lane in range(_PIECE):
+        total += piece[lane]
+    for k in range(whole, len(parts.weight)):
+        total += parts.weight[k] * (x[parts.pair[k, 0]] == x[parts.pair[k, 1]])
+    return total

@@ -1,0 +1,328 @@
+"""Spins by colour on a CPU: one chain over many variables, or 64 chains side by side."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.lanes import add_where, bits_of, count_where, lanes_of
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS
+from minigibbs.kernels.philox import quad_bits
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.spin_energy import (
+    SpinEnergy,
+    lane_energies,
+    row_energy,
+    spin_energy,
+)
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
+
+_WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
+FIRST = np.uint32(0)  # draw
+
+
+class SpinTile(Tile):
+    """What both kinds have in common: value 1 is counted, place by place."""
+
+    few: NDArray[np.uint8]  # sweeps since the last flush
+    ones: NDArray[np.uint32]  # all before
+
+    def _ends(self) -> NDArray[np.int64]:
+        return self.data.block_ends  # type: ignore[no-any-return]
+
+    def _whole(self, free: NDArray[Any], clamped: NDArray[Any], kind: Any) -> NDArray[Any]:
+        """Numbers of the free variables [chain, place], with those of clamped ones."""
+        whole = np.empty((self.chains, len(self.graph)), kind)
+        whole[:, self.data.variable] = free
+        fixed = self.graph.evidence >= 0
+        whole[:, fixed] = clamped[fixed]
+        return whole
+
+    @abstractmethod
+    def _ones(self) -> NDArray[Any]:
+        """The counts of value 1 by chain and place."""
+
+    @property
+    def energy_parts(self) -> SpinEnergy:
+        """What energies are made of."""
+        return spin_energy(self.graph, self.data.variable)
+
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """Both values' counts, from those of value 1."""
+        self._flush()
+        clamped = np.where(self.graph.evidence == 1, sweeps, 0)
+        one = self._whole(self._ones(), clamped, np.int64)
+        return np.stack([sweeps - one, one], axis=2).reshape(self.chains, -1)
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Every neighbour of every variable was looked at."""
+        tally = np.zeros(CHANGES + 1, np.int64)
+        tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
+        tally[CHANGES] = self.noted[columns(chains)].sum()
+        return tally
+
+    def clear(self) -> None:
+        """Forget the counts."""
+        super().clear()
+        self.few[:] = 0
+        self.ones[:] = 0
+
+
+class SpinRow(SpinTile):
+    """One chain, as bytes by place."""
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        self.x = np.empty(len(data.variable), np.uint8)
+        self.few = np.zeros(len(data.variable), np.uint8)
+        self.ones = np.zeros(len(data.variable), np.uint32)
+        self.load(states)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up a state."""
+        self.x[:] = states[0, self.data.variable]
+
+    def states(self) -> NDArray[Any]:
+        """The state."""
+        return self._whole(self.x[None], self.graph.evidence, self.graph.state_type)
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        few = self.few if counting else self.few[:0]
+        arguments = (begin, end, sweep, sweeps, self.x, few)
+        return np.array([sweep_row(self.data, self.key, self.first, *arguments)])
+
+    def _flush(self) -> None:
+        self.ones += self.few
+        self.few[:] = 0
+
+    def _ones(self) -> NDArray[Any]:
+        return self.ones[None]
+
+    def energies(self) -> NDArray[np.float64]:
+        """The state's energy."""
+        return np.array([row_energy(self.energy_parts, self.x)])
+
+
+class SpinLanes(SpinTile):
+    """Up to 64 chains, a bit each: the state of a place is one word."""
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
+        self.x = np.zeros(len(data.variable), np.uint64)
+        self.few = np.zeros((len(data.variable), LANES), np.uint8)
+        self.ones = np.zeros((len(data.variable), LANES), np.uint32)
+        self.load(states)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up states; what no chain uses goes on from zeros."""
+        bits = np.zeros((len(self.x), LANES), np.uint8)
+        bits[:, self.columns] = states[:, self.data.variable].T
+        self.x[:] = np.packbits(bits, axis=1, bitorder="little").view("<u8")[:, 0]
+
+    def states(self) -> NDArray[Any]:
+        """The states."""
+        bits = np.unpackbits(
+            self.x.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"
+        )
+        mine = bits[:, self.columns].T
+        return self._whole(mine, self.graph.evidence, self.graph.state_type)
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        moved = np.zeros(LANES, np.int64)
+        quad = self.first // 4
+        few = self.few if counting else self.few[:0]
+        sweep_lanes(self.data, self.key, quad, begin, end, sweep, sweeps, self.x, few, moved)
+        return moved
+
+    def _flush(self) -> None:
+        self.ones += self.few
+        self.few[:] = 0
+
+    def _ones(self) -> NDArray[Any]:
+        return self.ones[:, self.columns].T
+
+    def energies(self) -> NDArray[np.float64]:
+        """The states' energies."""
+        total = np.empty(LANES)
+        lane_energies(self.energy_parts, self.x, total)
+        return total[self.columns]
+
+
+@literal
+def row_bits(data, first, count, key0, key1, chain, sweep, bits):
+    """The bits of one chain for the variables of a block."""
+    quad, word = np.uint32(chain >> 2), chain & 3
+    for lane in range(count):
+        variable = np.uint32(data.variable[first + np.uint64(lane)])
+        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, FIRST)
+        low, high = (b if word & 1 else a), (d if word & 1 else c)
+        bits[lane] = high if word & 2 else low
+
+
+@literal
+def row_fields(data, first, count, entry, degree, x, field, near):
+    """The log-odds of a block's variables. The near values are read one by one, then added."""
+    for lane in range(count):
+        field[lane] = data.base[first + np.uint64(lane)]
+    for _ in range(degree):
+        for lane in range(count):
+            near[lane] = x[data.target[entry + np.uint64(lane)]]
+        for lane in range(count):
+            more = field[lane] + data.weight[entry + np.uint64(lane)]
+            field[lane] = more if near[lane] else field[lane]
+        entry += np.uint64(count)
+
+
+@literal
+def row_choices(count, field, bits, new):
+    """Values by bits; returns the least of the bits."""
+    least = _MOST
+    for lane in range(count):
+        least = min(least, bits[lane])
+        new[lane] = spin_by_bits(np.float32(field[lane]), bits[lane])
+    return least
+
+
+@literal
+def row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep):
+    """Make those choices again whose bits are too few."""
+    for lane in range(count):
+        if bits[lane] < RARE:
+            variable = data.variable[first + np.uint64(lane)]
+            own = np.float32(field[lane])
+            new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
+
+
+@literal
+def row_store(first, count, new, x, few):
+    """Write the new values; returns how many differ."""
+    moved = np.int64(0)
+    for lane in range(count):
+        moved += new[lane] ^ x[first + np.uint64(lane)]
+    for lane in range(count):
+        x[first + np.uint64(lane)] = new[lane]
+    if len(few):
+        for lane in range(count):
+            few[first + np.uint64(lane)] += new[lane]
+    return moved
+
+
+@literal
+def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
+    """Update the variables of a block in one chain. `count` is a constant where it is full."""
+    first = np.uint64(block.first)
+    bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
+    new = lanes_of(BLOCK_SIZE, _BYTE)
+    row_bits(data, first, count, key0, key1, chain, sweep, bits)
+    row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
+    if row_choices(count, field, bits, new) < RARE:
+        row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep)
+    return row_store(first, count, new, x, few)
+
+
+@literal_entry
+def sweep_row(data, key, chain, begin, end, sweep, sweeps, x, few):
+    """Sweep one chain over some blocks; returns how many values changed."""
+    key0, key1, moved = key[0], key[1], np.int64(0)
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            block = data.blocks[b]
+            if block.count == BLOCK_SIZE:
+                moved += _row_block(data, block, BLOCK_SIZE, key0, key1, chain, s, x, few)
+            else:
+                moved += _row_block(data, block, block.count, key0, key1, chain, s, x, few)
+    return moved
+
+
+@literal
+def lane_bits(key0, key1, quad, variable, sweep, draw, bits):
+    """The bits of 64 chains for one variable, by column; `draw` is a `uint32`."""
+    for q in range(QUADS):
+        a, b, c, d = quad_bits(key0, key1, np.uint32(quad + q), variable, sweep, draw)
+        bits[q], bits[QUADS + q] = a, b
+        bits[2 * QUADS + q], bits[3 * QUADS + q] = c, d
+
+
+@literal
+def lane_fields(data, place, block, x, field):
+    """The log-odds of one variable in 64 chains."""
+    base, width = data.base[place], LANES + np.int64(block.first < 0)
+    for lane in range(width):  # no constant for the compiler, or it would write it out one by one
+        field[lane] = base
+    entry = np.uint64(block.entry) + (place - np.uint64(block.first))
+    for _ in range(block.degree):
+        add_where(x[data.target[entry]], field, data.weight[entry])
+        entry += np.uint64(block.count)
+
+
+@literal
+def lane_choices(field, bits, new):
+    """Values by bits; returns the least of the bits."""
+    least = _MOST
+    for lane in range(LANES):
+        least = min(least, bits[lane])
+        new[lane] = spin_by_bits(np.float32(field[lane]), bits[lane])
+    return least
+
+
+@literal
+def lane_rare(field, bits, new, key0, key1, quad, variable, sweep):
+    """Make those choices again whose bits are too few."""
+    for lane in range(LANES):
+        if bits[lane] < RARE:
+            chain = 4 * (quad + lane % QUADS) + lane // QUADS
+            own = np.float32(field[lane])
+            new[lane] = rare_spin(own, bits[lane], key0, key1, chain, variable, sweep)
+
+
+@literal
+def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
+    """Update one variable in 64 chains."""
+    variable = np.uint32(data.variable[place])
+    bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
+    new = lanes_of(LANES, _BYTE)
+    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
+    lane_fields(data, place, block, x, field)
+    if lane_choices(field, bits, new) < RARE:
+        lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
+    word = bits_of(new)
+    count_where(word ^ x[place], moved)
+    x[place] = word
+    if len(few):
+        count_where(word, few[place])
+
+
+@literal
+def _block_lanes(data, block, key0, key1, quad, sweep, x, few, changes):
+    """Update the variables of a block in 64 chains; changes are counted in bytes, then added."""
+    moved, first = lanes_of(LANES, _BYTE), np.uint64(block.first)
+    for lane in range(LANES + np.int64(block.first < 0)):
+        moved[lane] = _BYTE
+    for k in range(block.count):
+        place = first + np.uint64(k)
+        _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved)
+    for lane in range(LANES):
+        changes[lane] += moved[lane]
+
+
+@literal_entry
+def sweep_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes):
+    """Sweep 64 chains over some blocks; values 1 are counted in `few`, unless it is empty."""
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            _block_lanes(data, data.blocks[b], key[0], key[1], quad, s, x, few, changes)

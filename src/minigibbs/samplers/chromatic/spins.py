@@ -1,0 +1,99 @@
+"""Spins joined by pairs, colour by colour: the arrays that every device reads.
+
+The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbour whose
+value is 1, added in the order of the entries. Neighbours that are clamped are in `base`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.samplers.chromatic.places import entry_positions, order_places
+from minigibbs.samplers.gibbs.sampler import sum_unary
+
+LOG2_E = 1.4426950408889634
+SINGLE = 64.0  # log-odds, in units of log 2, up to which single precision is as good
+
+
+class SpinColours(NamedTuple):
+    """Spins by colour. Single precision, or double where log-odds are large."""
+
+    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    blocks: NDArray[np.void]  # of places.BLOCK
+    block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
+    variable: NDArray[np.int32]  # [m] the variable at each place
+    base: NDArray[np.floating]  # [m] log-odds with all neighbours at 0
+    target: NDArray[np.uint32]  # [entries] a neighbour's place
+    weight: NDArray[np.floating]  # [entries] what is added where it is 1
+
+
+def spins_fit(graph: FactorGraph) -> bool:
+    """Whether every variable has two values, and every factor is a pair or unary without zeros."""
+    rows = graph.packed.rows
+    pairs = not (rows["pair_end"] < rows["unary_begin"]).any() and not graph.implicits
+    return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
+
+
+def spin_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColours:
+    """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
+    model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
+    owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
+    shift = (
+        rows["start"]
+        - (np.cumsum(rows["pair_end"] - rows["start"]))
+        + (rows["pair_end"] - rows["start"])
+    )
+    pair = np.arange(len(owner)) + shift[owner] if len(owner) else np.empty(0, np.int64)
+    if heavy is not None:
+        owner, pair = owner[heavy[pair]], pair[heavy[pair]]
+    target, weight = model.target[pair], model.weight[pair] * LOG2_E
+    free = evidence[target] < 0
+    unary = sum_unary(model)
+    base = np.zeros(len(rows)) if not len(unary) else (unary[1::2] - unary[::2]) * LOG2_E
+    clamped = np.where(evidence[target] == 1, weight, -weight)
+    base = base + np.bincount(owner[~free], clamped[~free], minlength=len(rows))
+    owner, target, weight = owner[free], target[free], weight[free]
+    base = base - np.bincount(owner, weight, minlength=len(rows))
+    degree = np.bincount(owner, minlength=len(rows))
+    places = order_places(graph, degree)
+    kind = np.float32 if _largest(base, owner, weight) <= SINGLE else np.float64
+    return _laid_out(places, owner, target, 2.0 * weight, base, kind)
+
+
+def _largest(base: NDArray[np.float64], owner: NDArray[Any], weight: NDArray[np.float64]) -> float:
+    """The largest sum of sizes that log-odds are made of."""
+    sizes = np.abs(base) + np.bincount(owner, 2.0 * np.abs(weight), minlength=len(base))
+    return float(sizes.max(initial=0.0))
+
+
+def _laid_out(
+    places: Any,
+    owner: NDArray[Any],
+    target: NDArray[Any],
+    weight: NDArray[np.float64],
+    base: NDArray[np.float64],
+    kind: type,
+) -> SpinColours:
+    """Put the entries, which are listed variable by variable, where the blocks have them."""
+    by_place = np.argsort(places.place[owner], kind="stable")
+    positions = entry_positions(places)
+    targets = np.empty(len(owner), np.uint32)
+    weights: NDArray[np.floating] = np.empty(len(owner), kind)
+    targets[positions] = places.place[target[by_place]]
+    weights[positions] = weight[by_place]
+    data = SpinColours(
+        places.ends,
+        places.blocks,
+        places.block_ends,
+        places.variable,
+        base[places.variable].astype(kind),
+        targets,
+        weights,
+    )
+    for array in data:
+        array.setflags(write=False)
+    return data

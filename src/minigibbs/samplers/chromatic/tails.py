@@ -1,0 +1,256 @@
+"""Spins with a heavy part and a tail by colour: Poisson-Gibbs for chains in lockstep.
+
+The heavy part is as in `spins`. How many factors of the tail are drawn is decided by bits of their
+own (draw `TAIL`); chains that draw any, which are few, do so one by one. On a dense graph every
+colour is one variable: a systematic scan of chains in lockstep.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.alias import draw_alias
+from minigibbs.kernels.choice import RARE, TAIL
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.lanes import bits_of, count_where, lanes_of
+from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
+from minigibbs.kernels.philox import chain_bits
+from minigibbs.kernels.poisson import poisson_by_inversion
+from minigibbs.kernels.random import uniform
+from minigibbs.samplers.chromatic.general_tiles import set_stream
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.spin_tiles import (
+    FIRST,
+    SpinLanes,
+    SpinRow,
+    lane_bits,
+    lane_choices,
+    lane_fields,
+    lane_rare,
+    row_bits,
+    row_choices,
+    row_fields,
+    row_rare,
+    row_store,
+)
+from minigibbs.samplers.chromatic.spins import spin_colours, spins_fit
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, columns
+from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
+from minigibbs.samplers.poisson_gibbs.split import Split
+
+# How the variable at a place draws from its tail.
+TAIL_PART = np.dtype(
+    [
+        ("start", np.int64),  # its slots of the alias table
+        ("rate", np.float64),  # (1 + theta) * L_T
+        ("none", np.float64),  # exp(-rate)
+        ("keep", np.float64),  # theta / (1 + theta)
+        ("gain", np.float32),  # the logarithm of (1 + theta) / theta to base 2
+        ("cut", np.uint32),  # bits below it draw nothing
+        ("count", np.int32),  # of slots
+    ],
+    align=True,
+)
+_TAIL = np.uint32(TAIL)
+_WORD, _BYTE, _LONG = np.uint32(0), np.uint8(0), np.uint64(0)
+
+
+class SpinTailColours(NamedTuple):
+    """The fields of `SpinColours` for the heavy part, and the tails."""
+
+    ends: NDArray[np.int64]
+    blocks: NDArray[np.void]
+    block_ends: NDArray[np.int64]
+    variable: NDArray[np.int32]
+    base: NDArray[np.floating]
+    target: NDArray[np.uint32]
+    weight: NDArray[np.floating]
+    parts: NDArray[np.void]  # [m] of TAIL_PART
+    tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
+
+
+def tails_fit(graph: FactorGraph, split: Split) -> bool:
+    """Whether they are spins, none clamped, with few draws."""
+    return spins_fit(graph) and SPINS.fits(graph, split) and not (graph.evidence >= 0).any()
+
+
+def spin_tail_colours(graph: FactorGraph, split: Split) -> SpinTailColours:
+    """Lay out a split graph of spins."""
+    heavy, spins = SPINS.prepare(graph, split), spin_colours(graph, split.heavy)
+    own, parts = heavy.parts[spins.variable], np.zeros(len(spins.variable), TAIL_PART)
+    for name, theirs in (("start", "tail_start"), ("count", "tail")):
+        parts[name] = own[theirs]
+    for name in ("rate", "none", "keep"):
+        parts[name] = own[name]
+    parts["gain"] = np.log2(own["gain"])
+    parts["cut"] = np.minimum(np.floor(own["none"] * 2.0**32), 2.0**32 - 1).astype(np.uint32)
+    place = np.empty(len(graph), np.int32)
+    place[spins.variable] = np.arange(len(graph), dtype=np.int32)
+    tail = heavy.tail.copy()
+    for name in ("place", "other"):
+        signed = tail[name]
+        tail[name] = np.sign(signed) * (place[np.abs(signed) - 1] + 1) if len(signed) else signed
+    for array in (parts, tail):
+        array.setflags(write=False)
+    return SpinTailColours(*spins, parts, tail)
+
+
+def _tally(noted: NDArray[np.int64], swept: int, entries: int, chains: int) -> NDArray[np.int64]:
+    """What chains did: `noted` has changes and draws by lane."""
+    tally = np.zeros(CHANGES + 1, np.int64)
+    tally[EVALUATIONS] = swept * chains * entries
+    tally[CHANGES], tally[DRAWS] = noted[:, columns(chains)].sum(axis=1)
+    return tally
+
+
+class SpinTailRow(SpinRow):
+    """One chain."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.noted = np.zeros((2, 1), np.int64)
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        few = self.few if counting else self.few[:0]
+        arguments = (begin, end, sweep, sweeps, self.x, few)
+        return np.array(sweep_tail_row(self.data, self.key, self.first, *arguments))[:, None]
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Heavy neighbours, and draws."""
+        return _tally(self.noted, self.swept, len(self.data.weight), chains)
+
+
+class SpinTailLanes(SpinLanes):
+    """Up to 64 chains, a bit each."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.noted = np.zeros((2, LANES), np.int64)
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        noted, few = np.zeros((2, LANES), np.int64), self.few if counting else self.few[:0]
+        span, quad = (begin, end, sweep, sweeps), self.first // 4
+        sweep_tail_lanes(self.data, self.key, quad, *span, self.x, few, noted[0], noted[1])
+        return noted
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Heavy neighbours, and draws."""
+        return _tally(self.noted, self.swept, len(self.data.weight), chains)
+
+
+@literal
+def _tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, lane):
+    """What the tail adds to the log-odds of value 1, and how many factors were drawn.
+
+    A chain's value at a place is bit `lane` of the number there.
+    """
+    more = chain_bits(key0, key1, chain, variable, sweep, TAIL + 1)
+    u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
+    draws = poisson_by_inversion(u, part.rate, part.none) if u >= part.none else 0
+    gain = np.float32(0.0)
+    if draws == 0:
+        return gain, draws
+    stream, own = lanes_of(4, _LONG), (x[place] >> lane) & 1
+    set_stream(stream, key0, key1, chain, variable, sweep, TAIL + 2)
+    for _ in range(draws):
+        drawn = draw_alias(data.tail, part.start, part.start + part.count, stream)
+        attracts = drawn > 0
+        value = (x[np.uint64(abs(drawn) - 1)] >> lane) & 1
+        if (value == own) == attracts or uniform(stream) < part.keep:
+            gain = gain + part.gain if (value == 1) == attracts else gain - part.gain
+    return gain, draws
+
+
+@literal
+def _tail_row_block(data, block, count, key0, key1, chain, sweep, x, few):
+    """Update the variables of a block in one chain; returns how many changed, and draws."""
+    first, drawn = np.uint64(block.first), np.int64(0)
+    bits, field = lanes_of(BLOCK_SIZE, _WORD), lanes_of(BLOCK_SIZE, data.base[0])
+    new = lanes_of(BLOCK_SIZE, _BYTE)
+    row_bits(data, first, count, key0, key1, chain, sweep, bits)
+    row_fields(data, first, count, np.uint64(block.entry), block.degree, x, field, new)
+    for lane in range(count):
+        place = first + np.uint64(lane)
+        part, variable = data.parts[place], data.variable[place]
+        if part.count:
+            tails = chain_bits(key0, key1, chain, variable, sweep, TAIL)
+            if tails >= part.cut:
+                gain, draws = _tail_gain(
+                    data, part, key0, key1, chain, variable, sweep, tails, x, place, _BYTE
+                )
+                field[lane] += gain
+                drawn += draws
+    if row_choices(count, field, bits, new) < RARE:
+        row_rare(data, first, count, field, bits, new, key0, key1, chain, sweep)
+    return row_store(first, count, new, x, few), drawn
+
+
+@literal_entry
+def sweep_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
+    """Sweep one chain over some blocks; returns how many values changed, and draws."""
+    moved, drawn = np.int64(0), np.int64(0)
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            block = data.blocks[b]
+            changes, draws = _tail_row_block(
+                data, block, block.count, key[0], key[1], chain, s, x, few
+            )
+            moved += changes
+            drawn += draws
+    return moved, drawn
+
+
+@literal
+def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
+    """Add what tails are worth, to the few chains that draw from them."""
+    tails, most = lanes_of(LANES, _WORD), _WORD
+    lane_bits(key0, key1, quad, variable, sweep, _TAIL, tails)
+    for lane in range(LANES):
+        most = max(most, tails[lane])
+    if most < part.cut:
+        return
+    for lane in range(LANES):
+        if tails[lane] >= part.cut:
+            chain, bit = 4 * (quad + lane % QUADS) + lane // QUADS, np.uint64(lane)
+            gain, drawn = _tail_gain(
+                data, part, key0, key1, chain, variable, sweep, tails[lane], x, place, bit
+            )
+            field[lane] += gain
+            draws[lane] += drawn
+
+
+@literal_entry
+def sweep_tail_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes, draws):
+    """Sweep 64 chains over some blocks; values 1 are counted in `few`, unless it is empty."""
+    key0, key1 = key[0], key[1]
+    bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
+    new, moved = lanes_of(LANES, _BYTE), lanes_of(LANES, _BYTE)
+    for s in range(sweep, sweep + sweeps):
+        for b in range(begin, end):
+            block = data.blocks[b]
+            for lane in range(LANES + np.int64(block.first < 0)):
+                moved[lane] = _BYTE
+            for k in range(block.count):
+                place = np.uint64(block.first + k)
+                variable, part = np.uint32(data.variable[place]), data.parts[place]
+                lane_bits(key0, key1, quad, variable, s, FIRST, bits)
+                lane_fields(data, place, block, x, field)
+                if part.count:
+                    _lane_tails(data, part, place, key0, key1, quad, variable, s, x, field, draws)
+                if lane_choices(field, bits, new) < RARE:
+                    lane_rare(field, bits, new, key0, key1, quad, variable, s)
+                word = bits_of(new)
+                count_where(word ^ x[place], moved)
+                x[place] = word
+                if len(few):
+                    count_where(word, few[place])
+            for lane in range(LANES):
+                changes[lane] += moved[lane]

@@ -1,0 +1,135 @@
+"""A tile: chains of one run side by side on a CPU, and how sweeps of them are spread over threads.
+
+A tile is one chain, whose inner loops go over the variables of a colour, or 64, whose inner loops
+go over chains. Draws depend on neither.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.energy import energies
+from minigibbs.kernels.philox import key_of
+
+LANES = 64
+QUADS = LANES // 4  # chains whose bits are the words of one call
+_WORTH = 1 << 16  # updates of a thread, at the least, between two meetings with the others
+FEW = 255  # sweeps that a byte counts
+
+
+def columns(chains: int) -> NDArray[np.int64]:
+    """Where the chains of a tile of 64 lie: chain 4 q + w in column 16 w + q.
+
+    So the sixteen calls that 64 chains need give four vectors of sixteen words.
+    """
+    chain = np.arange(chains)
+    where: NDArray[np.int64] = QUADS * (chain % 4) + chain // 4
+    return where
+
+
+class Tile(ABC):
+    """Some chains, from number `first` on, at their first states [chain, variable]."""
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        self.graph, self.data, self.first = graph, data, first
+        self.chains, self.key = len(states), key_of(seed)
+        self.threads = 1
+        self.noted: NDArray[np.int64] = np.zeros(1, np.int64)  # [lane, ...]
+        self.swept = 0  # sweeps since `clear`
+        self._since = 0  # sweeps counted since the last flush
+
+    @abstractmethod
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up states [chain, variable]."""
+
+    @abstractmethod
+    def states(self) -> NDArray[Any]:
+        """The states [chain, variable], clamped variables included."""
+
+    @abstractmethod
+    def _ends(self) -> NDArray[np.int64]:
+        """Where the work of each colour begins, and the last one's ends, in blocks or places."""
+
+    @abstractmethod
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        """Do a part of so many sweeps, from number `sweep` on; returns what is noted by lane."""
+
+    @abstractmethod
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """What the first so many chains did since `clear`; see `kernels.layout.EVALUATIONS`."""
+
+    @abstractmethod
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """After how many of so many sweeps each value was there: [chain, sum of sizes]."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget the counts, and what was noted."""
+        self.noted[:] = 0
+        self.swept = self._since = 0
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """Make room for `FEW` more sweeps to be counted."""
+
+    def energies(self) -> NDArray[np.float64]:
+        """The states' energies, up to the graph's offset."""
+        out = np.empty(self.chains)
+        energies(self.graph.packed, self.states(), out)
+        return out
+
+    def compile(self) -> None:
+        """Compile, or load compiled code."""
+        self._sweep(0, 0, 0, 0, True)
+
+    def advance(self, sweep: int, sweeps: int, counting: bool) -> None:
+        """Make so many sweeps, from number `sweep` on."""
+        while sweeps:
+            some = min(sweeps, FEW - self._since) if counting else sweeps
+            self._advance(sweep, some, counting)
+            self.swept += some
+            sweep, sweeps = sweep + some, sweeps - some
+            self._since += some if counting else 0
+            if self._since == FEW:
+                self._flush()
+                self._since = 0
+
+    def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
+        ends, m = self._ends(), int((self.graph.evidence < 0).sum())
+        threads = min(self.threads, m * self._lanes() // (_WORTH * max(len(ends) - 1, 1)))
+        if threads < 2:
+            self.noted += self._sweep(0, int(ends[-1]), sweep, sweeps, counting)
+            return
+        for number in range(sweep, sweep + sweeps):
+            for begin, end in pairwise(ends.tolist()):
+                self._spread(begin, end, number, counting, threads)
+
+    def _lanes(self) -> int:
+        return LANES if self.chains > 1 else 1
+
+    def _spread(self, begin: int, end: int, sweep: int, counting: bool, threads: int) -> None:
+        """A colour's work in equal parts, the first of them in the calling thread."""
+        cuts = [begin + (end - begin) * k // threads for k in range(threads + 1)]
+        parts = list(pairwise(cuts))
+        others = [_pool().submit(self._sweep, *part, sweep, 1, counting) for part in parts[1:]]
+        self.noted += self._sweep(*parts[0], sweep, 1, counting)
+        for other in others:
+            self.noted += other.result()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads that help the one that advances a tile; idle ones cost nothing."""
+    return ThreadPoolExecutor(thread_name_prefix="minigibbs-colours")
