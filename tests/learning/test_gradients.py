@@ -5,11 +5,12 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.learning.ascent import Ascent
-from minigibbs.learning.chains import Threads, model_chains
+from minigibbs.learning.chains import Threads
 from minigibbs.learning.data import read_data
 from minigibbs.learning.exact import Eliminated, Enumerated
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import read_penalty
+from minigibbs.learning.placing import model_chains
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import Settings
 from tests.learning.models import all_states, log_likelihood, mixed, slope, some_rows

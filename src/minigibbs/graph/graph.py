@@ -18,9 +18,8 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 
 if TYPE_CHECKING:
-    from minigibbs.graph.parameters import Frame
-
     from minigibbs.graph.colouring import Colouring
+    from minigibbs.graph.parameters import Frame
     from minigibbs.kernels.layout import Model
 
 

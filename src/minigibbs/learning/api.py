@@ -17,13 +17,14 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning import checks, information
 from minigibbs.learning.ascent import HELD_OUT, Ascent
-from minigibbs.learning.chains import RowChains, Threads, data_chains, model_chains
+from minigibbs.learning.chains import RowChains, Threads, data_chains
 from minigibbs.learning.checkpoint import Saved, Saver
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import Penalty, read_penalty
+from minigibbs.learning.placing import model_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings

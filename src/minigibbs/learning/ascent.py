@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.chains import Chains, RowChains, Threads, data_chains, model_chains
+from minigibbs.learning.chains import Chains, RowChains, Threads, data_chains
 from minigibbs.learning.data import Data
 from minigibbs.learning.moments import Moments, marginals_of
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import Penalty
+from minigibbs.learning.placing import model_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings

@@ -3,6 +3,7 @@
 `RowChains` hold many chains in one array, each with variables of its own to visit; they are plain
 Gibbs, and new parameters cost them no more than writing the weights. `GroupChains` run any
 sampler by the groups of `running`; what it prepares is prepared anew for new parameters.
+`lockstep.py` has chains side by side, for the graphs that fit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from minigibbs.kernels.layout import ALIAS, CHANGES
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.learning.data import Data
-from minigibbs.running.backends.cpu import cpu_group
+from minigibbs.running.backends.cpu import CpuGroup, cpu_group
 from minigibbs.running.backends.many import advance_many
 from minigibbs.running.request import Options, start_states
 from minigibbs.samplers import Sampler
@@ -36,7 +37,7 @@ from minigibbs.samplers.gibbs.sampler import (
     touched_workspace,
 )
 
-_MODEL, _DATA = 1, 2  # what the seeds of a fit's chains are for
+MODEL, DATA = 1, 2  # what the seeds of a fit's chains are for
 
 
 class Threads:
@@ -95,7 +96,7 @@ class RowChains(Chains):
     ) -> None:
         """Chains at these states; `free` holds which variables each visits, or all of them."""
         self.states, self.threads, self.graph = np.ascontiguousarray(states), threads, graph
-        self.streams = streams(_seed(seed), len(states))
+        self.streams = streams(seed_of(seed), len(states))
         self.moving: Moving = graph.frame.moving()
         self._model = self.moving.model
         if isinstance(free, list):
@@ -156,8 +157,8 @@ class RowChains(Chains):
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
-        _refill(self.states, saved["states"], self.graph)
-        _refill(self.streams, saved["streams"])
+        refill(self.states, saved["states"], self.graph)
+        refill(self.streams, saved["streams"])
 
 
 class GroupChains(Chains):
@@ -176,16 +177,17 @@ class GroupChains(Chains):
         options = Options(sampler=sampler, chains=len(states), seed=0, record=())
         self._plan = options.plan(graph, 0, max(len(free_variables(graph.evidence)), 1))
         self.states = np.ascontiguousarray(states)
-        self.streams = streams(_seed(seed), len(states))
+        self.streams = streams(seed_of(seed), len(states))
         self._unit = max(len(self._plan.order), 1)
 
     def take(self, values: NDArray[np.float64]) -> None:
         """Let the sampler prepare for the new numbers; chains keep their states and streams."""
         plan = replace(self._plan, graph=self.graph.with_flat(values))
         data = plan.sampler.prepare(plan.graph)
-        self._groups = []
+        self._groups: list[CpuGroup] = []
         for number, (state, own) in enumerate(zip(self.states, self.streams, strict=True)):
             group = cpu_group(plan, data, state, own, number)
+            assert isinstance(group, CpuGroup)  # nothing asks for a chromatic scan
             group.begin()
             self._groups.append(group)
         if self._groups:
@@ -210,24 +212,14 @@ class GroupChains(Chains):
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
-        _refill(self.states, saved["states"], self.graph)
-        _refill(self.streams, saved["streams"])
-
-
-def model_chains(
-    graph: FactorGraph, sampler: Sampler | None, chains: int, seed: int, threads: Threads
-) -> Chains:
-    """Chains of the model, at random states."""
-    states = start_states(graph, "random", chains, seed)
-    if sampler is None:
-        return RowChains(graph, states, free_variables(graph.evidence), (seed, _MODEL), threads)
-    return GroupChains(graph, sampler, states, (seed, _MODEL), threads)
+        refill(self.states, saved["states"], self.graph)
+        refill(self.streams, saved["streams"])
 
 
 def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> RowChains:
     """A chain for each row, which visits what the row leaves open."""
     assert data.seen is not None
-    rng = np.random.default_rng(_seed((seed, _DATA)))
+    rng = np.random.default_rng(seed_of((seed, DATA)))
     states = (rng.random(data.rows.shape) * graph.sizes).astype(graph.state_type)
     states = np.where(data.seen != 0, data.rows, states)
     if len(graph.hard):
@@ -235,16 +227,16 @@ def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> 
             clamped = FactorGraph(graph.domains, graph.factors, evidence=data.evidence(row))
             states[row] = start_states(clamped, "random", 1, int(rng.integers(2**63)))[0]
     free = [np.flatnonzero(row == 0).astype(np.int32) for row in data.seen]
-    return RowChains(graph, states, free, (seed, _DATA), threads)
+    return RowChains(graph, states, free, (seed, DATA), threads)
 
 
-def _seed(parts: tuple[int, ...]) -> int:
+def seed_of(parts: tuple[int, ...]) -> int:
     """One number for several."""
     words = np.random.SeedSequence(list(parts)).generate_state(4, np.uint64)
     return int(sum(int(word) << (64 * k) for k, word in enumerate(words)))
 
 
-def _refill(array: NDArray[Any], saved: NDArray[Any], graph: FactorGraph | None = None) -> None:
+def refill(array: NDArray[Any], saved: NDArray[Any], graph: FactorGraph | None = None) -> None:
     """Put saved numbers in place, if they fit."""
     if saved.shape != array.shape or saved.dtype != array.dtype:
         raise LearnError(f"a checkpoint holds chains of shape {saved.shape}, not {array.shape}")
