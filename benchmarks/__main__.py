@@ -15,6 +15,7 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
+    "learning",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one

@@ -269,6 +269,26 @@ class Frame:
             ends[:, k] = (finite.min(), finite.max()) if len(finite) else 0.0
         return ends[0][which.ravel()], ends[1][which.ravel()]
 
+    @cached_property
+    def entry_ties(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The parameter behind the weight of each entry, -1 for none, and how much of it."""
+        ties, target = self.ties, self.structure.target
+        number, scale = np.full(len(target), -1, np.int32), np.zeros(len(target))
+        pair, other = np.flatnonzero(self.is_pair), np.flatnonzero(~self.is_pair)
+        number[pair] = ties.pair[self.origin[pair]]
+        scale[pair] = ties.pair_scale[self.origin[pair]]
+        number[other] = np.where(ties.entries[target[other]], -1, ties.factor[target[other]])
+        scale[other] = ties.factor_scale[target[other]]
+        return number, scale
+
+    @cached_property
+    def constant_weights(self) -> NDArray[np.float64]:
+        """The weight of each entry, as the frame was made."""
+        flat, weight = self.structure, np.empty(len(self.structure.target))
+        weight[self.is_pair] = flat.pair_weight[self.origin[self.is_pair]]
+        weight[~self.is_pair] = flat.factors["weight"][flat.target[~self.is_pair]]
+        return weight
+
     def moving(self) -> Moving:
         """A model whose weights may be changed in place."""
         return Moving(self)
@@ -282,6 +302,7 @@ class Moving:
         self._pair, self._table = flat.pair_weight.copy(), flat.table.copy()
         self._factors, self._weight = flat.factors.copy(), np.zeros(len(flat.target))
         self._factor = flat.factors["weight"].copy()
+        self._weight[:] = frame.constant_weights
         self.model = sealed(
             flat._replace(
                 pair_weight=self._pair.view(),
@@ -296,10 +317,10 @@ class Moving:
         frame = self.frame
         for start, place, count in frame.segments:
             self._table[start : start + count] = values[place : place + count]
-        set_weights(
-            self.model, frame.ties, frame.origin, values, self._pair, self._factor, self._weight
-        )
-        self._factors["weight"] = self._factor
+        number, scale = frame.entry_ties
+        set_weights(frame.ties, number, scale, values, self._pair, self._factor, self._weight)
+        if len(self._factor):
+            self._factors["weight"] = self._factor
         return self.model
 
 

@@ -131,11 +131,11 @@ def _add_product(model, ties, k, marginal, out):
 
 
 @entry
-def set_weights(model, ties, origin, values, pair_weight, factor_weight, weight):
+def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight):
     """Give pairs, general factors and entries the weights that the parameters say.
 
-    `origin` holds the pair behind each entry. A table whose entries are parameters keeps its
-    weight.
+    `number` and `scale` hold the parameter behind each entry, -1 for none, and how much of it. A
+    table whose entries are parameters keeps its weight.
     """
     for k in range(len(ties.pair)):
         if ties.pair[k] >= 0:
@@ -143,9 +143,6 @@ def set_weights(model, ties, origin, values, pair_weight, factor_weight, weight)
     for k in range(len(ties.factor)):
         if ties.factor[k] >= 0 and not ties.entries[k]:
             factor_weight[k] = ties.factor_scale[k] * values[ties.factor[k]]
-    for i in range(len(model.rows)):
-        row = model.rows[i]
-        for place in range(row.start, row.pair_end):
-            weight[place] = pair_weight[origin[place]]
-        for place in range(row.pair_end, row.end):
-            weight[place] = factor_weight[model.target[place]]
+    for place in range(len(weight)):
+        if number[place] >= 0:
+            weight[place] = scale[place] * values[number[place]]

@@ -31,6 +31,7 @@ from minigibbs.samplers import Sampler
 
 STEPS, HELD_OUT = "steps", "held-out"
 _SHARE = 0.05  # of a step in the running means of moments, at the least
+_FEW = 200_000  # factors whose connected moments are looked at unasked
 _BURN = 3  # of the seeds: which rows a step looks at
 
 
@@ -109,15 +110,15 @@ class Ascent:
         data = self.data_moments
         if self.rows is not None or settings.method == "cd":
             data = self._at_the_data(values)
-        self.model.take(values)
+        if self.rows is None or not isinstance(self.model, RowChains):
+            self.model.take(values)
         self.model.advance(settings.sweeps)
         frame, states = self.graph.frame, self.model.states
         model: NDArray[np.float64] = frame.summed(states, spread=self.threads) / len(states)
         _blend(self.model_moments, model, self._share())
-        if (self.optimiser.step + 1) % LOOK == 0:
-            share = max(1 / (1 + self.optimiser.step // LOOK), 0.3)
+        if self._looks():
             every = np.ones(len(states))
-            _blend(self.model_marginals, marginals_of(frame, states, every), share)
+            _blend(self.model_marginals, marginals_of(frame, states, every), self._look_share())
         difference: NDArray[np.float64] = data - model
         return difference
 
@@ -127,7 +128,11 @@ class Ascent:
         frame, weight = self.graph.frame, self.observed.weight[chosen]
         states = self.observed.rows[chosen]
         if self.rows is not None:
-            self.rows.take(values)
+            if isinstance(self.model, RowChains):  # the same weights: written once
+                self.model.take(values)
+                self.rows.share(self.model)
+            else:
+                self.rows.take(values)
             self.rows.advance(self.settings.sweeps, chosen)
             states = self.rows.states[chosen]
         if self.settings.method == "cd":
@@ -136,7 +141,8 @@ class Ascent:
         moments: NDArray[np.float64] = frame.summed(states, weight, self.threads) / weight.sum()
         if self.rows is not None:
             _blend(self.data_moments, moments, self._share())
-            _blend(self.data_marginals, marginals_of(frame, states, weight), self._share())
+            if self._looks():
+                _blend(self.data_marginals, marginals_of(frame, states, weight), self._look_share())
         return moments
 
     def _chosen(self) -> NDArray[np.int64]:
@@ -156,17 +162,35 @@ class Ascent:
         ]
         return np.sort(np.concatenate(orders)[place : place + batch]).astype(np.int64)
 
+    def _looks(self) -> bool:
+        """Whether this step is followed by a look at connected moments."""
+        step = self.optimiser.step + 1
+        return self.correlates and (step % LOOK == 0 or step == self.settings.steps)
+
+    @property
+    def correlates(self) -> bool:
+        """Whether Pearson's correlation is worth its time: where asked for, or cheap."""
+        structure = self.graph.frame.structure
+        few = len(structure.pair) + len(structure.factors) <= _FEW
+        return few or self.settings.pearson is not None
+
+    def _look_share(self) -> float:
+        return max(1 / (1 + self.optimiser.step // LOOK), 0.3)
+
     def _share(self) -> float:
         return max(1 / (self.optimiser.step + 1), _SHARE)
 
     def moments(self) -> Moments:
         """Running means of the moments of data and model."""
-        frame = self.graph.frame
+        frame, data, model = self.graph.frame, self.data_moments, self.model_moments
+        if not self.correlates:
+            nothing = np.zeros(frame.size)
+            return Moments(data, model, nothing, nothing)
         return Moments(
-            self.data_moments,
-            self.model_moments,
-            self.data_moments - frame.independent(self.data_marginals),
-            self.model_moments - frame.independent(self.model_marginals),
+            data,
+            model,
+            data - frame.independent(self.data_marginals),
+            model - frame.independent(self.model_marginals),
         )
 
     def look(self) -> str:

@@ -117,6 +117,10 @@ class RowChains(Chains):
         )
         self._data = GibbsData(sum_unary(self._model), base, alias)
 
+    def share(self, other: RowChains) -> None:
+        """Go on with the parameters that other chains of the same graph have taken."""
+        self._model, self._data = other._model, other._data
+
     def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """On threads, a stretch of chains each: every chain has a stream of its own."""
         if chosen is None:
