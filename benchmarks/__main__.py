@@ -16,6 +16,7 @@ BENCHMARKS = [
     "dense",
     "sparse",
     "observables",
+    "learning",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one

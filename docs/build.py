@@ -32,6 +32,7 @@ CHAPTERS: dict[str, list[str]] = {
     "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
     "Answers": ["infer", "Answer", "maximize", "Maximum"],
     "Sampling": ["sample", "sample_until", "resume", "Record", "explain", "Explanation"],
+    "Learning": ["learn", "resume_learning", "Fit", "from_frames", "Rule", "Framed"],
     "Results": ["Run", "Info", "Marginal", "Summary", "load"],
     "Samplers": [
         "PoissonGibbs",
@@ -71,6 +72,7 @@ CHAPTERS: dict[str, list[str]] = {
     "Errors": [
         "MinigibbsError",
         "GraphError",
+        "LearnError",
         "SampleError",
         "FormatError",
         "TooLargeError",

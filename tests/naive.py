@@ -14,21 +14,31 @@ def factor_functions(graph):
             yield scope, _function(group, arrays, k)
 
 
+def _weight(arrays, k, name="weight"):
+    """The weight of factor k: its own, or the number that it is tied to, scaled."""
+    number = arrays["tied"][k] if "tied" in arrays else k
+    return float(arrays[name][number]) * float(arrays["scale"][k] if "scale" in arrays else 1.0)
+
+
 def _function(group, arrays, k):
+    entries = arrays["tied"][k] if "tied" in arrays and "learn" not in arrays else k
     if group.kind == "unary":
-        return lambda v: float(arrays["energy"][k][v])
+        rows = np.asarray(arrays["energy"])
+        return lambda v: float(rows[v] if rows.ndim == 1 else rows[entries][v])
     if group.kind == "potts":
-        return lambda a, b: float(arrays["weight"][k]) if a == b else 0.0
+        return lambda a, b: _weight(arrays, k) if a == b else 0.0
     if group.kind == "ising":
-        return lambda a, b: float(arrays["coupling"][k]) * (2 * a - 1) * (2 * b - 1)
+        return lambda a, b: _weight(arrays, k, "coupling") * (2 * a - 1) * (2 * b - 1)
     if group.kind == "table":
-        table = arrays["energy"] if group.shared else arrays["energy"][k]
-        return lambda *values: float(arrays["weight"][k] * table[values])
+        table = arrays["energy"] if group.shared else arrays["energy"][entries]
+        weight = _weight(arrays, k) if "learn" in arrays else float(arrays["weight"][k])
+        return lambda *values: float(weight * table[values])
     if group.kind == "logical":
-        negated, weight = arrays["negated"][k], float(arrays["weight"][k])
+        weight = _weight(arrays, k)
+        true = arrays["values"][k] if "values" in arrays else 1 - arrays["negated"][k].astype(int)
 
         def formula(*values):
-            literals = [bool(v) != bool(n) for v, n in zip(values, negated, strict=True)]
+            literals = [v == key for v, key in zip(values, true, strict=True)]
             holds = {
                 "and": all(literals),
                 "or": any(literals),

@@ -25,6 +25,7 @@ ROOMS = (
     "models",
     "running",
     "inference",
+    "learning",
     "interop",
     "explanation",
     "theory",

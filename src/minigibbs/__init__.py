@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from minigibbs.errors import (
         FormatError,
         GraphError,
+        LearnError,
         MinigibbsError,
         MissingDependencyError,
         SampleError,
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.inference.infer import infer
     from minigibbs.inference.maximize import maximize
+    from minigibbs.interop.frames import Framed, Rule, from_frames
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.quadratic import from_bqm, from_dqm
+    from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
+    from minigibbs.results.fit import Fit
     from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Marginal
     from minigibbs.results.run import Info, Run
@@ -81,6 +85,7 @@ _HOMES = {
         [
             "FormatError",
             "GraphError",
+            "LearnError",
             "MinigibbsError",
             "MissingDependencyError",
             "SampleError",
@@ -108,12 +113,15 @@ _HOMES = {
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
+    **dict.fromkeys(["Framed", "Rule", "from_frames"], "interop.frames"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     "Answer": "results.answer",
+    "Fit": "results.fit",
     "infer": "inference.infer",
+    **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
     "Marginal": "results.result",
@@ -160,13 +168,16 @@ __all__ = [
     "ExactEstimator",
     "Explanation",
     "FactorGraph",
+    "Fit",
     "FormatError",
+    "Framed",
     "Gibbs",
     "GraphError",
     "Grid",
     "Info",
     "Ising",
     "Kernel",
+    "LearnError",
     "LocalMinibatchGibbs",
     "Logical",
     "LowRank",
@@ -182,6 +193,7 @@ __all__ = [
     "PoissonMH",
     "Potts",
     "Record",
+    "Rule",
     "Run",
     "Runs",
     "SampleError",
@@ -200,11 +212,13 @@ __all__ = [
     "explain",
     "from_bqm",
     "from_dqm",
+    "from_frames",
     "from_networkx",
     "from_pgmpy",
     "infer",
     "interop",
     "ising_from_matrix",
+    "learn",
     "load",
     "maximize",
     "models",
@@ -212,6 +226,7 @@ __all__ = [
     "potts_from_matrix",
     "read",
     "resume",
+    "resume_learning",
     "sample",
     "sample_many",
     "sample_until",

@@ -78,3 +78,13 @@ class MissingDependencyError(MinigibbsError, ImportError):
     >>> issubclass(mg.MissingDependencyError, ImportError)
     True
     """
+
+
+class LearnError(MinigibbsError, ValueError):
+    """Weights cannot be learned as asked: the message names the parameter or the datum.
+
+    >>> import minigibbs as mg
+    >>> mg.learn(mg.models.ising_lattice(side=3, beta=0.2), [[0] * 9])
+    Traceback (most recent call last):
+    minigibbs.errors.LearnError: the graph has no parameters: give factors a name, as in ...
+    """

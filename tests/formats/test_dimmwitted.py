@@ -18,13 +18,13 @@ DATA = paths.DATA / "dimmwitted"
 real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in ../shared/data")
 
 
-def written(folder, variables, factors, weights=(1.0,), domains=None):
+def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
     """Write a graph: variables (role, value, type, size), factors (function, literals, weight id,
     feature), each literal (variable, value)."""
     edges = sum(len(literals) for _, literals, *_ in factors)
     files = {
         "meta": f"{len(weights)},{len(variables)},{len(factors)},{edges},a,b,c\n".encode(),
-        "weights": b"".join(struct.pack(">QBd", k, 1, w) for k, w in enumerate(weights)),
+        "weights": b"".join(struct.pack(">QBd", k, fixed, w) for k, w in enumerate(weights)),
         "variables": b"".join(struct.pack(">QBQHQ", k, *v) for k, v in enumerate(variables)),
         "factors": b"".join(
             struct.pack(">HQ", function, len(literals))

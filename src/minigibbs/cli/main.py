@@ -11,6 +11,7 @@ from minigibbs._version import __version__
 from minigibbs.cli.commands.demo import demo
 from minigibbs.cli.commands.explain import explain
 from minigibbs.cli.commands.infer import infer
+from minigibbs.cli.commands.learn import learn
 from minigibbs.cli.commands.report import report
 from minigibbs.cli.commands.reproduce import reproduce
 from minigibbs.cli.commands.resume import resume
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Unbiased, fast sampling of large discrete graphical models.",
 )
-for _command in (demo, infer, sample, resume, explain, reproduce, report):
+for _command in (demo, infer, learn, sample, resume, explain, reproduce, report):
     app.command()(_command)
 
 

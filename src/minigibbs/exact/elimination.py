@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -256,8 +256,39 @@ class BucketTree:
             self._upward()
             yield from self.downward()
 
-    def downward(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Tell every bucket of the rest of the graph, the last first; gives each marginal."""
+    def joint(
+        self, wanted: Mapping[int, Sequence[tuple[int, ...]]]
+    ) -> dict[tuple[int, ...], Table]:
+        """The joint marginals of variables that share a clique, after `upward`.
+
+        By the first of them to go, `wanted` holds which; each lies in that one's clique. The
+        tables are over the values that the variables may take.
+        """
+        found: dict[tuple[int, ...], Table] = {}
+
+        def note(clique: tuple[int, ...], parts: list[Part]) -> None:
+            for scope in wanted.get(clique[0], ()):
+                table = self._sum(clique, parts, scope)
+                table = np.exp(table - table.max()) if self.logs else table
+                found[scope] = table / table.sum()
+
+        try:
+            for _ in self.downward(note):
+                pass
+        except _UnderflowError:
+            self.logs = True
+            self._upward()
+            for _ in self.downward(note):
+                pass
+        return found
+
+    def downward(
+        self, note: Callable[[tuple[int, ...], list[Part]], None] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Tell every bucket of the rest of the graph, the last first; gives each marginal.
+
+        `note` gets each clique, with all that is known about it.
+        """
         children: dict[int, list[int]] = {v: [] for v in self.order.variables}
         cliques = dict(zip(self.order.variables, self.order.cliques, strict=True))
         for variable, clique in cliques.items():
@@ -268,6 +299,8 @@ class BucketTree:
             clique, parts = cliques[variable], self.parts.pop(variable)
             if variable in told:
                 parts.append(told.pop(variable))
+            if note is not None:
+                note(clique, parts)
             flow: Table | None = None
             axes: tuple[int, ...] = (variable,)
             for child in children[variable]:

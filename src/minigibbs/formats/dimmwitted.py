@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import FormatError
-from minigibbs.formats.literals import FUNCTIONS, Literals, groups
+from minigibbs.formats.literals import FUNCTIONS, Literals, Weights, groups
 from minigibbs.graph.domains import MAX_DOMAIN, Domains
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph
@@ -42,6 +42,9 @@ def read(
 ) -> FactorGraph:
     """Read a graph from its folder, or from the `graph.meta` in it.
 
+    Where the file has weights that are not fixed, they are the graph's parameters, by the name
+    "weights": `mg.learn(graph)` learns them from the evidence.
+
     Parameters
     ----------
     path
@@ -54,14 +57,14 @@ def read(
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     counts = _read_meta(folder / "graph.meta")
-    weight = _read_weights(folder / "graph.weights", counts["weights"], weights)
+    weight, fixed = _read_weights(folder / "graph.weights", counts["weights"], weights)
     variables = _read_variables(folder / "graph.variables", counts["variables"])
     domains = _read_domains(folder / "graph.domains", variables)
     factors = _read_factors(folder / "graph.factors", counts, weight, domains)
     clamped = _evidence(folder / "graph.variables", variables, domains)
     return FactorGraph(
         domains,
-        list(groups(folder / "graph.factors", factors, domains.sizes)),
+        list(groups(folder / "graph.factors", factors, domains.sizes, Weights(weight, fixed))),
         evidence=clamped if evidence else None,
     )
 
@@ -126,8 +129,10 @@ def _read_records(path: Path, kind: np.dtype[Any], count: int, what: str) -> NDA
 
 def _read_weights(
     path: Path, count: int, given: Mapping[int, float] | ArrayLike | None
-) -> NDArray[np.float64]:
-    weight = _read_records(path, _WEIGHT, count, "weights")["value"].astype(np.float64)
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The weights, and which of them are fixed."""
+    records = _read_records(path, _WEIGHT, count, "weights")
+    weight, fixed = records["value"].astype(np.float64), records["fixed"] != 0
     if isinstance(given, Mapping):
         for number, value in given.items():
             if not 0 <= number < count:
@@ -143,7 +148,7 @@ def _read_weights(
             f"{path}: weight {wrong[0]} must be finite, at most {LARGEST} in size, "
             f"got {weight[wrong[0]]}"
         )
-    return weight
+    return weight, fixed
 
 
 def _read_variables(path: Path, count: int) -> NDArray[Any]:
@@ -243,7 +248,12 @@ def _read_factors(
         variable = literals["variable"].astype(np.int64)
         found.append(
             Literals(
-                function, variable, _value_numbers(domains, variable, literals["equal"]), scaled
+                function,
+                variable,
+                _value_numbers(domains, variable, literals["equal"]),
+                scaled,
+                end["weight"].astype(np.int64),
+                feature,
             )
         )
     return found

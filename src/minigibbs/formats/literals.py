@@ -30,55 +30,143 @@ class Literals(NamedTuple):
     variable: NDArray[np.int64]  # [factors, arity]
     value: NDArray[np.int64]  # [factors, arity] that makes a literal true; FREE if none does
     weight: NDArray[np.float64]  # [factors] weight times feature
+    number: NDArray[np.int64]  # [factors] of the weight
+    feature: NDArray[np.float64]  # [factors]
+
+
+class Weights(NamedTuple):
+    """The weights of a file. If they are not all fixed, they are parameters."""
+
+    value: NDArray[np.float64]
+    fixed: NDArray[np.bool_]
+
+    def tied(self, some: Literals, times: float) -> dict[str, Any]:
+        """The arguments that give factors their weights, so many times."""
+        if self.fixed.all():
+            return {"weight": times * some.weight}
+        count = int(some.number.max(initial=-1)) + 1
+        return {
+            "weight": self.value[:count],
+            "name": "weights",
+            "tied": some.number,
+            "fixed": self.fixed[:count],
+            "scale": times * some.feature,
+        }
 
 
 def groups(
-    path: str | os.PathLike[str], factors: Sequence[Literals], sizes: NDArray[np.int32]
+    path: str | os.PathLike[str],
+    factors: Sequence[Literals],
+    sizes: NDArray[np.int32],
+    weights: Weights,
 ) -> Iterator[Factors]:
-    """Formulas over two-valued variables as `Logical` groups, everything else as tables."""
+    """Formulas over two-valued variables as `Logical` groups, everything else as tables.
+
+    Conjunctions over variables of any size are formulas too if their weights are to be learned.
+    """
     tables: dict[tuple[int, ...], NDArray[np.float64]] = {}
     room = memory.available() // _ENTRY_BYTES
     for some in factors:
         plain = _plain(some, sizes)
         if plain.any():
-            yield from _FORMULAS[some.function](_take(some, plain))
-        room = _add_tables(path, tables, _take(some, ~plain), sizes, room)
+            yield from _FORMULAS[some.function](_take(some, plain), weights)
+        rest = _take(some, ~plain)
+        learned = ~weights.fixed[rest.number]
+        if some.function == AND_CATEGORICAL and learned.any():
+            usable = learned & (rest.value != FREE).all(axis=1) & _distinct(rest)
+            if usable.any():
+                yield _conjunction(_take(rest, usable), weights)
+            rest, learned = _take(rest, ~usable), learned[~usable]
+        if learned.any():
+            yield from _features(path, _take(rest, learned), sizes, weights)
+        room = _add_tables(path, tables, _take(rest, ~learned), sizes, room)
     yield from _table_groups(tables)
+
+
+def _distinct(some: Literals) -> NDArray[np.bool_]:
+    """Which factors have no variable twice."""
+    ordered = np.sort(some.variable, axis=1)
+    distinct: NDArray[np.bool_] = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
+    return distinct
+
+
+def _conjunction(some: Literals, weights: Weights) -> Logical:
+    """Literals of any value."""
+    return Logical("and", some.variable, values=some.value, **weights.tied(some, 1.0))
+
+
+def _features(
+    path: str | os.PathLike[str], some: Literals, sizes: NDArray[np.int32], weights: Weights
+) -> Iterator[Factors]:
+    """Factors that are no formula, a table each, whose weights are to be learned."""
+    members: dict[tuple[int, ...], list[tuple[int, tuple[int, ...], NDArray[np.float64]]]]
+    members = defaultdict(list)
+    room = memory.available() // _ENTRY_BYTES
+    for place, (row, values) in enumerate(
+        zip(some.variable.tolist(), some.value.tolist(), strict=True)
+    ):
+        scope = tuple(dict.fromkeys(sorted(row)))
+        shape = tuple(int(sizes[variable]) for variable in scope)
+        room -= _check_entries(path, scope, shape, room)
+        table = _tabulated(some.function, row, values, scope, shape)
+        members[shape].append((place, scope, table))
+    for found in members.values():
+        chosen = np.zeros(len(some.weight), dtype=np.bool_)
+        chosen[[place for place, _, _ in found]] = True
+        scopes, energy = [scope for _, scope, _ in found], np.stack([table for *_, table in found])
+        yield Table(scopes, energy, learn="weight", **weights.tied(_take(some, chosen), 1.0))
+
+
+def _tabulated(
+    function: int,
+    row: Sequence[int],
+    values: Sequence[int],
+    scope: Sequence[int],
+    shape: Sequence[int],
+) -> NDArray[np.float64]:
+    """What a function gives for every state of its variables."""
+    literals = []
+    for variable, value in zip(row, values, strict=True):
+        axis = list(scope).index(variable)
+        holds = np.arange(shape[axis]) == value
+        literals.append(holds.reshape([-1 if k == axis else 1 for k in range(len(scope))]))
+    return np.broadcast_to(FUNCTIONS[function](literals), shape).astype(np.float64)
 
 
 def _plain(some: Literals, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which factors are formulas over two-valued variables that differ."""
     if some.function not in _FORMULAS:
         return np.zeros(len(some.weight), dtype=np.bool_)
-    ordered = np.sort(some.variable, axis=1)
     plain: NDArray[np.bool_] = (sizes[some.variable] == 2).all(axis=1)
     plain &= (some.value != FREE).all(axis=1)
-    plain &= (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
+    plain &= _distinct(some)
     return plain
 
 
 def _take(some: Literals, chosen: NDArray[np.bool_]) -> Literals:
-    return Literals(some.function, some.variable[chosen], some.value[chosen], some.weight[chosen])
+    return Literals(some.function, *(array[chosen] for array in some[1:]))  # type: ignore[arg-type]
 
 
-def _formula(op: str, some: Literals, times: float, negate_head: bool = False) -> Logical:
+def _formula(
+    op: str, some: Literals, weights: Weights, times: float, negate_head: bool = False
+) -> Logical:
     negated = some.value == 0
     if negate_head:
         negated[:, -1] = ~negated[:, -1]
-    return Logical(op, some.variable, times * some.weight, negated)
+    return Logical(op, some.variable, negated=negated, **weights.tied(some, times))
 
 
 # A function that is +1 or -1 is twice a formula, but for a constant.
-_FORMULAS: dict[int, Callable[[Literals], list[Factors]]] = {
-    OR: lambda some: [_formula("or", some, 2.0)],
-    AND: lambda some: [_formula("and", some, 2.0)],
-    IS_TRUE: lambda some: [_formula("and", some, 2.0)],
-    EQUAL: lambda some: [_formula("equal", some, 2.0)],
-    AND_CATEGORICAL: lambda some: [_formula("and", some, 1.0)],
-    IMPLY_MLN: lambda some: [_formula("imply", some, 1.0)],
-    IMPLY: lambda some: [
-        _formula("and", some, 1.0),
-        _formula("and", some, -1.0, negate_head=True),
+_FORMULAS: dict[int, Callable[[Literals, Weights], list[Factors]]] = {
+    OR: lambda some, weights: [_formula("or", some, weights, 2.0)],
+    AND: lambda some, weights: [_formula("and", some, weights, 2.0)],
+    IS_TRUE: lambda some, weights: [_formula("and", some, weights, 2.0)],
+    EQUAL: lambda some, weights: [_formula("equal", some, weights, 2.0)],
+    AND_CATEGORICAL: lambda some, weights: [_formula("and", some, weights, 1.0)],
+    IMPLY_MLN: lambda some, weights: [_formula("imply", some, weights, 1.0)],
+    IMPLY: lambda some, weights: [
+        _formula("and", some, weights, 1.0),
+        _formula("and", some, weights, -1.0, negate_head=True),
     ],
 }
 
@@ -140,12 +228,7 @@ def _add_tables(
         if scope not in tables:
             room -= _check_entries(path, scope, shape, room)
             tables[scope] = np.zeros(shape)
-        literals = []
-        for variable, value in zip(row, values, strict=True):
-            axis = scope.index(variable)
-            holds = np.arange(shape[axis]) == value
-            literals.append(holds.reshape([-1 if k == axis else 1 for k in range(len(scope))]))
-        tables[scope] += weight * FUNCTIONS[some.function](literals)
+        tables[scope] += weight * _tabulated(some.function, row, values, scope, shape)
     return room
 
 

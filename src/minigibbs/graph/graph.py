@@ -19,6 +19,7 @@ from minigibbs.graph.factors.implicit.base import Implicit
 
 if TYPE_CHECKING:
     from minigibbs.graph.colouring import Colouring
+    from minigibbs.graph.parameters import Frame
     from minigibbs.kernels.layout import Model
 
 
@@ -218,7 +219,66 @@ class FactorGraph(Frozen):
     def _packed(self) -> tuple[Model, float]:
         from minigibbs.graph.packing import pack
 
+        if "frame" in vars(self):
+            return self.frame.pack(self.factors)
         return pack(self.sizes, self.factors, self.evidence)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What graphs that differ from this one in their parameters alone share."""
+        from minigibbs.graph.parameters import Frame
+
+        return Frame(self.sizes, self.factors, self.evidence)
+
+    @cached_property
+    def parameters(self) -> dict[str, NDArray[np.float64]]:
+        """The numbers of the factors that have a name, by name; see `mg.learn`.
+
+        Factors that share a number, by `tied`, have it once.
+
+        >>> import minigibbs as mg
+        >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
+        >>> mg.FactorGraph([2, 2, 2], [chain]).parameters
+        {'J': array([0.5])}
+        """
+        return self.frame.named(self.frame.flat(self.factors))
+
+    def with_parameters(self, parameters: Mapping[str, ArrayLike]) -> FactorGraph:
+        """The same graph with other numbers for some of its parameters; cheap.
+
+        >>> import minigibbs as mg
+        >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
+        >>> graph = mg.FactorGraph([2, 2, 2], [chain])
+        >>> graph.with_parameters({"J": 2.0}).energy([1, 1, 1])
+        4.0
+        """
+        frame = self.frame
+        return self.with_flat(frame.read(parameters, frame.flat(self.factors)))
+
+    def with_flat(self, values: NDArray[np.float64]) -> FactorGraph:
+        """The same graph with other parameters, all one after the other."""
+        changed = FactorGraph.__new__(FactorGraph)
+        factors = self.frame.replaced(self.factors, values)
+        vars(changed).update(
+            domains=self.domains, factors=factors, evidence=self.evidence, frame=self.frame
+        )
+        return changed
+
+    def statistics(self, x: ArrayLike) -> dict[str, NDArray[np.float64]]:
+        """How much the energy of a state grows with each parameter: its sufficient statistics.
+
+        Of one state, or of each row of many.
+
+        >>> import minigibbs as mg
+        >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
+        >>> graph = mg.FactorGraph([2, 2, 2], [chain])
+        >>> graph.statistics([[1, 1, 1], [1, 1, 0]])["J"]
+        array([[2.],
+               [1.]])
+        """
+        states = self.check_states(x)
+        rows = self.frame.statistics(np.atleast_2d(states))
+        return self.frame.named(rows[0] if states.ndim == 1 else rows)
 
     @cached_property
     def colours(self) -> Colouring:
@@ -329,6 +389,7 @@ class FactorGraph(Frozen):
             "kinds": kinds,
             "zeros": len(self.hard),
             "shape": None if shape is None else list(shape),
+            **self._described(),
         }
 
     def _repr_html_(self) -> str:
@@ -346,11 +407,22 @@ class FactorGraph(Frozen):
         lines = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<table><caption>FactorGraph</caption>{''.join(lines)}</table>"
 
+    def _described(self) -> dict[str, Any]:
+        """How many parameters each name has, if there are any."""
+        if not any(group.tie for group in self.factors):
+            return {}
+        return {"parameters": {one.name: one.size for one in self.frame}}
+
     def __repr__(self) -> str:
-        groups = ", ".join(f"{len(group):,} {group.kind}" for group in self.factors) or "none"
+        groups = ", ".join(map(_shown, self.factors)) or "none"
         clamped = int(np.count_nonzero(self.evidence != FREE))
         given = f", {clamped:,} clamped" if clamped else ""
         return f"<FactorGraph: {len(self):,} variables{given}; factors: {groups}>"
+
+
+def _shown(group: Factors) -> str:
+    """A group in a word: how many factors of which kind, and what their parameters are called."""
+    return f"{len(group):,} {group.kind}" + (f" {group.tie.name!r}" if group.tie else "")
 
 
 def _read_evidence(evidence: ArrayLike, domains: Domains) -> NDArray[np.int32]:

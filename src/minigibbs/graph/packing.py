@@ -22,6 +22,17 @@ def pack(
     sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
 ) -> tuple[Model, float]:
     """The graph's arrays, and the constant that brings energies back to the user's scale."""
+    flat, offset = lower_all(sizes, factors, evidence)
+    rows, target, weight = packed_rows(
+        sizes, evidence, flat.pair, flat.pair_weight, flat.factors, flat.slots
+    )
+    return sealed(flat._replace(rows=rows, target=target, weight=weight)), offset
+
+
+def lower_all(
+    sizes: NDArray[np.int32], factors: Sequence[Factors], evidence: NDArray[np.int32]
+) -> tuple[Model, float]:
+    """A model of all factors without rows, and the constant beside it."""
     factors = [group for group in factors if not isinstance(group, Implicit)]
     entries = sum(len(group) * group.scope.shape[1] for group in factors)
     memory.require(
@@ -34,12 +45,19 @@ def pack(
     pair = _join([group.scope for group in pairs], np.int32, (0, 2))
     pair_weight = _join([group.weight for group in pairs], np.float64)
     general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
-    rows, target, weight = packed_rows(sizes, evidence, pair, pair_weight, general, slots)
     first = np.cumsum(sizes, dtype=np.int64) - sizes
-    model = Model(rows, first, target, weight, pair, pair_weight, general, slots, table)
-    for array in model:  # one type for every graph, so that kernels compile once
+    none = np.empty(0, np.int32)
+    nothing = np.empty(0, ROW), first, none, np.empty(0)
+    return Model(*nothing, pair, pair_weight, general, slots, table), sum(
+        group.offset for group in lowered
+    )
+
+
+def sealed(model: Model) -> Model:
+    """The model with its arrays read-only: one type for every graph, so kernels compile once."""
+    for array in model:
         array.setflags(write=False)
-    return model, sum(group.offset for group in lowered)
+    return model
 
 
 def packed_rows(
@@ -49,14 +67,19 @@ def packed_rows(
     pair_weight: NDArray[np.float64],
     general: NDArray[np.void],
     slots: NDArray[np.void],
+    varies: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
-    """The CSR rows: one pass over the factors to count, one to fill."""
+    """The CSR rows: one pass over the factors to count, one to fill.
+
+    `varies` says which pairs to write down; by default those that still depend on something.
+    """
     if not len(pair) and not len(general) and (sizes == sizes[0]).all():
         row = np.array((0, 0, 0, 0, sizes[0]), dtype=ROW)  # one for all: they are the same
         return np.broadcast_to(row, len(sizes)), np.empty(0, np.int32), np.empty(0)
     target, weight = np.empty(0, np.int32), np.empty(0)
     place = np.zeros((3, len(sizes)), dtype=np.int64)
-    varies = _pairs_vary(pair, pair_weight, sizes, evidence)
+    if varies is None:
+        varies = pairs_vary(pair, pair_weight, sizes, evidence)
     for filling in (False, True):
         if filling:
             end = np.cumsum(place.sum(axis=0))
@@ -133,11 +156,11 @@ def influence_at(model: Model) -> NDArray[np.float64]:
 
 def factor_spans(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.float64]:
     """The paper's M of every factor, pairs first; 0 where the evidence leaves nothing to vary."""
-    varies = _pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)
+    varies = pairs_vary(model.pair, model.pair_weight, model.rows["domain"], evidence)
     return np.concatenate([np.where(varies, np.abs(model.pair_weight), 0.0), model.factors["span"]])
 
 
-def _pairs_vary(
+def pairs_vary(
     pair: NDArray[np.int32],
     weight: NDArray[np.float64],
     size: NDArray[np.int32],

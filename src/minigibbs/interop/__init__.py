@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-LIBRARIES = ("dimod", "matrices", "networkx", "pgmpy")
+LIBRARIES = ("dimod", "frames", "matrices", "networkx", "pgmpy")
 
 
 def __getattr__(name: str) -> Any:

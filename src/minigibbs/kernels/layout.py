@@ -66,6 +66,16 @@ class Model(NamedTuple):
     table: NDArray[np.float64]  # [T]
 
 
+class Ties(NamedTuple):
+    """Which parameter each factor has, and how much of it. Empty where no factor has any."""
+
+    pair: NDArray[np.int64]  # [P] the parameter of each pair; -1 for none
+    pair_scale: NDArray[np.float64]  # [P] its weight for a parameter of 1
+    factor: NDArray[np.int64]  # [G] the parameter, or that of the first entry of its table; -1
+    factor_scale: NDArray[np.float64]  # [G] its weight, or its entries', for a parameter of 1
+    entries: NDArray[np.bool_]  # [G] whether its table's entries are the parameters
+
+
 # A row of a sparse Poisson vector: strong rates are drawn one by one, [strong_start, strong_end);
 # of the weak ones, [weak_start, weak_end), the total is drawn and then each draw's place.
 POISSON_ROW = np.dtype(

@@ -9,6 +9,7 @@ from typing import Any
 from minigibbs import formats
 from minigibbs.errors import FormatError
 from minigibbs.results import answer as answers
+from minigibbs.results import fit as fits
 from minigibbs.results import run as runs
 from minigibbs.running.api import peek
 from minigibbs.running.checkpoint.folder import is_checkpoint
@@ -16,7 +17,7 @@ from minigibbs.system import files
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> Any:
-    """Load what a file holds: a model, as `mg.read` does, a run, an answer, a checkpoint's run.
+    """Load what a file holds: a model, as `mg.read` does, a run, an answer, a fit, a checkpoint.
 
     >>> import minigibbs as mg, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
@@ -28,8 +29,10 @@ def load(path: str | os.PathLike[str], **options: Any) -> Any:
         return formats.read(path, **options)
     if options:
         raise FormatError(f"{path}: a run takes no options; got {', '.join(options)}")
-    if not Path(path).is_dir() and files.stated_format(path) == answers.FORMAT:
-        return answers.load(path)
+    others = {answers.FORMAT: answers.load, fits.FORMAT: fits.load}
+    found = None if Path(path).is_dir() else files.stated_format(path)
+    if isinstance(found, str) and found in others:
+        return others[found](path)
     return load_run(path)
 
 
@@ -43,5 +46,5 @@ def holds_run(path: str | os.PathLike[str]) -> bool:
     if Path(path).is_dir():
         return is_checkpoint(path)
     if Path(path).name.endswith(".mg"):
-        return files.stated_format(path) in (*runs.FORMATS, answers.FORMAT)
+        return files.stated_format(path) in (*runs.FORMATS, answers.FORMAT, fits.FORMAT)
     return not Path(path).name.endswith(tuple(formats.FORMATS))

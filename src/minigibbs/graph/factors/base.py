@@ -19,6 +19,7 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.checks import Frozen, as_array, frozen
 from minigibbs.graph.domains import Domains, unknown_name
 from minigibbs.graph.factors.scope import refuse_repeats
+from minigibbs.graph.factors.ties import Tie, check_fixed, spread
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
@@ -60,6 +61,8 @@ class Factors(Frozen, ABC):
 
     kind: ClassVar[str]  # the name in files and on the command line
     pairs: ClassVar[bool] = False  # whether it lowers to `Pairs`
+    tie: Tie | None = None  # its parameters, where they have a name
+    lowered: ClassVar[tuple[float, float]] = (1.0, 0.0)  # a weight of 1, lowered, and a constant
     _scope: NDArray[Any]  # [factors, k] int32, or objects (names, numbers) before a graph has it
 
     def __len__(self) -> int:
@@ -86,6 +89,20 @@ class Factors(Frozen, ABC):
     @abstractmethod
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments as arrays and strings, for files."""
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The group's parameters, once for all factors that share them."""
+        raise GraphError(f"{self.kind} factors have no parameters that could be learned")
+
+    def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
+        """The same group with other parameters of the same shape."""
+        raise GraphError(f"{self.kind} factors have no parameters that could be learned")
+
+    @property
+    def learns_entries(self) -> bool:
+        """Whether the parameters are a table's entries, and not weights."""
+        return False
 
     def resolve(self, domains: Domains, group: int) -> Factors:
         """The group with its variables by number; itself where they were given so.
@@ -135,7 +152,38 @@ class Factors(Frozen, ABC):
         return f"{self.kind} factor {factor}{place} (variables {', '.join(map(repr, shown))}{dots})"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {len(self):,} factors of arity {self._scope.shape[1]}>"
+        name = "" if self.tie is None else f" {self.tie.name!r}"
+        return (
+            f"<{type(self).__name__}{name}: {len(self):,} factors of arity {self._scope.shape[1]}>"
+        )
+
+
+class Weighted(Factors):
+    """A group whose factors have a weight each: its parameters are these weights."""
+
+    weight_name: ClassVar[str] = "weight"  # what constructor and attribute call it
+    _numbers: NDArray[np.float64]
+
+    def _set_weights(self, given: ArrayLike, tie: Tie | None, count: int) -> None:
+        """Read the weights: one for all, or one for each factor, or for each tied number."""
+        total = count if tie is None else tie.numbers(count)
+        numbers = read_weight(
+            self.kind if tie is None else f"{self.kind} {tie.name!r}", given, total
+        )
+        check_fixed(self.kind, tie, numbers.shape)
+        weight = spread(tie, numbers, count)
+        vars(self).update({"tie": tie, "_numbers": numbers, self.weight_name: weight})
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The weights, once for all factors that share one."""
+        return self._numbers
+
+    def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
+        """The same group with other weights."""
+        changed = copy.copy(self)
+        changed._set_weights(numbers, self.tie, len(self))
+        return changed
 
 
 def require_two_valued(group: Factors, domains: Domains, number: int) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import Factors, Pairs, read_weight, require_two_valued
+from minigibbs.graph.factors.base import Pairs, Weighted, require_two_valued
 from minigibbs.graph.factors.scope import read_scope
+from minigibbs.graph.factors.ties import given_ties, read_tie
 
 
-class Ising(Factors):
+class Ising(Weighted):
     """Factors phi = coupling * s_i * s_j, where value 0 is spin -1 and value 1 is spin +1.
 
     Parameters
@@ -21,6 +22,11 @@ class Ising(Factors):
         The two variables of each factor, by number or name, as arrays of one length.
     coupling
         One number per factor, or one for all; positive couplings align.
+
+    name, tied, fixed, scale
+        Name the weights to learn them with `mg.learn`. `tied` holds a number for each factor, or
+        one for all: factors of one number share a weight, which is then given once per number.
+        Fixed weights are not learned. `scale` multiplies a factor's share of its weight.
 
     Examples
     --------
@@ -35,11 +41,25 @@ class Ising(Factors):
 
     kind = "ising"
     pairs = True
+    weight_name = "coupling"
+    lowered = (2.0, -1.0)
     coupling: NDArray[np.float64]
 
-    def __init__(self, i: ArrayLike, j: ArrayLike, coupling: ArrayLike) -> None:
+    def __init__(
+        self,
+        i: ArrayLike,
+        j: ArrayLike,
+        coupling: ArrayLike,
+        *,
+        name: str | None = None,
+        tied: ArrayLike | None = None,
+        fixed: ArrayLike = False,
+        scale: ArrayLike | None = None,
+    ) -> None:
         scope = read_scope(self.kind, [i, j], arity=2)
-        vars(self).update(_scope=scope, coupling=read_weight(self.kind, coupling, len(scope)))
+        vars(self).update(_scope=scope)
+        tie = read_tie(self.kind, len(scope), name, tied, fixed, scale)
+        self._set_weights(coupling, tie, len(scope))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Spins have two values."""
@@ -51,4 +71,5 @@ class Ising(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {"i": self._scope[:, 0], "j": self._scope[:, 1], "coupling": self.coupling}
+        scope = {"i": self._scope[:, 0], "j": self._scope[:, 1]}
+        return {**scope, "coupling": self._numbers, **given_ties(self.tie)}

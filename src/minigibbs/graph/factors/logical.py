@@ -12,18 +12,18 @@ from minigibbs.graph.checks import as_array, frozen
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import (
     FREE,
-    Factors,
     General,
-    read_weight,
+    Weighted,
     require_two_valued,
 )
 from minigibbs.graph.factors.scope import read_scope
+from minigibbs.graph.factors.ties import given_ties, read_tie
 from minigibbs.kernels.layout import AND, EQUAL
 
 OPS = ("imply", "and", "or", "equal", "istrue")
 
 
-class Logical(Factors):
+class Logical(Weighted):
     """Factors phi = weight where a formula holds, else 0, over two-valued variables.
 
     Value 1 is true. An update costs O(arity); no table is ever built.
@@ -39,6 +39,11 @@ class Logical(Factors):
         One log-potential per factor, or one for all.
     negated
         Which literals are negated: booleans of the scope's shape, or one row for all.
+    values
+        For "and" and "equal": the number of the value that makes each literal true, in the scope's
+        shape or one row for all. Variables may then have any number of values.
+    name, tied, fixed, scale
+        Parameters to be learned; see `mg.Potts`.
 
     Examples
     --------
@@ -55,9 +60,20 @@ class Logical(Factors):
     op: str
     weight: NDArray[np.float64]
     negated: NDArray[np.bool_]
+    values: NDArray[np.int32] | None  # that make literals true; None where 1 does
 
     def __init__(
-        self, op: str, scope: ArrayLike, weight: ArrayLike, negated: ArrayLike | None = None
+        self,
+        op: str,
+        scope: ArrayLike,
+        weight: ArrayLike,
+        negated: ArrayLike | None = None,
+        values: ArrayLike | None = None,
+        *,
+        name: str | None = None,
+        tied: ArrayLike | None = None,
+        fixed: ArrayLike = False,
+        scale: ArrayLike | None = None,
     ) -> None:
         if op not in OPS:
             raise GraphError(f"logical: op must be one of {', '.join(OPS)}; got {op!r}")
@@ -66,13 +82,31 @@ class Logical(Factors):
             raise GraphError(
                 f"logical: istrue takes one literal per factor, got {literals.shape[1]}"
             )
-        weights = read_weight(self.kind, weight, len(literals))
         flags = _read_flags(False if negated is None else negated, literals.shape)
-        vars(self).update(op=op, _scope=literals, weight=weights, negated=flags)
+        keys = None if values is None else _read_values(op, values, negated, literals.shape)
+        vars(self).update(op=op, _scope=literals, negated=flags, values=keys)
+        tie = read_tie(self.kind, len(literals), name, tied, fixed, scale)
+        self._set_weights(weight, tie, len(literals))
 
     def check_domains(self, domains: Domains, group: int) -> None:
-        """Literals have two values."""
-        require_two_valued(self, domains, group)
+        """Literals have two values, or those that were named."""
+        if self.values is None:
+            require_two_valued(self, domains, group)
+            return
+        wrong = self.values >= domains.sizes[self._scope]
+        if wrong.any():
+            factor, slot = np.argwhere(wrong)[0].tolist()
+            variable = int(self._scope[factor, slot])
+            raise GraphError(
+                f"{self.where(factor, group)}: values must be those of its variables, but "
+                f"{domains.describe(variable)} has values 0 to {domains.sizes[variable] - 1}, "
+                f"got {self.values[factor, slot]}"
+            )
+
+    @property
+    def lowered(self) -> tuple[float, float]:  # type: ignore[override]
+        """A formula that is lowered to its negation: minus its weight, and a constant."""
+        return (-1.0, 1.0) if self.op in ("or", "imply") else (1.0, 0.0)
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
         """Lower to conjunctions: a or b is not (not a and not b); a implies b, not (a and not b).
@@ -81,6 +115,8 @@ class Logical(Factors):
         constant.
         """
         key, weight, offset = 1 - self.negated.astype(np.int32), self.weight, 0.0
+        if self.values is not None:
+            key = self.values.copy()
         if self.op == "or":
             key = 1 - key
         if self.op == "imply":
@@ -116,11 +152,13 @@ class Logical(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
+        literals = {"negated": self.negated} if self.values is None else {"values": self.values}
         return {
             "op": self.op,
             "scope": self._scope,
-            "weight": self.weight,
-            "negated": self.negated,
+            "weight": self._numbers,
+            **literals,
+            **given_ties(self.tie),
         }
 
 
@@ -133,3 +171,21 @@ def _read_flags(negated: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]
         return frozen(np.broadcast_to(flags, shape), np.bool_)
     except ValueError:
         raise GraphError(f"{rule} in the scope's shape {shape}; got shape {flags.shape}") from None
+
+
+def _read_values(
+    op: str, values: ArrayLike, negated: ArrayLike | None, shape: tuple[int, ...]
+) -> NDArray[np.int32]:
+    rule = "logical: values must hold numbers of values, 0 or more"
+    if op not in ("and", "equal") or negated is not None:
+        raise GraphError(
+            'logical: values are for "and" and "equal" without negated; got '
+            + (f"op {op!r}" if op not in ("and", "equal") else "negated as well")
+        )
+    array = as_array(values, "iu", rule)
+    if (array < 0).any():
+        raise GraphError(f"{rule}; got {array[array < 0][0]}")
+    try:
+        return frozen(np.broadcast_to(array, shape), np.int32)
+    except ValueError:
+        raise GraphError(f"{rule}, in the scope's shape {shape}; got {array.shape}") from None

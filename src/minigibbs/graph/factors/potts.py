@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import Factors, Pairs, read_weight
+from minigibbs.graph.factors.base import Pairs, Weighted
 from minigibbs.graph.factors.scope import read_scope
+from minigibbs.graph.factors.ties import given_ties, read_tie
 
 
-class Potts(Factors):
+class Potts(Weighted):
     """Factors phi = weight * [x_i == x_j] over pairs of variables.
 
     Parameters
@@ -21,6 +22,11 @@ class Potts(Factors):
         The two variables of each factor, by number or name, as arrays of one length.
     weight
         One log-potential per factor, or one for all; negative weights repel.
+
+    name, tied, fixed, scale
+        Name the weights to learn them with `mg.learn`. `tied` holds a number for each factor, or
+        one for all: factors of one number share a weight, which is then given once per number.
+        Fixed weights are not learned. `scale` multiplies a factor's share of its weight.
 
     Examples
     --------
@@ -34,9 +40,21 @@ class Potts(Factors):
     pairs = True
     weight: NDArray[np.float64]
 
-    def __init__(self, i: ArrayLike, j: ArrayLike, weight: ArrayLike) -> None:
+    def __init__(
+        self,
+        i: ArrayLike,
+        j: ArrayLike,
+        weight: ArrayLike,
+        *,
+        name: str | None = None,
+        tied: ArrayLike | None = None,
+        fixed: ArrayLike = False,
+        scale: ArrayLike | None = None,
+    ) -> None:
         scope = read_scope(self.kind, [i, j], arity=2)
-        vars(self).update(_scope=scope, weight=read_weight(self.kind, weight, len(scope)))
+        vars(self).update(_scope=scope)
+        tie = read_tie(self.kind, len(scope), name, tied, fixed, scale)
+        self._set_weights(weight, tie, len(scope))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Any two domains fit: values are compared by number."""
@@ -47,4 +65,5 @@ class Potts(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {"i": self._scope[:, 0], "j": self._scope[:, 1], "weight": self.weight}
+        scope = {"i": self._scope[:, 0], "j": self._scope[:, 1]}
+        return {**scope, "weight": self._numbers, **given_ties(self.tie)}

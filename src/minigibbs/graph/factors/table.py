@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ from minigibbs.graph.factors.base import (
     usable_weights,
 )
 from minigibbs.graph.factors.scope import read_scope
+from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
 
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
@@ -43,6 +45,13 @@ class Table(Factors):
         A multiplier per factor; by default 1. Above 0 where the table holds a zero.
     floor
         Energies below it, -inf included, are raised to it: that is another model.
+    name, tied, fixed, scale
+        Name the energies to learn them with `mg.learn`: those of each factor, or one table for
+        all. `tied` holds the number of each factor's table, and `energy` a table per number. Fixed
+        energies, and those of -inf, are not learned. `scale` is for learn="weight".
+    learn
+        "energy", or "weight" where tables are known features and their weights are learned: tied,
+        fixed and scaled as those of `mg.Potts`.
 
     Examples
     --------
@@ -62,6 +71,9 @@ class Table(Factors):
     energy: NDArray[np.float64]
     weight: NDArray[np.float64]
     shared: bool  # whether there is one table for all factors
+    learn: str
+    _tables: NDArray[np.float64]
+    _weights: NDArray[np.float64]
 
     def __init__(
         self,
@@ -69,20 +81,67 @@ class Table(Factors):
         energy: ArrayLike,
         weight: ArrayLike | None = None,
         floor: float | None = None,
+        *,
+        name: str | None = None,
+        tied: ArrayLike | None = None,
+        fixed: ArrayLike = False,
+        scale: ArrayLike | None = None,
+        learn: str = "energy",
     ) -> None:
+        if learn not in ("energy", "weight"):
+            raise GraphError(f'table: learn must be "energy" or "weight", got {learn!r}')
         rows = read_scope(self.kind, scope)
         count, arity = rows.shape
+        tie = read_tie(self.kind, count, name, tied, fixed, scale)
         table = read_energy(self.kind, energy, floor, arity)
+        by_weight = tie if learn == "weight" else None
+        tables = count if tie is None or by_weight else tie.numbers(count)
         shared = table.ndim == arity
-        if not shared and (table.ndim != arity + 1 or len(table) != count):
+        if not shared and (table.ndim != arity + 1 or len(table) != tables):
             raise GraphError(
                 f"table: for {count} factors over {arity} variables each, expected energies of "
                 f"{arity} dimensions (shared) or of {arity + 1} dimensions, the first of length "
-                f"{count}; got shape {table.shape}"
+                f"{tables}; got shape {table.shape}"
             )
-        weights = read_weight(self.kind, 1.0 if weight is None else weight, count)
-        usable_weights(self.kind, table, weights, shared)
-        vars(self).update(_scope=rows, energy=table, weight=weights, shared=shared)
+        if scale is not None and by_weight is None:
+            raise GraphError('table: scale is for learn="weight"; give weight in its place')
+        vars(self).update(_scope=rows, learn=learn)
+        total = count if by_weight is None else by_weight.numbers(count)
+        numbers = read_weight(self.kind, 1.0 if weight is None else weight, total)
+        vars(self).update(_weights=numbers, weight=spread(by_weight, numbers, count))
+        self._set_energy(table, tie)
+        check_fixed(self.kind, tie, self.numbers.shape)
+        usable_weights(self.kind, self.energy, self.weight, self.shared)
+
+    def _set_energy(self, table: NDArray[np.float64], tie: Tie | None) -> None:
+        """Give each factor its table: of its own, the one that it is tied to, or the only one."""
+        shared, energy = table.ndim == self._scope.shape[1], table
+        if not shared and tie is not None and self.learn == "energy" and tie.tied is not None:
+            energy = table[tie.tied]
+            energy.flags.writeable = False
+        vars(self).update(tie=tie, _tables=table, energy=energy, shared=shared)
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The energies or weights, once for all factors that share them."""
+        return self._weights if self.learn == "weight" else self._tables
+
+    def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
+        """The same group with other energies, or weights."""
+        changed, count = copy.copy(self), len(self)
+        if self.learn == "weight":
+            numbers = read_weight(self.kind, numbers, len(self._weights))
+            vars(changed).update(_weights=numbers, weight=spread(self.tie, numbers, count))
+        else:
+            changed._set_energy(
+                read_energy(self.kind, numbers, None, self._scope.shape[1]), self.tie
+            )
+        return changed
+
+    @property
+    def learns_entries(self) -> bool:
+        """Whether entries are learned, and not weights."""
+        return self.learn == "energy"
 
     @classmethod
     def from_probabilities(
@@ -149,7 +208,7 @@ class Table(Factors):
         strides = np.array([int(np.prod(self.shape[k + 1 :])) for k in range(len(self.shape))])
         low, high, hard = self._range(evidence)
         ends = np.stack([self.weight * low, self.weight * high])
-        starts = np.zeros(count) if self.shared else np.arange(count) * values
+        starts = np.zeros(count) if self.shared else self._rows() * values
         return General(
             form=TABLE,
             scope=self._scope,
@@ -157,9 +216,15 @@ class Table(Factors):
             weight=self.weight,
             low=ends.min(axis=0),
             span=np.where(hard, np.inf, np.abs(ends[1] - ends[0])),
-            table=self.energy.ravel(),
+            table=self._tables.ravel(),
             table_start=starts.astype(np.int64),
         )
+
+    def _rows(self) -> NDArray[np.int64]:
+        """Which of the tables each factor has."""
+        tie = self.tie if self.learn == "energy" else None
+        rows = np.arange(len(self)) if tie is None or tie.tied is None else tie.tied
+        return rows.astype(np.int64)
 
     def _range(self, evidence: NDArray[np.int32]) -> list[NDArray[Any]]:
         """For each factor, over what the evidence leaves, what `finite_range` says."""
@@ -189,4 +254,6 @@ class Table(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {"scope": self._scope, "energy": self.energy, "weight": self.weight}
+        given = {"scope": self._scope, "energy": self._tables, "weight": self._weights}
+        learn = {"learn": self.learn} if self.learn != "energy" else {}
+        return {**given, **learn, **given_ties(self.tie)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,7 @@ from minigibbs.graph.factors.base import (
     read_energy,
 )
 from minigibbs.graph.factors.scope import read_scope
+from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie
 from minigibbs.kernels.layout import TABLE
 
 
@@ -33,6 +35,10 @@ class Unary(Factors):
         of -inf forbids a value.
     floor
         Energies below it, -inf included, are raised to it: that is another model.
+    name, tied, fixed
+        Name the energies to learn them with `mg.learn`: those of each factor, or one row for all.
+        `tied` holds the number of each factor's row, and `energy` a row per number. Fixed
+        energies, and those of -inf, are not learned.
 
     Examples
     --------
@@ -47,17 +53,58 @@ class Unary(Factors):
 
     kind = "unary"
     energy: NDArray[np.float64]
+    _numbers: NDArray[np.float64]
 
-    def __init__(self, var: ArrayLike, energy: ArrayLike, floor: float | None = None) -> None:
+    def __init__(
+        self,
+        var: ArrayLike,
+        energy: ArrayLike,
+        floor: float | None = None,
+        *,
+        name: str | None = None,
+        tied: ArrayLike | None = None,
+        fixed: ArrayLike = False,
+    ) -> None:
         scope = read_scope(self.kind, [var], arity=1)
+        tie = read_tie(self.kind, len(scope), name, tied, fixed)
         array = read_energy(self.kind, energy, floor, arity=1)
-        if array.ndim == 1:
-            array = np.broadcast_to(array, (len(scope), len(array)))
-        if array.ndim != 2 or len(array) != len(scope):
+        rows = len(scope) if tie is None else tie.numbers(len(scope))
+        one = array.ndim == 1 and not (tie and tie.tied is not None)
+        if array.ndim == 1 and not one:
+            array = np.tile(array, (rows, 1))
+        if not one and (array.ndim != 2 or len(array) != rows):
             raise GraphError(
-                f"unary: expected energies of shape ({len(scope)}, values), got {array.shape}"
+                f"unary: expected energies of shape ({rows}, values), got {array.shape}"
             )
-        vars(self).update(_scope=scope, energy=array)
+        vars(self).update(_scope=scope)
+        self._set_energy(array, tie)
+
+    def _set_energy(self, numbers: NDArray[np.float64], tie: Tie | None) -> None:
+        """Give each factor its row: of its own, the one that it is tied to, or the only one."""
+        check_fixed(self.kind, tie, numbers.shape)
+        energy = numbers
+        if numbers.ndim == 1:
+            energy = np.broadcast_to(numbers, (len(self), len(numbers)))
+        elif tie is not None and tie.tied is not None:
+            energy = numbers[tie.tied]
+            energy.flags.writeable = False
+        vars(self).update(tie=tie, _numbers=numbers, energy=energy)
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """The energies, once for all factors that share them."""
+        return self._numbers
+
+    def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
+        """The same group with other energies."""
+        changed = copy.copy(self)
+        changed._set_energy(read_energy(self.kind, numbers, None, arity=1), self.tie)
+        return changed
+
+    @property
+    def learns_entries(self) -> bool:
+        """Energies are entries."""
+        return True
 
     @classmethod
     def from_probabilities(
@@ -92,10 +139,18 @@ class Unary(Factors):
             weight=np.ones(count),
             low=low,
             span=span,
-            table=self.energy.ravel(),
-            table_start=np.arange(count, dtype=np.int64) * values,
+            table=(self.energy if self.tie is None else self._numbers).ravel(),
+            table_start=self._rows() * values,
         )
+
+    def _rows(self) -> NDArray[np.int64]:
+        """Where each factor's energies stand among the numbers."""
+        if self.tie is None or self.tie.tied is None:
+            alone = self.tie is None or self._numbers.ndim == 2
+            return np.arange(len(self), dtype=np.int64) * alone
+        return self.tie.tied
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {"var": self._scope[:, 0], "energy": self.energy}
+        energy = self.energy if self.tie is None else self._numbers
+        return {"var": self._scope[:, 0], "energy": energy, **given_ties(self.tie)}

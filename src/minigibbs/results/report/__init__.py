@@ -52,7 +52,7 @@ def render(run: Run, title: str = "A minigibbs run", shape: Sequence[int] | None
     lattice = _lattice(run.model, len(run.domains), shape)
     known, found = beliefs(run)  # the variables of which anything is known
     about = f"{len(run.domains):,} variables, {run.info.chains} chains, by {run.info.sampler}"
-    return _page(
+    return page(
         title,
         about,
         run.info.version,
@@ -95,7 +95,7 @@ def render_answer(
         parts = sections.traces(run), sections.ladder(run), sections.least_converged(run, found)
         tail.extend(parts)
     source = "computed exactly" if answer.exact else "from every update of all chains"
-    return _page(
+    return page(
         title,
         f"{len(answer.domains):,} variables, by {answer.method}",
         __version__,
@@ -108,7 +108,8 @@ def render_answer(
     )
 
 
-def _page(title: str, about: str, version: str, *parts: Html) -> str:
+def page(title: str, about: str, version: str, *parts: Html) -> str:
+    """A whole page of some parts."""
     head = element("header", element("h1", cut(title)), element("p", about, class_="soft"))
     foot = element("footer", f"Written by minigibbs {version}. Nothing here is fetched.")
     body = element("body", head, element("main", *parts), foot, _script())

@@ -1,0 +1,143 @@
+"""`minigibbs learn`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from minigibbs.cli.model import read_model
+from minigibbs.cli.options import Every, Json, MaxTime, Model, Quiet, Seed, Threads
+from minigibbs.cli.output import EXIT_CODES, warn
+from minigibbs.errors import LearnError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.files import check_target
+from minigibbs.system.text import printable
+
+
+def learn(
+    model: Model,
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Rows: a .csv with the variables' names on its first line, or a .npy of numbers. "
+            "Left out, the model's own evidence."
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option(help="pcd, cd, pseudo or exact.")] = "pcd",
+    steps: Annotated[int | None, typer.Option(help="Gradient steps at the most [1000].")] = None,
+    rate: Annotated[float, typer.Option(help="Of the first steps.")] = 0.05,
+    chains: Annotated[int | None, typer.Option(help="Chains of the model.")] = None,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of each chain in a step.")] = 1,
+    l1: Annotated[float, typer.Option(help="Penalty on absolute values.")] = 0.0,
+    l2: Annotated[float, typer.Option(help="Penalty on squares.")] = 0.0,
+    start: Annotated[str, typer.Option(help="given or pseudo.")] = "given",
+    error: Annotated[float | None, typer.Option(help="Stop when no moment is further off.")] = None,
+    max_time: MaxTime = None,
+    seed: Seed = None,
+    threads: Threads = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save the learning in this file.")] = None,
+    every: Every = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from --checkpoint; no other option counts.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Save the fit here; mg.load reads it.")
+    ] = None,
+    learned: Annotated[Path | None, typer.Option(help="Write the learned model here, .mg.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the fit here.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn the named numbers of a model from data, or from its own evidence."""
+    from minigibbs.formats import write
+    from minigibbs.learning.api import learn as fit_of
+    from minigibbs.learning.api import resume_learning
+
+    for path in filter(None, (out, learned, report)):
+        check_target(path)
+    if resume:
+        if checkpoint is None:
+            raise LearnError("--resume goes on from a checkpoint: give --checkpoint")
+        fit = resume_learning(
+            checkpoint, steps, max_time=max_time, threads=threads, progress=not quiet
+        )
+    else:
+        graph = read_model(model, None, False, None, None)
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the fit keeps them
+            fit = fit_of(
+                graph,
+                None if data is None else read_rows(graph, data),
+                method,
+                steps=steps,
+                rate=rate,
+                chains=chains,
+                sweeps=sweeps,
+                l1=l1,
+                l2=l2,
+                start=start,
+                error=error,
+                max_time=max_time,
+                seed=seed,
+                threads=threads,
+                checkpoint=checkpoint,
+                every=every,
+                progress=not quiet,
+            )
+    if out is not None:
+        fit.save(out)
+    if learned is not None:
+        write(fit.graph, learned)
+    if report is not None:
+        fit.report(report)
+    if as_json:
+        typer.echo(json.dumps(fit.to_dict()))
+    else:
+        for label, value in [*fit.summary_rows(), *fit.parameter_rows()]:
+            typer.echo(f"{label:<12}{value}")
+        for path in filter(None, (out, learned, report)):
+            typer.echo(f"saved: {printable(path)}")
+    for text in fit.warnings:
+        warn(text)
+    if fit.ended in EXIT_CODES:
+        raise typer.Exit(EXIT_CODES[fit.ended])
+
+
+def read_rows(graph: FactorGraph, path: Path) -> Any:
+    """Rows of data from a file."""
+    import numpy as np
+
+    if path.suffix == ".npy":
+        return np.load(path, allow_pickle=False)
+    if path.suffix != ".csv":
+        raise LearnError(f"{path}: data are a .csv or .npy file")
+    with open(path, newline="", encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
+        raise LearnError(f"{path}: expected names, and then rows of as many values")
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(rows[0]):
+        labels = graph.domains.values(graph.domains.index(name))
+        cells = [_cell(row[place], labels) for row in rows[1:]]
+        columns[name] = np.array([*cells, None], dtype=object)[:-1]
+    return columns
+
+
+def _cell(text: str, labels: tuple[Any, ...]) -> Any:
+    """A value as a label, or as a number; None where there is none."""
+    if text == "":
+        return None
+    if text in labels:
+        return text
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,117 @@
+"""Which numbers of a factor group are parameters: named, shared between factors, or fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array, frozen
+
+MOST_PARAMETERS = 2**31 - 1  # of one name
+
+
+@dataclass(frozen=True, eq=False)
+class Tie:
+    """What a group says about its parameters.
+
+    Factor k of the group has number `tied[k]`, `scale[k]` times.
+    """
+
+    name: str
+    tied: NDArray[np.int64] | None  # [factors]; None where each factor has its own, or all share
+    fixed: NDArray[np.bool_]  # of the numbers' shape, or of shape () for all alike
+    scale: NDArray[np.float64] | None = None  # [factors]; None for 1
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, for files."""
+        given: dict[str, Any] = {"name": self.name, "tied": self.tied, "scale": self.scale}
+        if self.fixed.any():
+            given["fixed"] = True if self.fixed.ndim == 0 else self.fixed
+        return {key: value for key, value in given.items() if value is not None}
+
+    def numbers(self, count: int) -> int:
+        """How many numbers the group has, where each factor has its own unless tied."""
+        return count if self.tied is None else int(self.tied.max(initial=-1)) + 1
+
+
+def read_tie(
+    kind: str,
+    count: int,
+    name: str | None,
+    tied: ArrayLike | None,
+    fixed: ArrayLike,
+    scale: ArrayLike | None = None,
+) -> Tie | None:
+    """What was given of a group's parameters; None where it has none."""
+    if name is None:
+        given = {"tied": tied is not None, "fixed": np.any(fixed), "scale": scale is not None}
+        extra = [key for key, there in given.items() if there]
+        if extra:
+            raise GraphError(
+                f"{kind}: {extra[0]} is for parameters, which have a name; give name= as well"
+            )
+        return None
+    if not isinstance(name, str) or not name:
+        raise GraphError(f"{kind}: a parameter's name must be text that is not empty, got {name!r}")
+    flags = as_array(fixed, "b", f"{kind} {name!r}: fixed must hold booleans")
+    return Tie(name, _read_ties(kind, name, tied, count), flags, _scales(kind, name, scale, count))
+
+
+def _read_ties(
+    kind: str, name: str, tied: ArrayLike | None, count: int
+) -> NDArray[np.int64] | None:
+    if tied is None:
+        return None
+    rule = f"{kind} {name!r}: tied must hold the number of each factor's parameter, 0, 1, 2, ..."
+    array = as_array(tied, "iu", rule)
+    if array.ndim == 0:
+        array = np.full(count, array)
+    if array.shape != (count,):
+        raise GraphError(f"{rule}, for {count} factors; got shape {array.shape}")
+    if len(array) and (array.min() < 0 or array.max() > MOST_PARAMETERS):
+        raise GraphError(f"{rule}; got {array[(array < 0) | (array > MOST_PARAMETERS)][0]}")
+    return frozen(array, np.int64)
+
+
+def _scales(
+    kind: str, name: str, scale: ArrayLike | None, count: int
+) -> NDArray[np.float64] | None:
+    if scale is None:
+        return None
+    rule = f"{kind} {name!r}: scale must hold finite numbers, one per factor or one for all"
+    array = as_array(scale, "iufb", rule).astype(np.float64)
+    if array.shape not in ((), (count,)) or not np.isfinite(array).all():
+        shown = array.shape if array.shape not in ((), (count,)) else "one that is not finite"
+        raise GraphError(f"{rule}; got {shown}")
+    return frozen(np.broadcast_to(array, count), np.float64)
+
+
+def spread(tie: Tie | None, numbers: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Each factor's own weight: the number that it is tied to, scaled."""
+    if tie is None:
+        return numbers
+    weight = numbers if tie.tied is None else numbers[tie.tied]
+    if tie.scale is not None:
+        weight = weight * tie.scale
+    weight = np.ascontiguousarray(weight)
+    weight.flags.writeable = False
+    return weight
+
+
+def check_fixed(kind: str, tie: Tie | None, shape: tuple[int, ...]) -> None:
+    """Raise unless `fixed` fits the numbers: one for all, or one for each."""
+    if tie is not None and tie.fixed.shape not in ((), shape):
+        raise GraphError(
+            f"{kind} {tie.name!r}: fixed must be True, False or of shape {shape}, one for each "
+            f"number; got shape {tie.fixed.shape}"
+        )
+
+
+def given_ties(tie: Tie | None) -> Mapping[str, Any]:
+    """What a file keeps of a group's ties; nothing where it has no parameters."""
+    return {} if tie is None else tie.arguments()

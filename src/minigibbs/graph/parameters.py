@@ -1,0 +1,453 @@
+"""Parameters of a graph: the named numbers of its factors, their ties and their statistics.
+
+The energy is linear in them: sum over parameters of value times statistic, plus what has no name.
+A `Frame` holds what all graphs that differ in parameters alone have in common, so that other
+numbers need no new packing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.factors.base import Factors
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.packing import lower_all, packed_rows, pairs_vary, sealed
+from minigibbs.kernels.layout import Model, Ties
+from minigibbs.kernels.statistics import (
+    add_independent,
+    add_statistics,
+    each_statistic,
+    set_weights,
+)
+from minigibbs.system import memory
+
+_PIECES = 8  # that large sums are made of
+_SMALL = 1 << 20  # factors times states that are summed in one piece
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One name: where its numbers stand among all, their shape, and which are fixed."""
+
+    name: str
+    start: int
+    shape: tuple[int, ...]
+    fixed: NDArray[np.bool_]  # of that shape
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def place(self) -> slice:
+        """Where its numbers stand."""
+        return slice(self.start, self.start + self.size)
+
+
+class Frame:
+    """What graphs with the same factors and other parameters share."""
+
+    def __init__(
+        self,
+        sizes: NDArray[np.int32],
+        factors: Sequence[Factors],
+        evidence: NDArray[np.int32],
+    ) -> None:
+        self.sizes, self.evidence = sizes, evidence
+        self.parameters = _read_parameters(factors)
+        self.size = sum(parameter.size for parameter in self.parameters.values())
+        self._lay_out(factors)
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return iter(self.parameters.values())
+
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """[parameter] whether it is not to be learned."""
+        return np.concatenate([np.zeros(0, bool), *(one.fixed.ravel() for one in self)])
+
+    def flat(self, factors: Sequence[Factors]) -> NDArray[np.float64]:
+        """All parameters of a graph's groups, one after the other."""
+        values = np.full(self.size, np.nan)
+        for group in factors:
+            if group.tie is not None:
+                own = group.numbers.ravel()
+                place = self.parameters[group.tie.name].start
+                values[place : place + len(own)] = own
+        return values
+
+    def named(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Numbers for each parameter, by name and in its shape; leading axes stay."""
+        lead = values.shape[:-1]
+        return {one.name: values[..., one.place].reshape(*lead, *one.shape) for one in self}
+
+    def where(self, number: int) -> str:
+        """A parameter as errors call it."""
+        for one in self:
+            if one.start <= number < one.start + one.size:
+                index = np.unravel_index(number - one.start, one.shape)
+                return f"{one.name!r}{[int(k) for k in index]}"
+        raise IndexError(number)
+
+    def read(self, given: Mapping[str, ArrayLike], values: NDArray[Any]) -> NDArray[np.float64]:
+        """The flat numbers with those of some names replaced, checked."""
+        values = values.copy()
+        for name, numbers in given.items():
+            one = self.find(name)
+            rule = f"parameter {name!r} must hold real numbers in shape {one.shape}"
+            array = as_array(numbers, "iufb", rule).astype(np.float64)
+            if array.shape not in ((), one.shape):
+                raise GraphError(f"{rule}, or one for all; got shape {array.shape}")
+            values[one.place] = np.broadcast_to(array, one.shape).ravel()
+            if np.isnan(values[one.place]).any():
+                raise GraphError(f"{rule}; got NaN")
+        return values
+
+    def find(self, name: str) -> Parameter:
+        """The parameter of a name, or an error that says what there is."""
+        if name in self.parameters:
+            return self.parameters[name]
+        known = ", ".join(map(repr, list(self.parameters)[:8])) or "none"
+        near = difflib.get_close_matches(str(name), self.parameters, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise GraphError(f"unknown parameter {name!r}{hint}; the graph's parameters: {known}")
+
+    def replaced(
+        self, factors: Sequence[Factors], values: NDArray[np.float64]
+    ) -> tuple[Factors, ...]:
+        """The groups with other parameters."""
+        groups = []
+        for group in factors:
+            if group.tie is not None:
+                shape = group.numbers.shape
+                start = self.parameters[group.tie.name].start
+                count = int(np.prod(shape, dtype=np.int64))
+                group = group.with_numbers(values[start : start + count].reshape(shape))
+            groups.append(group)
+        return tuple(groups)
+
+    def _lay_out(self, factors: Sequence[Factors]) -> None:
+        """Rows that hold every factor that has parameters, whatever they are; and the ties."""
+        flat, offset = lower_all(self.sizes, factors, self.evidence)
+        self.ties, self.constant, self.segments = _ties(self, factors, flat)
+        learned_pair = (
+            self.ties.pair >= 0 if len(self.ties.pair) else np.zeros(len(flat.pair), bool)
+        )
+        varies = learned_pair | pairs_vary(flat.pair, flat.pair_weight, self.sizes, self.evidence)
+        general = flat.factors.copy()
+        if len(self.ties.factor):
+            general["span"] = np.where(self.ties.factor >= 0, 1.0, general["span"])
+        numbers = np.arange(len(flat.pair), dtype=np.float64)
+        rows, target, origin = packed_rows(
+            self.sizes, self.evidence, flat.pair, numbers, general, flat.slots, varies
+        )
+        self.origin = origin.astype(np.int64)
+        self.is_pair = _pair_places(rows, len(target))
+        self.origin[~self.is_pair] = 0
+        self.structure = sealed(
+            flat._replace(rows=rows, target=target, weight=np.zeros(len(target)))
+        )
+        self.offset = offset - float(self.constant @ _finite(self.flat(factors)))
+
+    def pack(self, factors: Sequence[Factors]) -> tuple[Model, float]:
+        """What `packing.pack` gives, by the rows that are known already."""
+        flat, offset = lower_all(self.sizes, factors, self.evidence)
+        structure, pairs = self.structure, self.is_pair
+        weight, kept = np.empty(len(structure.target)), np.empty(len(structure.target), bool)
+        varies = pairs_vary(flat.pair, flat.pair_weight, self.sizes, self.evidence)
+        weight[pairs] = flat.pair_weight[self.origin[pairs]]
+        kept[pairs] = varies[self.origin[pairs]]
+        general = structure.target[~pairs]
+        weight[~pairs] = flat.factors["weight"][general]
+        kept[~pairs] = flat.factors["span"][general] > 0
+        rows, target = structure.rows, structure.target
+        if not kept.all():
+            rows, target, weight = _compressed(rows, target, weight, kept)
+        return sealed(flat._replace(rows=rows, target=target, weight=weight)), offset
+
+    def summed(
+        self,
+        states: NDArray[Any],
+        weights: NDArray[np.float64] | None = None,
+        spread: Callable[[Callable[[int], None], int], None] | None = None,
+    ) -> NDArray[np.float64]:
+        """The statistics of states [state, variable], summed by their weights.
+
+        `spread(work, pieces)` may call work(piece) on threads. The pieces are the same whoever
+        does them, and so is the sum, to the last bit.
+        """
+        weights = np.ones(len(states)) if weights is None else weights
+        columns = np.ascontiguousarray(states.T)
+        factors = len(self.structure.pair) + len(self.structure.factors)
+        pieces = _PIECES if factors * len(states) > _SMALL else 1
+        ends = np.linspace(0, factors, pieces + 1).astype(np.int64).tolist()
+        totals = np.zeros((pieces, self.size))
+
+        def work(piece: int) -> None:
+            first, last = ends[piece], ends[piece + 1]
+            add_statistics(self.structure, self.ties, columns, weights, first, last, totals[piece])
+
+        (spread or _in_turn)(work, pieces)
+        total: NDArray[np.float64] = totals.sum(axis=0) + self.constant * weights.sum()
+        return total
+
+    def statistics(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """[state, parameter]: the statistics of each state."""
+        memory.require(8 * len(states) * self.size, "statistics of states", "use fewer states")
+        rows = np.tile(self.constant, (len(states), 1))
+        each_statistic(self.structure, self.ties, np.ascontiguousarray(states), rows)
+        return rows
+
+    def independent(self, marginals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Expected statistics if variables were independent; marginals by variable and value."""
+        total = np.zeros(self.size)
+        add_independent(self.structure, self.ties, marginals, total)
+        return total + self.constant
+
+    @cached_property
+    def ranges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each parameter the sums of its factors' least and of their greatest statistics."""
+        low, high = self.constant.copy(), self.constant.copy()
+        ties, model = self.ties, self.structure
+        learned = np.flatnonzero(ties.pair >= 0)
+        _add_range(low, high, ties.pair[learned], ties.pair_scale[learned])
+        whole = np.flatnonzero((ties.factor >= 0) & ~ties.entries)
+        formulas = whole[model.factors["form"][whole] != 0]
+        _add_range(low, high, ties.factor[formulas], ties.factor_scale[formulas])
+        tables = whole[model.factors["form"][whole] == 0]
+        least, most = self._table_range(tables)
+        ends = np.sort(np.stack([least, most]) * ties.factor_scale[tables], axis=0)
+        np.add.at(low, ties.factor[tables], ends[0])
+        np.add.at(high, ties.factor[tables], ends[1])
+        by_entry = np.flatnonzero((ties.factor >= 0) & ties.entries)
+        sizes = self.table_sizes(by_entry)
+        for size in np.unique(sizes).tolist():
+            some = by_entry[sizes == size]
+            places = (ties.factor[some][:, None] + np.arange(size)).ravel()
+            _add_range(low, high, places, np.repeat(ties.factor_scale[some], size))
+        return low, high
+
+    @cached_property
+    def scales(self) -> NDArray[np.float64]:
+        """For each parameter the largest energy that it gives a factor at 1."""
+        largest, ties = np.zeros(self.size), self.ties
+        pairs, general = np.flatnonzero(ties.pair >= 0), np.flatnonzero(ties.factor >= 0)
+        np.maximum.at(largest, ties.pair[pairs], np.abs(ties.pair_scale[pairs]))
+        np.maximum.at(largest, ties.factor[general], np.abs(ties.factor_scale[general]))
+        for one in self:  # the entries of a table are alike
+            if len(one.shape) > 1 or (one.size and (ties.entries[ties.factor == one.start]).any()):
+                largest[one.place] = largest[one.place].max(initial=0.0)
+        return largest
+
+    def table_sizes(self, factors: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many entries tables over the variables of some factors have."""
+        model = self.structure
+        if not len(factors):
+            return np.empty(0, dtype=np.int64)
+        values = self.sizes[model.slots["variable"]].astype(np.int64)
+        whole = np.multiply.reduceat(values, model.factors["scope_start"])
+        return whole[factors]
+
+    def _table_range(self, factors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The least and greatest finite entry of the tables of some factors."""
+        start, size = self.structure.factors["table_start"][factors], self.table_sizes(factors)
+        places, which = np.unique(np.stack([start, size], axis=1), axis=0, return_inverse=True)
+        ends = np.zeros((2, len(places)))
+        for k, (first, count) in enumerate(places.tolist()):
+            table = self.structure.table[first : first + count]
+            finite = table[np.isfinite(table)]
+            ends[:, k] = (finite.min(), finite.max()) if len(finite) else 0.0
+        return ends[0][which.ravel()], ends[1][which.ravel()]
+
+    @cached_property
+    def entry_ties(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The parameter behind the weight of each entry, -1 for none, and how much of it."""
+        ties, target = self.ties, self.structure.target
+        number, scale = np.full(len(target), -1, np.int32), np.zeros(len(target))
+        pair, other = np.flatnonzero(self.is_pair), np.flatnonzero(~self.is_pair)
+        number[pair] = ties.pair[self.origin[pair]]
+        scale[pair] = ties.pair_scale[self.origin[pair]]
+        number[other] = np.where(ties.entries[target[other]], -1, ties.factor[target[other]])
+        scale[other] = ties.factor_scale[target[other]]
+        return number, scale
+
+    @cached_property
+    def constant_weights(self) -> NDArray[np.float64]:
+        """The weight of each entry, as the frame was made."""
+        flat, weight = self.structure, np.empty(len(self.structure.target))
+        weight[self.is_pair] = flat.pair_weight[self.origin[self.is_pair]]
+        weight[~self.is_pair] = flat.factors["weight"][flat.target[~self.is_pair]]
+        return weight
+
+    def moving(self) -> Moving:
+        """A model whose weights may be changed in place."""
+        return Moving(self)
+
+
+class Moving:
+    """A model whose weights are set again and again: shapes and compiled code stay."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame, flat = frame, frame.structure
+        self._pair, self._table = flat.pair_weight.copy(), flat.table.copy()
+        self._factors, self._weight = flat.factors.copy(), np.zeros(len(flat.target))
+        self._factor = flat.factors["weight"].copy()
+        self._weight[:] = frame.constant_weights
+        self.model = sealed(
+            flat._replace(
+                pair_weight=self._pair.view(),
+                table=self._table.view(),
+                factors=self._factors.view(),
+                weight=self._weight.view(),
+            )
+        )
+
+    def set(self, values: NDArray[np.float64]) -> Model:
+        """Give the model the weights that these parameters say."""
+        frame = self.frame
+        for start, place, count in frame.segments:
+            self._table[start : start + count] = values[place : place + count]
+        number, scale = frame.entry_ties
+        set_weights(frame.ties, number, scale, values, self._pair, self._factor, self._weight)
+        if len(self._factor):
+            self._factors["weight"] = self._factor
+        return self.model
+
+
+def _read_parameters(factors: Sequence[Factors]) -> dict[str, Parameter]:
+    """The names in their order, with shapes and fixed entries; groups of one name share."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    groups: dict[str, list[Factors]] = {}
+    for group in factors:
+        if group.tie is None:
+            continue
+        name, shape = group.tie.name, group.numbers.shape
+        known = shapes.setdefault(name, shape)
+        if len(known) != len(shape) or known[1:] != shape[1:]:
+            raise GraphError(
+                f"parameter {name!r}: groups of one name share numbers, so their shapes must "
+                f"agree; got {known} and {shape}"
+            )
+        shapes[name] = (max(known[0], shape[0]), *shape[1:])
+        groups.setdefault(name, []).append(group)
+    found, start = {}, 0
+    for name, shape in shapes.items():
+        fixed = _shared(name, shape, groups[name])
+        found[name] = Parameter(name, start, shape, fixed)
+        start += found[name].size
+    return found
+
+
+def _shared(name: str, shape: tuple[int, ...], groups: Sequence[Factors]) -> NDArray[np.bool_]:
+    """Which numbers of a name are fixed; raises where groups disagree about them."""
+    fixed, values = np.zeros(shape, dtype=np.bool_), np.full(shape, np.nan)
+    for group in groups:
+        assert group.tie is not None
+        own = group.numbers
+        before = values[: len(own)]
+        wrong = ~np.isnan(before) & (before != own)
+        if wrong.any():
+            index = [int(k) for k in np.argwhere(wrong)[0]]
+            raise GraphError(
+                f"parameter {name!r}{index}: groups of one name share numbers, which must agree; "
+                f"got {before[tuple(index)]} and {own[tuple(index)]}"
+            )
+        values[: len(own)] = own
+        fixed[: len(own)] |= np.broadcast_to(group.tie.fixed, own.shape) | np.isinf(own)
+    return fixed
+
+
+def _ties(
+    frame: Frame, factors: Sequence[Factors], flat: Model
+) -> tuple[Ties, NDArray[np.float64], list[tuple[int, int, int]]]:
+    """The ties of all factors, the constant statistics, and the tables that are parameters."""
+    pair, pair_scale = np.full(len(flat.pair), -1, np.int64), np.zeros(len(flat.pair))
+    general = np.full(len(flat.factors), -1, np.int64)
+    scales, entries = np.zeros(len(flat.factors)), np.zeros(len(flat.factors), bool)
+    constant, segments = np.zeros(frame.size), []
+    pairs = others = table = 0
+    for group in factors:
+        if isinstance(group, Implicit):
+            continue
+        count, tie = len(group), group.tie
+        place = slice(pairs, pairs + count) if group.pairs else slice(others, others + count)
+        if tie is not None:
+            start = frame.parameters[tie.name].start
+            if group.learns_entries:
+                offsets = flat.factors["table_start"][place] - table
+                general[place], entries[place] = start + offsets, True
+                scales[place] = flat.factors["weight"][place]
+                segments.append((table, start, group.numbers.size))
+            else:
+                number = np.arange(count) if tie.tied is None else tie.tied
+                scale = np.ones(count) if tie.scale is None else tie.scale
+                times, rest = group.lowered
+                (pair if group.pairs else general)[place] = start + number
+                (pair_scale if group.pairs else scales)[place] = times * scale
+                np.add.at(constant, start + number, rest * scale)
+        if group.pairs:
+            pairs += count
+        else:
+            others, table = others + count, table + _table_values(group)
+    return Ties(pair, pair_scale, general, scales, entries), constant, segments
+
+
+def _table_values(group: Factors) -> int:
+    """How many table values a group lowers to."""
+    tables = getattr(group, "_tables", None)
+    if tables is not None:
+        return int(tables.size)
+    if group.kind == "unary":
+        own = group.numbers if group.tie is not None else group.energy  # type: ignore[attr-defined]
+        return int(own.size)
+    return 0
+
+
+def _add_range(
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    places: NDArray[np.int64],
+    scale: NDArray[np.float64],
+) -> None:
+    """Add the ranges of statistics that are 0 or their scale."""
+    np.add.at(low, places, np.minimum(scale, 0.0))
+    np.add.at(high, places, np.maximum(scale, 0.0))
+
+
+def _pair_places(rows: NDArray[np.void], entries: int) -> NDArray[np.bool_]:
+    """Which entries of the rows are pairs."""
+    owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
+    return np.arange(entries) < rows["pair_end"][owner]
+
+
+def _compressed(
+    rows: NDArray[np.void],
+    target: NDArray[np.int32],
+    weight: NDArray[np.float64],
+    kept: NDArray[np.bool_],
+) -> tuple[NDArray[np.void], NDArray[np.int32], NDArray[np.float64]]:
+    """The rows without the entries that are not kept."""
+    before = np.concatenate([[0], np.cumsum(kept)])
+    packed = rows.copy()
+    for name in ("start", "pair_end", "unary_begin", "end"):
+        packed[name] = before[rows[name]]
+    return packed, target[kept], weight[kept]
+
+
+def _in_turn(work: Callable[[int], None], pieces: int) -> None:
+    for piece in range(pieces):
+        work(piece)
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(values), values, 0.0)

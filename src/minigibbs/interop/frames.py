@@ -1,0 +1,386 @@
+"""Models from frames: variables from the rows of one, factors from the rows of others.
+
+A frame is anything with columns by name: a pandas or Polars frame, or a mapping to arrays. Names,
+values and weights are looked up column by column, a million rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors import Factors, Logical
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+
+_NOTHING = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A factor for each row of a frame: a weight where the row's variables have certain values.
+
+    Parameters
+    ----------
+    frame
+        Columns by name.
+    variables
+        The columns that hold variables, by name.
+    values
+        For each of them the column that holds the value it must have; by default the last value
+        of a variable, such as True of False and True. With `same`, all must have the same value,
+        whichever it is.
+    name
+        What the weights are called, to be learned.
+    weight
+        The column that says which weight a row has: rows of one entry share theirs. By default all
+        rows share one.
+    scale
+        A column of numbers that multiply the row's weight: features. By default 1.
+    start
+        The weights before learning: one number, or by entry of `weight`.
+    fixed
+        Whether they are not to be learned.
+    same
+        Whether the values must be the same, instead of given ones.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> likes = {"who": ["ann", "bob"], "team": ["red", "blue"], "why": ["city", "colour"]}
+    >>> rule = mg.Rule(likes, ["who"], ["team"], name="likes", weight="why")
+    >>> people = {"name": ["ann", "ann", "bob", "bob"], "value": ["red", "blue"] * 2}
+    >>> model = mg.from_frames(people, [rule])
+    >>> model.graph
+    <FactorGraph: 2 variables; factors: 2 logical 'likes'>
+    """
+
+    frame: Any
+    variables: Sequence[str]
+    values: Sequence[str] | None = None
+    name: str = "weight"
+    weight: str | None = None
+    scale: str | None = None
+    start: float | Mapping[Any, float] = 0.0
+    fixed: bool = False
+    same: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Framed:
+    """A model made of frames, and what its rows were called.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> coins = {"name": ["a", "a", "b", "b"], "value": ["heads", "tails"] * 2}
+    >>> tails = mg.Rule({"coin": ["a", "b"], "side": ["tails"] * 2}, ["coin"], ["side"])
+    >>> model = mg.from_frames(coins, [tails])
+    >>> answer = mg.infer(model.graph.with_parameters({"weight": 1.0}))
+    >>> {name: column.tolist() for name, column in model.best(answer).items()}
+    {'name': ['a', 'b'], 'value': ['tails', 'tails'], 'probability': [0.731..., 0.731...]}
+    """
+
+    graph: FactorGraph
+    entries: dict[str, list[Any]] = field(repr=False)  # by parameter, what its numbers stand for
+
+    def best(self, result: Any) -> dict[str, NDArray[Any]]:
+        """A row for each variable: its most probable value, and that value's probability."""
+        sizes, flat = self.graph.sizes, _flat_marginals(result, self.graph.sizes)
+        first = np.cumsum(sizes, dtype=np.int64) - sizes
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        top = np.maximum.reduceat(flat, first)
+        places = np.flatnonzero(flat == top[owner])
+        chosen = places[np.unique(owner[places], return_index=True)[1]] - first
+        domains = self.graph.domains
+        values = [domains.values(v)[k] for v, k in enumerate(chosen.tolist())]
+        names = [domains.name(v) for v in range(len(domains))]
+        return {
+            "name": np.array(names, dtype=object),
+            "value": np.array([*values, _NOTHING], dtype=object)[:-1],
+            "probability": top,
+        }
+
+    def weights(self, fit: Any) -> dict[str, NDArray[Any]]:
+        """A row for each weight that was learned: its rule, entry, value and standard error."""
+        columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
+        for name, entries in self.entries.items():
+            columns["rule"] += [name] * len(entries)
+            columns["entry"] += entries
+            columns["weight"] += fit.parameters[name].tolist()
+            errors = None if fit.errors is None else fit.errors[name].tolist()
+            columns["error"] += errors or [float("nan")] * len(entries)
+        kinds = {"rule": object, "entry": object, "weight": np.float64, "error": np.float64}
+        return {key: _column_of(column, kinds[key]) for key, column in columns.items()}
+
+
+def from_frames(
+    variables: Any,
+    rules: Sequence[Rule],
+    *,
+    name: str = "name",
+    value: str | None = "value",
+    observed: str | None = None,
+) -> Framed:
+    """A model of variables and rules that frames hold.
+
+    Parameters
+    ----------
+    variables
+        A frame with a row for each value that a variable may take.
+    rules
+        What joins them: a factor for each row of each rule's frame.
+    name, value
+        The columns of `variables` that hold the variable's name and the value. Without values, a
+        row is a variable that is False or True.
+    observed
+        The column that says which values were observed: they are the graph's evidence, from which
+        `mg.learn(model.graph)` learns.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> cells = {"name": ["city1", "city1", "city2"], "value": ["Rome", "Roma", "Rome"],
+    ...          "seen": [False, False, True]}
+    >>> alike = mg.Rule({"a": ["city1"], "b": ["city2"]}, ["a", "b"], same=True, name="alike")
+    >>> model = mg.from_frames(cells, [alike], observed="seen")
+    >>> model.graph.evidence.tolist()
+    [-1, 0]
+    """
+    names = _column(variables, name, "variables")
+    found, number = _numbered(names)
+    if not len(found):
+        raise GraphError("variables: expected at least one row")
+    if value is None:
+        lookup = _Values(number, np.ones(len(number), np.int64), len(found), names, whole=True)
+        domains = Domains(np.full(len(found), 2, np.int32), _texts(found))
+        domains.labels = dict.fromkeys(range(len(found)), (False, True))
+        evidence = None
+        if observed is not None:
+            raise GraphError("observed says which value was seen: give a column of values")
+    else:
+        values = _column(variables, value, "variables")
+        known, code = _numbered(values)
+        lookup = _Values(number, code, len(found), names, labels=known)
+        domains = Domains(lookup.sizes, _texts(found))
+        cuts = np.cumsum(lookup.sizes)[:-1]
+        rows = np.split(_column_of(values.tolist(), object)[lookup.order], cuts)
+        domains.labels = dict(enumerate(map(tuple, rows)))
+        evidence = _evidence(variables, observed, lookup, domains)
+    entries: dict[str, list[Any]] = {}
+    factors = [f for rule in rules for f in _factors(rule, found, lookup, entries)]
+    return Framed(FactorGraph(domains, factors, evidence=evidence), entries)
+
+
+class _Values:
+    """Which values each variable has, in the order of the rows, found by number."""
+
+    def __init__(
+        self,
+        variable: NDArray[np.int64],
+        code: NDArray[np.int64],
+        count: int,
+        names: NDArray[Any],
+        labels: list[Any] | None = None,
+        whole: bool = False,
+    ) -> None:
+        self.whole, self.labels = whole, {} if labels is None else _places(labels)
+        if whole:
+            repeated = np.flatnonzero(np.bincount(variable, minlength=count) > 1)
+            self.sizes = np.full(count, 2, dtype=np.int32)
+        else:
+            self.order = np.argsort(variable, kind="stable")
+            self.sizes = np.bincount(variable, minlength=count).astype(np.int32)
+            first = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+            place = np.arange(len(variable)) - np.repeat(first, self.sizes)
+            self._total = max(len(self.labels), 1)
+            keys = variable[self.order] * self._total + code[self.order]
+            by_key = np.argsort(keys, kind="stable")
+            self._keys, self._place = keys[by_key], place[by_key]
+            repeated = variable[self.order][by_key][1:][self._keys[1:] == self._keys[:-1]]
+        if len(repeated):
+            again = names.tolist()[int(np.flatnonzero(variable == repeated[0])[0])]
+            raise GraphError(f"variables: {again!r} has a value, or itself, twice")
+
+    def find(self, variable: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:
+        """The number of each value of a variable; -1 for one that it does not have."""
+        if self.whole:
+            return np.asarray(values).astype(bool).astype(np.int64)
+        code = _look_up(self.labels, values)
+        keys = variable * self._total + code
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        fits = (code >= 0) & (self._keys[place] == keys)
+        return np.where(fits, self._place[place], -1)
+
+    def common(
+        self, a: NDArray[np.int64], b: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """For pairs of variables the values that both have: the pair, and the two numbers."""
+        if self.whole:
+            pair = np.repeat(np.arange(len(a)), 2)
+            number = np.tile(np.arange(2), len(a))
+            return pair, number, number
+        first = np.searchsorted(self._keys, a * self._total)
+        count = self.sizes[a].astype(np.int64)
+        pair = np.repeat(np.arange(len(a)), count)
+        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        mine = np.repeat(first, count) + inside
+        keys = b[pair] * self._total + self._keys[mine] % self._total
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        fits = self._keys[place] == keys
+        return pair[fits], self._place[mine[fits]], self._place[place[fits]]
+
+
+def _factors(
+    rule: Rule, found: list[Any], lookup: _Values, entries: dict[str, list[Any]]
+) -> Iterable[Factors]:
+    """The groups of one rule."""
+    where = f"rule {rule.name!r}"
+    if not rule.variables or (rule.values is not None and rule.same):
+        raise GraphError(f"{where}: expected columns of variables, and values or same, not both")
+    if rule.values is not None and len(rule.values) != len(rule.variables):
+        raise GraphError(
+            f"{where}: expected a column of values for each of {len(rule.variables)} columns of "
+            f"variables, got {len(rule.values)}"
+        )
+    places = _places(found)
+    columns = [_column(rule.frame, column, where) for column in rule.variables]
+    scope = np.stack([_look_up(places, column) for column in columns], axis=1)
+    _refuse(scope < 0, where, "a variable that the model has", columns)
+    tied, scale = _ties(rule, entries, where), _scales(rule, where)
+    if rule.same:
+        if scope.shape[1] != 2:
+            raise GraphError(f"{where}: same is for two columns of variables")
+        pair, one, other = lookup.common(scope[:, 0], scope[:, 1])
+        scope, keys = scope[pair], np.stack([one, other], axis=1)
+        tied, scale = tied[pair], None if scale is None else scale[pair]
+    elif rule.values is None:
+        keys = lookup.sizes[scope].astype(np.int64) - 1
+    else:
+        given = [_column(rule.frame, column, where) for column in rule.values]
+        keys = np.stack(
+            [lookup.find(scope[:, k], column) for k, column in enumerate(given)], axis=1
+        )
+        _refuse(keys < 0, where, "a value that its variable may take", given)
+    if len(scope):
+        starts = _starts(rule, entries[rule.name])
+        yield Logical(
+            "and",
+            scope,
+            starts[: int(tied.max()) + 1],
+            values=keys,
+            name=rule.name,
+            tied=tied,
+            fixed=rule.fixed,
+            scale=scale,
+        )
+
+
+def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.int64]:
+    """The number of each row's weight; rules of one name share their entries."""
+    known = entries.setdefault(rule.name, [])
+    if rule.weight is None:
+        column = np.full(len(_column(rule.frame, rule.variables[0], where)), "all", dtype=object)
+    else:
+        column = _column(rule.frame, rule.weight, where)
+    places = _places(known)
+    for entry in dict.fromkeys(column.tolist()):
+        if entry not in places:
+            places[entry] = len(known)
+            known.append(entry)
+    return _look_up(places, column)
+
+
+def _scales(rule: Rule, where: str) -> NDArray[np.float64] | None:
+    if rule.scale is None:
+        return None
+    column = _column(rule.frame, rule.scale, where)
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        raise GraphError(f"{where}: scale must be a column of numbers") from None
+
+
+def _starts(rule: Rule, entries: list[Any]) -> NDArray[np.float64]:
+    if isinstance(rule.start, Mapping):
+        return np.array([float(rule.start.get(entry, 0.0)) for entry in entries])
+    return np.full(len(entries), float(rule.start))
+
+
+def _evidence(
+    frame: Any, observed: str | None, lookup: _Values, domains: Domains
+) -> NDArray[np.int64] | None:
+    """The number of each variable's observed value; `FREE` where none was."""
+    if observed is None:
+        return None
+    marks = _column(frame, observed, "variables").astype(bool)[lookup.order]
+    owner = np.repeat(np.arange(len(domains)), lookup.sizes)
+    first = np.cumsum(lookup.sizes, dtype=np.int64) - lookup.sizes
+    seen = np.flatnonzero(marks)
+    twice = np.flatnonzero(np.bincount(owner[seen], minlength=len(domains)) > 1)
+    if len(twice):
+        raise GraphError(f"{domains.describe(int(twice[0]))}: two values were observed")
+    evidence = np.full(len(domains), FREE, dtype=np.int64)
+    evidence[owner[seen]] = seen - first[owner[seen]]
+    return evidence
+
+
+def _flat_marginals(result: Any, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
+    """The marginals of a result, a number per variable and value."""
+    square = np.asarray(result.marginals)
+    return square[np.arange(square.shape[1]) < sizes[:, None]]
+
+
+def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
+    """One column as an array."""
+    try:
+        return np.asarray(frame[name])
+    except (KeyError, IndexError, TypeError):
+        there = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+        raise GraphError(
+            f"{where}: there is no column {name!r}; there are {', '.join(map(repr, there))}"
+        ) from None
+
+
+def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The distinct entries in the order they come, and the number of each row's."""
+    found = list(dict.fromkeys(column.tolist()))
+    return found, _look_up(_places(found), column)
+
+
+def _places(entries: list[Any]) -> dict[Any, int]:
+    return dict(zip(entries, range(len(entries)), strict=True))
+
+
+def _look_up(places: Mapping[Any, int], column: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each entry of a column; -1 for one that is not there."""
+    return np.fromiter(map(places.get, column.tolist(), repeat(-1)), np.int64, len(column))
+
+
+def _refuse(
+    wrong: NDArray[np.bool_], where: str, expected: str, columns: Sequence[NDArray[Any]]
+) -> None:
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise GraphError(
+            f"{where}, row {row}: expected {expected}, got {columns[column].tolist()[row]!r}"
+        )
+
+
+def _texts(names: list[Any]) -> list[str]:
+    """Names as text, as graphs have them."""
+    return [name if isinstance(name, str) else str(name) for name in names]
+
+
+def _column_of(entries: Sequence[Any], kind: Any) -> NDArray[Any]:
+    """A column of any entries, tuples included."""
+    column = np.empty(len(entries), dtype=kind)
+    column[:] = entries if kind is not object else [*entries]
+    return column

@@ -1,0 +1,148 @@
+"""Sufficient statistics: how much the energy grows with each parameter.
+
+States lie as [variable][state], so that the inner loops run along states.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minigibbs.kernels.jit import entry, inlined
+from minigibbs.kernels.layout import EQUAL, TABLE
+
+
+@entry
+def add_statistics(model, ties, x, weight, first, last, out):
+    """Add to out[parameter] its statistic, summed over states x[variable, state] by their weight.
+
+    Of the factors, pairs first, those from `first` to `last`.
+    """
+    pairs, states = len(model.pair), x.shape[1]
+    for k in range(first, min(last, len(ties.pair))):
+        if ties.pair[k] >= 0:
+            i, j, total = model.pair[k, 0], model.pair[k, 1], 0.0
+            for s in range(states):
+                total += weight[s] if x[i, s] == x[j, s] else 0.0
+            out[ties.pair[k]] += ties.pair_scale[k] * total
+    for k in range(max(first - pairs, 0), min(last - pairs, len(ties.factor))):
+        if ties.factor[k] >= 0:
+            _add_factor(model, ties, k, x, weight, out)
+
+
+@inlined
+def _add_factor(model, ties, k, x, weight, out):
+    """Add the statistic of one general factor."""
+    factor, parameter, scale = model.factors[k], ties.factor[k], ties.factor_scale[k]
+    arity = factor.scope_end - factor.scope_start
+    if ties.entries[k] and arity == 2:
+        a, b = model.slots[factor.scope_start], model.slots[factor.scope_start + 1]
+        for s in range(x.shape[1]):
+            place = a.key * np.int64(x[a.variable, s]) + b.key * np.int64(x[b.variable, s])
+            out[parameter + place] += scale * weight[s]
+        return
+    total = 0.0
+    for s in range(x.shape[1]):
+        place, true = 0, 0
+        for slot in range(factor.scope_start, factor.scope_end):
+            value = np.int64(x[model.slots[slot].variable, s])
+            place += model.slots[slot].key * value
+            true += value == model.slots[slot].key
+        if ties.entries[k]:
+            out[parameter + place] += scale * weight[s]
+        elif factor.form == TABLE:
+            total += weight[s] * model.table[factor.table_start + place]
+        elif true == arity or (factor.form == EQUAL and true == 0):
+            total += weight[s]
+    if not ties.entries[k]:
+        out[parameter] += scale * total
+
+
+@entry
+def each_statistic(model, ties, rows, out):
+    """Add to out[state, parameter] the statistics of each of rows[state, variable]."""
+    for s in range(len(rows)):
+        x = rows[s]
+        for k in range(len(ties.pair)):
+            if ties.pair[k] >= 0 and x[model.pair[k, 0]] == x[model.pair[k, 1]]:
+                out[s, ties.pair[k]] += ties.pair_scale[k]
+        for k in range(len(ties.factor)):
+            if ties.factor[k] >= 0:
+                factor, place, true = model.factors[k], 0, 0
+                for slot in range(factor.scope_start, factor.scope_end):
+                    value = np.int64(x[model.slots[slot].variable])
+                    place += model.slots[slot].key * value
+                    true += value == model.slots[slot].key
+                if ties.entries[k]:
+                    out[s, ties.factor[k] + place] += ties.factor_scale[k]
+                elif factor.form == TABLE:
+                    held = model.table[factor.table_start + place]
+                    out[s, ties.factor[k]] += ties.factor_scale[k] * held
+                elif true == factor.scope_end - factor.scope_start or (
+                    factor.form == EQUAL and true == 0
+                ):
+                    out[s, ties.factor[k]] += ties.factor_scale[k]
+
+
+@entry
+def add_independent(model, ties, marginal, out):
+    """The expected statistics if variables were independent with these marginals.
+
+    `marginal` has a number per variable and value, as `model.first` says. The difference from the
+    statistics themselves is what joins the variables: connected correlations.
+    """
+    for k in range(len(ties.pair)):
+        if ties.pair[k] >= 0:
+            i, j, total = model.pair[k, 0], model.pair[k, 1], 0.0
+            for value in range(min(model.rows[i].domain, model.rows[j].domain)):
+                total += marginal[model.first[i] + value] * marginal[model.first[j] + value]
+            out[ties.pair[k]] += ties.pair_scale[k] * total
+    for k in range(len(ties.factor)):
+        if ties.factor[k] >= 0:
+            _add_product(model, ties, k, marginal, out)
+
+
+@inlined
+def _add_product(model, ties, k, marginal, out):
+    """The expected statistic of one general factor under a product of marginals."""
+    factor, parameter, scale = model.factors[k], ties.factor[k], ties.factor_scale[k]
+    if factor.form != TABLE:
+        all_hold, none_hold = 1.0, 1.0
+        for slot in range(factor.scope_start, factor.scope_end):
+            variable, key = model.slots[slot].variable, model.slots[slot].key
+            share = marginal[model.first[variable] + key]
+            all_hold, none_hold = all_hold * share, none_hold * (1.0 - share)
+        if factor.form == EQUAL:
+            all_hold += none_hold
+        out[parameter] += scale * all_hold
+        return
+    size = 1
+    for slot in range(factor.scope_start, factor.scope_end):
+        size *= model.rows[model.slots[slot].variable].domain
+    for place in range(size):
+        share, rest = 1.0, place
+        for slot in range(factor.scope_start, factor.scope_end):
+            variable, key = model.slots[slot].variable, model.slots[slot].key
+            share *= marginal[model.first[variable] + rest // key]
+            rest = rest % key
+        if ties.entries[k]:
+            out[parameter + place] += scale * share
+        else:
+            out[parameter] += scale * share * model.table[factor.table_start + place]
+
+
+@entry
+def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight):
+    """Give pairs, general factors and entries the weights that the parameters say.
+
+    `number` and `scale` hold the parameter behind each entry, -1 for none, and how much of it. A
+    table whose entries are parameters keeps its weight.
+    """
+    for k in range(len(ties.pair)):
+        if ties.pair[k] >= 0:
+            pair_weight[k] = ties.pair_scale[k] * values[ties.pair[k]]
+    for k in range(len(ties.factor)):
+        if ties.factor[k] >= 0 and not ties.entries[k]:
+            factor_weight[k] = ties.factor_scale[k] * values[ties.factor[k]]
+    for place in range(len(weight)):
+        if number[place] >= 0:
+            weight[place] = scale[place] * values[number[place]]

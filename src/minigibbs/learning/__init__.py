@@ -1,0 +1,1 @@
+"""Weights learned from data: `mg.learn`."""

@@ -1,0 +1,504 @@
+"""`learn` and `resume_learning`."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings as python_warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import LearnError, TooLargeError
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.learning import checks, information
+from minigibbs.learning.ascent import HELD_OUT, Ascent
+from minigibbs.learning.chains import RowChains, Threads, data_chains
+from minigibbs.learning.checkpoint import Saved, Saver
+from minigibbs.learning.climb import Climb
+from minigibbs.learning.data import Data, read_data
+from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
+from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.penalty import Penalty, read_penalty
+from minigibbs.learning.placing import model_chains
+from minigibbs.learning.progress import StepBar
+from minigibbs.learning.pseudo import PseudoLikelihood
+from minigibbs.learning.settings import METHODS, SAMPLED, Settings
+from minigibbs.results.fit import Fit
+from minigibbs.running import durations
+from minigibbs.running.plan import TIME
+from minigibbs.running.request import check_counts, choose, entropy_of
+from minigibbs.running.signals import Signals
+from minigibbs.samplers import Sampler
+
+_STATES = 2_000_000  # numbers of all chains together, by default
+_MOST_CHAINS = 1000
+_STARTS = ("given", "pseudo")
+_BURN = 20  # sweeps before errors are looked at, in units of a step's
+
+
+def learn(
+    graph: FactorGraph,
+    data: Any = None,
+    method: str = "pcd",
+    *,
+    columns: Sequence[int | str] | None = None,
+    weights: ArrayLike | None = None,
+    start: str | Mapping[str, ArrayLike] = "given",
+    steps: int | None = None,
+    rate: float = 0.05,
+    decay: float | None = None,
+    optimizer: str = "adam",
+    chains: int | None = None,
+    sweeps: int = 1,
+    batch: int | None = None,
+    sampler: Sampler | str | None = None,
+    l1: float | Mapping[str, float] = 0.0,
+    l2: float | Mapping[str, float] = 0.0,
+    prior: Mapping[str, Any] | None = None,
+    error: float | None = None,
+    pearson: float | None = None,
+    held_out: Any = None,
+    patience: int = 10,
+    max_time: str | float | None = None,
+    errors: bool = True,
+    seed: int | None = None,
+    threads: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: str | float | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Learn the named numbers of a graph's factors from data.
+
+    The log-likelihood of what was observed is climbed, less the penalties. Values that are missing
+    are summed out. `fit.graph` is the graph with what was learned.
+
+    Parameters
+    ----------
+    graph
+        The model; factors with a `name` are learned, from the numbers that they have. Evidence of
+        the graph is a condition: it holds in all rows.
+    data
+        A row of values for each datum, a column for each variable, -1 (or NaN, None, masked) where
+        a value is missing; or columns by the names of variables, as a mapping or a frame, with
+        values by label: variables that it does not have are hidden. Left out, the graph's own
+        evidence is the one datum, and its other variables are hidden.
+    method
+        "pcd", persistent contrastive divergence: the model's moments come from chains that go on
+        while parameters move. "cd": from chains that start at the data, `sweeps` long. "pseudo":
+        the pseudo-likelihood is climbed, by L-BFGS. "exact": the likelihood itself, where the
+        graph is small or narrow.
+    columns
+        The variables that the columns of an array stand for; others are hidden.
+    weights
+        How much each row counts; by default all alike.
+    start
+        "given", the graph's numbers; "pseudo", the maximum of the pseudo-likelihood; or numbers by
+        name.
+    steps
+        Gradient steps at the most; by default 1,000.
+    rate, decay, optimizer
+        Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
+        (by default a twentieth of them), "adam" or "sgd".
+    chains, sweeps
+        Chains of the model, by default up to 1,000; sweeps of each chain in a step.
+    batch
+        Rows with missing values that a step looks at; by default as many as there are chains.
+    sampler
+        What makes the model's chains; by default plain Gibbs, which takes new numbers fastest.
+    l1, l2, prior
+        Penalties l1 * abs(value) and l2 / 2 * value**2, taken off the mean log-likelihood of a
+        row; one number, or some by name. `prior` gives a normal prior by name: its deviation, or
+        (mean, deviation).
+    error, pearson
+        Stop when no moment of a learned number is further off, as a share of its range, and when
+        the connected moments of factors of several variables are correlated as much.
+    held_out, patience
+        Rows as in `data`, or the share of the rows that are held out: stop when their
+        pseudo-likelihood has not risen at `patience` looks, of 10 steps each, and give the best.
+    max_time
+        "60s", "5min", "1h", or seconds.
+    errors
+        Whether to work out standard errors, by the Fisher information; up to 1,000 numbers.
+    seed
+        Fixes every draw, and the result, whatever the number of threads.
+    threads, every, progress
+        As in `mg.sample`.
+    checkpoint
+        A file to save the learning in, from which `mg.resume_learning` goes on; for "pcd", "cd".
+
+    Examples
+    --------
+    >>> import minigibbs as mg, numpy as np
+    >>> pairs = mg.Ising([0, 1, 2], [1, 2, 3], 0.0, name="J", tied=0)
+    >>> truth = mg.FactorGraph([2] * 4, [pairs]).with_parameters({"J": 0.5})
+    >>> rows = mg.theory.exact_draws(truth, 4000, seed=1)
+    >>> fit = mg.learn(mg.FactorGraph([2] * 4, [pairs]), rows, seed=1, progress=False)
+    >>> bool(abs(fit.parameters["J"][0] - 0.5) < 4 * fit.errors["J"][0])
+    True
+    """
+    if not isinstance(graph, FactorGraph):
+        raise LearnError(f"learn takes a FactorGraph, got {type(graph).__name__}")
+    check_counts(threads=threads)
+    checks.require_parameters(graph)
+    limit = None if max_time is None else durations.seconds(max_time, "max_time")
+    interval = None if every is None else durations.seconds(every, "every")
+    if checkpoint is not None and method not in SAMPLED:
+        raise LearnError(f'checkpoint is for {" and ".join(SAMPLED)}, not for method="{method}"')
+    whole = _unclamped(graph) if data is None else graph
+    rows = read_data(graph, data, columns, weights)
+    settings = Settings(
+        method=method,
+        chains=_default_chains(graph) if chains is None else chains,
+        sweeps=sweeps,
+        steps=1000 if steps is None else steps,
+        rate=rate,
+        decay=max((1000 if steps is None else steps) / 20, 1.0) if decay is None else decay,
+        optimizer=optimizer,
+        batch=batch,
+        error=error,
+        pearson=pearson,
+        patience=patience,
+        seed=entropy_of(seed),
+    )
+    rows, held = _split(graph, rows, held_out, columns, settings.seed)
+    penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
+    chosen = None if sampler is None else choose(sampler).settled(whole)
+    task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
+    pool = Threads(threads)
+    try:
+        values = task.first(start, pool)
+        if method in SAMPLED:
+            ascent = task.ascent(values, pool)
+            saver = None
+            if checkpoint is not None:
+                extra = {"evidence": data is None, "errors": errors, "max_time": limit}
+                saver = Saver(checkpoint, ascent, interval, extra, held)
+            return task.sampled(ascent, limit, saver, progress)
+        return task.climbed(values, pool, limit, progress)
+    finally:
+        pool.close()
+
+
+def resume_learning(
+    checkpoint: str | os.PathLike[str],
+    steps: int | None = None,
+    *,
+    max_time: str | float | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Go on with learning from its checkpoint, as if it had never stopped.
+
+    Parameters
+    ----------
+    checkpoint
+        The file given to `mg.learn`.
+    steps
+        How many steps more than planned; by default none.
+    max_time, threads, progress
+        As in `mg.learn`; time counts anew.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "fit.mgl"
+    >>> coins = mg.FactorGraph([2] * 3, [mg.Unary([0, 1, 2], [0.0, 0.0], name="bias")])
+    >>> rows = [[1, 1, 0], [1, 1, 1]]
+    >>> half = mg.learn(coins, rows, steps=20, seed=1, checkpoint=path, progress=False)
+    >>> mg.resume_learning(path, steps=20, progress=False).steps
+    40
+    """
+    check_counts(threads=threads)
+    limit = None if max_time is None else durations.seconds(max_time, "max_time")
+    saved = Saved(checkpoint)
+    settings = Settings.decode(saved.header["settings"])
+    more = Settings.decode(saved.header["settings"] | {"steps": steps or 0}).steps
+    settings = replace(settings, steps=settings.steps + more)
+    whole = saved.graph
+    graph = whole
+    if saved.header["evidence"]:
+        graph = FactorGraph(whole.domains, whole.factors, evidence=saved.data.evidence(0))
+    held, errors = saved.held_out, bool(saved.header["errors"])
+    task = _Task(graph, whole, saved.data, held, settings, saved.penalty, saved.sampler, errors)
+    pool = Threads(threads)
+    try:
+        ascent = task.ascent(whole.frame.flat(whole.factors), pool)
+        ascent.restore(saved.header["state"], saved.part("state"))
+        extra = {key: saved.header[key] for key in ("evidence", "errors", "max_time")}
+        saver = Saver(checkpoint, ascent, saved.header["every"], extra, held)
+        return task.sampled(ascent, limit, saver, progress)
+    finally:
+        pool.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is to be learned, from what, and how."""
+
+    graph: FactorGraph  # as it was given
+    whole: FactorGraph  # what chains of the model run on: without the evidence that is the datum
+    data: Data
+    held: Data | None
+    settings: Settings
+    penalty: Penalty
+    sampler: Sampler | None
+    errors: bool
+
+    def first(self, start: str | Mapping[str, ArrayLike], pool: Threads) -> NDArray[np.float64]:
+        """The numbers to begin with."""
+        frame = self.whole.frame
+        values = frame.flat(self.whole.factors)
+        if isinstance(start, Mapping):
+            given = frame.read(start, values)
+            if (given[frame.fixed] != values[frame.fixed]).any():
+                number = np.flatnonzero(frame.fixed & (given != values))[0]
+                raise LearnError(f"start: parameter {frame.where(int(number))} is fixed")
+            return given
+        if start not in _STARTS:
+            raise LearnError(
+                f"start must be one of {', '.join(_STARTS)}, or numbers by name; got {start!r}"
+            )
+        if start == "pseudo":
+            climb = self._climb(values, pool, self._pseudo(pool))
+            with Signals() as signals, StepBar(1, 0, False) as bar:
+                climb.run(200, signals, bar, None)
+            values = climb.values
+        return values
+
+    def ascent(self, values: NDArray[np.float64], pool: Threads) -> Ascent:
+        """The stochastic ascent, at its beginning."""
+        settings, free = self.settings, ~self.whole.frame.fixed
+        optimiser = Optimiser(
+            settings.optimizer, settings.rate, settings.decay, values.copy(), free
+        )
+        held = None if self.held is None else PseudoLikelihood(self.whole, self.held, pool)
+        return Ascent(
+            self.whole,
+            self.data,
+            settings,
+            self.penalty,
+            optimiser,
+            pool,
+            self.sampler,
+            held,
+        )
+
+    def sampled(
+        self, ascent: Ascent, limit: float | None, saver: Saver | None, progress: bool
+    ) -> Fit:
+        """Run the ascent, and give what was learned, however it ended."""
+        steps = self.settings.steps
+        deadline = None if limit is None else time.monotonic() + limit
+        with StepBar(steps, ascent.optimiser.step, progress) as bar, Signals() as signals:
+            ended = ascent.run(signals, bar, deadline, saver)
+            if saver is not None:
+                saver(True)
+            values = ascent.best if ended == HELD_OUT else None
+            values = ascent.result() if values is None else values
+            deviations = None
+            if self.errors and not signals.ended and ended != TIME:
+                deviations = self._sampled_errors(ascent, values)
+        history = {name: np.array(series) for name, series in ascent.history.items()}
+        return self._fit(
+            values,
+            ended,
+            ascent.optimiser.step,
+            ascent.seconds,
+            history,
+            ascent.data_moments,
+            ascent.model_moments,
+            deviations,
+        )
+
+    def _sampled_errors(
+        self, ascent: Ascent, values: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
+        """Standard errors, from chains that go on with what was learned."""
+        frame = self.whole.frame
+        if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
+            return None
+        sweeps = self.settings.sweeps
+        chains: list[Any] = [ascent.model, *([ascent.rows] if ascent.rows else [])]
+        for one in chains:
+            one.take(values)
+            one.advance(_BURN * sweeps)
+        found = information.from_chains(frame, ascent.model, sweeps, ascent.rows, ascent.observed)
+        return information.errors(frame, found, self.penalty, len(self.data))
+
+    def climbed(
+        self, values: NDArray[np.float64], pool: Threads, limit: float | None, progress: bool
+    ) -> Fit:
+        """Climb an objective without noise, and give what was learned."""
+        exact = self.settings.method == "exact"
+        law = self._law() if exact else None
+        likelihood = None if exact else self._pseudo(pool)
+        climb = self._climb(values, pool, likelihood, law)
+        deadline = None if limit is None else time.monotonic() + limit
+        with StepBar(self.settings.steps, 0, progress) as bar, Signals() as signals:
+            ended = climb.run(self.settings.steps, signals, bar, deadline)
+            data, model = self._moments(climb.values, pool, law)
+            deviations = None
+            if self.errors and not signals.ended and ended != TIME:
+                deviations = self._climbed_errors(climb.values, pool, likelihood, law)
+        history = {name: np.array(series) for name, series in climb.history.items()}
+        return self._fit(
+            climb.values, ended, climb.steps, climb.seconds, history, data, model, deviations
+        )
+
+    def _law(self) -> Expectations:
+        try:
+            return Enumerated(self.whole) if Enumerated.fits(self.whole) else Eliminated(self.whole)
+        except TooLargeError as error:
+            raise LearnError(
+                f'method="exact" is for small or narrow graphs: {error}; use method="pcd"'
+            ) from error
+
+    def _pseudo(self, pool: Threads) -> PseudoLikelihood:
+        return PseudoLikelihood(self.whole, self.data, pool)
+
+    def _climb(
+        self,
+        values: NDArray[np.float64],
+        pool: Threads,
+        likelihood: PseudoLikelihood | None,
+        law: Expectations | None = None,
+    ) -> Climb:
+        def objective(at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            if law is None:
+                assert likelihood is not None
+                return likelihood.of(at)
+            inside, data = law.of_data(at, self.data)
+            outside, model = law.of(at, self.whole.evidence)
+            return inside - outside, data - model
+
+        return Climb(objective, self.penalty, values, ~self.whole.frame.fixed)
+
+    def _moments(
+        self, values: NDArray[np.float64], pool: Threads, law: Expectations | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The moments of data and model with what was learned: exact, or from chains."""
+        if law is not None:
+            evidence = self.whole.evidence
+            return law.of_data(values, self.data)[1], law.of(values, evidence)[1]
+        frame, chains = self.whole.frame, self._chains(values, pool)
+        found = []
+        for one in chains:
+            total = np.zeros(frame.size)
+            for _ in range(_BURN):
+                one.advance(self.settings.sweeps)
+                total += frame.summed(one.states, spread=pool) / len(one.states)
+            found.append(total / _BURN)
+        if len(chains) == 1:
+            moments = frame.summed(self.data.rows, self.data.weight, pool)
+            found.append(moments / self.data.weight.sum())
+        return found[1], found[0]
+
+    def _chains(self, values: NDArray[np.float64], pool: Threads) -> list[Any]:
+        """Chains of the model, and of the rows where something is missing, warmed up."""
+        settings = self.settings
+        chains: list[Any] = [
+            model_chains(self.whole, self.sampler, settings.chains, settings.seed, pool)
+        ]
+        if not self.data.complete:
+            chains.append(data_chains(self.whole, self.data, settings.seed, pool))
+        for one in chains:
+            one.take(values)
+            one.advance(_BURN * settings.sweeps)
+        return chains
+
+    def _climbed_errors(
+        self,
+        values: NDArray[np.float64],
+        pool: Threads,
+        likelihood: PseudoLikelihood | None,
+        law: Expectations | None,
+    ) -> NDArray[np.float64] | None:
+        frame, rows = self.whole.frame, len(self.data)
+        if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
+            return None
+        if likelihood is not None:
+            if not self.data.complete:
+                return None
+            return information.sandwich(frame, likelihood, values, self.penalty)
+        if isinstance(law, Enumerated):
+            found = information.from_states(frame, law, values, self.data)
+        else:
+            model, *rest = self._chains(values, pool)
+            within: RowChains | None = rest[0] if rest else None
+            found = information.from_chains(frame, model, self.settings.sweeps, within, self.data)
+        return information.errors(frame, found, self.penalty, rows)
+
+    def _fit(
+        self,
+        values: NDArray[np.float64],
+        ended: str,
+        steps: int,
+        seconds: float,
+        history: dict[str, NDArray[np.float64]],
+        data: NDArray[np.float64],
+        model: NDArray[np.float64],
+        deviations: NDArray[np.float64] | None,
+    ) -> Fit:
+        """The result, with its warnings said."""
+        frame = self.whole.frame
+        found = checks.unspoken(self.whole, self.data)
+        if self.data.complete:
+            found += checks.separated(frame, data, self.penalty)
+        found += checks.grown(frame, values, deviations, self.penalty) if not found else []
+        for text in found:
+            python_warnings.warn(text, stacklevel=4)
+        return Fit(
+            graph=self.graph.with_flat(values),
+            method=self.settings.method,
+            ended=ended,
+            steps=steps,
+            seconds=seconds,
+            seed=self.settings.seed,
+            rows=len(self.data),
+            history=history,
+            data_moments=data,
+            model_moments=model,
+            deviations=deviations,
+            warnings=tuple(found),
+        )
+
+
+def _unclamped(graph: FactorGraph) -> FactorGraph:
+    """The graph without its evidence."""
+    if (graph.evidence == FREE).all():
+        return graph
+    return FactorGraph(graph.domains, graph.factors)
+
+
+def _default_chains(graph: FactorGraph) -> int:
+    return int(np.clip(_STATES // len(graph), 4, _MOST_CHAINS))
+
+
+def _split(
+    graph: FactorGraph,
+    rows: Data,
+    held_out: Any,
+    columns: Sequence[int | str] | None,
+    seed: int,
+) -> tuple[Data, Data | None]:
+    """The rows to learn from, and those held out."""
+    if held_out is None:
+        return rows, None
+    if isinstance(held_out, float):
+        count = round(held_out * len(rows))
+        if not 0 < count < len(rows):
+            raise LearnError(
+                f"held_out must be rows, or a share that leaves some of {len(rows)} rows on both "
+                f"sides; got {held_out!r}"
+            )
+        order = np.random.default_rng([seed, count]).permutation(len(rows))
+        return rows.some(np.sort(order[count:])), rows.some(np.sort(order[:count]))
+    return rows, read_data(graph, held_out, columns)
+
+
+__all__ = ["METHODS", "learn", "resume_learning"]

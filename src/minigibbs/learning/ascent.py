@@ -1,0 +1,275 @@
+"""Contrastive divergence: parameters follow the difference of the data's and the model's moments.
+
+The model's moments come from chains that go on while the parameters move (persistent), or that
+start anew at the data (CD-k). Every draw has a stream of its own and sums are made in fixed pieces,
+so that a seed gives the same weights on any number of threads, and after any number of resumes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.learning.chains import Chains, RowChains, Threads, data_chains
+from minigibbs.learning.data import Data
+from minigibbs.learning.moments import Moments, marginals_of
+from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.penalty import Penalty
+from minigibbs.learning.placing import model_chains
+from minigibbs.learning.progress import StepBar
+from minigibbs.learning.pseudo import PseudoLikelihood
+from minigibbs.learning.settings import LOOK, Settings
+from minigibbs.running.plan import CONVERGED, TIME
+from minigibbs.running.signals import Signals
+from minigibbs.samplers import Sampler
+
+STEPS, HELD_OUT = "steps", "held-out"
+_SHARE = 0.05  # of a step in the running means of moments, at the least
+_FEW = 200_000  # factors whose connected moments are looked at unasked
+_BURN = 3  # of the seeds: which rows a step looks at
+
+
+@dataclass
+class Ascent:
+    """Learning under way: everything that it needs to go on."""
+
+    graph: FactorGraph
+    data: Data
+    settings: Settings
+    penalty: Penalty
+    optimiser: Optimiser
+    threads: Threads
+    sampler: Sampler | None = None
+    held_out: PseudoLikelihood | None = None
+    seconds: float = 0.0
+    history: dict[str, list[float]] = field(default_factory=dict)
+    best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
+    model: Chains = field(init=False)
+    observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
+    rows: RowChains | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        frame, settings = self.graph.frame, self.settings
+        chains, self.observed = settings.chains, self.data
+        self.model = model_chains(self.graph, self.sampler, chains, settings.seed, self.threads)
+        if self.data.complete:
+            moments = frame.summed(self.data.rows, self.data.weight, self.threads)
+            self.data_moments = moments / self.data.weight.sum()
+            self.data_marginals = marginals_of(frame, self.data.rows, self.data.weight)
+        else:
+            times = max(chains // len(self.data), 1)
+            self.observed = self.data.some(np.tile(np.arange(len(self.data)), times))
+            self.rows = data_chains(self.graph, self.observed, settings.seed, self.threads)
+            self.data_moments = np.zeros(frame.size)
+            self.data_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
+        self.model_moments = np.zeros(frame.size)
+        self.model_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
+        names = ["step", "seconds", "error", "pearson"]
+        names += ["held_out"] if self.held_out else []
+        self.history = self.history or {name: [] for name in names}
+
+    def run(
+        self,
+        signals: Signals,
+        bar: StepBar,
+        deadline: float | None,
+        save: Callable[[bool], None] | None,
+    ) -> str:
+        """Make steps to the end; returns how they ended."""
+        ended, begun, before = "", time.monotonic(), self.seconds
+        while not ended and self.optimiser.step < self.settings.steps:
+            self.step()
+            self.seconds = before + time.monotonic() - begun
+            if self.optimiser.step % LOOK == 0 or self.optimiser.step == self.settings.steps:
+                ended = self.look()
+                bar.show(self.optimiser.step, self.history["error"][-1])
+            if signals.ended:
+                ended = signals.ended
+            elif not ended and deadline is not None and time.monotonic() > deadline:
+                ended = TIME
+            if save is not None and not ended:
+                save(False)
+        self.seconds = before + time.monotonic() - begun
+        return ended or STEPS
+
+    def step(self) -> None:
+        """One step along the gradient."""
+        gradient = self.gradient()
+        values = self.optimiser.values
+        self.optimiser.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
+
+    def gradient(self) -> NDArray[np.float64]:
+        """The data's moments minus the model's, as chains have them now."""
+        values, settings = self.optimiser.values, self.settings
+        data = self.data_moments
+        if self.rows is not None or settings.method == "cd":
+            data = self._at_the_data(values)
+        if self.rows is None or not isinstance(self.model, RowChains):
+            self.model.take(values)
+        self.model.advance(settings.sweeps)
+        frame, states = self.graph.frame, self.model.states
+        model: NDArray[np.float64] = frame.summed(states, spread=self.threads) / len(states)
+        _blend(self.model_moments, model, self._share())
+        if self._looks():
+            every = np.ones(len(states))
+            _blend(self.model_marginals, marginals_of(frame, states, every), self._look_share())
+        difference: NDArray[np.float64] = data - model
+        return difference
+
+    def _at_the_data(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The moments of some rows, what they leave open drawn anew; for CD, chains start there."""
+        chosen = self._chosen()
+        frame, weight = self.graph.frame, self.observed.weight[chosen]
+        states = self.observed.rows[chosen]
+        if self.rows is not None:
+            if isinstance(self.model, RowChains):  # the same weights: written once
+                self.model.take(values)
+                self.rows.share(self.model)
+            else:
+                self.rows.take(values)
+            self.rows.advance(self.settings.sweeps, chosen)
+            states = self.rows.states[chosen]
+        if self.settings.method == "cd":
+            self.model.states[:] = states
+            weight = np.ones(len(chosen))
+        moments: NDArray[np.float64] = frame.summed(states, weight, self.threads) / weight.sum()
+        if self.rows is not None:
+            _blend(self.data_moments, moments, self._share())
+            if self._looks():
+                _blend(self.data_marginals, marginals_of(frame, states, weight), self._look_share())
+        return moments
+
+    def _chosen(self) -> NDArray[np.int64]:
+        """The rows of this step: by weight for CD, else a batch of all in turn, shuffled."""
+        count, settings, step = len(self.observed), self.settings, self.optimiser.step
+        if settings.method == "cd":
+            rng = np.random.default_rng([settings.seed, _BURN, step])
+            share = self.observed.weight / self.observed.weight.sum()
+            return rng.choice(count, settings.chains, p=share).astype(np.int64)
+        batch = min(settings.batch or max(settings.chains, 1), count)
+        if batch == count:
+            return np.arange(count)
+        rounds, place = divmod(step * batch, count)
+        orders = [
+            np.random.default_rng([settings.seed, _BURN, one]).permutation(count)
+            for one in (rounds, rounds + 1)
+        ]
+        return np.sort(np.concatenate(orders)[place : place + batch]).astype(np.int64)
+
+    def _looks(self) -> bool:
+        """Whether this step is followed by a look at connected moments."""
+        step = self.optimiser.step + 1
+        return self.correlates and (step % LOOK == 0 or step == self.settings.steps)
+
+    @property
+    def correlates(self) -> bool:
+        """Whether Pearson's correlation is worth its time: where asked for, or cheap."""
+        structure = self.graph.frame.structure
+        few = len(structure.pair) + len(structure.factors) <= _FEW
+        return few or self.settings.pearson is not None
+
+    def _look_share(self) -> float:
+        return max(1 / (1 + self.optimiser.step // LOOK), 0.3)
+
+    def _share(self) -> float:
+        return max(1 / (self.optimiser.step + 1), _SHARE)
+
+    def moments(self) -> Moments:
+        """Running means of the moments of data and model."""
+        frame, data, model = self.graph.frame, self.data_moments, self.model_moments
+        if not self.correlates:
+            nothing = np.zeros(frame.size)
+            return Moments(data, model, nothing, nothing)
+        return Moments(
+            data,
+            model,
+            data - frame.independent(self.data_marginals),
+            model - frame.independent(self.model_marginals),
+        )
+
+    def look(self) -> str:
+        """Note where the ascent is; returns how it ends, if it does."""
+        frame, settings, moments = self.graph.frame, self.settings, self.moments()
+        seen = {
+            "step": float(self.optimiser.step),
+            "seconds": self.seconds,
+            "error": moments.error(frame),
+            "pearson": moments.pearson(frame),
+        }
+        if self.held_out is not None:
+            seen["held_out"] = self.held_out.of(self.result(), slope=False)[0]
+        for name, value in seen.items():
+            self.history[name].append(value)
+        goals = []
+        if settings.error is not None:
+            goals.append(seen["error"] <= settings.error)
+        if settings.pearson is not None:
+            goals.append(seen["pearson"] >= settings.pearson)
+        if goals and all(goals):
+            return CONVERGED
+        return self._tired() if self.held_out is not None else ""
+
+    def _tired(self) -> str:
+        """Whether the held-out pseudo-likelihood has stopped rising."""
+        series = np.array(self.history["held_out"])
+        if series.argmax() == len(series) - 1:
+            self.best = self.result()
+        return HELD_OUT if len(series) - 1 - series.argmax() >= self.settings.patience else ""
+
+    def result(self) -> NDArray[np.float64]:
+        """The parameters that the steps so far give: their average, late ones counting most."""
+        sparse = self.penalty.l1 > 0
+        values = np.where(sparse, self.optimiser.values, self.optimiser.average)
+        return np.where(self.optimiser.free, values, self.optimiser.values)
+
+    def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything that the ascent needs to go on, as JSON and arrays."""
+        arrays: dict[str, NDArray[Any]] = {
+            **{f"optimiser.{name}": array for name, array in self.optimiser.state().items()},
+            **{f"model.{name}": array for name, array in self.model.save().items()},
+            **{f"history.{name}": np.array(series) for name, series in self.history.items()},
+            "data_moments": self.data_moments,
+            "model_moments": self.model_moments,
+            "data_marginals": self.data_marginals,
+            "model_marginals": self.model_marginals,
+        }
+        if self.rows is not None:
+            arrays |= {f"rows.{name}": array for name, array in self.rows.save().items()}
+        if self.best is not None:
+            arrays["best"] = self.best
+        return {"step": self.optimiser.step, "seconds": self.seconds}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `save` gave."""
+        self.optimiser.step, self.seconds = int(header["step"]), float(header["seconds"])
+        for name, array in self.optimiser.state().items():
+            array[:] = arrays[f"optimiser.{name}"]
+        self.model.restore(_part(arrays, "model."))
+        if self.rows is not None:
+            self.rows.restore(_part(arrays, "rows."))
+        series = _part(arrays, "history.")
+        kept = series["step"] % LOOK == 0  # a last look out of turn is not part of a longer run
+        self.history = {name: values[kept].tolist() for name, values in series.items()}
+        for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
+            getattr(self, name)[:] = arrays[name]
+        self.best = arrays["best"].copy() if "best" in arrays else None
+
+
+def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose name begins so, without it."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _blend(mean: NDArray[np.float64], new: NDArray[np.float64], share: float) -> None:
+    """Move a running mean by a share of what is new."""
+    mean += share * (new - mean)
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(values), values, 0.0)

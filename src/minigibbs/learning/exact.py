@@ -1,0 +1,159 @@
+"""Exact expectations of statistics, and log Z, given evidence: for small or narrow graphs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.exact.elimination import BucketTree
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.statistics import add_statistics
+from minigibbs.learning.data import Data
+
+_MOST = 20_000_000  # numbers of the statistics of all states
+
+
+class Expectations(ABC):
+    """Log Z and expected statistics of a graph's parameters, under any evidence."""
+
+    @abstractmethod
+    def of(
+        self, values: NDArray[np.float64], evidence: NDArray[np.int32]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Log Z, and the mean statistics, with these parameters and this evidence."""
+
+    def of_data(self, values: NDArray[np.float64], data: Data) -> tuple[float, NDArray[np.float64]]:
+        """The means over rows of log Z and statistics given each row."""
+        log_z, total = 0.0, np.zeros(len(values))
+        rows = [data.evidence(row) for row in range(len(data))]
+        distinct, which = np.unique(np.array(rows), axis=0, return_inverse=True)
+        share = np.bincount(which.ravel(), data.weight) / data.weight.sum()
+        for row, part in zip(distinct.astype(np.int32), share.tolist(), strict=True):
+            if part:
+                one, means = self.of(values, row)
+                if one == -math.inf:
+                    raise LearnError(f"data: a row has probability 0 in this graph: {row.tolist()}")
+                log_z, total = log_z + part * one, total + part * means
+        return log_z, total
+
+
+class Enumerated(Expectations):
+    """Over all states, whose statistics are written down once."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        """All states that agree with the graph's evidence."""
+        choices = [
+            range(int(size)) if fixed == FREE else (int(fixed),)
+            for size, fixed in zip(graph.sizes, graph.evidence, strict=True)
+        ]
+        self.states = np.array(list(itertools.product(*choices)), dtype=graph.state_type)
+        self.rows = graph.frame.statistics(self.states)
+        values = graph.frame.flat(graph.factors)
+        self._infinite = ~np.isfinite(values)
+        rest = graph.energy(self.states) - self.rows @ np.where(self._infinite, 0.0, values)
+        self.rest = np.asarray(rest)
+
+    def energy(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The energy of every state."""
+        whole: NDArray[np.float64] = self.rows @ np.where(self._infinite, 0.0, values) + self.rest
+        return whole
+
+    @staticmethod
+    def fits(graph: FactorGraph) -> bool:
+        """Whether all statistics can be written down."""
+        free = graph.sizes[graph.evidence == FREE].tolist()
+        return bool(math.prod(free) * (graph.frame.size + len(graph)) <= _MOST)
+
+    def of(
+        self, values: NDArray[np.float64], evidence: NDArray[np.int32]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Sums over the states that agree with the evidence."""
+        clamped = np.flatnonzero(evidence != FREE)
+        agree = (self.states[:, clamped] == evidence[clamped]).all(axis=1)
+        rows, energy = self.rows[agree], self.energy(values)[agree]
+        top = energy.max(initial=-math.inf)
+        if top == -math.inf:
+            return -math.inf, np.zeros(len(values))
+        law = np.exp(energy - top)
+        return float(top + math.log(law.sum())), (law / law.sum()) @ rows
+
+
+class Eliminated(Expectations):
+    """By variable elimination: the joint marginals of every factor's variables."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        """A graph that is narrow enough, or `TooLargeError`."""
+        self.graph = graph
+        BucketTree.of(graph)
+
+    def of(
+        self, values: NDArray[np.float64], evidence: NDArray[np.int32]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Two passes over the elimination tree."""
+        graph = self.graph.with_flat(values)
+        known = np.where(self.graph.evidence == FREE, evidence, self.graph.evidence)
+        if (known != self.graph.evidence).any():
+            graph = FactorGraph(graph.domains, graph.factors, evidence=known)
+        tree = BucketTree.of(graph)
+        log_z = tree.upward()
+        if log_z == -math.inf:
+            return log_z, np.zeros(len(values))
+        return log_z, _expected(self.graph, tree)
+
+
+def _expected(graph: FactorGraph, tree: BucketTree) -> NDArray[np.float64]:
+    """The mean statistics, by the joint marginals of each set of variables with a factor."""
+    frame, position = graph.frame, {v: k for k, v in enumerate(tree.order.variables)}
+    scopes: dict[tuple[int, ...], list[int]] = {}
+    model, pairs = frame.structure, len(frame.structure.pair)
+    for number in _learned(graph):
+        if number < pairs:
+            scope = model.pair[number].tolist()
+        else:
+            factor = model.factors[number - pairs]
+            slots = model.slots[factor["scope_start"] : factor["scope_end"]]
+            scope = slots["variable"].tolist()
+        open_ones = sorted((v for v in scope if tree.sizes[v] > 1), key=position.__getitem__)
+        scopes.setdefault(tuple(open_ones), []).append(number)
+    wanted: dict[int, list[tuple[int, ...]]] = {}
+    for scope_ in scopes:
+        if scope_:
+            wanted.setdefault(scope_[0], []).append(scope_)
+    joint = tree.joint(wanted) | {(): np.ones(())}
+    settled = np.array([tree.values(v)[0] for v in range(len(graph))], dtype=graph.state_type)
+    total = frame.constant.copy()
+    for scope_, numbers in scopes.items():
+        _add_expected(graph, tree, scope_, joint[scope_], settled, numbers, total)
+    return total
+
+
+def _learned(graph: FactorGraph) -> list[int]:
+    """The numbers of the factors that have parameters, pairs first."""
+    ties = graph.frame.ties
+    general = len(ties.pair) + np.flatnonzero(ties.factor >= 0)
+    return [*np.flatnonzero(ties.pair >= 0).tolist(), *general.tolist()]
+
+
+def _add_expected(
+    graph: FactorGraph,
+    tree: BucketTree,
+    scope: tuple[int, ...],
+    joint: NDArray[np.float64],
+    settled: NDArray[Any],
+    numbers: list[int],
+    total: NDArray[np.float64],
+) -> None:
+    """Add the mean statistics of factors over one set of variables."""
+    columns = np.repeat(settled[:, None], joint.size, axis=1)
+    for variable, places in zip(scope, np.indices(joint.shape), strict=True):
+        columns[variable] = tree.values(variable)[places.ravel()]
+    law, frame = np.ascontiguousarray(joint.ravel()), graph.frame
+    for number in numbers:
+        add_statistics(frame.structure, frame.ties, columns, law, number, number + 1, total)

@@ -1,0 +1,153 @@
+"""Standard errors of what was learned, by the Fisher information."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.parameters import Frame
+from minigibbs.learning.chains import Chains
+from minigibbs.learning.data import Data
+from minigibbs.learning.exact import Enumerated
+from minigibbs.learning.penalty import Penalty
+from minigibbs.learning.pseudo import PseudoLikelihood
+
+MOST_PARAMETERS = 1000  # whose covariances are written down
+_DRAWS = 30  # looks at every chain
+_LEAST = 1e-9  # eigenvalues, as a share of the largest, that count as 0
+_STEP = 1e-4  # of the differences that give a second derivative
+
+Matrix = NDArray[np.float64]
+
+
+def from_states(frame: Frame, law: Enumerated, values: NDArray[np.float64], data: Data) -> Matrix:
+    """The information of a row, exactly: the covariance that the row takes away."""
+    free = np.flatnonzero(~frame.fixed)
+    nothing = np.full(law.states.shape[1], -1, dtype=np.int32)
+    whole = _covariance(law, free, values, nothing)
+    if data.complete:
+        return whole
+    rows = np.array([data.evidence(row) for row in range(len(data))])
+    distinct, which = np.unique(rows, axis=0, return_inverse=True)
+    share = np.bincount(which.ravel(), data.weight) / data.weight.sum()
+    left = [_covariance(law, free, values, row.astype(np.int32)) for row in distinct]
+    found: Matrix = whole - np.einsum("r,rab->ab", share, np.array(left))
+    return found
+
+
+def _covariance(
+    law: Enumerated,
+    free: NDArray[np.intp],
+    values: NDArray[np.float64],
+    evidence: NDArray[np.int32],
+) -> Matrix:
+    clamped = np.flatnonzero(evidence >= 0)
+    agree = (law.states[:, clamped] == evidence[clamped]).all(axis=1)
+    rows, energy = law.rows[agree][:, free], law.energy(values)[agree]
+    shares = np.exp(energy - energy.max())
+    shares /= shares.sum()
+    centred = rows - shares @ rows
+    covariance: Matrix = (centred * shares[:, None]).T @ centred
+    return covariance
+
+
+def from_chains(
+    frame: Frame, model: Chains, sweeps: int, rows: Chains | None, data: Data
+) -> Matrix:
+    """The information of a row, from what chains of the model and of the rows visit."""
+    whole = _spread(frame, model, sweeps, pooled=True, weight=None)
+    if rows is None:
+        return whole
+    return whole - _spread(frame, rows, sweeps, pooled=False, weight=data.weight)
+
+
+def _spread(
+    frame: Frame, chains: Chains, sweeps: int, pooled: bool, weight: NDArray[np.float64] | None
+) -> Matrix:
+    """The covariance of statistics, over all chains, or the mean of those within each chain."""
+    count, free = len(chains.states), np.flatnonzero(~frame.fixed)
+    share = np.ones(count) if weight is None else weight
+    square, total = np.zeros((len(free), len(free))), np.zeros((count, len(free)))
+    for _ in range(_DRAWS):
+        chains.advance(sweeps)
+        drawn = frame.statistics(chains.states)[:, free]
+        square += (drawn * share[:, None]).T @ drawn
+        total += drawn
+    means, draws = total / _DRAWS, count * _DRAWS
+    if pooled:
+        centre = means.mean(axis=0)
+        within: Matrix = square / draws - np.outer(centre, centre)
+        return within
+    within = square / draws - (means * share[:, None]).T @ means / count
+    return within * (_DRAWS / (_DRAWS - 1))
+
+
+def errors(frame: Frame, information: Matrix, penalty: Penalty, rows: float) -> NDArray[np.float64]:
+    """Standard errors of all parameters: 0 for fixed ones, infinite where nothing is known.
+
+    Directions that data cannot tell, such as a constant added to all energies of a factor, count
+    as known: the errors are those of what can be told.
+    """
+    free = np.flatnonzero(~frame.fixed)
+    curvature = rows * (information + np.diag(penalty.l2[free]))
+    deviations = np.zeros(frame.size)
+    deviations[free] = np.sqrt(np.diag(_inverse(curvature)))
+    unknown = np.diag(curvature) <= 0
+    deviations[free[unknown]] = np.inf
+    return deviations
+
+
+def sandwich(
+    frame: Frame,
+    likelihood: PseudoLikelihood,
+    values: NDArray[np.float64],
+    penalty: Penalty,
+) -> NDArray[np.float64]:
+    """Errors of a pseudo-likelihood's maximum: its terms are not independent."""
+    free, data = np.flatnonzero(~frame.fixed), likelihood.data
+
+    def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        return likelihood.of(at)[1][free] - penalty.slope(at)[free]
+
+    curvature = -_differences(slope, values, free)
+    curvature = (curvature + curvature.T) / 2
+    scores = np.empty((len(data), len(free)))
+    for row in range(len(data)):
+        one = PseudoLikelihood(likelihood.graph, data.some(np.array([row])), likelihood.threads)
+        scores[row] = one.of(values)[1][free] * data.weight[row]
+    centred = scores - scores.mean(axis=0)
+    inverse = _inverse(curvature)
+    covariance = inverse @ (centred.T @ centred / len(data)) @ inverse / len(data)
+    deviations = np.zeros(frame.size)
+    deviations[free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    deviations[free[np.diag(curvature) <= 0]] = np.inf
+    return deviations
+
+
+def _differences(
+    slope: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    values: NDArray[np.float64],
+    free: NDArray[np.intp],
+) -> Matrix:
+    """The derivative of a gradient along each free parameter."""
+    rows = []
+    for number in free:
+        ends = []
+        for side in (_STEP, -_STEP):
+            moved = values.copy()
+            moved[number] += side
+            ends.append(slope(moved))
+        rows.append((ends[0] - ends[1]) / (2 * _STEP))
+    return np.array(rows).reshape(len(free), len(free))
+
+
+def _inverse(matrix: Matrix) -> Matrix:
+    """The inverse, of the directions whose curvature is not 0."""
+    if not len(matrix):
+        return matrix
+    along, axes = np.linalg.eigh(matrix)
+    known = along > _LEAST * max(along[-1], 0.0)
+    inverse: Matrix = (axes[:, known] / along[known]) @ axes[:, known].T
+    return inverse

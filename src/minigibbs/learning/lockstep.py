@@ -1,0 +1,189 @@
+"""Chains of learning in lockstep: 64 side by side, whose weights are written in place.
+
+The layouts of chromatic sweeps do not change with the weights. Which parameter each of their
+numbers comes from, and how many times, is found once, by laying out graphs whose parameters are
+numbers that tell. Choices are made in single precision, whose error is far below a gradient's
+noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.parameters import Frame, Moving
+from minigibbs.kernels.layout import TABLE
+from minigibbs.learning.chains import Chains, Threads, refill, seed_of
+from minigibbs.samplers.chromatic import LANES, Tile, make_tile
+from minigibbs.samplers.chromatic.small import LARGEST, SmallColours, small_colours
+from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours, spin_colours
+from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
+
+_DIGITS = 4096  # numbers that single precision keeps apart with much to spare
+_MOST = _DIGITS**2  # parameters
+LEAST_CHAINS = 16  # from which on chains go in lockstep
+
+
+def lockstep_fits(graph: FactorGraph) -> bool:
+    """Whether nothing is clamped, domains are small, and factors have two variables at the most.
+
+    Tables must be learned by their entries, or not at all: the layout shares those of one weight.
+    """
+    frame = graph.frame
+    if graph.implicits or len(graph.hard) or (graph.evidence != FREE).any():
+        return False
+    if int(graph.sizes.max()) > LARGEST or not 0 < frame.size <= _MOST:
+        return False
+    factors = frame.structure.factors
+    arity = factors["scope_end"] - factors["scope_start"]
+    pairs = (arity == 2) & (factors["form"] == TABLE)
+    pairs &= (frame.ties.factor < 0) | frame.ties.entries
+    return bool(((arity == 1) | pairs).all())
+
+
+class Source:
+    """Where the numbers of a layout come from: constant + scale * parameter."""
+
+    def __init__(self, probes: list[NDArray[np.floating]]) -> None:
+        """From layouts at 1, at 2, and at 1 plus the two digits of the parameter's number."""
+        one, two, low, high = (probe.astype(np.float64) for probe in probes)
+        self.scale = two - one
+        # Single and double precision differ by less; a parameter's share grows by 4/5 at least.
+        learned = np.abs(self.scale) > 0.1 * np.abs(one)
+        self.scale[~learned] = 0.0
+        scale = np.where(learned, self.scale, 1.0)
+        digits = np.rint((low - one) / scale) + _DIGITS * np.rint((high - one) / scale)
+        self.number = np.where(learned, digits, 0).astype(np.int64)
+        self.constant = np.where(learned, 0.0, one)
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The numbers that these parameters give."""
+        whole: NDArray[np.float64] = self.constant + self.scale * values[self.number]
+        return whole
+
+
+class Layout:
+    """A chromatic layout whose numbers follow the parameters."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        self.graph, self.moving = graph, Moving(graph.frame)
+        probes = [graph.with_flat(values) for values in _probes(graph.frame)]
+        self.spins = bool((graph.sizes == 2).all()) and _pairs_only(graph.frame)
+        lay: Any = spin_colours if self.spins else small_colours
+        laid = [lay(probe) for probe in probes]
+        self._kind = np.float64 if any(_is_double(one) for one in laid) else np.float32
+        self.first: Any = laid[0]
+        self._weight = Source([one.weight for one in laid])
+        self._table = None if self.spins else Source([one.table for one in laid])
+        self._owner = _owners(self.first.blocks)
+
+    def at(self, values: NDArray[np.float64]) -> SpinColours | SmallColours:
+        """The layout with the numbers that these parameters give."""
+        finite = np.where(np.isfinite(values), values, 0.0)
+        unary = sum_unary(self.moving.set(values)) * LOG2_E
+        if not len(unary):
+            unary = np.zeros(int(self.graph.sizes.sum(dtype=np.int64)))
+        weight = self._weight.of(finite)
+        if self.spins:
+            odds = (unary[1::2] - unary[::2])[self.first.variable]
+            base = odds - np.bincount(self._owner, weight, minlength=len(odds)) / 2
+            changed = {"base": base, "weight": weight}
+        else:
+            assert self._table is not None
+            changed = {"base": unary[self._own], "weight": weight, "table": self._table.of(finite)}
+        frozen = {name: array.astype(self._kind) for name, array in changed.items()}
+        for array in frozen.values():
+            array.setflags(write=False)
+        return self.first._replace(**frozen)  # type: ignore[no-any-return]
+
+    @property
+    def _own(self) -> NDArray[np.int64]:
+        """Where the values of each place stand among those of all variables."""
+        first, variable = self.first.first, self.first.variable
+        sizes = self.graph.sizes[variable].astype(np.int64)
+        starts = self.graph.frame.structure.first[variable] - first[:-1]
+        own: NDArray[np.int64] = np.repeat(starts, sizes) + np.arange(int(first[-1]))
+        return own
+
+
+class LockstepChains(Chains):
+    """Tiles of 64 chains each, a tile at a time on each thread."""
+
+    def __init__(
+        self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...], threads: Threads
+    ) -> None:
+        self.graph, self.threads, self._layout = graph, threads, Layout(graph)
+        self.states, self.swept = np.ascontiguousarray(states), 0
+        self._key = seed_of(seed)
+        self._tiles: list[Tile] = []
+
+    def take(self, values: NDArray[np.float64]) -> None:
+        """Write the weights; tiles carry their states alone."""
+        data = self._layout.at(values)
+        for tile in self._tiles:
+            tile.data = data
+        if not self._tiles:
+            for first in range(0, len(self.states), LANES):
+                own = self.states[first : first + LANES]
+                if len(own) == 1:  # a tile of one chain is laid out otherwise
+                    own = np.repeat(own, 2, axis=0)
+                tile = make_tile(Gibbs(), self.graph, data, first, own, self._key)
+                tile.compile()
+                self._tiles.append(tile)
+
+    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+        """Sweeps are numbered: a chain's draws depend on the number, on it and on the variable."""
+        assert chosen is None
+
+        def work(piece: int) -> None:
+            tile, first = self._tiles[piece], piece * LANES
+            tile.load(self._own(first, tile.chains))
+            tile.advance(self.swept, sweeps, False)
+            own = self.states[first : first + LANES]
+            own[:] = tile.states()[: len(own)]
+
+        self.threads(work, len(self._tiles))
+        self.swept += sweeps
+
+    def _own(self, first: int, count: int) -> NDArray[Any]:
+        own = self.states[first : first + LANES]
+        return own if len(own) == count else np.repeat(own, 2, axis=0)
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """States, and how many sweeps were made."""
+        return {"states": self.states, "swept": np.array([self.swept])}
+
+    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+        """Take them up."""
+        refill(self.states, saved["states"], self.graph)
+        self.swept = int(saved["swept"][0])
+
+
+def _probes(frame: Frame) -> list[NDArray[np.float64]]:
+    """Parameters that tell where they went; no table of them is constant."""
+    number = np.arange(frame.size)
+    one: NDArray[np.float64] = 1.0 + 0.25 * (number % 2).astype(np.float64)
+    low, high = (number % _DIGITS).astype(np.float64), (number // _DIGITS).astype(np.float64)
+    return [one, one + 1.0, one + low, one + high]
+
+
+def _pairs_only(frame: Frame) -> bool:
+    factors = frame.structure.factors
+    return bool((factors["scope_end"] - factors["scope_start"] == 1).all())
+
+
+def _is_double(laid: Any) -> bool:
+    return bool(laid.weight.dtype == np.float64) and isinstance(laid, SpinColours)
+
+
+def _owners(blocks: NDArray[np.void]) -> NDArray[np.int64]:
+    """The place that each entry of a layout belongs to."""
+    sizes = blocks["count"].astype(np.int64) * blocks["degree"]
+    block = np.repeat(np.arange(len(blocks)), sizes)
+    inside = np.arange(len(block)) - blocks["entry"][block]
+    owner: NDArray[np.int64] = blocks["first"][block] + inside % blocks["count"][block]
+    return owner

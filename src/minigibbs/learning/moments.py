@@ -1,0 +1,70 @@
+"""How far the model's moments are from the data's: largest error and Pearson correlation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.parameters import Frame
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean statistics of data and model, and the same without what single variables explain."""
+
+    data: NDArray[np.float64]
+    model: NDArray[np.float64]
+    connected_data: NDArray[np.float64]
+    connected_model: NDArray[np.float64]
+
+    def error(self, frame: Frame) -> float:
+        """The largest difference of a learned parameter, as a share of its range."""
+        return float(scaled_difference(frame, self.data, self.model).max(initial=0.0))
+
+    def pearson(self, frame: Frame) -> float:
+        """The correlation of connected moments; NaN where there are fewer than two."""
+        chosen = joint(frame) & ~frame.fixed
+        a, b = self.connected_data[chosen], self.connected_model[chosen]
+        if len(a) < 2 or not a.std() > 0 or not b.std() > 0:
+            return float("nan")
+        return float(np.corrcoef(a, b)[0, 1])
+
+
+def scaled_difference(
+    frame: Frame, data: NDArray[np.float64], model: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How far each learned parameter's moments differ, as a share of its range."""
+    low, high = frame.ranges
+    span = np.where(high > low, high - low, 1.0)
+    difference: NDArray[np.float64] = np.abs(data - model)[~frame.fixed] / span[~frame.fixed]
+    return difference
+
+
+def joint(frame: Frame) -> NDArray[np.bool_]:
+    """[parameter] whether it belongs to factors of two variables or more."""
+    chosen = np.zeros(frame.size, dtype=np.bool_)
+    chosen[frame.ties.pair[frame.ties.pair >= 0]] = True
+    factors = frame.structure.factors
+    several = (frame.ties.factor >= 0) & (factors["scope_end"] - factors["scope_start"] > 1)
+    starts = frame.ties.factor[several]
+    entries = frame.ties.entries[several]
+    chosen[starts[~entries]] = True
+    sizes = frame.table_sizes(np.flatnonzero(several)[entries])
+    for size in np.unique(sizes).tolist():
+        chosen[(starts[entries][sizes == size][:, None] + np.arange(size)).ravel()] = True
+    return chosen
+
+
+def marginals_of(
+    frame: Frame, states: NDArray[Any], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The share of each value of each variable among states, by their weights."""
+    first = frame.structure.first
+    places = (first + states).ravel()
+    total = int(frame.sizes.sum(dtype=np.int64))
+    counts = np.bincount(places, np.repeat(weights, states.shape[1]), minlength=total)
+    shares: NDArray[np.float64] = counts / weights.sum()
+    return shares

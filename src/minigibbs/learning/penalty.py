@@ -1,0 +1,64 @@
+"""What keeps parameters small: L1, L2 and normal priors, in units of a row's log-likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.graph.parameters import Frame
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """l1 * |value| + l2 / 2 * (value - mean)^2 for each parameter."""
+
+    l1: NDArray[np.float64]
+    l2: NDArray[np.float64]
+    mean: NDArray[np.float64]
+
+    def value(self, values: NDArray[np.float64]) -> float:
+        """The penalty, L1 included."""
+        smooth = float(self.l2 @ (values - self.mean) ** 2) / 2
+        return smooth + float(self.l1 @ np.abs(values))
+
+    def slope(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Its gradient, without L1, which has none at 0."""
+        return self.l2 * (values - self.mean)
+
+
+def read_penalty(
+    frame: Frame, l1: Any, l2: Any, prior: Mapping[str, Any] | None, rows: int
+) -> Penalty:
+    """What was asked for; a normal prior of a mean and a deviation counts once for all rows."""
+    first, second = _by_parameter(frame, "l1", l1), _by_parameter(frame, "l2", l2)
+    mean = np.zeros(frame.size)
+    for name, given in (prior or {}).items():
+        place = frame.find(name).place
+        centre, deviation = given if isinstance(given, tuple | list) else (0.0, given)
+        if not (np.isfinite(centre) and deviation > 0):
+            raise LearnError(
+                f"prior of parameter {name!r}: expected a deviation above 0, or (mean, deviation); "
+                f"got {given!r}"
+            )
+        if second[place].any():
+            raise LearnError(f"parameter {name!r} has l2 and a prior: give one of them")
+        mean[place], second[place] = centre, 1.0 / (deviation**2 * rows)
+    free = ~frame.fixed
+    return Penalty(first * free, second * free, mean)
+
+
+def _by_parameter(frame: Frame, what: str, given: Any) -> NDArray[np.float64]:
+    """A number for each parameter: one for all, or some by name."""
+    numbers = np.zeros(frame.size)
+    named = given if isinstance(given, Mapping) else dict.fromkeys(frame.parameters, given)
+    for name, number in named.items():
+        real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+        if not (real and 0 <= number < np.inf):
+            raise LearnError(f"{what} must be a number of at least 0, got {number!r}")
+        numbers[frame.find(name).place] = number
+    return numbers

@@ -1,0 +1,22 @@
+"""Which chains a fit runs on."""
+
+from __future__ import annotations
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.learning.chains import MODEL, Chains, GroupChains, RowChains, Threads
+from minigibbs.learning.lockstep import LEAST_CHAINS, LockstepChains, lockstep_fits
+from minigibbs.running.request import start_states
+from minigibbs.samplers import Sampler
+
+
+def model_chains(
+    graph: FactorGraph, sampler: Sampler | None, chains: int, seed: int, threads: Threads
+) -> Chains:
+    """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
+    states = start_states(graph, "random", chains, seed)
+    if sampler is not None:
+        return GroupChains(graph, sampler, states, (seed, MODEL), threads)
+    if chains >= LEAST_CHAINS and lockstep_fits(graph):
+        return LockstepChains(graph, states, (seed, MODEL), threads)
+    return RowChains(graph, states, free_variables(graph.evidence), (seed, MODEL), threads)

@@ -1,0 +1,65 @@
+"""The pseudo-likelihood of data, and its gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.pseudo import add_pseudo
+from minigibbs.learning.chains import Threads
+from minigibbs.learning.data import Data
+
+_PIECES = 16  # that rows are shared out in, whatever the number of threads
+_MOST = 2**25  # numbers of the gradients of all pieces
+_ROWS = 64  # that make a piece worth while
+
+
+class PseudoLikelihood:
+    """The mean over rows of the sum over variables of log p(variable | all others).
+
+    Of rows with values missing, those variables count whose neighbours are all there.
+    """
+
+    def __init__(self, graph: FactorGraph, data: Data, threads: Threads) -> None:
+        self.graph, self.data, self.threads = graph, data, threads
+        self.moving = graph.frame.moving()
+        pieces = min(_PIECES, max(len(data) // _ROWS, 1), max(_MOST // graph.frame.size, 1))
+        self._cuts = np.linspace(0, len(data), pieces + 1).astype(int).tolist()
+        self.counted = 0  # terms that counted at the last look
+
+    def of(
+        self, values: NDArray[np.float64], slope: bool = True
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Its value, and its gradient if that is wanted."""
+        frame, data, pieces = self.graph.frame, self.data, len(self._cuts) - 1
+        model = self.moving.set(values)
+        slopes = np.zeros((pieces, frame.size if slope else 0))
+        results = np.zeros((pieces, 2))
+        none = np.empty((0, 0), dtype=np.uint8)
+
+        def work(piece: int) -> None:
+            part = slice(self._cuts[piece], self._cuts[piece + 1])
+            add_pseudo(
+                model,
+                frame.ties,
+                frame.origin,
+                data.rows[part],
+                none if data.seen is None else data.seen[part],
+                data.weight[part],
+                slopes[piece],
+                np.zeros(2 * int(frame.sizes.max())),
+                results[piece],
+            )
+
+        self.threads(work, pieces)
+        total, counted = results.sum(axis=0)
+        self.counted = int(counted)
+        if not self.counted:
+            raise LearnError(
+                "no variable of the data has all its neighbours observed: the pseudo-likelihood "
+                'is empty; use method="pcd"'
+            )
+        rows = float(data.weight.sum())
+        return float(total) / rows, slopes.sum(axis=0) / rows

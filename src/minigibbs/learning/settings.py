@@ -1,0 +1,57 @@
+"""What a user asks of learning: checked, and kept in checkpoints as it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from minigibbs.errors import LearnError
+
+METHODS = ("pcd", "cd", "pseudo", "exact")
+SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
+LOOK = 10  # steps between two looks at the moments
+_LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How weights are learned; see `mg.learn`."""
+
+    method: str
+    chains: int
+    sweeps: int
+    steps: int
+    rate: float
+    decay: float
+    optimizer: str
+    batch: int | None
+    error: float | None
+    pearson: float | None
+    patience: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise LearnError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}")
+        for name, least in _LEAST.items():
+            count = getattr(self, name)
+            whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+            if count is not None and not (whole and count >= least):
+                raise LearnError(f"{name} must be an integer of at least {least}, got {count!r}")
+        for name in ("rate", "decay", "error", "pearson"):
+            number = getattr(self, name)
+            real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+            if number is not None and not (real and 0 < number < np.inf):
+                raise LearnError(f"{name} must be a number above 0, got {number!r}")
+
+    def encode(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"seed": str(self.seed)}
+
+    @classmethod
+    def decode(cls, header: dict[str, Any]) -> Settings:
+        """From JSON; checked as if a user had asked."""
+        given = {field.name: header[field.name] for field in fields(cls)}
+        return cls(**given | {"seed": int(given["seed"])})

@@ -1,0 +1,218 @@
+"""What `mg.learn` gives: parameters with errors, how they were learned, and whether they fit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs._version import __version__
+from minigibbs.graph.encoding import decode, encode
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import files
+from minigibbs.system.text import printable
+
+FORMAT = "minigibbs-fit-1"
+_GRAPH = "graph."  # before the names of a graph's arrays
+_SHOWN = 8  # numbers of a parameter that are shown
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The result of `mg.learn`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> coins = mg.FactorGraph([2] * 3, [mg.Unary([0, 1, 2], [0.0, 0.0], name="bias")])
+    >>> fit = mg.learn(coins, [[1, 1, 0], [1, 1, 1]], method="exact")
+    >>> bias = fit.parameters["bias"]
+    >>> float(round(bias[1] - bias[0], 4)), fit.ended
+    (1.6094, 'converged')
+    """
+
+    graph: FactorGraph  # with what was learned
+    method: str
+    ended: str  # "converged", "steps", "time", "held-out", "interrupted", "terminated"
+    steps: int
+    seconds: float
+    seed: int
+    rows: int  # of data
+    history: dict[str, NDArray[np.float64]] = field(repr=False)  # by what was looked at
+    data_moments: NDArray[np.float64] = field(repr=False)  # [parameter]
+    model_moments: NDArray[np.float64] = field(repr=False)  # [parameter]
+    deviations: NDArray[np.float64] | None = field(default=None, repr=False)  # [parameter]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, NDArray[np.float64]]:
+        """What was learned, by name; fixed entries as they were."""
+        return self.graph.parameters
+
+    @cached_property
+    def errors(self) -> dict[str, NDArray[np.float64]] | None:
+        """Standard errors, by name; 0 for fixed entries. None where there are too many."""
+        return None if self.deviations is None else self.graph.frame.named(self.deviations)
+
+    @property
+    def error(self) -> float:
+        """The largest difference of a learned moment, as a share of its range."""
+        return float(self._differences.max(initial=0.0))
+
+    @cached_property
+    def _differences(self) -> NDArray[np.float64]:
+        frame = self.graph.frame
+        low, high = frame.ranges
+        span = np.where(high > low, high - low, 1.0)
+        scaled: NDArray[np.float64] = np.abs(self.data_moments - self.model_moments) / span
+        return np.where(frame.fixed, 0.0, scaled)
+
+    @property
+    def pearson(self) -> float:
+        """The correlation of connected moments at the last look; NaN where there are too few."""
+        series = self.history.get("pearson", np.empty(0))
+        return float(series[-1]) if len(series) else float("nan")
+
+    def __str__(self) -> str:
+        lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
+        lines += [f"{label:<12}{value}" for label, value in self.parameter_rows()]
+        return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
+
+    def summary_rows(self) -> list[tuple[str, str]]:
+        """What is shown of it: label and value."""
+        rows = [
+            ("method", self.method),
+            ("ended", f"{self.ended} after {self.steps:,} steps"),
+            ("seconds", f"{self.seconds:.2f}"),
+            ("error", f"{self.error:.4g} (largest, of moments as shares of their range)"),
+        ]
+        if np.isfinite(self.pearson):
+            rows.append(("Pearson", f"{self.pearson:.4f} (connected moments)"))
+        return rows
+
+    def parameter_rows(self) -> list[tuple[str, str]]:
+        """The first numbers of each parameter, with errors."""
+        rows = []
+        for name, values in self.parameters.items():
+            numbers = values.ravel()[:_SHOWN].tolist()
+            shown = [f"{number:.4g}" for number in numbers]
+            if self.errors is not None:
+                spread = self.errors[name].ravel().tolist()
+                shown = [f"{a} ± {b:.2g}" for a, b in zip(shown, spread, strict=False)]
+            dots = ", ..." if values.size > _SHOWN else ""
+            rows.append((printable(name), ", ".join(shown) + dots))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the graph, for JSON."""
+        errors = self.errors or {}
+        return {
+            "method": self.method,
+            "ended": self.ended,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "rows": self.rows,
+            "error": self.error,
+            "pearson": None if np.isnan(self.pearson) else self.pearson,
+            "parameters": {name: values.tolist() for name, values in self.parameters.items()},
+            "errors": {name: values.tolist() for name, values in errors.items()} or None,
+            "warnings": list(self.warnings),
+        }
+
+    def plot_moments(self, axes: Any = None) -> Any:
+        """Draw the model's moments against the data's; returns the axes."""
+        from minigibbs.results import plots
+
+        if axes is None:
+            axes = plots.figure(1, width=5.0, height=4.6)[1][0]
+        free = ~self.graph.frame.fixed
+        low, high = self.graph.frame.ranges
+        span = np.where(high > low, high - low, 1.0)
+        x = ((self.data_moments - low) / span)[free]
+        y = ((self.model_moments - low) / span)[free]
+        axes.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+        axes.plot(x, y, ".", markersize=4, alpha=0.6, color="tab:blue")
+        axes.set(
+            xlabel="moment in the data, as a share of its range",
+            ylabel="moment in the model",
+            title=f"Moments match to {self.error:.2g}",
+        )
+        axes.grid(alpha=0.25)
+        return axes
+
+    def report(self, path: str | os.PathLike[str], title: str = "A fit") -> None:
+        """Write one HTML page: what was learned, how well the moments match, and the way there."""
+        from minigibbs.results.report.fit import write_fit
+
+        write_fit(self, path, title)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fit to a file, whole or not at all; `mg.load` reads it."""
+        header, arrays = encode(self.graph)
+        plain = {
+            name: getattr(self, name) for name in ("method", "ended", "steps", "seconds", "rows")
+        }
+        own: dict[str, NDArray[Any]] = {
+            "data_moments": self.data_moments,
+            "model_moments": self.model_moments,
+            **{f"history.{name}": series for name, series in self.history.items()},
+        }
+        if self.deviations is not None:
+            own["deviations"] = self.deviations
+        files.write_arrays(
+            path,
+            {
+                "format": FORMAT,
+                "version": __version__,
+                **plain,
+                "seed": str(self.seed),
+                "warnings": list(self.warnings),
+                "graph": header,
+            },
+            own | {f"{_GRAPH}{name}": array for name, array in arrays.items()},
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Fit:
+    """Read a fit that `Fit.save` wrote."""
+    header, arrays = files.read_arrays(path, FORMAT)
+    with files.refusing_damage(path):
+        inner = {k.removeprefix(_GRAPH): v for k, v in arrays.items() if k.startswith(_GRAPH)}
+        graph = decode(header["graph"], inner)
+        before = "history."
+        history = {k.removeprefix(before): v for k, v in arrays.items() if k.startswith(before)}
+        fit = Fit(
+            graph,
+            str(header["method"]),
+            str(header["ended"]),
+            int(header["steps"]),
+            float(header["seconds"]),
+            int(header["seed"]),
+            int(header["rows"]),
+            history,
+            arrays["data_moments"],
+            arrays["model_moments"],
+            arrays.get("deviations"),
+            tuple(map(str, header["warnings"])),
+        )
+        _check(fit)
+    return fit
+
+
+def _check(fit: Fit) -> None:
+    """Raise `ValueError` if the parts do not fit each other."""
+    shape = (fit.graph.frame.size,)
+    for name in ("data_moments", "model_moments", "deviations"):
+        array = getattr(fit, name)
+        if array is not None and (array.shape != shape or array.dtype != np.float64):
+            raise ValueError(f"{name}: expected {shape[0]} doubles, got {array.shape}")
+    lengths = {len(series) for series in fit.history.values()}
+    if len(lengths) > 1 or any(s.dtype != np.float64 for s in fit.history.values()):
+        raise ValueError("history: expected series of doubles of one length")
+    if fit.steps < 0 or not fit.seconds >= 0 or fit.rows < 1 or fit.seed < 0:
+        raise ValueError("steps, seconds, rows and seed must not be negative")

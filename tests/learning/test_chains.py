@@ -1,0 +1,116 @@
+"""Chains in lockstep: laid out as if anew, with the model's law, whatever the number of threads."""
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import minigibbs as mg
+from minigibbs.learning.chains import RowChains, Threads
+from minigibbs.learning.lockstep import Layout, LockstepChains, lockstep_fits
+from minigibbs.learning.placing import model_chains
+from minigibbs.samplers.chromatic.small import small_colours
+from minigibbs.samplers.chromatic.spins import spin_colours
+from tests.learning.models import mixed
+
+rng = np.random.default_rng(2)
+
+
+def spins():
+    """Ties, scales, signs; a pair and fields that are not learned."""
+    return mg.FactorGraph(
+        [2] * 5,
+        [
+            mg.Ising(
+                [0, 1, 2, 0],
+                [1, 2, 3, 4],
+                [0.3, -0.5],
+                name="J",
+                tied=[0, 1, 0, 1],
+                scale=[1, 2, 1, 0.5],
+            ),
+            mg.Potts([3], [4], 0.4),
+            mg.Potts([1], [3], 0.4, name="p"),
+            mg.Unary(range(5), rng.normal(size=(5, 2)), name="h"),
+        ],
+    )
+
+
+def small():
+    """Templates with weights, tables of two sizes, pairs; one table that is not learned."""
+    return mg.FactorGraph(
+        [2, 3, 3, 4],
+        [
+            mg.Potts([0, 1], [1, 2], [0.5, 0.9], name="J"),
+            mg.Table([[0, 1], [0, 2]], rng.normal(size=(2, 3)), weight=[1.0, -0.5], name="T"),
+            mg.Table([[1, 2], [2, 1]], rng.normal(size=(2, 3, 3)), name="U"),
+            mg.Table([[0, 3]], rng.normal(size=(2, 4))),
+            mg.Unary([3], rng.normal(size=4), name="h"),
+        ],
+    )
+
+
+GRAPHS = {"spins": spins, "small": small}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_layout_follows_the_parameters(name):
+    graph = GRAPHS[name]()
+    assert lockstep_fits(graph)
+    layout = Layout(graph)
+    assert layout.spins == (name == "spins")
+    for seed in range(3):
+        values = np.random.default_rng(seed).normal(size=graph.frame.size)
+        found = layout.at(values)
+        anew = (spin_colours if layout.spins else small_colours)(graph.with_flat(values))
+        for field, one, other in zip(found._fields, found, anew, strict=True):
+            if one.dtype.kind == "f":
+                np.testing.assert_allclose(one, other, atol=3e-6, err_msg=field)
+            else:
+                np.testing.assert_array_equal(one, other, err_msg=field)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("wrong", [0.0, 0.25])
+def test_lockstep_chains_have_the_models_law(name, wrong):
+    """Chi-square of 8,000 chains after 40 sweeps; at 1e-4, false in one of 10,000 seeds.
+
+    The negative control: weights that are a quarter off are noticed.
+    """
+    graph = GRAPHS[name]()
+    values = graph.frame.flat(graph.factors)
+    chains = model_chains(graph, None, 8000, 3, Threads(2))
+    assert isinstance(chains, LockstepChains)
+    values *= 1 + wrong
+    chains.take(values)
+    chains.advance(20)
+    chains.take(values)
+    chains.advance(20)
+    states, law = mg.theory.exact_distribution(graph)
+    strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
+    counts = np.bincount(chains.states.astype(int) @ strides, minlength=len(states))
+    assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
+
+
+@pytest.mark.parametrize("count", [16, 65, 130])
+def test_draws_do_not_depend_on_threads_or_pieces(count):
+    graph = small()
+    values = graph.frame.flat(graph.factors)
+    found = []
+    for threads, pieces in ((1, (6,)), (3, (1, 2, 3))):
+        chains = model_chains(graph, None, count, 5, Threads(threads))
+        for sweeps in pieces:
+            chains.take(values)
+            chains.advance(sweeps)
+        found.append(chains.states.copy())
+    np.testing.assert_array_equal(*found)
+    assert (found[0][0] != found[0][1:]).any()
+
+
+def test_what_does_not_fit_goes_row_by_row():
+    wide = mg.FactorGraph([17, 2], [mg.Potts([0], [1], 0.1, name="J")])
+    weighed = mg.FactorGraph([2, 2], [mg.Table([0, 1], np.eye(2), 0.1, name="w", learn="weight")])
+    clamped = spins().condition({0: 1})
+    for graph in (mixed(), wide, weighed, clamped):
+        assert not lockstep_fits(graph)
+        assert isinstance(model_chains(graph, None, 20, 1, Threads(1)), RowChains)
+    assert isinstance(model_chains(spins(), None, 4, 1, Threads(1)), RowChains)
