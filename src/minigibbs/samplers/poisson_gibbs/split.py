@@ -29,6 +29,7 @@ FAR_DRAW = DRAW + COSTS["far"]  # where the alias tables do not fit into the cac
 CACHE = 250_000  # slots of alias tables that do
 MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
+POINTS_STICKINESS = 0.05  # of points: 0.04 to 0.05 on a dense random field at three strengths
 
 _BINS = 64  # powers of two of M that are told apart, from 2**-52 on
 _LEAST_POWER = 12 - _BINS
@@ -117,7 +118,7 @@ def _tail_range(tail: Any, theta: Any) -> Any:
     return np.where(rate > 0.0, most * np.log1p(1.0 / theta), 0.0)
 
 
-def stickiness(theta: Any) -> Any:
+def stickiness(theta: Any, measured: float = STICKINESS) -> Any:
     """Log slowdown per unit of L_T, as seen in practice; far below the bound.
 
     The counts favour the value they were drawn at: a factor at its maximum M adds M * ((1 + theta)
@@ -125,7 +126,7 @@ def stickiness(theta: Any) -> Any:
     strength, since not all factors are at their maximum and not all values are in doubt: 0.06 on
     the paper's Potts model and a dense random field, 0.3 to 0.5 on the Curie-Weiss model.
     """
-    return STICKINESS * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
+    return measured * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
 
 
 def waits(rate: Any, lanes: int) -> Any:
@@ -238,12 +239,15 @@ def _strongest(
 
 @_QUIETLY
 def best_theta(
-    tail: NDArray[np.float64], slowdown: float | None, draw: float = DRAW
+    tail: NDArray[np.float64],
+    slowdown: float | None,
+    draw: float = DRAW,
+    measured: float = STICKINESS,
 ) -> NDArray[np.float64]:
     """Theta for a given tail: what time suggests among those that keep the guarantee."""
     least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
     grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
-    sticky = np.minimum(tail * stickiness(grid), 700.0)
+    sticky = np.minimum(tail * stickiness(grid, measured), 700.0)
     time = (UPDATE + TAIL + draw * (1 + grid) * tail) * np.exp(sticky)
     best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
@@ -356,7 +360,7 @@ def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
         theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
     elif theta is None:
         likely = np.array([group.kept * float(np.quantile(bounds, 0.9))])
-        theta = float(best_theta(likely, None, DRAW / group.kept)[0])
+        theta = float(best_theta(likely, None, DRAW / group.kept, POINTS_STICKINESS)[0])
     draws = (1 + theta) * float(bounds.mean())
     return ImplicitSplit(theta, most, draws, kept=group.kept)
 

@@ -25,7 +25,7 @@ from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
 from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
 from minigibbs.samplers.poisson_gibbs.layouts.points import (
-    BATCH,
+    SCRATCH,
     PointsData,
     points_draw,
     prepare_points,
@@ -127,7 +127,7 @@ def implicit_space(data: Any) -> tuple[int, int]:
         (carried, scratch), (more, other) = implicit_space(data.group), implicit_space(data.others)
         return carried + more, max(scratch, other)  # one group draws after the other
     if isinstance(data, PointsData):
-        return 0, 3 * BATCH
+        return 0, SCRATCH
     return (projected_room(data), 0) if isinstance(data, ProjectedData) else (0, 0)
 
 
