@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import minigibbs as mg
+from benchmarks import peers
 from benchmarks.data import DATA, _uai
 from benchmarks.report import Report
 from minigibbs.formats import uai
@@ -135,6 +136,10 @@ def _tempered(report: Report, name: str, seconds: float, bar: float) -> None:
     told = f"{error:.4f}; log Z off by {abs(answer.log_z - log_z):.3f} ({answer.log_z_error:.3f})"
     told += f"; {len(ladder.levels)} levels, {ladder.round_trips:,} round trips"
     report.add(f"tempered {seconds:g} s, {name}", told, f"at most {bar}", error <= bar)
+    peer = peers.hamon(graph, seconds)
+    if peer is not None:
+        flat = np.array([row[1] for row in truth])
+        report.add(f"hamon {seconds:g} s, {name}", f"{np.abs(peer - flat).max():.4f}")
     warned = "warned" if plain.summary().warnings else "no warning"
     report.add(f"plain Gibbs {share:g} s, {name}", f"{largest_error(plain, truth):.4f} ({warned})")
 

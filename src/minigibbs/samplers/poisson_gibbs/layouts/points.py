@@ -44,6 +44,7 @@ class PointsData(NamedTuple):
     gain: float  # what a pair that attracts multiplies a weight by, or the logarithm of that
     loss: float  # and one that repels
     first: int  # where its part of the chain's scratch begins
+    share: float  # of the rates: below 1 for a weaker copy of the group
 
 
 def prepare_points(group: Points, theta: float, logs: bool, first: int) -> PointsData:
@@ -62,6 +63,7 @@ def prepare_points(group: Points, theta: float, logs: bool, first: int) -> Point
         gain,
         loss,
         first,
+        1.0,
     )
 
 
@@ -168,7 +170,7 @@ def points_draw(data, chain, i, mode, size, touched):
     Random numbers are counted, not streamed: each batch takes a key of its own.
     """
     home = data.homes[i]
-    rate, here = home.rate, np.int64(home.place)
+    rate, here = home.rate * data.share, np.int64(home.place)
     left = poisson(rate, math.exp(-rate), chain.stream) if rate > 0.0 else 0
     factor = data.gain if data.attracts else data.loss
     chain.tally[DRAWS] += left
