@@ -225,12 +225,12 @@ def mean_field() -> list[str]:
     height, width = pixels.shape[:2]
     graph = mg.models.dense_crf(pixels, unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
     run = mg.sample(
-        graph, sweeps=120, warmup=30, chains=2, seed=1, progress=False, record="marginals"
+        graph, sweeps=60, warmup=20, chains=2, seed=1, progress=False, record="marginals"
     )
     field = DenseCRF2D(width, height, len(unary))
     field.setUnaryEnergy(unary.reshape(len(unary), -1).astype(np.float32))
     field.addPairwiseGaussian(sxy=3, compat=3 * WEAK)
-    colours = np.ascontiguousarray(pixels)
+    colours = np.array(pixels)  # which it wants to be writable
     field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=colours, compat=10 * WEAK)
     begun = time.perf_counter()
     approximate = np.array(field.inference(20)).reshape(len(unary), height, width)

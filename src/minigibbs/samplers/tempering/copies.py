@@ -240,18 +240,24 @@ def _energies(data, model, chain, replicas, lanes):
         model.slots,
         data.table,
     )
+    energies = chain.carried[energy_at(data) : energy_at(data) + lanes]
     for lane in range(lanes):
-        x, total = replicas[lane::lanes], data.constant
-        for k in range(len(data.order)):
-            i = data.order[k]
-            total += data.unary[model.first[i] + x[i]]
-        for k in range(len(data.pair)):
-            if x[data.pair[k, 0]] == x[data.pair[k, 1]]:
-                total += data.pair_weight[k]
+        energies[lane] = data.constant
+    for k in range(len(data.order)):
+        i = data.order[k]
+        for lane in range(lanes):
+            energies[lane] += data.unary[model.first[i] + replicas[i * lanes + lane]]
+    for k in range(len(data.pair)):  # all lanes together, side by side in memory
+        a, b = np.int64(data.pair[k, 0]) * lanes, np.int64(data.pair[k, 1]) * lanes
+        weight = data.pair_weight[k]
+        for lane in range(lanes):
+            same = replicas[np.uint64(a + lane)] == replicas[np.uint64(b + lane)]
+            energies[lane] += weight if same else 0.0
+    for lane in range(lanes):
+        x, total = replicas[lane::lanes], 0.0
         for k in range(len(data.rest)):
             total += general_value(soft, x, model.factors[data.rest[k]])
-        total += group_energy(data.implicit, x, chain.weights)
-        chain.carried[energy_at(data) + lane] = total
+        energies[lane] += total + group_energy(data.implicit, x, chain.weights)
 
 
 @inlined
