@@ -26,7 +26,7 @@ _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 5_000_000  # points, and pairs, by which to see what bounds are worth
-_SUMMED = 40_000_000  # pairs that are summed for the largest of all sums
+_SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
 _TRIED = 2000  # pairs on which a user's bound is tried
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
