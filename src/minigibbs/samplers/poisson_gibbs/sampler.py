@@ -148,6 +148,8 @@ class PoissonGibbs(Sampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lay the split graph out: heavy lists and alias tables, or what plain Gibbs needs."""
+        if self.tune:
+            return self.settled(graph).prepare(graph, lanes)
         split = self.split(graph, lanes)
         return choose_layout(graph, split).prepare(graph, split)
 

@@ -107,7 +107,10 @@ class Tempering(SweepSampler):
         if graph.implicits:
             self._check_implicit(graph)
         paired = self.houdayer if self.houdayer is not None else is_sparse(graph)
-        chosen = replace(self, houdayer=paired)
+        inner = self.sampler
+        if inner is not None and not inner.sweeps:
+            inner = inner.settled(graph)
+        chosen = replace(self, sampler=inner, houdayer=paired)
         if isinstance(self.levels, tuple) or not len(free_variables(graph.evidence)):
             return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
 
