@@ -55,8 +55,8 @@ def main() -> None:
         f"mg.infer(graph, {SECONDS:g}) with one thread, seed 1. Error: the largest of a marginal; "
         "in brackets that of log Z. Below, exact answers are switched off, and plain Gibbs (the "
         "default sampler, four chains from random starts) has a quarter of the time. hamon, where "
-        "it is installed and states the model (spins with pairs and fields), has as much time as the "
-        "ladder, and more where its own search of levels takes longer."
+        "it is installed and states the model (spins with pairs and fields), has as much time as "
+        "the ladder, and more where its own search of levels takes longer."
     )
     report.write()
 
