@@ -111,3 +111,65 @@ def _slope(run, variables: int, repeats: int) -> float:
             run(sweeps)
             best[sweeps] = min(best.get(sweeps, np.inf), time.perf_counter() - begun)
     return (best[10 + extra] - best[10]) / (extra * variables) * 1e9
+
+
+HAMON_ROUNDS = 2000  # of exchanges between two looks at the clock
+
+
+def hamon(graph: mg.FactorGraph, seconds: float) -> np.ndarray | None:
+    """Chances of the second value by hamon's non-reversible parallel tempering, in so many seconds.
+
+    Its own search for the number of levels and its own tuning, then rounds until the time is up,
+    compiling included; the second half of the rounds counts. It states spins with pairs and
+    fields: None for other models, and where it is not installed.
+    """
+    from minigibbs.graph.simple import simplified
+    from minigibbs.samplers.tempering.spins import fits
+
+    simple = simplified(graph)
+    if not fits(graph, simple) or (graph.evidence >= 0).any() or (graph.sizes != 2).any():
+        return None
+    try:
+        import hamon as peer
+        import jax
+    except ImportError:
+        return None
+    import networkx as nx
+    from hamon.models.ising import IsingEBM, IsingSamplingProgram, hinton_init
+
+    begun = time.perf_counter()
+    field = np.diff(simple.unary.reshape(-1, 2), axis=1)[:, 0] / 2
+    coloured = nx.Graph(simple.pair.tolist())
+    coloured.add_nodes_from(range(len(graph)))
+    colours = nx.coloring.greedy_color(coloured, strategy="DSATUR")
+    nodes = [peer.SpinNode() for _ in range(len(graph))]
+    blocks = [
+        peer.Block([nodes[i] for i, own in colours.items() if own == colour])
+        for colour in range(max(colours.values()) + 1)
+    ]
+    edges = [(nodes[i], nodes[j]) for i, j in simple.pair.tolist()]
+    numbers = [jax.numpy.asarray(a, dtype="float32") for a in (field, simple.pair_weight / 2)]
+    model = IsingEBM(nodes, edges, *numbers, jax.numpy.array(1.0))
+    program = IsingSamplingProgram(model, blocks, [])
+    keys = jax.random.split(jax.random.key(1), 4)
+
+    def first(count: int, models: list, programs: list) -> list:
+        own = jax.random.split(keys[0], count)
+        return [hinton_init(key, model, program.gibbs_spec.free_blocks, ()) for key in own]
+
+    shared = {"gibbs_steps_per_round": 1, "ebm": model, "program": program}
+    found = peer.discover_chain_count(keys[1], init_factory=first, **shared)
+    states, stats = peer.nrpt_adaptive(
+        keys[2], init_states=first(len(found["betas"]), [], []), n_rounds=HAMON_ROUNDS,
+        initial_betas=found["betas"], **shared
+    )  # fmt: skip
+    observer, key, rows = peer.NRPTStateObserver(), keys[3], []
+    while time.perf_counter() - begun < seconds or len(rows) < 2:
+        key, own = jax.random.split(key)
+        states, made = peer.nrpt(
+            own, model, program, states, [], HAMON_ROUNDS, 1, betas=stats["betas"],
+            observer=observer,
+        )  # fmt: skip
+        samples = peer.nrpt_node_samples(made["observations"], program, nodes)
+        rows.append(np.asarray(samples).mean(axis=0))
+    return np.mean(rows[len(rows) // 2 :], axis=0)

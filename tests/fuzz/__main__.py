@@ -15,16 +15,16 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz import kills
-from tests.fuzz.cases import READ, REFUSED, SAMPLERS, TARGETS, keep, run_case, valid
+from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
-PATIENCE = {SAMPLERS: 300.0}  # seconds for a case, compilation included
+PATIENCE = dict.fromkeys(CHECKS, 300.0)  # seconds for a case, compilation included
 USUAL_PATIENCE = 30.0
 
 
 def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> None:
     """Try one case after the other; what is done is written down as it is done."""
-    if target != SAMPLERS:
+    if target not in CHECKS:
         valid(target)
     run_case(target, seed, first, folder / "case")  # which imports and compiles
     end, number = time.monotonic() + seconds, first
@@ -32,7 +32,7 @@ def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> N
         while time.monotonic() < end:
             (folder / "number").write_text(str(number))
             what = run_case(target, seed, number, folder / "case")
-            if what not in (READ, REFUSED) and target != SAMPLERS:
+            if what not in (READ, REFUSED) and target not in CHECKS:
                 keep(target, folder / "case", what)
             outcomes.write(json.dumps([number, what]) + "\n")
             number += 1
@@ -57,7 +57,7 @@ def campaign(target: str, seed: int, seconds: float) -> Counter[str]:
             number = int((folder / "number").read_text()) if outcomes else first
             what = "hang" if stuck else f"died with {process.returncode}"
             found[f"{what} (case {number})"] += 1
-            if target != SAMPLERS and (folder / "case").exists():
+            if target not in CHECKS and (folder / "case").exists():
                 keep(target, folder / "case", what)
             first = number + 1
     return found

@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 
 import minigibbs as mg
-from tests.fuzz import graphs
+from tests.fuzz import graphs, implicit
 from tests.fuzz.mutations import pack, spoil, spoil_archive, unpack
 from tests.fuzz.readers import READERS
 
 KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
-SAMPLERS = "samplers"
-TARGETS = [*READERS, SAMPLERS]
+SAMPLERS, IMPLICIT = "samplers", "implicit"
+CHECKS = {SAMPLERS: graphs.check, IMPLICIT: implicit.check}  # targets that read no files
+TARGETS = [*READERS, *CHECKS]
 
 READ, REFUSED = "read", "refused"  # the two things that may happen
 _ARCHIVES = (".mg", ".npz", ".run")
@@ -24,8 +25,8 @@ _ARCHIVES = (".mg", ".npz", ".run")
 def run_case(target: str, seed: int, number: int, folder: Path) -> str:
     """Make a case and try it: READ, REFUSED, or what went wrong."""
     rng = random.Random(f"{target} {seed} {number}")
-    if target == SAMPLERS:
-        return outcome(lambda: graphs.check(rng))
+    if target in CHECKS:
+        return outcome(lambda: CHECKS[target](rng))
     return try_files(target, spoiled(target, rng), folder)
 
 

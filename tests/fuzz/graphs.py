@@ -138,6 +138,7 @@ def enumerated(graph):
 
     Probabilities are 0 throughout where zeros leave no state.
     """
+    graph = graph.stored()
     free = graph.evidence < 0
     states = np.indices(np.where(free, graph.sizes, 1)).reshape(len(graph), -1).T
     states = np.where(free, states, graph.evidence)
@@ -166,6 +167,7 @@ def well_conditioned(graph, states) -> bool:
 
     Of 1e90 - 1e90 + 0.5 nothing is left of 0.5, in whatever order one adds.
     """
+    graph = graph.stored()
     moves = np.flatnonzero((states != states[:1]).any(axis=0))
     sizes = np.zeros((len(graph), len(states)))
     for scope, function in naive.factor_functions(graph):

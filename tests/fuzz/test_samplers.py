@@ -1,12 +1,13 @@
 """A slice of the random graphs, the same each time, and those that once went wrong."""
 
+import contextlib
 import random
 
 import pytest
 
 import minigibbs as mg
-from tests.fuzz import graphs
-from tests.fuzz.cases import READ, REFUSED, SAMPLERS, run_case
+from tests.fuzz import graphs, implicit
+from tests.fuzz.cases import IMPLICIT, READ, REFUSED, SAMPLERS, run_case
 from tests.settings import SETTINGS
 
 # Seeds and numbers of cases that once went wrong.
@@ -16,6 +17,33 @@ KEPT: list[tuple[int, int]] = []
 @pytest.mark.parametrize(("seed", "number"), [*((0, number) for number in range(24)), *KEPT])
 def test_graphs_are_sampled_right_or_refused(seed, number, tmp_path):
     assert run_case(SAMPLERS, seed, number, tmp_path) in (READ, REFUSED)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_implicit_graphs_are_sampled_right_or_refused(number, tmp_path):
+    assert run_case(IMPLICIT, 0, number, tmp_path) in (READ, REFUSED)
+
+
+def test_an_implicit_law_that_is_slightly_off_is_noticed(monkeypatch):
+    """The negative control: a weight that is off by 0.08, of 0.5."""
+    graph, other = (mg.FactorGraph([2] * 4, [mg.Complete(4, w)]) for w in (0.5, 0.58))
+    setting = implicit.Carrying(mg.PoissonGibbs())
+    graphs.check_law(graph, setting, random.Random(1), tame=True)
+    wrong = graphs.enumerated(other)
+    monkeypatch.setattr(graphs, "enumerated", lambda graph: wrong)
+    with pytest.raises(AssertionError, match="not the law"):
+        graphs.check_law(graph, setting, random.Random(1), tame=True)
+
+
+def test_most_tame_implicit_graphs_are_sampled():
+    """Guards the slice: a sampler that refused everything would pass."""
+    made = [implicit.random_graph(random.Random(k), tame=True) for k in range(40)]
+    taken = 0
+    for graph in made:
+        with contextlib.suppress(mg.SampleError):
+            mg.PoissonGibbs().prepare(graph)
+            taken += 1
+    assert taken >= 38
 
 
 def ring(coupling):

@@ -221,3 +221,29 @@ def test_files_keep_the_very_points(tmp_path):
 def test_describing_says_what_is_proposed_for_each_draw():
     graph = mg.FactorGraph([2] * 400, [mg.Points(cloud(400, 2, spread=5.0), weight=0.2)])
     assert "proposals for each draw" in mg.PoissonGibbs().describe(graph)
+
+
+def test_the_largest_sum_is_bounded_by_true_sums(monkeypatch):
+    """Of few points it is the largest true sum; of many no less, and no more than the bounds."""
+    group = mg.Points(cloud(400, 3), weight=-0.4, norms="sums")
+    true = np.array([np.abs(group._row(i)).sum() for i in range(400)])
+    assert group.largest == pytest.approx(true.max(), rel=1e-12)
+    monkeypatch.setattr("minigibbs.graph.factors.implicit.points._SUMMED", 400 * 20)
+    some = mg.Points(cloud(400, 3), weight=-0.4, norms="sums")
+    assert true.max() <= some.largest * (1 + 1e-12)
+    assert some.largest < some.bounds().max()
+
+
+def test_a_guarantee_goes_by_the_true_weights():
+    """A bound of boxes that is far too large asks for no more draws, and promises no less."""
+    rows = cloud(600, 3, spread=6.0)
+    graph = mg.FactorGraph([3] * 600, [mg.Points(rows, weight=0.3)])
+    (group,) = graph.implicits
+    sampler = mg.PoissonGibbs(slowdown=1.2)
+    assert sampler.guaranteed_slowdown(graph) <= 1.2 * (1 + 1e-9)
+    (split,) = sampler.split(graph).implicits
+    assert split.tail == pytest.approx(max(np.abs(group._row(i)).sum() for i in range(600)))
+    strong = mg.FactorGraph([3] * 600, [mg.Points(rows, weight=40.0)])
+    told = mg.PoissonGibbs().describe(strong)
+    assert "No guarantee that would be of use" in told
+    assert "slowdown=1.5" in told

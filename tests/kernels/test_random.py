@@ -15,7 +15,14 @@ from scipy import stats
 import minigibbs
 from minigibbs.kernels import jit
 from minigibbs.kernels.jit import entry
-from minigibbs.kernels.random import below, next_word, positive_uniform, streams, uniform
+from minigibbs.kernels.random import (
+    below,
+    counted_uniform,
+    next_word,
+    positive_uniform,
+    streams,
+    uniform,
+)
 from tests.harness import FALSE_ALARM
 
 # The first outputs of Blackman and Vigna's xoshiro256++ 1.0 for the state 1, 2, 3, 4.
@@ -31,6 +38,27 @@ PUBLISHED = [
     15849039046786891736,
     10450023813501588000,
 ]
+
+# The first outputs of splitmix64 for the seed 1234567.
+SPLITMIX = [
+    6457827717110365317,
+    3203168211198807973,
+    9817491932198370423,
+    4593380528125082431,
+    16408922859458223821,
+]
+
+
+@entry
+def _counted(key, out):
+    for k in range(len(out)):
+        out[k] = counted_uniform(key, k + 1)
+
+
+def test_counted_numbers_are_those_of_splitmix64():
+    out = np.empty(len(SPLITMIX))
+    _counted(np.uint64(1234567), out)
+    np.testing.assert_array_equal(out, [(word >> 11) / 2**53 for word in SPLITMIX])
 
 
 @entry

@@ -7,11 +7,13 @@ import pytest
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.graph.factors.implicit.copied import Copied
 from minigibbs.graph.simple import simplified
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
+from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.theory import Enumeration
@@ -29,6 +31,10 @@ POTTS = mg.FactorGraph(
     [mg.Potts([0], [1], 1.4), mg.Unary([0], [[0.0, 0.8, -0.5]])],
 )
 BETA = (0.0, 0.6, 1.0)
+RANK = mg.FactorGraph(
+    [2, 2, 2],
+    [mg.LowRank([[0.9, 0.2], [-0.5, 0.7], [0.4, 0.6]]), mg.Unary([0], [[0.0, 0.5]])],
+)
 
 
 def exact_replicas(graph, beta, twins, count, rng):
@@ -96,6 +102,21 @@ LADDERS = {
         1,
     ),
     "copies-mgpmh": (SPINS, mg.Tempering(mg.MGPMH(batch=2.0), BETA, houdayer=False), 1),
+    "kernel": (
+        mg.FactorGraph([2] * 3, [mg.Kernel((3,), lambda d: 0.9 / d**2, kind="ising")]),
+        mg.Tempering(mg.PoissonGibbs(heavy=2), BETA),
+        1,
+    ),
+    "low-rank-sums": (RANK, mg.Tempering(levels=BETA), 1),
+    "low-rank-draws": (RANK, mg.Tempering(mg.PoissonGibbs(heavy=0), BETA), 1),
+    "points-and-complete": (
+        mg.FactorGraph(
+            [3, 2],
+            [mg.Points([[0.0], [0.7]], weight=1.8), mg.Complete(2, -0.5, "potts"), *POTTS.factors],
+        ),
+        mg.Tempering(levels=BETA),
+        1,
+    ),
     "copies-gibbs": (SPINS, mg.Tempering(mg.Gibbs(), BETA, houdayer=True), 2),
 }
 
@@ -133,12 +154,90 @@ def test_a_field_that_is_off_is_caught():
     assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ZOO)
-@pytest.mark.parametrize("houdayer", [False, True])
+def test_implicit_copies_that_are_too_strong_are_caught():
+    def wrong(data):
+        copied = data.inner.implicit
+        strong = copied._replace(scales=np.minimum(copied.scales * 1.4, 1.0))
+        return data._replace(inner=data.inner._replace(implicit=strong))
+
+    graph, sampler, twins = LADDERS["low-rank-draws"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_exchanges_by_a_wrong_implicit_energy_are_caught():
+    def wrong(data):
+        return data._replace(implicit=data.implicit._replace(weight=data.implicit.weight * 0.6))
+
+    graph, sampler, twins = LADDERS["kernel"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_sums_that_exchanges_leave_behind_are_caught():
+    """Each copy's sums are taken anew; here one copy's are written where another's are read."""
+
+    def wrong(data):
+        copied = data.inner.implicit._replace(room=0)
+        return data._replace(inner=data.inner._replace(implicit=copied))
+
+    graph, sampler, twins = LADDERS["low-rank-sums"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+@entry
+def _energies_of(data, states, numbers, out):
+    for k in range(len(states)):
+        out[k] = group_energy(data, states[k], numbers)
+
+
+@pytest.mark.parametrize("name", ["kernel", "ring", "complete-potts", "low-rank", "several"])
+def test_energies_of_implicit_groups(name):
+    graph, rng = IMPLICIT[name], np.random.default_rng(0)
+    states = (rng.random((50, len(graph))) * graph.sizes).astype(graph.state_type)
+    found, numbers = np.empty(50), np.zeros(2 * int(graph.sizes.max()))
+    _energies_of(prepare_energies(graph.implicits), states, numbers, found)
+    np.testing.assert_allclose(found, graph.implicit_energies(states), rtol=1e-12, atol=1e-12)
+
+
+def test_copies_of_a_group_are_the_group_scaled():
+    graph, scales = IMPLICIT["low-rank"], np.array([0.0, 0.3, 1.0])
+    (group,), rng = graph.implicits, np.random.default_rng(0)
+    copied, n = Copied(group, scales), 3 * len(graph)
+    i, j = np.triu_indices(n, 1)
+    matrix = np.zeros((n, n))
+    matrix[i, j] = matrix[j, i] = copied.pair_weights(i, j)
+    a, b = np.triu_indices(len(graph), 1)
+    for c, scale in enumerate(scales):
+        own = matrix[c::3, c::3].copy()
+        np.testing.assert_allclose(own[a, b], scale * group.pair_weights(a, b))
+        matrix[c::3, c::3] = 0.0
+        np.testing.assert_allclose(np.abs(own).sum(axis=1), copied.local_weights()[c::3])
+        np.testing.assert_array_equal(np.count_nonzero(own, axis=1), copied.degrees()[c::3])
+    assert not matrix.any()
+    states = rng.integers(0, 2, (20, n))
+    stored = mg.FactorGraph([2] * n, [copied.stored()])
+    np.testing.assert_allclose(copied.energies(states), stored.energy(states))
+    with pytest.raises(mg.GraphError, match="between 0 and 1"):
+        Copied(group, np.array([0.0, 1.5]))
+
+
+def test_both_modes_of_a_complete_graph():
+    """Single chains stay where they are. Half the time in either mode, by five standard errors."""
+    graph = mg.FactorGraph([2] * 200, [mg.Complete(200, 1.6 / 200)])
+    stuck = mg.sample(graph, start=[0] * 200, sweeps=300, seed=1, progress=False)
+    assert stuck.marginals[:, 1].mean() < 0.2
+    run = mg.sample(graph, mg.Tempering(), start=[0] * 200, sweeps=3000, seed=1, progress=False)
+    assert abs(run.marginals[:, 1].mean() - 0.5) < 5 * max(run.standard_errors.max(), 0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "houdayer"),
+    [*itertools.product(ZOO, [False, True])]
+    + [(name, False) for name in ("kernel", "points-dense", "several")],
+)
 def test_marginals_and_log_z(name, houdayer):
-    """Every graph of the zoo. Errors are five standard errors at the most: 5e-7 if normal; those
-    of log Z come from 16 parts, so that eight are allowed."""
-    graph = ZOO[name]
+    """Every graph of the zoo, and implicit ones. Errors are five standard errors at the most: 5e-7
+    if normal; those of log Z come from 16 parts, so that eight are allowed."""
+    graph = (ZOO | IMPLICIT)[name]
     run = mg.sample(
         graph,
         mg.Tempering(houdayer=houdayer),
@@ -325,8 +424,15 @@ def test_small_and_extreme(sampler):
 
 
 def test_what_it_cannot_do_is_said():
-    with pytest.raises(mg.SampleError, match="stored factors"):
-        mg.sample(IMPLICIT["kernel"], mg.Tempering(), sweeps=1)
+    with pytest.raises(mg.SampleError, match="Houdayer moves follow stored factors"):
+        mg.sample(IMPLICIT["kernel"], mg.Tempering(houdayer=True), sweeps=1)
+    with pytest.raises(mg.SampleError, match="Gibbs reads stored factors"):
+        mg.sample(IMPLICIT["kernel"], mg.Tempering(mg.Gibbs()), sweeps=1)
+    large = mg.FactorGraph(
+        [2] * 90_000, [mg.Kernel((300, 300), lambda a, b: 0.1 / (a * a + b * b))]
+    )
+    with pytest.raises(mg.SampleError, match=r"every exchange needs the energies .* shorter reach"):
+        mg.sample(large, mg.Tempering(levels=(0.0, 1.0)), sweeps=1)
     with pytest.raises(mg.SampleError, match="MinGibbs, which carries more than a state"):
         mg.sample(ZOO["potts"], mg.Tempering(mg.MinGibbs(batch=50)), sweeps=1)
     with pytest.raises(mg.SampleError, match="Tempering, which carries"):

@@ -110,7 +110,7 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[int, int]:
     n, rng = len(tree.order), np.random.default_rng(0)
     reach = _reach(tree)
     found: dict[tuple[int, int], float] = {}
-    for each in (4096, 1024, 256, 64):
+    for each in (4096, 2048, 1024, 256, 64):
         sources = min(max(slots // each, 1), n)
         nodes = _choose_sources(tree, sources / 2)
         some = rng.choice(nodes, min(_TRIED, len(nodes)), replace=False)

@@ -55,6 +55,30 @@ def decay_at(rule, square):
     return math.exp(-0.5 * rule.exponent * math.log1p(square))
 
 
+_STEP = 1.0 / 1024.0
+
+
+@kernel
+def _exp_minus(t):
+    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor takes side by side.
+
+    A series at t / 1024, squared ten times, which is off only where it is as good as 0.
+    """
+    y = -min(t, 700.0) * _STEP
+    s = 1.0 + y * (1.0 + y * (1 / 2 + y * (1 / 6 + y * (1 / 24 + y * (1 / 120 + y / 720)))))
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    return s
+
+
 @kernel
 def _square(points, i, j):
     """The squared distance of two points."""
@@ -80,12 +104,8 @@ def _own_value(rule, features, points, i, j):
 @kernel
 def _decay_exceeds(rule, features, points, i, j, scale, mark):
     square = _square(points, i, j)
-    if rule.code == GAUSSIAN:  # series that bound the exponential from both sides decide most
-        t = 0.5 * square
-        if mark * (1.0 + t * (1.0 + t * (0.5 + t * (1 / 6 + t / 24)))) >= scale:
-            return False
-        if mark < scale * (1.0 - t * (1.0 - t * (0.5 - t / 6))):
-            return True
+    if rule.code == GAUSSIAN:
+        return mark < scale * _exp_minus(0.5 * square)
     return mark < scale * decay_at(rule, square)
 
 
@@ -148,30 +168,6 @@ def decay_bounds(rule: Any, low: Any, high: Any, a: int, b: int) -> tuple[float,
 @chosen_by_type(decay_bounds)
 def _bounds_for_type(rule, low, high, a, b):
     return (_own_bounds if rule.instance_class is OwnDecay else _decay_bounds).py_func
-
-
-_STEP = 1.0 / 1024.0
-
-
-@kernel
-def _exp_minus(t):
-    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor takes side by side.
-
-    A series at t / 1024, squared ten times, which is off only where it is as good as 0.
-    """
-    y = -min(t, 700.0) * _STEP
-    s = 1.0 + y * (1.0 + y * (1 / 2 + y * (1 / 6 + y * (1 / 24 + y * (1 / 120 + y / 720)))))
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    s *= s
-    return s
 
 
 @kernel

@@ -15,6 +15,9 @@ _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT_32 = np.uint64(32)
 _SHIFT_11 = np.uint64(11)
 _SHIFT_17 = np.uint64(17)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
 _UNIT = 1.0 / 9007199254740992.0  # 2**-53
 
 
@@ -82,6 +85,18 @@ def _jump_on(rows, seeded, polynomial):
 def uniform(stream):
     """A double uniform on [0, 1), a multiple of 2**-53."""
     return np.float64(next_word(stream) >> _SHIFT_11) * _UNIT
+
+
+@kernel
+def counted_uniform(key, count):
+    """A double uniform on [0, 1): output number `count` of splitmix64 with this key.
+
+    Steele, Lea and Flood 2014 (doi:10.1145/2660193.2660195). No number waits for another one.
+    """
+    z = key + np.uint64(count) * _STEP
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return np.float64(np.int64((z ^ (z >> np.uint64(31))) >> _SHIFT_11)) * _UNIT
 
 
 @kernel

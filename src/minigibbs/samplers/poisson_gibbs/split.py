@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.complete import Complete
+from minigibbs.graph.factors.implicit.copied import Copied
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.factors.implicit.points import Points
@@ -27,6 +28,7 @@ UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
 TAIL, DRAW = COSTS["tail"], COSTS["draw"]
 FAR_DRAW = DRAW + COSTS["far"]  # where the alias tables do not fit into the cache
 CACHE = 250_000  # slots of alias tables that do
+INSTEAD = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
 MARGIN = 0.75  # plain Gibbs is left only for a gain that is sure
 STICKINESS = 0.15  # see `stickiness`
 
@@ -108,6 +110,7 @@ class Wish(NamedTuple):
     theta: float | None
     heavy: int | None
     values: int
+    measured: float | None = None  # stickiness, where it is known
 
 
 def _tail_range(tail: Any, theta: Any) -> Any:
@@ -117,7 +120,7 @@ def _tail_range(tail: Any, theta: Any) -> Any:
     return np.where(rate > 0.0, most * np.log1p(1.0 / theta), 0.0)
 
 
-def stickiness(theta: Any) -> Any:
+def stickiness(theta: Any, measured: float = STICKINESS) -> Any:
     """Log slowdown per unit of L_T, as seen in practice; far below the bound.
 
     The counts favour the value they were drawn at: a factor at its maximum M adds M * ((1 + theta)
@@ -125,7 +128,7 @@ def stickiness(theta: Any) -> Any:
     strength, since not all factors are at their maximum and not all values are in doubt: 0.06 on
     the paper's Potts model and a dense random field, 0.3 to 0.5 on the Curie-Weiss model.
     """
-    return STICKINESS * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
+    return measured * ((1.0 + theta) * np.log1p(1.0 / theta) - 1.0)
 
 
 def waits(rate: Any, lanes: int) -> Any:
@@ -141,21 +144,23 @@ def choose_split(
     theta: float | None,
     heavy: int | None,
     lanes: int = 1,
+    measured: float | None = None,
 ) -> Split:
     """Split every variable's factors: by cost, under a guarantee, or as told.
 
-    `lanes` chains go in lockstep: when one draws from its tail, all the others wait.
+    `lanes` chains go in lockstep: when one draws from its tail, all the others wait. `measured` is
+    the graph's own stickiness, where it is known.
     """
     model, spans = graph.packed, entry_spans(graph.packed)
     rows = model.rows
     if slowdown is not None:  # logarithms of slowdowns add up: each tail gets its share
         tails = len(graph.implicits) + bool((rows["start"] < rows["unary_begin"]).any())
         slowdown = slowdown ** (1.0 / max(tails, 1))
-    wish = Wish(slowdown, theta, heavy, int(graph.sizes.max()))
+    wish = Wish(slowdown, theta, heavy, int(graph.sizes.max()), measured)
+    sticky = STICKINESS if measured is None else measured
     implicits = tuple(_OF_GROUP[type(group)](group, wish) for group in graph.implicits)
     for group in implicits:
-        instead = "weaken the couplings, or store them (graph.stored()) and use mg.Gibbs()"
-        check_tail("PoissonGibbs", group.tail, group.theta, instead)
+        check_tail("PoissonGibbs", group.tail, group.theta, INSTEAD)
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
@@ -177,10 +182,10 @@ def choose_split(
         limit = np.zeros(len(rows))
         if local.max() <= _LARGEST:
             thetas = THETAS if theta is None else np.array([float(theta)])
-            limit, chosen, tail = _choose(model, spans, thetas, slowdown, lanes)
+            limit, chosen, tail = _choose(model, spans, thetas, slowdown, lanes, sticky)
         mask = unary | hard | (spans >= limit[owner])
     if heavy is not None and theta is None:
-        chosen = best_theta(tail, slowdown)
+        chosen = best_theta(tail, slowdown, DRAW, sticky)
     worst = int(((1 + chosen) * tail).argmax())
     instead = "use the default split, or evaluate more factors exactly"
     check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
@@ -238,12 +243,15 @@ def _strongest(
 
 @_QUIETLY
 def best_theta(
-    tail: NDArray[np.float64], slowdown: float | None, draw: float = DRAW
+    tail: NDArray[np.float64],
+    slowdown: float | None,
+    draw: float = DRAW,
+    measured: float = STICKINESS,
 ) -> NDArray[np.float64]:
     """Theta for a given tail: what time suggests among those that keep the guarantee."""
     least = 0.0 if slowdown is None else tail_theta(tail, slowdown)
     grid = np.maximum(THETAS[:, None], np.broadcast_to(least, tail.shape))
-    sticky = np.minimum(tail * stickiness(grid), 700.0)
+    sticky = np.minimum(tail * stickiness(grid, measured), 700.0)
     time = (UPDATE + TAIL + draw * (1 + grid) * tail) * np.exp(sticky)
     best: NDArray[np.float64] = grid[time.argmin(axis=0), np.arange(len(tail))]
     return best
@@ -276,6 +284,7 @@ def split_weights(
     slowdown: float | None,
     theta: float | None,
     heavy: int | None,
+    measured: float = STICKINESS,
 ) -> tuple[float, float, float]:
     """(least heavy weight, theta, L_T) for one list of weights that serves all variables.
 
@@ -297,21 +306,26 @@ def split_weights(
         else:
             energy, exact = sums.sum() - np.abs(weights[np.abs(weights) >= cut]).sum(), heavy
         energy = copies * scale * max(float(energy), 0.0)
-        chosen = best_theta(np.array([energy]), slowdown)[0] if theta is None else theta
+        tail = np.array([energy])
+        chosen = best_theta(tail, slowdown, DRAW, measured)[0] if theta is None else theta
         time = UPDATE + copies * COSTS["touch"] * float(exact)
         time += TAIL + DRAW * (1 + chosen) * energy
-        time *= math.exp(min(energy * stickiness(chosen), 700.0))
+        time *= math.exp(min(energy * stickiness(chosen, measured), 700.0))
         if best is None or time < best[0]:
             best = (time, cut, float(chosen), energy)
     assert best is not None
     return best[1:]
 
 
+def _stickiness(wish: Wish) -> float:
+    return STICKINESS if wish.measured is None else wish.measured
+
+
 def _split_kernel(group: Kernel, wish: Wish) -> ImplicitSplit:
     """Split the displacements like a variable's factors, once for all variables."""
     copies = 1 if group.periodic else 2  # the half table stands for d and -d
     scale = group.energy_per_weight
-    least, chosen, tail = split_weights(group.half, scale, copies, *wish[:3])
+    least, chosen, tail = split_weights(group.half, scale, copies, *wish[:3], _stickiness(wish))
     strong = heavy_displacements(group, least)
     count, exact = copies * int(np.count_nonzero(strong)), copies * scale * _sum(group.half, strong)
     return ImplicitSplit(chosen, tail, (1 + chosen) * tail, least, count, exact)
@@ -338,7 +352,7 @@ def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
     drawn = _all_drawn(total * float(bound.max()), total * float(bound.mean()), wish)
     values, (rank, sides) = 1 if group.form == "ising" else wish.values, group.thin
     time = UPDATE + TAIL + drawn.draws * (DRAW + rank * sides * COSTS["cell"])
-    time *= math.exp(min(drawn.tail * stickiness(drawn.theta), 700.0))
+    time *= math.exp(min(drawn.tail * stickiness(drawn.theta, _stickiness(wish)), 700.0))
     projected = UPDATE + values * (COSTS["exp"] + rank * sides * COSTS["cell"])
     everything = wish.heavy is not None and wish.heavy >= group.variables - 1
     told = wish.theta is not None or wish.heavy is not None
@@ -349,21 +363,33 @@ def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
 
 
 def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
-    """All drawn; theta suits the largest tail as far as it is known, a guarantee its bound."""
+    """All drawn; theta suits the largest tail as far as it is known, a guarantee all tails.
+
+    What is kept of the proposals is what would be drawn by the true weights, so that these, and
+    not the bounds by which points are proposed, say how strong a tail is.
+    """
     bounds = group.energy_per_weight * group.bounds()
-    most, theta = float(bounds.max()), wish.theta
+    most, theta = group.energy_per_weight * group.largest, wish.theta
     if theta is None and wish.slowdown is not None:
         theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
     elif theta is None:
-        likely = np.array([group.kept * float(np.quantile(bounds, 0.9))])
-        theta = float(best_theta(likely, None, DRAW / group.kept)[0])
+        likely, draw = group.kept * float(np.quantile(bounds, 0.9)), DRAW / group.kept
+        theta = float(best_theta(np.array([likely]), None, draw, _stickiness(wish))[0])
+    check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
     draws = (1 + theta) * float(bounds.mean())
     return ImplicitSplit(theta, most, draws, kept=group.kept)
 
 
+def _split_copied(group: Copied, wish: Wish) -> ImplicitSplit:
+    """As the group itself, whose bounds hold for every copy; weaker copies draw less."""
+    own = _OF_GROUP[type(group.group)](group.group, wish)
+    return replace(own, draws=own.draws * float(group.scales.mean()))
+
+
 def _all_drawn(tail: float, mean: float, wish: Wish) -> ImplicitSplit:
     """No pair is heavy; theta suits the largest tail."""
-    chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown)[0])
+    sticky = _stickiness(wish)
+    chosen = wish.theta or float(best_theta(np.array([tail]), wish.slowdown, DRAW, sticky)[0])
     return ImplicitSplit(chosen, tail, (1 + chosen) * mean)
 
 
@@ -372,6 +398,7 @@ _OF_GROUP: dict[type, Callable[..., ImplicitSplit]] = {
     Complete: _split_complete,
     LowRank: _split_low_rank,
     Points: _split_points,
+    Copied: _split_copied,
 }
 
 
@@ -381,6 +408,7 @@ def _choose(
     thetas: NDArray[np.float64],
     slowdown: float | None,
     lanes: int,
+    measured: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """For each variable the least heavy M, theta and L_T with the least time per sample.
 
@@ -398,7 +426,7 @@ def _choose(
         entries = slice(int(rows["start"][first]), int(rows["end"][piece][-1]))
         counts = _count_powers(model, piece, entries, spans, level, len(used), lanes)
         gains = np.flatnonzero(counts[0].sum(axis=1) > TAIL)  # else a tail cannot pay for itself
-        cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, lanes)
+        cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, lanes, measured)
         gains += first
         limit[gains] = np.where(cut > 0, np.ldexp(1.0, used[cut - 1]), 0.0)
         chosen[gains], tail[gains] = theta, energy
@@ -450,7 +478,11 @@ def entry_costs(
 
 @_QUIETLY
 def _best_cuts(
-    counts: NDArray[np.float64], thetas: NDArray[np.float64], slowdown: float | None, lanes: int
+    counts: NDArray[np.float64],
+    thetas: NDArray[np.float64],
+    slowdown: float | None,
+    lanes: int,
+    measured: float,
 ) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
     """For each row how many of the lowest levels are its tail, theta, and the tail's energy."""
     rows = counts.shape[1]
@@ -464,7 +496,7 @@ def _best_cuts(
         theta = np.maximum(tail_theta(energy, slowdown)[..., None], thetas)
     drawing = TAIL + waits((1.0 + theta) * safe[..., None], lanes) * (draws / safe)[..., None]
     time = UPDATE + exact[..., None] + np.where(has[..., None], drawing, 0.0)
-    time *= np.exp(np.minimum(energy[..., None] * stickiness(theta), 700.0))
+    time *= np.exp(np.minimum(energy[..., None] * stickiness(theta, measured), 700.0))
     combinations = time.reshape(rows, time.shape[1] * time.shape[2])
     cut, which = np.divmod(combinations.argmin(axis=1), time.shape[2])
     row = np.arange(rows)

@@ -1,4 +1,4 @@
-"""Any sampler on any stored graph: a graph of copies, each scaled by its level.
+"""Any sampler on any graph: a graph of copies, each scaled by its level.
 
 The copies are one large graph of unconnected parts, which the sampler prepares as it prepares any
 other. Variable i of lane c is number i * lanes + c, so that replicas lie as ladders want them.
@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors.implicit.copied import Copied
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import packed_rows
 from minigibbs.graph.simple import Simple
 from minigibbs.kernels.energy import general_value
-from minigibbs.kernels.jit import inlined, kernel
+from minigibbs.kernels.jit import chosen_by_type, inlined, kernel
 from minigibbs.kernels.layout import FACTOR, SLOT, TABLE, Chain, Model
-from minigibbs.samplers.base import Sampler, carries, register_sweep, update
+from minigibbs.samplers.base import (
+    Sampler,
+    begin,
+    carries,
+    compiled_for,
+    register_sweep,
+    update,
+)
+from minigibbs.samplers.poisson_gibbs.layouts.carrying import CarryingData, StrongCarryingData
+from minigibbs.samplers.tempering.energies import group_energy
 from minigibbs.samplers.tempering.ladder import (
     begin_ladder,
     broken_at,
@@ -55,6 +65,7 @@ class CopyLadder(NamedTuple):
     hard_rest: NDArray[np.int64]  # of those that hold zeros
     forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros; empty without zeros
     constant: float
+    implicit: Any  # see `energies`
 
 
 class Copies(FactorGraph):
@@ -80,7 +91,7 @@ class Copies(FactorGraph):
         )
         vars(self).update(
             domains=Domains(np.repeat(graph.sizes, lanes)),
-            factors=(),
+            factors=tuple(Copied(group, scales) for group in graph.implicits),
             evidence=np.repeat(graph.evidence, lanes),
         )
         packed = _packed_copies(graph, simple, soft, scales, hard, self.sizes)
@@ -147,9 +158,9 @@ def _harden(
         factors[name][unaries:, hard] = own[name][:, None]
     first = factors["table_start"][:unaries, 0]  # of the soft ones: places in `unary`
     sizes = graph.sizes[np.searchsorted(graph.packed.first, first, side="right") - 1]
-    for k, (begin, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True)):
-        if soft.forbidden[begin : begin + size].any():
-            row = simple.unary[begin : begin + size]
+    for k, (own_first, size) in enumerate(zip(first.tolist(), sizes.tolist(), strict=True)):
+        if soft.forbidden[own_first : own_first + size].any():
+            row = simple.unary[own_first : own_first + size]
             factors["low"][k, hard] = row[np.isfinite(row)].min(initial=np.inf)
             factors["span"][k, hard] = np.inf
 
@@ -183,12 +194,36 @@ def _chosen(
 
 
 def check_inner(sampler: Sampler, data: Any) -> None:
-    """Refuse samplers that carry something from update to update: exchanges would spoil it."""
-    if sampler.sweeps or carries(data):
+    """Refuse samplers that carry something from update to update, unless the state fixes it.
+
+    Sums are taken anew after exchanges. An estimate of the energy cannot be: its law given the
+    state is not that of a fresh estimate, which would have to be weighted by its exponential.
+    """
+    if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(
             f"Tempering cannot exchange states of {type(sampler).__name__}, which carries more "
             "than a state from update to update; use mg.Gibbs() or mg.PoissonGibbs() inside"
         )
+
+
+_SUMS = (CarryingData, StrongCarryingData)
+
+
+@kernel
+def _nothing(data, model, chain):
+    pass
+
+
+def _take_sums(data: Any, model: Any, chain: Any) -> None:
+    """Set what the inner sampler carries, given the states; compiled code only."""
+    if isinstance(data, _SUMS):
+        begin(data, model, chain)
+
+
+@chosen_by_type(_take_sums)
+def _sums_for_type(data, model, chain):
+    sums = data.instance_class in _SUMS
+    return (compiled_for(data.instance_class).begin if sums else _nothing).py_func
 
 
 @inlined
@@ -205,17 +240,24 @@ def _energies(data, model, chain, replicas, lanes):
         model.slots,
         data.table,
     )
+    energies = chain.carried[energy_at(data) : energy_at(data) + lanes]
     for lane in range(lanes):
-        x, total = replicas[lane::lanes], data.constant
-        for k in range(len(data.order)):
-            i = data.order[k]
-            total += data.unary[model.first[i] + x[i]]
-        for k in range(len(data.pair)):
-            if x[data.pair[k, 0]] == x[data.pair[k, 1]]:
-                total += data.pair_weight[k]
+        energies[lane] = data.constant
+    for k in range(len(data.order)):
+        i = data.order[k]
+        for lane in range(lanes):
+            energies[lane] += data.unary[model.first[i] + replicas[i * lanes + lane]]
+    for k in range(len(data.pair)):  # all lanes together, side by side in memory
+        a, b = np.int64(data.pair[k, 0]) * lanes, np.int64(data.pair[k, 1]) * lanes
+        weight = data.pair_weight[k]
+        for lane in range(lanes):
+            same = replicas[np.uint64(a + lane)] == replicas[np.uint64(b + lane)]
+            energies[lane] += weight if same else 0.0
+    for lane in range(lanes):
+        x, total = replicas[lane::lanes], 0.0
         for k in range(len(data.rest)):
             total += general_value(soft, x, model.factors[data.rest[k]])
-        chain.carried[energy_at(data) + lane] = total
+        energies[lane] += total + group_energy(data.implicit, x, chain.weights)
 
 
 @inlined
@@ -244,6 +286,7 @@ def copies_sweep(data, model, chain, replicas):
         chain.scratch[: data.stack],
         chain.tally,
     )
+    _take_sums(data.inner, data.copies, inner)
     for _ in range(data.sweeps):
         for k in range(len(data.order)):
             first = np.int64(data.order[k]) * lanes

@@ -13,12 +13,13 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.simple import Simple, neighbours, simplified
-from minigibbs.samplers.base import Sampler, SweepSampler, Workspace
+from minigibbs.samplers.base import Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.tempering import spins
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
+from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
 from minigibbs.samplers.tempering.ladder import noted, stack_size
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
@@ -28,6 +29,7 @@ _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
 _FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
 _LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
 _SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
+_MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,11 @@ class Tempering(SweepSampler):
     ----------
     sampler
         What updates every level: any sampler of single variables that carries nothing from update
-        to update. By default, spins with pairs are updated on all levels in lockstep, and other
-        models by `mg.PoissonGibbs()`.
+        to update but what the state fixes. By default, spins with pairs are updated on all levels
+        in lockstep, and other models, implicit groups included, by `mg.PoissonGibbs()`.
+        `mg.MinGibbs` and `mg.DoubleMin` carry an estimate of the energy. Its law given the state
+        depends on the level, and nothing draws from that law afresh, so that their states
+        cannot be exchanged.
     levels
         Inverse temperatures from 0 to 1, or how many; by default found by short runs, so that
         neighbours reject equally often.
@@ -66,6 +71,7 @@ class Tempering(SweepSampler):
     levels: tuple[float, ...] | int | None = None
     houdayer: bool | None = None
     name = "tempering"
+    draws_implicit = True
     takes_zeros = True
     on_gpu = True
 
@@ -99,12 +105,12 @@ class Tempering(SweepSampler):
     def settled(self, graph: FactorGraph) -> Tempering:
         """With its levels found."""
         if graph.implicits:
-            raise SampleError(
-                "Tempering needs stored factors, but this graph's are implicit; store them "
-                "(graph.stored()) if they are few enough"
-            )
+            self._check_implicit(graph)
         paired = self.houdayer if self.houdayer is not None else is_sparse(graph)
-        chosen = replace(self, houdayer=paired)
+        inner = self.sampler
+        if inner is not None and not inner.sweeps:
+            inner = inner.settled(graph)
+        chosen = replace(self, sampler=inner, houdayer=paired)
         if isinstance(self.levels, tuple) or not len(free_variables(graph.evidence)):
             return replace(chosen, levels=self.levels if isinstance(self.levels, tuple) else (0, 1))
 
@@ -114,6 +120,16 @@ class Tempering(SweepSampler):
 
         beta = find_levels(graph, first_state(graph), prepare, self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
+
+    def _check_implicit(self, graph: FactorGraph) -> None:
+        """Refuse what needs stored factors."""
+        if self.sampler is not None:
+            check_stored(self.sampler, graph)
+        if self.houdayer:
+            raise SampleError(
+                "Tempering: Houdayer moves follow stored factors, but this graph has implicit "
+                "ones, between all variables; leave houdayer out"
+            )
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lay out the ladder."""
@@ -169,6 +185,7 @@ class Tempering(SweepSampler):
             hard_rest=without.hard,
             forbidden=without.forbidden,
             constant=simple.constant,
+            implicit=prepare_energies(graph.implicits),
         )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
@@ -227,6 +244,8 @@ def first_state(graph: FactorGraph) -> NDArray[Any]:
 
 def is_sparse(graph: FactorGraph) -> bool:
     """Whether variables have so few neighbours that two states differ in clusters of all sizes."""
+    if graph.implicits:
+        return False
     simple = simplified(graph)
     free = max(len(free_variables(graph.evidence)), 1)
     if 2 * len(simple.pair) > _SPARSE * free:
@@ -258,5 +277,13 @@ def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: 
     slots = graph.packed.factors[simple.rest]
     energy = COSTS["read"] * len(simple.pair) + COSTS["general"] * len(slots)
     energy += COSTS["slot"] * float((slots["scope_end"] - slots["scope_start"]).sum())
+    energy += sum(energy_cost(group) for group in graph.implicits)
     sweep = update * max(len(free_variables(graph.evidence)), 1)
-    return max(1, math.ceil(_SWAPS * energy / sweep))
+    sweeps = max(1, math.ceil(_SWAPS * energy / sweep))
+    if sweeps > _MOST_SWEEPS:
+        raise SampleError(
+            f"Tempering: every exchange needs the energies of this graph's {len(graph):,} "
+            f"variables with all others, which take as long as {sweeps // 6:,} sweeps; use fewer "
+            "variables, a kernel of a shorter reach, or mg.PoissonGibbs() without levels"
+        )
+    return sweeps

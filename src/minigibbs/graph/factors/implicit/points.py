@@ -25,6 +25,7 @@ _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 5_000_000  # points, and pairs, by which to see what bounds are worth
+_SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
 _TRIED = 2000  # pairs on which a user's bound is tried
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
@@ -199,6 +200,16 @@ class Points(Implicit):
         proposed = float(self.bounds()[rows].sum())
         true = sum(float(np.abs(self._row(int(i))).sum()) for i in rows)
         return min(true / proposed, 1.0) if proposed > 0.0 else 1.0
+
+    @cached_property
+    def largest(self) -> float:
+        """No less than any variable's sum of |weight|: true sums where the bounds are largest."""
+        bounds = self.bounds()
+        most = min(max(_SUMMED // self.variables, 1), self.variables)
+        strongest = np.argsort(-bounds, kind="stable")
+        true = max(float(np.abs(self._row(int(i))).sum()) for i in strongest[:most])
+        others = float(bounds[strongest[most]]) if most < self.variables else 0.0
+        return max(true, others)
 
     def _row(self, i: int) -> NDArray[np.float64]:
         """The weights of one variable's pairs, 0 for itself."""

@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.implicit.complete import Complete
+from minigibbs.graph.factors.implicit.copied import Copied
 from minigibbs.graph.factors.implicit.kernel import Kernel
 from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import chosen_by_type, kernel
-from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS
+from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS, Chain
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
 from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
 from minigibbs.samplers.poisson_gibbs.layouts.points import (
-    BATCH,
+    SCRATCH,
     PointsData,
     points_draw,
     prepare_points,
@@ -58,6 +60,15 @@ class SeveralData(NamedTuple):
 
     group: Any
     others: Any  # one more group, or `SeveralData`
+
+
+class CopiedData(NamedTuple):
+    """A group, and by how much each of its copies is weaker."""
+
+    group: Any
+    scales: NDArray[np.float64]  # [copies]
+    factor: NDArray[np.float64]  # [copies, heavy, 2]: `factor` of each copy of a `KernelData`
+    room: int  # numbers that a chain carries for each copy
 
 
 class KernelData(NamedTuple):
@@ -109,16 +120,35 @@ def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
     values = int(graph.sizes.max())
     first, scratch = (0, 0) if logs else touched_space(values)  # theirs comes after what is touched
     for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
-        if how.projected:
-            assert isinstance(group, LowRank)
-            own: Any = prepare_projected(group, values, first)
-            first += projected_room(own)
-        elif isinstance(group, Points):
-            own = prepare_points(group, how.theta, logs, scratch)
+        if isinstance(group, Copied):
+            one = _prepare_group(group.group, how, logs, values, first, scratch)
+            own: Any = _prepare_copied(one, group.scales, logs)
         else:
-            own = _PREPARE[type(group)](group, how, logs)
+            own = _prepare_group(group, how, logs, values, first, scratch)
+        first += implicit_space(own)[0]
         data = own if isinstance(data, NothingData) else SeveralData(own, data)
     return data
+
+
+def _prepare_group(
+    group: Implicit, how: ImplicitSplit, logs: bool, values: int, first: int, scratch: int
+) -> Any:
+    """One group; its numbers lie in what the chain carries from `first` on."""
+    if how.projected:
+        assert isinstance(group, LowRank)
+        return prepare_projected(group, values, first)
+    if isinstance(group, Points):
+        return prepare_points(group, how.theta, logs, scratch)
+    return _PREPARE[type(group)](group, how, logs)
+
+
+def _prepare_copied(group: Any, scales: NDArray[np.float64], logs: bool) -> CopiedData:
+    """Copies of a group that is prepared already."""
+    factor = np.zeros((len(scales), 0, 2))
+    if isinstance(group, KernelData):
+        by = scales[:, None, None]
+        factor = group.factor * by if logs else group.factor**by
+    return CopiedData(group, scales, factor, implicit_space(group)[0])
 
 
 def implicit_space(data: Any) -> tuple[int, int]:
@@ -126,8 +156,10 @@ def implicit_space(data: Any) -> tuple[int, int]:
     if isinstance(data, SeveralData):
         (carried, scratch), (more, other) = implicit_space(data.group), implicit_space(data.others)
         return carried + more, max(scratch, other)  # one group draws after the other
+    if isinstance(data, CopiedData):
+        return len(data.scales) * data.room, implicit_space(data.group)[1]
     if isinstance(data, PointsData):
-        return 0, 3 * BATCH
+        return 0, SCRATCH
     return (projected_room(data), 0) if isinstance(data, ProjectedData) else (0, 0)
 
 
@@ -299,6 +331,111 @@ def several_draw(data, chain, i, mode, size, touched):
 
 
 @kernel
+def kernel_copy(data, copies, number):
+    """A kernel's heavy displacements and tail, as weak as one of its copies."""
+    rate = data.rate * copies.scales[number]
+    return KernelData(
+        data.shape,
+        data.sides,
+        data.reach,
+        data.periodic,
+        data.heavy,
+        copies.factor[number],
+        data.tail,
+        rate,
+        math.exp(-rate),
+        data.keep,
+        data.gain,
+        data.loss,
+    )
+
+
+@kernel
+def complete_copy(data, copies, number):
+    """The same for a complete graph."""
+    rate, none = data.rate * copies.scales[number], math.exp(-data.rate * copies.scales[number])
+    variables, attracts = data.variables, data.attracts
+    return CompleteData(variables, attracts, rate, none, data.keep, data.gain, data.loss)
+
+
+@kernel
+def low_rank_copy(data, copies, number):
+    """The same for draws of low rank."""
+    total = data.total * copies.scales[number]
+    return LowRankData(data.a, data.b, data.bound, total, data.alias, data.theta)
+
+
+@kernel
+def points_copy(data, copies, number):
+    """The same for points."""
+    return PointsData(
+        data.rule,
+        data.features,
+        data.points,
+        data.order,
+        data.homes,
+        data.slots,
+        data.attracts,
+        data.more,
+        data.gain,
+        data.loss,
+        data.first,
+        copies.scales[number],
+    )
+
+
+@kernel
+def projected_copy(data, copies, number):
+    """The same for low rank by sums, of which each copy carries its own."""
+    return ProjectedData(
+        data.a,
+        data.b,
+        data.spins,
+        data.alike,
+        data.values,
+        data.refresh,
+        data.first + number * copies.room,
+        copies.scales[number],
+    )
+
+
+@kernel
+def _chain_of(data, chain, number):
+    """A chain whose state is that of one copy."""
+    return Chain(
+        chain.x[number :: len(data.scales)],
+        chain.stream,
+        chain.carried,
+        chain.weights,
+        chain.scratch,
+        chain.tally,
+    )
+
+
+@kernel
+def copied_draw(data, chain, i, mode, size, touched):
+    """As the group draws, for the variable of one copy."""
+    place, number = i // len(data.scales), i % len(data.scales)
+    copy, own = copy_of(data.group, data, number), _chain_of(data, chain, number)
+    return draw_implicit(copy, own, place, mode, size, touched)
+
+
+@kernel
+def copied_begin(data, chain):
+    """One copy, then the others."""
+    for number in range(len(data.scales)):
+        begin_implicit(copy_of(data.group, data, number), _chain_of(data, chain, number))
+
+
+@kernel
+def copied_note(data, chain, i, new):
+    """The copy that a variable belongs to."""
+    place, number = i // len(data.scales), i % len(data.scales)
+    copy, own = copy_of(data.group, data, number), _chain_of(data, chain, number)
+    note_implicit(copy, own, place, new)
+
+
+@kernel
 def nothing_begin(data, chain):
     """It carries nothing."""
 
@@ -335,9 +472,31 @@ _COMPILED = {
     LowRankData: low_rank_draw,
     PointsData: points_draw,
     ProjectedData: projected_draw,
+    CopiedData: copied_draw,
 }
-_BEGIN = {SeveralData: several_begin, ProjectedData: projected_begin}
-_NOTE = {SeveralData: several_note, ProjectedData: projected_note}
+_BEGIN = {
+    SeveralData: several_begin,
+    ProjectedData: projected_begin,
+    CopiedData: copied_begin,
+}
+_NOTE = {SeveralData: several_note, ProjectedData: projected_note, CopiedData: copied_note}
+_COPY = {
+    KernelData: kernel_copy,
+    CompleteData: complete_copy,
+    LowRankData: low_rank_copy,
+    PointsData: points_copy,
+    ProjectedData: projected_copy,
+}
+
+
+def copy_of(data: Any, copies: Any, number: int) -> Any:
+    """One of the copies of a group, as that group's own data; compiled code only."""
+    return _COPY[type(data)](data, copies, number)
+
+
+@chosen_by_type(copy_of)
+def _copy_for_type(data, copies, number):
+    return _COPY[data.instance_class].py_func
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:

@@ -33,6 +33,7 @@ class ProjectedData(NamedTuple):
     values: int  # sums of each matrix
     refresh: int  # changes until the sums are taken anew
     first: int  # where in `carried` the count is; the sums follow
+    share: float  # what log weights are multiplied by: below 1 for a weaker copy of the group
 
 
 def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
@@ -42,7 +43,7 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
     a = np.ascontiguousarray(scale * group.a)
     b = a if alike else np.ascontiguousarray(scale * group.b)
     count = 1 if spins else values
-    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first)
+    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first, 1.0)
 
 
 def projected_room(data: ProjectedData) -> int:
@@ -119,12 +120,13 @@ def projected_draw(data, chain, i, mode, size, touched):
     """Multiply the weights of all values by their factors; nothing is drawn."""
     here = chain.x[i]
     if data.spins:
-        field = _log_weight(data, chain, i, 0, 2.0 * here - 1.0)
+        field = data.share * _log_weight(data, chain, i, 0, 2.0 * here - 1.0)
         factor = field if mode == SUMS else math.exp(field)
         touched = touch(chain, mode, size, 1, factor, touched)
     else:
         for value in range(size):
-            field = _log_weight(data, chain, i, value, 1.0 if value == here else 0.0)
+            own = 1.0 if value == here else 0.0
+            field = data.share * _log_weight(data, chain, i, value, own)
             factor = field if mode == SUMS else math.exp(field)
             touched = touch(chain, mode, size, value, factor, touched)
     chain.tally[EVALUATIONS] += (1 if data.alike else 2) * data.values * data.a.shape[1]

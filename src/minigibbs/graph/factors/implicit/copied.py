@@ -1,0 +1,73 @@
+"""Copies of an implicit group, each scaled: what a sampler of many temperatures draws from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.factors.implicit.base import Implicit
+
+
+class Copied(Implicit):
+    """A group once for each scale; variable i of copy c is number i * copies + c.
+
+    Scales lie between 0 and 1, so that what bounds the group bounds every copy. Copies of
+    different numbers have no factors between them.
+    """
+
+    kind = "copied"
+    group: Implicit
+    scales: NDArray[np.float64]  # [copies]
+
+    def __init__(self, group: Implicit, scales: NDArray[np.float64]) -> None:
+        if not (scales.min() >= 0.0 and scales.max() <= 1.0):
+            raise GraphError(
+                f"copied: scales must lie between 0 and 1, got {scales.min()} to {scales.max()}"
+            )
+        variables = group.variables * len(scales)
+        vars(self).update(group=group, scales=scales, variables=variables, form=group.form)
+
+    @property
+    def is_counted(self) -> bool:
+        """As the group itself."""
+        return self.group.is_counted
+
+    @property
+    def slow_energy(self) -> bool:
+        """As the group itself."""
+        return self.group.slow_energy
+
+    @property
+    def counting(self) -> int:
+        """Of all copies."""
+        return self.group.counting * len(self.scales)
+
+    def pair_weights(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[np.float64]:
+        """Those of the group, scaled; 0 between two copies."""
+        copies = len(self.scales)
+        weights = self.scales[i % copies] * self.group.pair_weights(i // copies, j // copies)
+        return np.where(i % copies == j % copies, weights, 0.0)
+
+    def local_weights(self) -> NDArray[np.float64]:
+        """Those of the group, scaled."""
+        return np.outer(self.group.local_weights(), self.scales).ravel()
+
+    def degrees(self) -> NDArray[np.int64]:
+        """Those of the group; 0 at a scale of 0."""
+        return np.outer(self.group.degrees(), self.scales > 0.0).ravel()
+
+    def _energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
+        """The sum over the copies."""
+        copies = len(self.scales)
+        own = [
+            scale * self.group.energies(np.ascontiguousarray(states[:, c::copies]))
+            for c, scale in enumerate(self.scales)
+        ]
+        return np.sum(own, axis=0)  # type: ignore[no-any-return]
+
+    def arrays(self) -> dict[str, Any]:
+        """Copies are made for a run, and never written."""
+        raise GraphError("copied: copies of a group are not written to files; write the group")
