@@ -54,10 +54,12 @@ format: $(SETUP)  ## rewrite the sources in the project's format
 
 docs: $(SETUP)  ## build the site into site/; a broken link or a missing name is an error
 	$(BIN)/python docs/build.py
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/stage.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
 
-serve: $(SETUP)  ## the site on this machine, rebuilt as its pages change
-	$(BIN)/mkdocs serve
+serve: $(SETUP)  ## show the site on this machine
+	$(BIN)/python docs/stage.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --config-file build/mkdocs.yml
 
 gallery: $(SETUP)  ## run every example and draw its picture anew
 	$(BIN)/python docs/gallery.py

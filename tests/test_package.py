@@ -50,7 +50,14 @@ def test_sdist_holds_what_the_tests_need(built):
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for name in ["pyproject.toml", "LICENSE", "README.md", "Makefile", "mkdocs.yml", "tests/zoo.py"]:
+    for name in [
+        "pyproject.toml",
+        "LICENSE",
+        "README.md",
+        "Makefile",
+        "mkdocs.yml",
+        "tests/zoo.py",
+    ]:
         assert name in names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
