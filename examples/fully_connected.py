@@ -1,9 +1,9 @@
 """A phase transition with couplings that reach everywhere.
 
 The spins of a 200 x 200 grid are coupled two by two, with strengths that decay as 1/r^3: 800
-million factors, none stored. An update draws the few that matter and is still exact. As the coupling
-grows the picture goes from noise through clusters of all sizes to order: the last one, 200 sweeps
-after a random start, has two ordered phases with a wall between them.
+million factors, none stored. An update draws the few that matter and is still exact. As the
+coupling grows the picture goes from noise through clusters of all sizes to order: the last one,
+200 sweeps after a random start, has two ordered phases with walls between them.
 """
 
 import matplotlib.pyplot as plt

@@ -26,6 +26,7 @@ strokes = [
     (slice(38, 59), slice(10, 42), 1),
     (slice(2, 27), slice(1, 6), 0),
     (slice(29, 37), slice(1, 4), 0),
+    (slice(31, 34), slice(8, 12), 0),
     (slice(2, 27), slice(43, 50), 0),
 ]
 chance = np.full((2, height, width), 0.5)
@@ -40,10 +41,10 @@ graph = mg.models.dense_crf(
     compat=0.8,
     bilateral_sxy=10,
     srgb=13,
-    bilateral_compat=3.0,
+    bilateral_compat=2.7,
 )
 pairs = len(graph) * (len(graph) - 1) // 2
-run = mg.sample(graph, sweeps=300, warmup=50, chains=4, seed=1, progress=False)
+run = mg.sample(graph, sweeps=200, warmup=50, chains=4, seed=1, progress=False)
 person = run.marginals[:, 1].reshape(height, width)
 doubt = np.minimum(person, 1 - person)
 print(f"{len(graph):,} pixels, {pairs:,} pairs, {run.info.seconds:.0f} s")
