@@ -14,6 +14,7 @@ BENCHMARKS = [
     "clusters",
     "answers",
     "dense",
+    "elimination",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one
