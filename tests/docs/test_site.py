@@ -48,4 +48,4 @@ def test_site_builds_and_is_whole(tmp_path):
     assert "<math" in (tmp_path / "flagship" / "index.html").read_text()
     tables = (tmp_path / "fast" / "index.html").read_text()
     assert "<!-- table" not in tables
-    assert "updates/s" in tables
+    assert "ns/update" in tables
