@@ -99,7 +99,8 @@ def _formulas(markdown: str) -> str:
     def set_formula(found: re.Match[str]) -> str:
         block = found[1] is not None
         math = convert((found[1] or found[2]).strip(), display="block" if block else "inline")
-        return f"\n<div>{math}</div>\n" if block else math
+        # in a span: a line that began with <math> would be taken for a block
+        return f"\n<div>{math}</div>\n" if block else f"<span>{math}</span>"
 
     return FORMULA.sub(set_formula, markdown)
 

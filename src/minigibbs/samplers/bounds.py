@@ -23,7 +23,7 @@ MOST_WORK = 1e8  # draws in one update beyond which a run would not finish
 MOST_BATCH = 1e15  # Poisson means beyond which doubles no longer count
 
 
-def guarantee(slowdown: float) -> str:
+def guarantee(slowdown: float | None) -> str:
     """A bound on the slowdown in words; one that is no help is not called a guarantee.
 
     >>> guarantee(1.25)
@@ -31,6 +31,8 @@ def guarantee(slowdown: float) -> str:
     >>> guarantee(3e15)
     'No guarantee of use: the bound on the slowdown is above 100.'
     """
+    if slowdown is None:
+        return "No guarantee."
     if slowdown > LOOSEST:
         return f"No guarantee of use: the bound on the slowdown is above {LOOSEST:g}."
     return f"Guaranteed: at most {slowdown:.3g} times slower to converge than plain Gibbs."
