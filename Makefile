@@ -61,8 +61,8 @@ serve: $(SETUP)  ## show the site on this machine
 	$(BIN)/python docs/stage.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --config-file build/mkdocs.yml
 
-gallery: $(SETUP)  ## run every example and draw its picture anew
-	$(BIN)/python docs/gallery.py
+gallery: $(SETUP)  ## run the examples and keep their pictures; EXAMPLES=name for one
+	$(BIN)/python docs/gallery.py $(EXAMPLES)
 
 package: $(SETUP)  ## build sdist and wheel, check them, install the wheel in an empty environment
 	rm -rf dist $(EMPTY)

@@ -56,6 +56,8 @@ def read(path: Path) -> Example:
 def page(example: Example) -> str:
     """An example as a page of the site, beside its picture."""
     name = example.path.stem
+    if not (example.picture.exists() and example.printed.exists()):
+        sys.exit(f"examples/{name}.py has no picture yet: make gallery EXAMPLES={name}")
     return "\n\n".join(
         [
             f"# {example.title}",

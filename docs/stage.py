@@ -35,7 +35,9 @@ OUTSIDE += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / RESULTS)
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 TABLE = re.compile(r"^<!-- table: (\w+)(?:, (.+?))? -->$", re.MULTILINE)
 FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
-FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\\w$])\$(?=\S)([^$`\n]+?)(?<=\S)\$(?![\w$])", re.DOTALL)
+FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<![\\\w$`])\$(?=\S)([^$`\n]+?)(?<=\S)\$(?![\w$`])", re.DOTALL
+)
 
 
 def main() -> None:

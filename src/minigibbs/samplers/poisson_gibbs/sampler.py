@@ -175,7 +175,7 @@ class PoissonGibbs(Sampler):
         stats = graph.stats
         if graph.implicits:
             what = self._describe_implicit(graph, self.split(graph)).split("; ", 1)[1]
-            return f"the factors are implicit, and it alone can draw from those: {what}"
+            return f"it is the one that draws from implicit factors. On this model {what}"
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
@@ -218,17 +218,17 @@ class PoissonGibbs(Sampler):
 
     def _describe_implicit(self, graph: FactorGraph, split: Split) -> str:
         heavy, draws = self._counts(graph, split)
+        which = "stored and implicit" if draws else "implicit"
         heavy += sum(group.heavy for group in split.implicits)
         proposed = draws + sum(group.draws for group in split.implicits)
         draws += sum(group.draws * group.kept for group in split.implicits)
         sums = sum(group.projected for group in split.implicits)
         carried = f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
-        which = "stored and implicit" if len(split.heavy) else "implicit"
         looks = f"evaluates {heavy:.3g} factors and " if heavy else ""
         more = f" ({proposed / draws:.3g} proposals for each draw)" if proposed > draws else ""
         return (
-            f"Poisson-Gibbs: exact; {carried}an update {looks}draws {draws:.3g} {which} factors"
-            f"{more}."
+            f"Poisson-Gibbs: exact; {carried}an update {looks}draws {draws:.3g} {which} factors "
+            f"on average{more}."
         )
 
     def transition(self, everything: Enumeration) -> Transition:
