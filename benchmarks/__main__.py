@@ -12,9 +12,9 @@ BENCHMARKS = [
     "uai",
     "scale",
     "clusters",
+    "elimination",
     "answers",
     "dense",
-    "elimination",
 ]
 
 ALL = [*BENCHMARKS, "gpu", "gpu_ladders"]  # which need one

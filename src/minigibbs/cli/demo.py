@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs import models
 from minigibbs.errors import SampleError
@@ -51,7 +53,7 @@ def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
     last = run.draws.shape[1] - 1
     shown = [0, min(9, last), last]  # records, of which there is one every `thin` updates
     side = math.isqrt(run.draws.shape[2])
-    plots.plot_states(run.draws[0, shown], (side, side), right)
+    _draw_states(run.draws[0, shown], side, right)
     updates = ", ".join(f"{run.record_updates[record]:,}" for record in shown)
     right.set_title(f"One chain after {updates} updates")
     whole.suptitle(
@@ -59,3 +61,11 @@ def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
         f"{run.info.chains} chains from a state of one colour"
     )
     plots.save(whole, path)
+
+
+def _draw_states(states: NDArray[Any], side: int, axes: Any) -> None:
+    """States of a square grid side by side, a colour for each value."""
+    gap = np.full((side, 1), np.nan)
+    parts = [part for state in states for part in (gap, state.reshape(side, side))]
+    axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")
+    axes.axis("off")

@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.results.run import Run
@@ -77,9 +76,23 @@ def plot_error(run: Run, axes: Any) -> None:
     axes.legend(frameon=False)
 
 
-def plot_states(states: NDArray[Any], shape: tuple[int, int], axes: Any) -> None:
-    """States of a lattice side by side, a colour for each value."""
-    gap = np.full((shape[0], 1), np.nan)
-    parts = [part for state in states for part in (gap, state.reshape(shape))]
-    axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")
-    axes.axis("off")
+def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
+    """The marginals of all variables as a map: a column per variable, a row per value.
+
+    Colours show the deviation from `expected` where one is given.
+    """
+    marginals = run.marginals.T
+    if expected is None:
+        options: dict[str, Any] = {"cmap": "viridis", "vmin": 0.0}
+    else:
+        reach = max(float(np.abs(marginals - expected).max()), 0.2 * expected)
+        options = {"cmap": "RdBu_r", "vmin": expected - reach, "vmax": expected + reach}
+    image = axes.imshow(
+        marginals, aspect="auto", interpolation="nearest", origin="lower", **options
+    )
+    title = "Marginals, pooled over the chains"
+    title += "" if expected is None else f" (the truth: {expected:g} throughout)"
+    axes.set(xlabel="variable", ylabel="value", title=title)
+    if marginals.shape[0] <= 20:
+        axes.set_yticks(range(marginals.shape[0]))
+    axes.figure.colorbar(image, ax=axes, label="probability")
