@@ -70,7 +70,7 @@ package: $(SETUP)  ## build sdist and wheel, check them, install the wheel in an
 	$(BIN)/twine check --strict dist/*
 	$(PYTHON) -m venv $(EMPTY)
 	$(EMPTY)/bin/pip --quiet --disable-pip-version-check install dist/*.whl
-	cd $(EMPTY) && bin/minigibbs --version && bin/minigibbs explain ising-lattice:side=8,beta=0.4
+	cd $(EMPTY) && bin/minigibbs --version && bin/minigibbs sample ising-lattice:side=8,beta=0.2
 	rm -rf $(EMPTY)
 
 bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
