@@ -1,24 +1,31 @@
 # Two commands matter: `make demo` and `make test`. Both set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+SMALL := .venv/.small
 SETUP := .venv/.done
+EMPTY := .venv-empty
 
-.PHONY: help setup demo test test-gpu fuzz mutants lint format docs bench clean
+.PHONY: help setup demo test test-gpu fuzz mutants lint format docs serve gallery package bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
 
-$(SETUP): pyproject.toml src/minigibbs/_version.py
+$(SMALL): pyproject.toml src/minigibbs/_version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "minigibbs needs Python 3.11 or later; run: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check "pip>=25.1"
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	$(PIP) install --no-compile --editable ".[plot]"
+	@touch $(SMALL)
+
+$(SETUP): $(SMALL)
+	$(PIP) install "pip>=25.1"
+	$(PIP) install --editable ".[all]" --group dev
 	@touch $(SETUP)
 
-setup: $(SETUP)  ## create .venv with everything that the demo and the tests need
+setup: $(SETUP)  ## create .venv with everything that the tests and the docs need
 
-demo: $(SETUP)  ## sample the paper's Potts model and draw the result
+demo: $(SMALL)  ## sample the paper's Potts model and draw the result
 	$(BIN)/minigibbs demo
 
 test: $(SETUP) lint  ## lint, check types and run the whole test suite
@@ -45,12 +52,30 @@ format: $(SETUP)  ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(SETUP)  ## write docs/reference.md from docstrings, run the tutorial for its pictures
+docs: $(SETUP)  ## build the site into site/; a broken link or a missing name is an error
 	$(BIN)/python docs/build.py
+	$(BIN)/python docs/stage.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
+
+serve: $(SETUP)  ## show the site on this machine
+	$(BIN)/python docs/stage.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --config-file build/mkdocs.yml
+
+gallery: $(SETUP)  ## run the examples and keep their pictures; EXAMPLES=name for one
+	$(BIN)/python docs/gallery.py $(EXAMPLES)
+
+package: $(SETUP)  ## build sdist and wheel, check them, install the wheel in an empty environment
+	rm -rf dist $(EMPTY)
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/pip --quiet --disable-pip-version-check install dist/*.whl
+	cd $(EMPTY) && bin/minigibbs --version && bin/minigibbs sample ising-lattice:side=8,beta=0.2
+	rm -rf $(EMPTY)
 
 bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
-	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
+	$(PIP) install --group bench
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that was built
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv $(EMPTY) build dist site .pytest_cache .mypy_cache .ruff_cache

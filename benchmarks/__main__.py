@@ -12,6 +12,7 @@ BENCHMARKS = [
     "uai",
     "scale",
     "clusters",
+    "elimination",
     "answers",
     "dense",
     "sparse",

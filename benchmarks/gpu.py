@@ -201,7 +201,7 @@ def layouts(report, graph) -> None:
     launch(run, 400)
     updates = 2000
     one_by_one = chains * updates / median_seconds(lambda: launch(run, updates))
-    report.add("Potts, state as [chain][variable]", f"{one_by_one:.3g} updates/s")
+    report.add("Potts, state as `[chain][variable]`", f"{one_by_one:.3g} updates/s")
     report.add("lying side by side brings", f"{side_by_side / one_by_one:.1f}x")
 
 

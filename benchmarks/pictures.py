@@ -1,45 +1,174 @@
-"""Draws a results table: every measured ratio, and the bar it is held against."""
+"""Pictures of the tables in results/: one message each, with its unit.
+
+`python -m benchmarks.pictures` draws them anew from the stored tables.
+"""
 
 from __future__ import annotations
 
 import re
-import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from minigibbs.results import plots
 
-RATIO = re.compile(r"^(-?[\d.]+)x")
-BAR = re.compile(r"(at least|at most|under) ([\d.]+)x")
+RESULTS = Path(__file__).parent / "results"
+OURS, OTHERS = "tab:blue", "0.65"
+PEERS = {
+    "numbskull",
+    "OpenJij",
+    "dwave-samplers",
+    "JAX, plain Gibbs",
+    "plain Gibbs",
+    "textbook Gibbs",
+    "single updates",
+}
+Bar = tuple[str, str, float]  # what it belongs to, whose it is, the number
 
 
-def draw(table: Path) -> None:
-    """Write `table`'s ratios as a picture beside it, if it has any."""
-    rows = [line.strip("|").split(" | ") for line in table.read_text().splitlines()]
-    found, group = [], ""
-    for cells in rows:
-        if len(cells) < 4:
-            continue
-        if cells[0].startswith("   "):  # indented under the row before
-            cells[0] = f"{group}: {cells[0].strip()}"
-        else:
-            group = cells[0].strip()
-        ratio, bar = RATIO.match(cells[1].strip()), BAR.search(cells[2])
-        if ratio and bar and float(ratio[1]) > 0:
-            found.append((cells[0].strip(), float(ratio[1]), bar[1], float(bar[2])))
-    if not found:
-        return
-    whole, (axes,) = plots.figure(1, width=14, height=1.2 + 0.38 * len(found))
-    for place, (_, ratio, side, bar) in enumerate(reversed(found)):
-        good = ratio >= bar if side == "at least" else ratio <= bar
-        axes.plot([bar, ratio], [place, place], color="0.8", linewidth=2, zorder=1)
-        axes.scatter([bar], [place], marker="|", s=160, color="0.3", zorder=2)
-        axes.scatter([ratio], [place], color="tab:blue" if good else "tab:red", zorder=3)
-        axes.annotate(f" {ratio:.3g}x", (ratio, place), xytext=(6, 4), textcoords="offset points")
-    labels = [
-        f"{textwrap.shorten(what, 100)} ({side} {bar:g}x)" for what, _, side, bar in reversed(found)
+@dataclass(frozen=True)
+class Table:
+    """The rows of a table of results; indented ones belong to the row before them."""
+
+    rows: list[tuple[str, str, str]]  # group, what, measured
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        rows, group = [], ""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            cells = line.strip("|").split(" | ")
+            if len(cells) < 4:
+                continue
+            group = group if cells[0].startswith("   ") else cells[0].strip()
+            rows.append((group, cells[0].strip(), cells[1].strip()))
+        return cls(rows)
+
+    def number(self, group: str, what: str, pattern: str = r"(-?[\d.,e+]+)") -> float:
+        """The first number that `pattern` finds in what was measured."""
+        for one, other, measured in self.rows:
+            if one.startswith(group) and other.startswith(what):
+                return float(re.search(pattern, measured)[1].replace(",", ""))
+        raise KeyError(f"no row {what!r} under {group!r}")
+
+
+def flagship(table: Table) -> list[Bar]:
+    potts, bars = "the paper's Potts model, n = 400, D = 10", []
+    base = table.number(potts, potts)
+    for what, name in (("gibbs", "plain Gibbs"), ("textbook", "textbook Gibbs")):
+        bars.append(("Potts, 400 variables", name, base * table.number(potts, what)))
+    bars.append(("Potts, 400 variables", "numbskull", table.number(potts, "numb", r"\((\d+) ns")))
+    bars.insert(0, ("Potts, 400 variables", "minigibbs", base))
+    for size in (400, 4096):
+        group, model = f"the paper's Ising kernel, n = {size}", f"Ising, {size:,} spins"
+        bars.append((model, "minigibbs", table.number(group, group)))
+        for name in ("OpenJij", "dwave-samplers"):
+            bars.append((model, name, table.number(group, name, r"\((\d+) ns")))
+    return bars
+
+
+def real(table: Table) -> list[Bar]:
+    found = []
+    for group, what, measured in table.rows:
+        if what.startswith("plain Gibbs over ours") and "effective" in what:
+            found.append((group, "minigibbs", float(measured.rstrip("x"))))
+        if what == "ours over plain Gibbs":
+            found.append((group, "minigibbs", 1 / float(measured.rstrip("x"))))
+    return found
+
+
+def split(table: Table) -> list[Bar]:
+    rows = [(what.split(":")[0], measured) for _, what, measured in table.rows[1:]]
+    return [(name, "minigibbs", float(m.split("x")[0])) for name, m in rows if "x (" in m]
+
+
+def samplers(table: Table) -> list[Bar]:
+    gibbs = table.number("plain Gibbs, Potts", "plain Gibbs, Potts")
+    microseconds = {
+        "MIN-Gibbs, batch Psi^2, Ising": "MIN-Gibbs at",
+        "DoubleMIN-Gibbs, L^2 and Psi^2, Potts": "DoubleMIN at",
+    }
+    bars = [
+        ("plain Gibbs, Potts", "", gibbs),
+        ("MGPMH, batch L^2, Potts", "", gibbs * table.number("MGPMH at", "MGPMH at")),
+        ("Local Minibatch Gibbs, 40, Ising", "", table.number("Local", "Local")),
     ]
-    axes.set_yticks(range(len(found)), labels)
-    axes.set(xscale="log", xlabel="ratio: measured (dot) against the bar (stroke)")
-    axes.margins(x=0.2, y=0.12)
-    axes.grid(alpha=0.25, axis="x", which="both")
-    plots.save(whole, table.with_suffix(".png"))
+    return bars + [(k, "", 1000 * table.number(v, v)) for k, v in microseconds.items()]
+
+
+def clusters(table: Table) -> list[Bar]:
+    bars = []
+    for group, name in (("128 x 128", "128 x 128 Ising, critical"), ("1/r^1.5", "1/r^1.5 chain")):
+        bars.append((name, "mg.SwendsenWang()", table.number(group, "mg.Swendsen")))
+        bars.append((name, "single updates", table.number(group, group)))
+    return bars
+
+
+def gpu(table: Table) -> list[Bar]:
+    bars = []
+    for model in ("Potts", "Ising"):
+        core = table.number(f"{model}, over one", f"{model}, over one")
+        best = table.number(f"{model}, default sampler, 1,0", f"{model}, default sampler, 1,0")
+        jax = table.number(f"{model}, plain Gibbs hand", f"{model}, plain Gibbs hand")
+        name = f"{model}, the paper's"
+        bars += [(name, "minigibbs, a million chains", best), (name, "JAX, plain Gibbs", jax)]
+        bars.append((name, "minigibbs, one CPU core", best / core))
+    return bars
+
+
+NANOSECONDS = "nanoseconds an update (log scale, one core; less is better)"
+CHARTS: dict[str, tuple[Callable[[Table], list[Bar]], str, str]] = {
+    "flagship": (flagship, "An update of a dense model, beside other software", NANOSECONDS),
+    "real": (
+        real,
+        "Real models: the default sampler beside plain Gibbs",
+        "effective samples a second, in units of plain Gibbs's (log scale; more is better)",
+    ),
+    "split": (
+        split,
+        "The split chosen by default, beside the best one found",
+        "time per effective sample, in units of that of the best split (less is better)",
+    ),
+    "samplers": (samplers, "An update of each of the paper's samplers", NANOSECONDS),
+    "clusters": (
+        clusters,
+        "Clusters and single updates near a critical point",
+        "effective samples of m$^2$ a second (log scale; more is better)",
+    ),
+    "gpu": (gpu, "A million chains on one H200", "updates a second (log scale; more is better)"),
+}
+
+
+def draw(path: Path) -> None:
+    """Draw a table beside it, if it has a picture."""
+    if path.stem not in CHARTS:
+        return
+    bars_of, title, unit = CHARTS[path.stem]
+    bars = bars_of(Table.read(path))
+    whole, (axes,) = plots.figure(1, width=9, height=1.3 + 0.34 * len(bars))
+    several = len({group for group, _, _ in bars}) < len(bars)
+    places = [0.0]
+    for (before, _, _), (group, _, _) in pairwise(bars):
+        places.append(places[-1] + (1.5 if several and group != before else 1.0))
+    colours = [OTHERS if who in PEERS else OURS for _, who, _ in bars]
+    drawn = axes.barh(places, [number for _, _, number in bars], color=colours)
+    axes.bar_label(drawn, [_shown(number) for _, _, number in bars], padding=4)
+    axes.set_yticks(places, [f"{group}: {who}" if several else group for group, who, _ in bars])
+    axes.invert_yaxis()
+    axes.set(title=title, xlabel=unit)
+    if "log scale" in unit:
+        axes.set_xscale("log")
+    axes.margins(x=0.15)
+    axes.spines[["top", "right"]].set_visible(False)
+    plots.save(whole, path.with_suffix(".png"))
+
+
+def _shown(number: float) -> str:
+    if number >= 1e7:
+        return f"{number:.1e}"
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+
+
+if __name__ == "__main__":
+    for stem in CHARTS:
+        draw(RESULTS / f"{stem}.md")

@@ -1,5 +1,10 @@
-"""Denoise a picture with a Potts model: unary factors see pixels, pairs want neighbours alike."""
+"""A picture denoised by a Potts model.
 
+Unary factors say which colour a pixel seems to have, pairs want neighbours alike. The marginals of
+the model give each pixel its likeliest colour, and say how sure that is.
+"""
+
+import matplotlib.pyplot as plt
 import numpy as np
 
 import minigibbs as mg
@@ -11,6 +16,7 @@ row, column = np.mgrid[:SIDE, :SIDE]
 truth = ((row // 12) + (column // 16)) % COLOURS
 seen = np.where(rng.random(truth.shape) < NOISE, rng.integers(0, COLOURS, truth.shape), truth)
 
+# %% The model
 chance = np.full((SIDE * SIDE, COLOURS), NOISE / COLOURS)
 chance[np.arange(SIDE * SIDE), seen.ravel()] += 1 - NOISE
 site = np.arange(SIDE * SIDE).reshape(SIDE, SIDE)
@@ -21,7 +27,20 @@ graph = mg.FactorGraph(
     np.full(SIDE * SIDE, COLOURS),
     [mg.Unary.from_probabilities(site.ravel(), chance), mg.Potts(i, j, 1.2)],
 )
-run = mg.sample(graph, sweeps=500, warmup=50, seed=1)
+run = mg.sample(graph, sweeps=2_000, warmup=50, seed=1, progress=False)
 cleaned = run.marginals.argmax(axis=1).reshape(SIDE, SIDE)
 print(f"pixels right: {np.mean(seen == truth):.3f} seen, {np.mean(cleaned == truth):.3f} cleaned")
 print(run.summary())
+
+# %% The picture
+figure, axes = plt.subplots(1, 4, figsize=(12, 3.3), layout="constrained")
+sure = run.marginals.max(axis=1).reshape(SIDE, SIDE)
+shown = {"truth": truth, "seen": seen, "cleaned": cleaned, "how sure": sure}
+for panel, (title, values) in zip(axes, shown.items(), strict=True):
+    unit = title == "how sure"
+    panel.imshow(
+        values, cmap="gray" if unit else "viridis", vmin=0, vmax=1 if unit else COLOURS - 1
+    )
+    panel.set_title(title)
+    panel.axis("off")
+figure.savefig("denoise.png", dpi=120)

@@ -121,3 +121,15 @@ def test_calibration_uses_every_kind_of_operation():
 def test_the_last_line_names_infer():
     last = str(mg.explain(ZOO["potts"], COSTS)).splitlines()[-1]
     assert last == "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
+
+
+def test_a_bound_of_no_use_is_not_called_a_guarantee():
+    """A tail of L = 40, drawn with a small theta: the bound is e to the many."""
+    graph = mg.FactorGraph([2] * 400, [mg.Complete(400, 0.1, kind="ising")])
+    loose = mg.PoissonGibbs(theta=0.01)
+    assert loose.guaranteed_slowdown(graph) > 1e6
+    assert "No guarantee of use" in loose.describe(graph)
+    assert "Guaranteed" not in loose.describe(graph)
+    assert "Guaranteed: at most 1.5 times" in mg.PoissonGibbs(slowdown=1.5).describe(graph)
+    for row in mg.explain(mg.models.potts_rbf(), COSTS).rows:
+        assert row.slowdown is None or row.slowdown <= 100

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs import models
+from minigibbs.errors import SampleError
 from minigibbs.results import plots
 from minigibbs.results.run import Run
 from minigibbs.running.api import sample
@@ -41,12 +45,27 @@ def check_picture(path: str | os.PathLike[str]) -> None:
 
 
 def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
-    """Draw the error against updates, and the marginals."""
+    """Draw the error against updates, and states on the way from the worst start."""
     whole, (left, right) = plots.figure(2)
     plots.plot_error(run, left)
-    plots.plot_marginals(run, right, expected=1.0 / STATES)
+    if run.draws is None:
+        raise SampleError("this run kept no draws; sample with record=('draws', ...)")
+    last = run.draws.shape[1] - 1
+    shown = [0, min(9, last), last]  # records, of which there is one every `thin` updates
+    side = math.isqrt(run.draws.shape[2])
+    _draw_states(run.draws[0, shown], side, right)
+    updates = ", ".join(f"{run.record_updates[record]:,}" for record in shown)
+    right.set_title(f"One chain after {updates} updates")
     whole.suptitle(
-        f"Potts model, 20 x 20, fully connected, {STATES} states, $\\beta$ = 4.6: "
-        f"{run.info.chains} chains"
+        f"Potts model, {side} x {side}, every two sites coupled, {STATES} states, "
+        f"{run.info.chains} chains from a state of one colour"
     )
     plots.save(whole, path)
+
+
+def _draw_states(states: NDArray[Any], side: int, axes: Any) -> None:
+    """States of a square grid side by side, a colour for each value."""
+    gap = np.full((side, 1), np.nan)
+    parts = [part for state in states for part in (gap, state.reshape(side, side))]
+    axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")
+    axes.axis("off")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.results.summary import for_json
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
+from minigibbs.samplers.bounds import LOOSEST
 from minigibbs.samplers.costs import Costs
 
 _SYMBOLS = {
@@ -129,7 +129,7 @@ def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
         check_stored(sampler, graph)
         check_zeros(sampler, graph)
         operations = sampler.operations(graph)
-        slowdown = sampler.guaranteed_slowdown(graph)
+        slowdown = _useful(sampler.guaranteed_slowdown(graph))
     except SampleError as error:
         note = str(error).split(";")[0]
         return Row(sampler.name, None, None, None, sampler.exact, note)
@@ -137,11 +137,16 @@ def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
     return Row(
         sampler=sampler.name,
         batch=batch or None,
-        slowdown=slowdown if slowdown is not None and math.isfinite(slowdown) else None,
+        slowdown=slowdown,
         nanoseconds=predict(costs, operations),
         exact=sampler.exact,
         note="" if slowdown is not None or not sampler.exact else _no_guarantee(sampler, graph),
     )
+
+
+def _useful(slowdown: float | None) -> float | None:
+    """A bound so loose that it says nothing is none."""
+    return slowdown if slowdown is not None and slowdown <= LOOSEST else None
 
 
 def _no_guarantee(sampler: Sampler, graph: FactorGraph) -> str:

@@ -16,8 +16,26 @@ from minigibbs.graph.graph import FactorGraph
 
 SLOWDOWN = 1.5  # the default guarantee: at least 1/1.5 of plain Gibbs's spectral gap
 FAILURE = 0.01  # the chance a in Lemma 2 that an energy estimate is off by more than delta
+LOOSEST = (
+    100.0  # a slowdown beyond which a bound says nothing of use, and is not called a guarantee
+)
 MOST_WORK = 1e8  # draws in one update beyond which a run would not finish
 MOST_BATCH = 1e15  # Poisson means beyond which doubles no longer count
+
+
+def guarantee(slowdown: float | None) -> str:
+    """A bound on the slowdown in words; one that is no help is not called a guarantee.
+
+    >>> guarantee(1.25)
+    'Guaranteed: at most 1.25 times slower to converge than plain Gibbs.'
+    >>> guarantee(3e15)
+    'No guarantee of use: the bound on the slowdown is above 100.'
+    """
+    if slowdown is None:
+        return "No guarantee."
+    if slowdown > LOOSEST:
+        return f"No guarantee of use: the bound on the slowdown is above {LOOSEST:g}."
+    return f"Guaranteed: at most {slowdown:.3g} times slower to converge than plain Gibbs."
 
 
 def check_settings(name: str, **settings: Any) -> None:

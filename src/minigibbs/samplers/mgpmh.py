@@ -26,6 +26,7 @@ from minigibbs.samplers.bounds import (
     SLOWDOWN,
     check_guarantee,
     check_settings,
+    guarantee,
     local_batches,
     mgpmh_slowdown,
 )
@@ -180,7 +181,7 @@ def local_bound(graph: FactorGraph, density: NDArray[np.float64]) -> str:
     worst = local_slowdown(graph, density)
     if worst is None:
         return "No guarantee: Theorem 4 asks for lambda of at least 2L."
-    return f"Guaranteed: at most {worst:.3g} times slower to converge than plain Gibbs."
+    return guarantee(worst)
 
 
 @kernel

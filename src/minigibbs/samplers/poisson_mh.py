@@ -33,6 +33,7 @@ from minigibbs.samplers.base import Sampler, far_share, mean_row, register
 from minigibbs.samplers.bounds import (
     check_settings,
     check_work,
+    guarantee,
     metropolis_slowdown,
     tail_log_slowdown,
 )
@@ -145,7 +146,7 @@ def describe_metropolis(title: str, sampler: Sampler, graph: FactorGraph) -> str
     slowdown = sampler.guaranteed_slowdown(graph)
     return (
         f"{title}: exact; a uniform proposal, decided by about {draws:.3g} draws an update. "
-        f"Guaranteed: at most {slowdown:.3g} times slower to converge than plain Gibbs."
+        f"{guarantee(slowdown)}"
     )
 
 

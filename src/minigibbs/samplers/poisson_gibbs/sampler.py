@@ -25,7 +25,7 @@ from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
-from minigibbs.samplers.bounds import check_settings
+from minigibbs.samplers.bounds import check_settings, guarantee
 from minigibbs.samplers.gibbs.fields import FieldData, rare_changes
 from minigibbs.samplers.gibbs.sampler import gibbs_operations, sum_unary
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
@@ -40,17 +40,6 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
-
-_USELESS = 1e3  # a slowdown beyond promises nothing
-
-
-def _guarantee(slowdown: float) -> str:
-    if slowdown > _USELESS:
-        return (
-            "No guarantee that would be of use comes with that; mg.PoissonGibbs(slowdown=1.5) "
-            "draws more and gives one."
-        )
-    return f"Guaranteed: at most {slowdown:.3g} times slower to converge than Gibbs."
 
 
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
@@ -88,8 +77,8 @@ class PoissonGibbs(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.PoissonGibbs(slowdown=1.01).describe(mg.models.potts_rbf()))
-    Poisson-Gibbs: exact; 7.41 of 396.7 factors a variable evaluated, 0.121 drawn an update.
-    Guaranteed: at most 1.01 times slower to converge than Gibbs.
+    Poisson-Gibbs: exact; an update evaluates 7.41 of a variable's 396.7 factors and draws 0.121 of
+    the others. Guaranteed: at most 1.01 times slower to converge than plain Gibbs.
     """
 
     slowdown: float | None = None
@@ -228,18 +217,19 @@ class PoissonGibbs(Sampler):
         stats = graph.stats
         if graph.implicits:
             what = self._describe_implicit(graph, self.split(graph)).split("; ", 1)[1]
-            return f"the factors are implicit, and it alone can draw from those: {what}"
+            return f"it is the one that draws from implicit factors. On this model {what}"
         split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
         if split.tail.any():
             return (
-                f"of {degree:,.4g} factors a variable it evaluates {heavy:.3g} and draws "
-                f"{draws:.3g} an update."
+                f"an update evaluates {heavy:.3g} of a variable's {degree:,.4g} factors and draws "
+                f"{draws:.3g} of the others."
             )
         if degree < 16:
             return (
-                f"with {degree:.3g} factors a variable it is plain Gibbs; there is little to save."
+                f"a variable has {degree:.3g} factors, so there is little to save: it is plain "
+                "Gibbs."
             )
         if len(graph.hard):
             return "factors that hold zeros are evaluated, and no other is worth drawing."
@@ -253,32 +243,34 @@ class PoissonGibbs(Sampler):
         """Say the split, the cost and the bound."""
         split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
         if split.implicits:
-            return f"{self._describe_implicit(graph, split)} {_guarantee(slowdown)}"
+            return f"{self._describe_implicit(graph, split)} {guarantee(slowdown)}"
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
             remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
             when = ", which looks at them when a value changes" if remembers else ""
-            what = f"all {heavy:.3g} factors a variable heavy: plain Gibbs{when}"
+            what = f"an update evaluates all {heavy:.3g} factors of a variable: plain Gibbs{when}"
             return f"Poisson-Gibbs: exact; {what}."
         draws = float(((1 + split.theta) * split.tail).sum()) / free
         return (
-            f"Poisson-Gibbs: exact; {heavy:.3g} of {len(split.heavy) / free:.4g} factors a "
-            f"variable evaluated, {draws:.3g} drawn an update. {_guarantee(slowdown)}"
+            f"Poisson-Gibbs: exact; an update evaluates {heavy:.3g} of a variable's "
+            f"{len(split.heavy) / free:.4g} factors and draws {draws:.3g} of the others. "
+            f"{guarantee(slowdown)}"
         )
 
     def _describe_implicit(self, graph: FactorGraph, split: Split) -> str:
         heavy, draws = self._counts(graph, split)
+        which = "stored and implicit" if draws else "implicit"
         heavy += sum(group.heavy for group in split.implicits)
         proposed = draws + sum(group.draws for group in split.implicits)
         draws += sum(group.draws * group.kept for group in split.implicits)
         sums = sum(group.projected for group in split.implicits)
         carried = f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
-        stored = " and stored" if len(split.heavy) else ""
+        looks = f"evaluates {heavy:.3g} factors and " if heavy else ""
         more = f" ({proposed / draws:.3g} proposals for each draw)" if proposed > draws else ""
         return (
-            f"Poisson-Gibbs: exact; {carried}of implicit{stored} factors {heavy:.3g} a variable "
-            f"evaluated, {draws:.3g} drawn an update{more}."
+            f"Poisson-Gibbs: exact; {carried}an update {looks}draws {draws:.3g} {which} factors "
+            f"on average{more}."
         )
 
     def transition(self, everything: Enumeration) -> Transition:

@@ -35,10 +35,9 @@ class Copied(Implicit):
         """As the group itself."""
         return self.group.is_counted
 
-    @property
-    def slow_energy(self) -> bool:
-        """As the group itself."""
-        return self.group.slow_energy
+    def energy_cost(self, values: int) -> float:
+        """That of all copies."""
+        return len(self.scales) * self.group.energy_cost(values)
 
     @property
     def counting(self) -> int:

@@ -1,0 +1,67 @@
+"""How docstrings are read for the site: Markdown, links to names, comments beside fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+import minigibbs
+
+NAME = re.compile(r"(?<!\[)`(mg\.(\w+)[^`\n]*)`(?!\])")
+FIELD = re.compile(r"^    [a-z]\w*: .*?  # (.*)$")
+
+
+class Docstrings(griffe.Extension):
+    """Escape what Markdown would see in formulas; the comment beside a field is its docstring."""
+
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Called for every module, class and function as it is read."""
+        if obj.docstring is not None:
+            obj.docstring.value = escaped(obj.docstring.value)
+
+    def on_attribute(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
+        """Called for every field and property."""
+        if attr.docstring is None and attr.lineno is not None:
+            comment = FIELD.match(attr.lines_collection[attr.filepath][attr.lineno - 1])
+            if comment:
+                attr.docstring = griffe.Docstring(escaped(comment[1]), parent=attr)
+
+
+def escaped(doc: str) -> str:
+    r"""A docstring as Markdown: formulas are not emphasis or tags, examples are code.
+
+    >>> escaped("a*b and `a*b`")
+    'a\\*b and `a*b`'
+    """
+    out, example, section = [], False, False
+    for line in [*doc.split("\n"), ""]:
+        section = section or line.strip() == "Examples"  # whose code is found without fences
+        begins = line.lstrip().startswith(">>>") and not example
+        ends = example and not line.strip()
+        if (begins or ends) and not section:
+            out.append("```pycon" if begins else "```")
+        example = (example or begins) and not ends
+        out.append(line if example else _escaped_line(line))
+    return "\n".join(out[:-1])
+
+
+def _escaped_line(text: str) -> str:
+    parts = text.split("`")
+    parts[::2] = [part.replace("*", r"\*").replace("<", "&lt;") for part in parts[::2]]
+    return linked("`".join(parts))
+
+
+def linked(text: str) -> str:
+    """Public names in backticks lead to the reference.
+
+    >>> linked("`mg.sample(graph)` and `mg.no_such_name`")
+    '[`mg.sample(graph)`][minigibbs.sample] and `mg.no_such_name`'
+    """
+
+    def link(found: re.Match[str]) -> str:
+        public = found[2] in minigibbs.__all__
+        return f"[`{found[1]}`][minigibbs.{found[2]}]" if public else found[0]
+
+    return NAME.sub(link, text)

@@ -1,0 +1,157 @@
+"""Lay out the site's pages in build/docs, from where any builder of Markdown takes them.
+
+Copied are the pages of docs/, CONTRIBUTING, CHANGELOG and the tables of benchmarks; made are a page
+for each chapter of the reference and each example of the gallery. Links become those of the site,
+names in backticks lead to the reference, formulas become MathML. build/mkdocs.yml is mkdocs.yml
+with every page in its navigation.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from latex2mathml.converter import convert
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+STAGE = ROOT / "build" / "docs"
+sys.path.insert(0, str(DOCS))
+
+import build  # noqa: E402
+import gallery  # noqa: E402
+from docstrings import linked  # noqa: E402
+
+RESULTS = "benchmarks/results"
+OUTSIDE = ["CONTRIBUTING.md", "CHANGELOG.md"]
+OUTSIDE += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / RESULTS).iterdir())
+LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
+TABLE = re.compile(r"^<!-- table: (\w+)(?:, (.+?))? -->$", re.MULTILINE)
+FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<![\\\w$`])\$(?=\S)([^$`\n]+?)(?<=\S)\$(?![\w$`])", re.DOTALL
+)
+
+
+def main() -> None:
+    """Write the pages and the configuration anew."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    ignored = shutil.ignore_patterns("*.py", "__pycache__", "*.md", "*.txt")
+    shutil.copytree(DOCS, STAGE, ignore=ignored)
+    for name, text in pages().items():
+        path = STAGE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(finished(text, name), encoding="utf-8")
+    for name in OUTSIDE:
+        if not name.endswith(".md"):
+            shutil.copyfile(ROOT / name, STAGE / name)
+    for example in gallery.examples():
+        shutil.copyfile(example.path, STAGE / "gallery" / example.path.name)
+        book = STAGE / "gallery" / f"{example.path.stem}.ipynb"
+        book.write_text(gallery.notebook(example), encoding="utf-8")
+    (STAGE.parent / "mkdocs.yml").write_text(json.dumps(configuration(), indent=1))
+
+
+def pages() -> dict[str, str]:
+    """Every page by its place on the site, as it stands in the repository or is made."""
+    found = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
+    found |= {name: ROOT / name for name in OUTSIDE if name.endswith(".md")}
+    written = {name: path.read_text(encoding="utf-8") for name, path in found.items()}
+    chapters = "".join(f"* [{name}]({_chapter_page(name)})\n" for name in build.CHAPTERS)
+    written["reference.md"] += chapters
+    written["gallery.md"] += gallery.cards()
+    written |= {_chapter_page(name): _chapter(name) for name in build.CHAPTERS}
+    return written | {f"gallery/{e.path.stem}.md": gallery.page(e) for e in gallery.examples()}
+
+
+def configuration() -> dict[str, Any]:
+    """mkdocs.yml with every page in its navigation."""
+    base = re.sub(r"!ENV \[.*?\]", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    sections = {name: page for entry in yaml.safe_load(base)["nav"] for name, page in entry.items()}
+    named = {page for pages in sections.values() for page in pages} | {sections["Start"]}
+    found = sorted(path.name for path in DOCS.glob("*.md"))
+    sections["How-to"] += [name for name in found if name not in named]
+    sections["Gallery"] += [f"gallery/{example.path.stem}.md" for example in gallery.examples()]
+    sections["Reference"] += [_chapter_page(chapter) for chapter in build.CHAPTERS]
+    tables = [name for name in OUTSIDE if name.startswith(RESULTS) and name.endswith(".md")]
+    sections["How fast"].append({"All tables": tables})
+    notes = sorted(f"adr/{path.name}" for path in DOCS.glob("adr/*.md"))
+    sections["Contributing"].append({"Design notes": notes})
+    nav = [{name: page} for name, page in sections.items()]
+    return {"INHERIT": "../mkdocs.yml", "docs_dir": "docs", "site_dir": "../site", "nav": nav}
+
+
+def finished(markdown: str, uri: str) -> str:
+    """A page as the site has it: tables put in, links turned, formulas set."""
+    parts = FENCE.split(TABLE.sub(_table, markdown))
+    parts[::2] = [_formulas(_names(_links(part, uri))) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _formulas(markdown: str) -> str:
+    """MathML, which browsers show by themselves; dollars in code stay."""
+
+    def set_formula(found: re.Match[str]) -> str:
+        block = found[1] is not None
+        math = convert((found[1] or found[2]).strip(), display="block" if block else "inline")
+        # in a span: a line that began with <math> would be taken for a block
+        return f"\n<div>{math}</div>\n" if block else f"<span>{math}</span>"
+
+    return FORMULA.sub(set_formula, markdown)
+
+
+def _chapter_page(chapter: str) -> str:
+    return f"reference/{chapter.lower().replace(' ', '-')}.md"
+
+
+def _chapter(chapter: str) -> str:
+    names = build.CHAPTERS[chapter] + build.INSIDE.get(chapter, [])
+    named = [f"::: minigibbs.{name}" for name in names]
+    return "\n\n".join([f"# {chapter}", *named]) + "\n"
+
+
+def _links(markdown: str, uri: str) -> str:
+    """Links as they are in the repository become links of the site."""
+    here = posixpath.dirname(uri if uri in OUTSIDE else f"docs/{uri}")
+
+    def turned(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(here, found[2]))
+        if target == RESULTS:
+            target = "docs/fast.md"
+        if target.startswith("examples"):
+            target = target.replace("examples", "docs/gallery", 1).replace(".py", ".md")
+            target = target + ".md" if target == "docs/gallery" else target
+        if target.startswith("docs/"):
+            target = target.removeprefix("docs/")
+        elif target not in OUTSIDE:
+            return found[0]
+        return found[1] + posixpath.relpath(target, posixpath.dirname(uri) or ".")
+
+    return LINK.sub(turned, markdown)
+
+
+def _names(markdown: str) -> str:
+    """Public names lead to the reference, but not in headings."""
+    lines = markdown.split("\n")
+    return "\n".join(line if line.startswith("#") else linked(line) for line in lines)
+
+
+def _table(found: re.Match[str]) -> str:
+    """Rows of a table of benchmarks, without the bars they are held against."""
+    text = (ROOT / RESULTS / f"{found[1]}.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")]
+    wanted = [row for row in rows[1:] if re.search(found[2] or "", row[0])]
+    if not wanted:
+        raise ValueError(f"{found[1]}.md has no row that matches {found[2]!r}")
+    lines = ["| what | measured |", "|---|---|"]
+    return "\n".join(lines + [f"| {row[0].strip()} | {row[1].strip()} |" for row in wanted])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A photograph segmented by a fully connected random field, with its doubts.
+
+Every two pixels are coupled, the more the closer they lie and the more alike their colours are:
+almost five million pairs, none stored. A few strokes say what is person and what is background.
+Samples of the field spread that over the picture, and tell where it is in doubt, which one best
+segmentation cannot. The photograph (Grace Hopper, by the US Navy) comes with Matplotlib.
+"""
+
+import matplotlib.cbook
+import matplotlib.pyplot as plt
+import numpy as np
+
+import minigibbs as mg
+
+BLOCK = 10
+
+# %% The photograph, as means over blocks of pixels, and strokes (rows, columns, label)
+with matplotlib.cbook.get_sample_data("grace_hopper.jpg") as file:
+    pixels = plt.imread(file, format="jpg").astype(float)
+height, width = pixels.shape[0] // BLOCK, pixels.shape[1] // BLOCK
+pixels = pixels[: height * BLOCK, : width * BLOCK]
+image = pixels.reshape(height, BLOCK, width, BLOCK, 3).mean(axis=(1, 3))
+strokes = [
+    (slice(5, 7), slice(21, 30), 1),
+    (slice(12, 24), slice(21, 30), 1),
+    (slice(38, 59), slice(10, 42), 1),
+    (slice(2, 27), slice(1, 6), 0),
+    (slice(29, 37), slice(1, 4), 0),
+    (slice(31, 34), slice(8, 12), 0),
+    (slice(2, 27), slice(43, 50), 0),
+]
+chance = np.full((2, height, width), 0.5)
+for rows, columns, label in strokes:
+    chance[label, rows, columns], chance[1 - label, rows, columns] = 0.98, 0.02
+
+# %% The field, and samples of it
+graph = mg.models.dense_crf(
+    image,
+    -np.log(chance),
+    sxy=1.5,
+    compat=0.8,
+    bilateral_sxy=10,
+    srgb=13,
+    bilateral_compat=2.7,
+)
+pairs = len(graph) * (len(graph) - 1) // 2
+run = mg.sample(graph, sweeps=200, warmup=50, chains=4, seed=1, progress=False)
+person = run.marginals[:, 1].reshape(height, width)
+doubt = np.minimum(person, 1 - person)
+print(f"{len(graph):,} pixels, {pairs:,} pairs, {run.info.seconds:.0f} s")
+print(f"person: {np.mean(person > 0.5):.1%} of the pixels; in doubt: {np.mean(doubt > 0.05):.1%}")
+print(run.summary())
+
+# %% The picture
+figure, axes = plt.subplots(1, 4, figsize=(12, 3.9), layout="constrained")
+axes[0].imshow(image / 255)
+for rows, columns, label in strokes:
+    corner = (columns.start - 0.5, rows.start - 0.5)
+    size = (columns.stop - columns.start, rows.stop - rows.start)
+    colour = "tab:cyan" if label else "tab:red"
+    axes[0].add_patch(plt.Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2))
+axes[1].imshow(np.where((person > 0.5)[..., None], image / 255, 1.0))
+axes[2].imshow(person, cmap="gray", vmin=0, vmax=1)
+axes[3].imshow(doubt, cmap="magma", vmin=0, vmax=0.5)
+titles = ["photograph and strokes", "more likely person", "probability of person", "doubt"]
+for panel, title in zip(axes, titles, strict=True):
+    panel.set_title(title)
+    panel.axis("off")
+figure.savefig("photograph.png", dpi=120)

@@ -1,0 +1,51 @@
+"""The site builds without a warning and is whole. It takes some seconds, and no network."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import minigibbs as mg
+from tests.paths import ROOT
+
+pytest.importorskip("mkdocs", reason="the site is built by MkDocs")
+pytest.importorskip("mkdocstrings", reason="the reference is made by mkdocstrings")
+
+
+def run(*command):
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_docstrings_become_markdown():
+    run("-m", "doctest", "docs/docstrings.py")
+
+
+def test_site_builds_and_is_whole(tmp_path):
+    """In one test, since every part needs the whole site."""
+    run("docs/stage.py")
+    run("-m", "mkdocs", "build", "--strict", "-q", "-f", "build/mkdocs.yml", "-d", str(tmp_path))
+    reference = "".join(page.read_text() for page in tmp_path.glob("reference/*/index.html"))
+    for name in set(mg.__all__) - {"__version__"}:
+        assert f'id="minigibbs.{name}"' in reference, name
+    assert 'id="minigibbs.theory.exact_marginals"' in reference
+    for path in (ROOT / "docs").rglob("*.md"):
+        place = path.relative_to(ROOT / "docs").with_suffix("")
+        page = tmp_path / place / "index.html" if path.stem != "README" else tmp_path / "index.html"
+        assert page.is_file(), page
+    for path in (ROOT / "examples").glob("*.py"):
+        book = json.loads((tmp_path / "gallery" / f"{path.stem}.ipynb").read_text())
+        kinds = [cell["cell_type"] for cell in book["cells"]]
+        assert kinds[0] == "markdown"
+        assert set(kinds[1:]) == {"code"}
+        for cell in book["cells"][1:]:
+            compile(cell["source"], path.name, "exec")
+    assert "<math" in (tmp_path / "flagship" / "index.html").read_text()
+    tables = (tmp_path / "fast" / "index.html").read_text()
+    assert "<!-- table" not in tables
+    assert "ns/update" in tables

@@ -1,0 +1,121 @@
+"""What is published: sdist and wheel hold what they should, and the wheel works on its own.
+
+Nothing is fetched: the wheel is unpacked and comes before the sources on the path. `make package`
+installs it in an empty environment, which takes a network.
+"""
+
+import email
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+
+import minigibbs as mg
+from tests.paths import ROOT
+
+pytest.importorskip("hatchling", reason="building needs hatchling")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", folder]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (path,) = built.glob("*.whl")
+    return path
+
+
+def test_wheel_is_the_package_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    code = {name for name in names if ".dist-info/" not in name}
+    package = ROOT / "src" / "minigibbs"
+    wanted = [path for path in package.rglob("*") if path.is_file()]
+    wanted = [path for path in wanted if "__pycache__" not in path.parts]
+    assert code == {path.relative_to(ROOT / "src").as_posix() for path in wanted}
+    assert {name.split("/")[0] for name in code} == {"minigibbs"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_sdist_holds_what_the_tests_need(built):
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in [
+        "pyproject.toml",
+        "LICENSE",
+        "README.md",
+        "Makefile",
+        "mkdocs.yml",
+        "tests/zoo.py",
+    ]:
+        assert name in names
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_metadata(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+    data = email.message_from_bytes(archive.read(name))
+    assert data["Version"] == mg.__version__
+    assert data["License-Expression"] == "Apache-2.0"
+    assert data["Description-Content-Type"] == "text/markdown"
+    assert set(data.get_all("Provides-Extra")) == set(PROJECT["project"]["optional-dependencies"])
+
+
+def test_pages_of_the_index_can_show_it(built):
+    pytest.importorskip("twine", reason="checked with twine")
+    command = [sys.executable, "-m", "twine", "check", "--strict", *built.iterdir()]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def test_wheel_works_from_elsewhere(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import minigibbs as mg; from minigibbs.cli.main import app\n"
+        "print(mg.__file__, mg.infer(mg.models.ising_lattice(4, beta=0.3)).method, sep='\\n')\n"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=120, cwd=tmp_path
+    )
+    assert result.stdout.split("\n")[0].startswith(str(tmp_path))
+    assert "exact" in result.stdout
+
+
+def test_one_version_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {mg.__version__}\n" in citation
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", changes, re.MULTILINE)[0] == mg.__version__
+
+
+def test_every_extra_that_an_error_names_exists():
+    """Such a line works before the package is on an index: pip sees that minigibbs is there."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r'pip install "minigibbs\[(\w+)\]"', text))
+    assert named
+    assert named <= set(PROJECT["project"]["optional-dependencies"])
+
+
+def test_tested_pythons_are_those_that_are_promised():
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"python: \[(.*)\]", workflow)
+    promised = [
+        line.rsplit(" ", 1)[1]
+        for line in PROJECT["project"]["classifiers"]
+        if re.search(r":: 3\.\d+$", line)
+    ]
+    assert [version.strip('" ') for version in matrix.split(",")] == promised
+    assert PROJECT["project"]["requires-python"] == f">={promised[0]}"
