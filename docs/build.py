@@ -24,7 +24,17 @@ CHAPTERS: dict[str, list[str]] = {
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
     "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
     "Answers": ["infer", "Answer", "maximize", "Maximum"],
-    "Sampling": ["sample", "sample_until", "resume", "Record", "explain", "Explanation"],
+    "Sampling": [
+        "sample",
+        "sample_until",
+        "sample_many",
+        "Runs",
+        "resume",
+        "Record",
+        "explain",
+        "Explanation",
+    ],
+    "Observables": ["observables"],
     "Learning": ["learn", "resume_learning", "Fit", "from_frames", "Rule", "Framed"],
     "Results": ["Run", "Info", "Marginal", "Summary", "load"],
     "Samplers": [

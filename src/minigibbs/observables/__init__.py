@@ -2,6 +2,15 @@
 
 `observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetisation at every
 record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
+
+Examples
+--------
+>>> import minigibbs as mg
+>>> graph = mg.models.ising_lattice(side=8, beta=0.3)
+>>> observe = {"m": mg.observables.Magnetization()}
+>>> run = mg.sample(graph, sweeps=2000, seed=1, observe=observe, progress=False)
+>>> abs(run.observables["m"].mean) < 5 * run.observables["m"].error
+True
 """
 
 from __future__ import annotations
