@@ -10,7 +10,6 @@ import numpy as np
 import minigibbs as mg
 from benchmarks.report import Report
 
-
 DEFAULT = ("marginals", "energy")
 
 

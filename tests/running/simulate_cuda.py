@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numba import extending
 
 
 def flatten(value, arrays):
@@ -34,6 +35,21 @@ def restore(description, arrays):
     if "array" in description:
         return arrays[f"arr_{description['array']}"].copy()
     return description["value"]
+
+
+IN_PYTHON = {  # what the compiler has instructions for
+    "as_float": lambda word: np.uint32(word).view(np.float32),
+    "_as_double": lambda word: np.uint64(word).view(np.float64),
+    "fused": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
+    "any_bits": lambda word, mask: bool(int(word) & int(mask)),
+    "right": lambda word, by: np.uint32(int(word) >> int(by)),
+    "floored": lambda value: np.float32(np.floor(value)),
+}
+
+
+def in_python(function=None, **options):
+    """In place of Numba's `intrinsic`; what only CPUs have is left as it is."""
+    return in_python if function is None else IN_PYTHON.get(function.__name__, function)
 
 
 class Nested:
@@ -105,7 +121,7 @@ def run_case(path):
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.running import request
-    from minigibbs.running.backends import cuda
+    from minigibbs.running.backends import base, cuda, cuda_colours
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 
@@ -116,6 +132,8 @@ def run_case(path):
     sampler = sampler_from(case["sampler"])
     prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
+    base.colour_data = lambda sampler, graph: data
+    cuda_colours._WALKERS = case.get("walkers", cuda_colours._WALKERS)
     cuda._BUFFER_BYTES = case["buffer"]
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
@@ -145,12 +163,14 @@ def run_case(path):
 
 def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
+    extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
-    from minigibbs.running.backends import cuda
+    from minigibbs.running.backends import cuda, cuda_bits, cuda_small
     from minigibbs.running.group import Group
 
     plain_points(Points)
     small_device(cuda)
+    cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = 4
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
     for path in sorted(folder.glob("*.json")):

@@ -41,7 +41,6 @@ from minigibbs.samplers.poisson_gibbs.split import (
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
 
-
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
 

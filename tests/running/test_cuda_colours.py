@@ -1,0 +1,135 @@
+"""Chromatic runs in Numba's CUDA simulator: the chains of the CPU, bit by bit, without a GPU."""
+
+import json
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.samplers.chromatic import colour_data
+from minigibbs.samplers.encoding import describe_sampler
+from tests.running.simulate_cuda import flatten
+from tests.running.test_cuda_simulator import simulate
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+SWEEPS, WARMUP, SEED = 20, 2, 3
+EVERYTHING = ["marginals", "draws", "energy"]
+
+
+def ring(n, values, seed=0):
+    """Tables of two variables around a ring, and fields."""
+    rng, i = np.random.default_rng(seed), np.arange(n)
+    pairs = mg.Table(np.stack([i, (i + 1) % n], 1), rng.normal(0, 1, (n, values, values)))
+    return mg.FactorGraph([values] * n, [pairs])
+
+
+def complete(n, values, scale=0.3, seed=0):
+    """Sites that are all joined by tables."""
+    rng, (i, j) = np.random.default_rng(seed), np.triu_indices(n, 1)
+    pairs = mg.Table(np.stack([i, j], 1), rng.normal(0, scale, (len(i), values, values)))
+    return mg.FactorGraph([values] * n, [pairs])
+
+
+def glass(n, scale, seed=0):
+    i, j = np.triu_indices(n, 1)
+    weight = np.random.default_rng(seed).normal(0, scale, len(i))
+    return mg.FactorGraph([2] * n, [mg.Ising(i, j, weight)])
+
+
+LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
+CASES = {  # graph, sampler, chains, walkers from which on threads go through all colours
+    "one": (LATTICE, mg.Gibbs(), 1, 1000),
+    "few": (LATTICE, mg.Gibbs(), 7, 1000),
+    "words": (LATTICE, mg.Gibbs(), 37, 1000),
+    "strong": (glass(5, 300.0), mg.Gibbs(), 9, 1000),
+    "clamped": (glass(6, 0.5).condition({1: 1, 4: 0}), mg.Gibbs(), 9, 1000),
+    "walk": (glass(6, 0.5), mg.Gibbs(), 20, 1),
+    "tails": (
+        mg.models.ising_rbf(side=3, beta=1.0, implicit=False),
+        mg.PoissonGibbs(heavy=2),
+        20,
+        1,
+    ),
+    "potts": (mg.models.potts_lattice(side=3, states=3, beta=0.8), mg.Gibbs(), 6, 1000),
+    "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),
+    "sites": (complete(5, 3), mg.Gibbs(), 6, 1000),
+}
+
+
+def write_case(folder, name, file=None, **changes):
+    graph, sampler, chains, walkers = CASES[name]
+    arrays: list[np.ndarray] = []
+    case = {
+        "model": flatten(graph.packed, arrays),
+        "data": flatten(colour_data(sampler, graph), arrays),
+        "offset": graph.offset,
+        "sampler": describe_sampler(sampler),
+        "buffer": 1 << 20,
+        "segment": 7 * len(graph),
+        "die_after": None,
+        "resume": None,
+        "own": False,
+        "most_series": 1 << 20,
+        "walkers": walkers,
+        "record": EVERYTHING,
+        "record_options": {"chains": chains},
+        "options": {
+            "sweeps": SWEEPS,
+            "warmup": WARMUP,
+            "chains": chains,
+            "seed": SEED,
+            "scan": "chromatic",
+            "observe": {"ones": "count"},
+        },
+    }
+    (folder / f"{file or name}.json").write_text(json.dumps(case | changes))
+    np.savez(folder / f"{file or name}.npz", *arrays)
+    mg.write(graph, folder / f"{file or name}.mg")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("colours")
+    for name in CASES:
+        write_case(folder, name)
+    done = simulate(folder)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {name: mg.load(folder / f"{name}.run") for name in CASES}
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    return {
+        name: mg.sample(
+            graph,
+            sampler,
+            sweeps=SWEEPS,
+            warmup=WARMUP,
+            chains=chains,
+            seed=SEED,
+            scan="chromatic",
+            record=EVERYTHING,
+            observe={"ones": "count"},
+            progress=False,
+        )
+        for name, (graph, sampler, chains, _) in CASES.items()
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated_chains_are_those_of_the_cpu(name, simulated, compiled):
+    found, expected = simulated[name], compiled[name]
+    np.testing.assert_array_equal(found.draws, expected.draws)
+    np.testing.assert_array_equal(found.state, expected.state)
+    np.testing.assert_allclose(found.energy, expected.energy, rtol=1e-12, atol=1e-9)
+    ones, wanted = found.observables["ones"], expected.observables["ones"]
+    np.testing.assert_array_equal(ones.series, wanted.series)
+    assert found.info.changed == pytest.approx(expected.info.changed, abs=0.15)
+
+
+@pytest.mark.parametrize("name", ["few", "words", "clamped", "walk", "tails"])
+def test_bits_are_counted_every_sweep(name, simulated):
+    found = simulated[name]
+    share = (found.draws == 1).mean(axis=(0, 1))
+    np.testing.assert_allclose(found.marginals[:, 1], share, atol=1e-12)
