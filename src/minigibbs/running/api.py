@@ -280,6 +280,11 @@ def resume(
         if updates is not None or sweeps is not None:
             length, unit = run_length(updates, sweeps, len(base.order))
             more = length * unit
+            if more % base.unit:
+                raise SampleError(
+                    f"this run is made of sweeps of {base.unit:,} updates; give sweeps in place of "
+                    f"updates={length}"
+                )
         if loop.ended in FINISHED and not more:
             return loop.result()
         if saved.read_only:

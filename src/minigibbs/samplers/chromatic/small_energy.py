@@ -2,16 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.layout import TABLE
+from minigibbs.samplers.chromatic.spin_energy import alike_energy
 from minigibbs.samplers.chromatic.tile import LANES
+from minigibbs.samplers.gibbs.sampler import sum_unary
 
 _PLACE = np.int64(0)
+
+
+_PARTS: WeakKeyDictionary[FactorGraph, PairEnergy] = WeakKeyDictionary()
+
+
+class PairEnergy(NamedTuple):
+    """A constant, a number for each value of each place, a weight where two are equal."""
+
+    constant: float
+    first: NDArray[np.int64]  # [m + 1] where a place's values begin
+    field: NDArray[np.float64]  # [sum of sizes]
+    pair: NDArray[np.uint32]  # [P, 2] places
+    weight: NDArray[np.float64]  # [P]
+
+
+def pairs_alone(graph: FactorGraph) -> bool:
+    """Whether no factor but pairs joins two variables, and none is clamped."""
+    rows = graph.packed.rows
+    return not (rows["pair_end"] < rows["unary_begin"]).any() and bool((graph.evidence < 0).all())
+
+
+def pair_energy(graph: FactorGraph, data: Any, x: NDArray[np.uint8]) -> float:
+    """The energy of one chain on a graph of which `pairs_alone` holds."""
+    if graph not in _PARTS:
+        model, place = graph.packed, np.empty(len(graph), np.uint32)
+        place[data.variable] = np.arange(len(graph), dtype=np.uint32)
+        unary = sum_unary(model)
+        field = unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))
+        sizes = graph.sizes[data.variable].astype(np.int64)
+        own = np.repeat(model.first[data.variable] - data.first[:-1], sizes)
+        field, whole = field[own + np.arange(len(own))], np.empty(1)
+        pair, zeros = place[model.pair], np.zeros((1, len(graph)), graph.state_type)
+        energies(model, zeros, whole)
+        constant = float(whole[0]) - float(model.pair_weight.sum() + field[data.first[:-1]].sum())
+        _PARTS[graph] = PairEnergy(constant, data.first, field, pair, model.pair_weight)
+    return float(_row_energy(_PARTS[graph], x))
+
+
+@entry
+def _row_energy(parts, x):
+    total = parts.constant + alike_energy(parts, x)
+    for p in range(len(x)):
+        total += parts.field[np.uint64(parts.first[p] + x[p])]
+    return total
 
 
 def tables_alone(graph: FactorGraph) -> bool:

@@ -22,7 +22,12 @@ from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import LARGEST
-from minigibbs.samplers.chromatic.small_energy import table_energies, tables_alone
+from minigibbs.samplers.chromatic.small_energy import (
+    pair_energy,
+    pairs_alone,
+    table_energies,
+    tables_alone,
+)
 from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
@@ -91,6 +96,7 @@ class SmallRow(SmallTile):
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
     ) -> None:
         super().__init__(graph, data, first, states, seed)
+        self._pairs = pairs_alone(graph)
         self.x = np.empty(len(data.variable), np.uint8)
         self.few = np.zeros(len(data.base), np.uint8)
         self.many = np.zeros(len(data.base), np.uint32)
@@ -113,6 +119,12 @@ class SmallRow(SmallTile):
 
     def _counts(self) -> NDArray[Any]:
         return self.many[None]
+
+    def energies(self) -> NDArray[np.float64]:
+        """The state's energy."""
+        if not self._pairs:
+            return super().energies()
+        return np.array([pair_energy(self.graph, self.data, self.x)])
 
 
 class SmallLanes(SmallTile):
