@@ -2,6 +2,12 @@
 
 `observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetisation at every
 record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
+
+>>> import minigibbs as mg
+>>> graph = mg.models.ising_lattice(side=6, beta=0.2)
+>>> run = mg.sample(graph, sweeps=500, seed=1, observe={"m": "magnetization"}, progress=False)
+>>> abs(run.observables["m"].mean) < 5 * run.observables["m"].error
+True
 """
 
 from __future__ import annotations
