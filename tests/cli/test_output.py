@@ -352,9 +352,10 @@ def test_every_option_reaches_the_run(command, monkeypatch, options):  # noqa: F
         *["sample", LATTICE, *options, "--backend", "cuda", "--chains", 7, "--warmup", 3],
         *["--seed", 5, "--scan", "shuffled", "--sampler", "gibbs", "--threads", 2, "-q"],
         *["--record", "draws", "--thin", 4, "--variables", "0,x3", "--record-chains", 6],
-        *["--checkpoint", "saved", "--every", "5s"],
+        *["--checkpoint", "saved", "--every", "5s", "--observe", "m2=magnetization:power=2"],
     )
     assert (code, err) == (2, "error: seen\n")
+    assert seen.pop("observe") == {"m2": mg.observables.Magnetization(power=2)}
     assert str(seen.pop("checkpoint")) == "saved"
     assert seen.pop("record") == mg.Record("draws", thin=4, variables=[0, "x3"], chains=6)
     assert seen.pop("sampler") == mg.Gibbs()

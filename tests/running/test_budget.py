@@ -9,6 +9,7 @@ import minigibbs as mg
 from minigibbs.kernels.energy import energies
 from minigibbs.results.verdict import energy_limit
 from minigibbs.running import budget
+from tests.settings import SETTINGS
 
 QUIET = {"progress": False, "seed": 3}
 
@@ -87,10 +88,10 @@ def test_rare_energies_raise_no_false_alarm(rare):
 def test_the_choice_depends_on_costs_and_never_on_the_clock():
     sampler = mg.PoissonGibbs()
     thin = len(DENSE)
-    every = budget.energy_every(DENSE, sampler, thin, None)
-    assert every == budget.energy_every(dense(), sampler, thin, None)
-    assert budget.energy_every(DENSE, sampler, thin, None, 2 * budget.SHARE) < every
-    assert budget.energy_every(DENSE, sampler, every * thin, None) == 1
+    every = budget.energy_every(DENSE, sampler, thin, 10**6)
+    assert every == budget.energy_every(dense(), sampler, thin, 10**6)
+    assert budget.energy_every(DENSE, sampler, thin, 10**6, 2 * budget.SHARE) < every
+    assert budget.energy_every(DENSE, sampler, every * thin, 10**6) == 1
     share = budget.energy_cost(DENSE) / (every * thin * budget.update_cost(DENSE, sampler))
     assert share <= budget.SHARE
 
@@ -102,6 +103,21 @@ def test_one_energy_at_the_end_where_no_more_fit_and_none_where_that_is_too_dear
         monkeypatch.setattr(budget, "energy_cost", lambda graph, cost=share * 100 * chain: cost)
         every = budget.energy_every(DENSE, sampler, thin, 100)
         assert every == expected if expected else every > 100
+
+
+def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
+    """Too few would tell nothing, and nothing would hold the run up."""
+    monkeypatch.setattr(budget, "energy_cost", lambda graph: 1e9)
+    run = mg.sample_until(mg.models.ising_lattice(side=5, beta=0.2), ess=100, rhat=1.2, **QUIET)
+    assert run.info.energy_thin == 10 * run.info.thin
+    assert run.energy.shape[1] >= 50
+    assert run.summary().energy_ess >= 100
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_sampler_has_a_cost(name):
+    graph = dense(side=4)
+    assert 1.0 < budget.update_cost(graph, SETTINGS[name].sampler.settled(graph)) < 1e7
 
 
 def test_large_points_record_energies_too():

@@ -190,7 +190,8 @@ def sample_until(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
     goal.check_kept(plan.kept)
-    plan = replace(plan, length=goal.first_length(plan.rows, plan.thin))
+    spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
+    plan = replace(plan, length=goal.first_length(plan.rows, spacing))
     return _run(options, plan, goal, limit)
 
 

@@ -21,6 +21,7 @@ from minigibbs.samplers.costs import COSTS
 SHARE = 0.1  # of a chain's time that its energies may take
 SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size is reached
 DEARER = 3.0  # how much dearer energies are by colours, where updates are that much cheaper
+_MOST_UNTIL = 10  # records between two energies, where a run goes on until it has enough of them
 _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
 
@@ -79,13 +80,18 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
 def energy_every(
     graph: FactorGraph, sampler: Sampler, thin: int, records: int | None, share: float = SHARE
 ) -> int:
-    """How many records lie between two energies; one at the end where no more fit."""
+    """How many records lie between two energies; one at the end where no more fit.
+
+    `records` is None where a run goes on until it has enough energies.
+    """
     cost = energy_cost(graph)
     unnoticed = records is not None and cost * records <= _UNNOTICED
     if unnoticed or cost <= share * thin * COSTS["update"]:
         return 1
     every = math.ceil(cost / (share * thin * max(update_cost(graph, sampler), 1.0)))
-    if records is None or every <= records:
+    if records is None:
+        return min(every, _MOST_UNTIL)
+    if every <= records:
         return every
     one_fits = cost <= 2 * share * records * thin * update_cost(graph, sampler)
     return max(records, 1) if one_fits else every

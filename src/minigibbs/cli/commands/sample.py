@@ -113,7 +113,7 @@ def sample(
         checkpoint=checkpoint,
         every=every,
         backend=backend,
-        observe=read_observables(observe),
+        observe=read_observables(observe) or None,
     )
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         common = vars(replace(options, executor=client))
