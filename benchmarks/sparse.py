@@ -182,7 +182,7 @@ def _enough(rival: Rival) -> int:
     """Sweeps that take long enough, after a first call that may compile."""
     rival(1)
     sweeps = 2
-    while _seconds(rival, sweeps)[0] < SECONDS:
+    while _seconds(rival, sweeps)[0] - _seconds(rival, 1)[0] < SECONDS:
         sweeps *= 2
     return sweeps
 

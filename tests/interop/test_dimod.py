@@ -297,3 +297,14 @@ def test_bad_input(case):
         make()
     missing = [piece for piece in pieces if piece not in str(caught.value)]
     assert not missing, f"{missing} not in {caught.value}"
+
+
+def test_a_chromatic_scan():
+    bqm = dimod.BinaryQuadraticModel({0: 0.1}, {(0, 1): -8.0, (1, 2): 8.0}, "SPIN")
+    for reads in (3, 20):
+        samples = MiniGibbsSampler().sample(
+            bqm, num_reads=reads, num_sweeps=50, scan="chromatic", seed=1
+        )
+        values = samples.record.sample
+        assert (values[:, 0] == values[:, 1]).all()
+        assert (values[:, 1] == -values[:, 2]).all()

@@ -131,3 +131,12 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     for name in ("swept", "first"):
         with pytest.raises(ValueError, match=name):
             check_lockstep(plan, right | {name: right[name] + 1})
+
+
+def test_a_run_of_sweeps_goes_on_in_sweeps(tmp_path):
+    graph = large("general")
+    mg.sample(graph, sweeps=3, chains=2, checkpoint=tmp_path / "run", **options())
+    with pytest.raises(mg.SampleError, match="sweeps of 60 updates"):
+        mg.resume(tmp_path / "run", updates=7, progress=False)
+    run = mg.resume(tmp_path / "run", updates=120, progress=False)
+    assert run.draws.shape[1] == 5

@@ -14,7 +14,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.inference.maximize import best_states
 from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
-from minigibbs.running.plan import SCANS
+from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SAMPLERS, Sampler
 
 try:
@@ -90,7 +90,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         sampler
             A sampler such as `mg.Gibbs()`, or its name; by default `mg.PoissonGibbs()`.
         scan
-            "random", "systematic" or "shuffled", as in `mg.sample`.
+            "random", "systematic", "shuffled" or "chromatic", as in `mg.sample`.
         initial_states, initial_states_generator
             Where chains start, and what to do ("none", "tile" or "random") if these are fewer
             than `num_reads`; see `dimod.Initialized`.
@@ -281,12 +281,13 @@ class _Chains:
 
     def run(self, start: int | NDArray[np.int8], begun: int) -> NDArray[Any]:
         """The last state of each chain; `start` holds the first ones, or says how many chains."""
-        updates = self.sweeps * len(self.graph)
+        whole = self.scan == CHROMATIC
         ready = time.perf_counter_ns()
         run = sample(
             self.graph,
             self.sampler,
-            updates=updates,
+            updates=None if whole else self.sweeps * len(self.graph),
+            sweeps=self.sweeps if whole else None,
             chains=start if isinstance(start, int) else len(start),
             seed=self.seed,
             start="random" if isinstance(start, int) else start,

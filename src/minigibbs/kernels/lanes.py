@@ -100,6 +100,51 @@ def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def add_looked_up(context, places, field, table, start):  # type: ignore[no-untyped-def]
+    """Add table[start + places[lane]] to 64 floats; places are bytes below 16.
+
+    Sixteen numbers are read from `start` on, whichever are asked for.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        sixteen = ir.VectorType(ir.FloatType(), 16)
+        wide = ir.VectorType(ir.IntType(32), 16)
+        data = context.make_array(table)(context, builder, arguments[2]).data
+        row = builder.bitcast(builder.gep(data, [arguments[3]]), sixteen.as_pointer())
+        values = builder.load(row, align=4)
+        bytes_ = context.make_array(places)(context, builder, arguments[0]).data
+        floats = context.make_array(field)(context, builder, arguments[1]).data
+        for first in range(0, 64, 16):
+            where = [context.get_constant(types.intp, first)]
+            index = builder.bitcast(
+                builder.gep(bytes_, where), ir.VectorType(ir.IntType(8), 16).as_pointer()
+            )
+            index = builder.zext(builder.load(index, align=1), wide)
+            pointer = builder.bitcast(builder.gep(floats, where), sixteen.as_pointer())
+            found = _look_up(context, builder, values, index)
+            builder.store(builder.fadd(builder.load(pointer, align=4), found), pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.void(places, field, table, types.uint64), generate
+
+
+def _look_up(context, builder, values, index):  # type: ignore[no-untyped-def]
+    """Sixteen of sixteen numbers, by place: one instruction where the processor has it."""
+    sixteen, wide = values.type, index.type
+    if "+avx512f" in context.codegen()._tm_features:
+        kind = ir.FunctionType(sixteen, [sixteen, wide])
+        name = "llvm.x86.avx512.permvar.sf.512"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [values, index])
+    found = ir.Constant(sixteen, [0.0] * 16)
+    for place in range(16):
+        same = builder.icmp_unsigned("==", index, ir.Constant(wide, [place] * 16))
+        every = builder.shuffle_vector(values, values, ir.Constant(wide, [place] * 16))
+        found = builder.select(same, every, found)
+    return found
+
+
+@intrinsic
 def count_where(context, word, counts):  # type: ignore[no-untyped-def]
     """Add 1 to those of 64 bytes whose bit in a 64-bit word is 1."""
 

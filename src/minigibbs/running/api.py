@@ -84,7 +84,10 @@ def sample(
     scan
         "random" picks each variable at random (the paper's), "systematic" goes through them in
         order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
-        all chains of a run. By default "random"; on a GPU "shared", which is much faster there.
+        all chains of a run. "chromatic" goes through the colours of the graph and updates all
+        variables of a colour at a time, for `Gibbs` and `PoissonGibbs` on stored factors: the
+        fastest on sparse graphs, and with 16 chains and more. By default "random"; on a GPU
+        "shared", which is much faster there.
     record
         What to keep: "marginals" (from every update), "draws" and "energy"; by default marginals
         and energy. `mg.Record` also says how often, of which variables and of which chains.
@@ -258,6 +261,11 @@ def resume(
         if updates is not None or sweeps is not None:
             length, unit = run_length(updates, sweeps, len(base.order))
             more = length * unit
+            if more % base.unit:
+                raise SampleError(
+                    f"this run is made of sweeps of {base.unit:,} updates; give sweeps in place of "
+                    f"updates={length}"
+                )
         if loop.ended in FINISHED and not more:
             return loop.result()
         if saved.read_only:

@@ -45,7 +45,8 @@ def sample(
     chains: Annotated[int | None, typer.Option(help="Independent chains [4; cuda: 16384].")] = None,
     seed: Seed = None,
     scan: Annotated[
-        str | None, typer.Option(help="random, systematic, shuffled or shared [random].")
+        str | None,
+        typer.Option(help="random, systematic, shuffled, shared or chromatic [random]."),
     ] = None,
     record: Annotated[
         str, typer.Option(help="What to keep: marginals, draws, energy.")

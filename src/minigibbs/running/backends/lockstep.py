@@ -118,9 +118,12 @@ class LockstepGroup(Group):
         if not recording:
             self._sweep(updates // self.unit, False)
             return
-        end = self._clock + updates
+        if not any(map(len, self._rows.values())):  # nothing is kept at a record
+            self._sweep(updates // self.unit, self.marginals)
+            self._clock += updates
+            return
+        end, thin = self._clock + updates, self.plan.thin
         while self._clock < end:
-            thin = self.plan.thin
             step = min(end - self._clock, thin - self._clock % thin)
             self._sweep(step // self.unit, self.marginals)
             self._clock += step

@@ -1,7 +1,7 @@
 """Free variables in the order in which a chromatic sweep visits them: their places.
 
-Colours follow one another. Within a colour, variables of equal size and degree stand together, in blocks of
-up to 64, so that inner loops over the variables of a block are straight.
+Colours follow one another. Within a colour, variables of equal size and degree stand together, in
+blocks of up to 64, so that inner loops over the variables of a block are straight.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Log weights are in units of log 2. An entry is a neighbour: it adds its weight to the value that the
 neighbour has (a pair), or the neighbour's row of a table. Tables are stored once for each way in
-which a template is used: [neighbour's value][own value].
+which a template is used: [own value][neighbour's value], with room for 8 or 16 of the latter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class SmallColours(NamedTuple):
     blocks: NDArray[np.void]  # of places.BLOCK
     block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
     variable: NDArray[np.int32]  # [m] the variable at each place
-    sizes: NDArray[np.uint8]  # [m] how many values it has
     first: NDArray[np.int64]  # [m + 1] where a place's values begin
     base: NDArray[np.float32]  # [sum of sizes] log weights by unary factors and clamped neighbours
     target: NDArray[np.uint32]  # [entries] a neighbour's place
     weight: NDArray[np.float32]  # [entries] of a pair
     start: NDArray[np.int32]  # [entries] where a table begins; -1 for a pair
-    table: NDArray[np.float32]
+    table: NDArray[np.float32]  # with 16 numbers behind the last, which are read and not used
+    stride: int  # from one own value to the next in a table
 
 
 class _Entries(NamedTuple):
@@ -44,6 +44,20 @@ class _Entries(NamedTuple):
     target: NDArray[np.int64]
     weight: NDArray[np.float64]
     start: NDArray[np.int64]  # -1 for pairs
+
+
+def _join(some: _Entries, more: _Entries) -> _Entries:
+    return _Entries(
+        np.concatenate([some.owner, more.owner]),
+        np.concatenate([some.target, more.target]),
+        np.concatenate([some.weight, more.weight]),
+        np.concatenate([some.start, more.start]),
+    )
+
+
+def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
+    owner, target, weight, start = entries
+    return _Entries(owner[which], target[which], weight[which], start[which])
 
 
 def small_fit(graph: FactorGraph) -> bool:
@@ -61,19 +75,21 @@ def small_colours(graph: FactorGraph) -> SmallColours:
     """Lay out the pairs and tables of a graph that fits."""
     model, evidence = graph.packed, graph.evidence
     pairs, (tables, table) = _pairs(graph), _tables(graph)
-    every = _Entries(*(np.concatenate(both) for both in zip(pairs, tables, strict=True)))
+    every = _join(pairs, tables)
     unary = sum_unary(model)
     base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
     free = evidence[every.target] < 0
-    _fold_clamped(graph, base, _Entries(*(part[~free] for part in every)), table)
-    entries = _Entries(*(part[free] for part in every))
+    _fold_clamped(graph, base, _some(every, ~free), table)
+    entries = _some(every, free)
     places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
     by_place = np.argsort(places.place[entries.owner], kind="stable")
     positions = entry_positions(places)
-    laid = [np.empty(len(by_place), kind) for kind in (np.uint32, np.float32, np.int32)]
-    ours = (places.place[entries.target], entries.weight, entries.start)
-    for array, values in zip(laid, ours, strict=True):
+
+    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
+        array = np.empty(len(by_place), kind)
         array[positions] = values[by_place]
+        return array
+
     sizes = graph.sizes[places.variable].astype(np.int64)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
@@ -82,15 +98,21 @@ def small_colours(graph: FactorGraph) -> SmallColours:
         places.blocks,
         places.block_ends,
         places.variable,
-        sizes.astype(np.uint8),
         first,
         base[own].astype(np.float32),
-        *laid,
-        table.astype(np.float32),
+        laid(places.place[entries.target], np.uint32),
+        laid(entries.weight, np.float32),
+        laid(entries.start, np.int32),
+        np.concatenate([table, np.zeros(LARGEST)]).astype(np.float32),
+        _stride(graph),
     )
-    for array in data:
-        array.setflags(write=False)
+    for part in data[:-1]:
+        part.setflags(write=False)  # type: ignore[union-attr]
     return data
+
+
+def _stride(graph: FactorGraph) -> int:
+    return 8 if int(graph.sizes.max()) <= 8 else LARGEST
 
 
 def _pairs(graph: FactorGraph) -> _Entries:
@@ -120,14 +142,17 @@ def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
     if not len(uses):
         return _Entries(owner, target, np.zeros(0), np.zeros(0, np.int64)), np.zeros(0)
     once, first, use = np.unique(uses, axis=0, return_index=True, return_inverse=True)
+    stride = _stride(graph)
     parts, starts, length = [], np.zeros(len(once), np.int64), 0
     for number, k in enumerate(first.tolist()):
         d, e = int(graph.sizes[owner[k]]), int(graph.sizes[target[k]])
         begin, scale = int(factors["table_start"][k]), float(factors["weight"][k]) * LOG2_E
         shape = (e, d) if second[k] else (d, e)
         square = model.table[begin : begin + d * e].reshape(shape) * scale
-        parts.append((square if second[k] else square.T).ravel())
-        starts[number], length = length, length + d * e
+        padded = np.zeros((d, stride))
+        padded[:, :e] = square.T if second[k] else square
+        parts.append(padded.ravel())
+        starts[number], length = length, length + d * stride
     own = starts[use.ravel()]
     return _Entries(owner, target, np.zeros(len(owner)), own), np.concatenate(parts)
 
@@ -144,5 +169,5 @@ def _fold_clamped(
     rows = entries.start >= 0
     for v in range(int(sizes.max())):
         some = rows & (v < size)
-        worth = table[entries.start[some] + value[some] * size[some] + v]
+        worth = table[entries.start[some] + v * _stride(graph) + value[some]]
         np.add.at(base, first[entries.owner[some]] + v, worth)

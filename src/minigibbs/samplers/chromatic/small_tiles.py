@@ -1,8 +1,8 @@
 """Small domains by colour on a CPU: one chain over many variables, or 64 chains side by side.
 
 A value is chosen in single precision. Where the number drawn lies so near to where two values meet
-that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So every
-choice is as one in double precision would be.
+that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So
+every choice is as one in double precision would be.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.choice import FURTHER, power_of_2, unit_of
 from minigibbs.kernels.jit import literal, literal_entry
-from minigibbs.kernels.lanes import add_where, count_where, equal_bits, lanes_of
+from minigibbs.kernels.lanes import add_looked_up, add_where, count_where, equal_bits, lanes_of
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import LARGEST
+from minigibbs.samplers.chromatic.small_energy import (
+    pair_energy,
+    pairs_alone,
+    table_energies,
+    tables_alone,
+)
 from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
@@ -90,6 +96,7 @@ class SmallRow(SmallTile):
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
     ) -> None:
         super().__init__(graph, data, first, states, seed)
+        self._pairs = pairs_alone(graph)
         self.x = np.empty(len(data.variable), np.uint8)
         self.few = np.zeros(len(data.base), np.uint8)
         self.many = np.zeros(len(data.base), np.uint32)
@@ -113,6 +120,12 @@ class SmallRow(SmallTile):
     def _counts(self) -> NDArray[Any]:
         return self.many[None]
 
+    def energies(self) -> NDArray[np.float64]:
+        """The state's energy."""
+        if not self._pairs:
+            return super().energies()
+        return np.array([pair_energy(self.graph, self.data, self.x)])
+
 
 class SmallLanes(SmallTile):
     """Up to 64 chains, a byte each: [place][column]."""
@@ -122,6 +135,7 @@ class SmallLanes(SmallTile):
     ) -> None:
         super().__init__(graph, data, first, states, seed)
         self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
+        self._tables = tables_alone(graph)
         self.x = np.zeros((len(data.variable), LANES), np.uint8)
         self.few = np.zeros((len(data.base), LANES), np.uint8)
         self.many = np.zeros((len(data.base), LANES), np.uint32)
@@ -146,6 +160,12 @@ class SmallLanes(SmallTile):
 
     def _counts(self) -> NDArray[Any]:
         return self.many[:, self.columns].T
+
+    def energies(self) -> NDArray[np.float64]:
+        """The states' energies."""
+        if not self._tables:
+            return super().energies()
+        return table_energies(self.graph, self.data.variable, self.x)[self.columns]
 
 
 @literal
@@ -242,9 +262,10 @@ def _row_fields(data, block, count, x, field, near):
                     if near[lane] < size:
                         field[near[lane] * LANES + lane] += data.weight[entry + np.uint64(lane)]
                 else:
-                    row = np.uint64(start + near[lane] * size)
+                    row = np.uint64(start + near[lane])
                     for v in range(size):
-                        field[np.uint64(v * LANES + lane)] += data.table[row + np.uint64(v)]
+                        worth = data.table[row + np.uint64(v * data.stride)]
+                        field[np.uint64(v * LANES + lane)] += worth
         entry += np.uint64(count)
 
 
@@ -288,17 +309,6 @@ def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def _lane_table(data, start, others, row, size, field):
-    """Add the row of a table that each chain's neighbour asks for."""
-    for y in range(others):
-        here = equal_bits(row, np.uint8(y))
-        if here:
-            for v in range(size):
-                worth = data.table[np.uint64(start + y * size + v)]
-                add_where(here, field[v * LANES :], worth)
-
-
-@literal
 def _lane_fields(data, place, block, x, field):
     """The log weights of one variable in 64 chains: [value][column]."""
     begin, size = np.uint64(data.first[place]), block.size
@@ -313,7 +323,9 @@ def _lane_fields(data, place, block, x, field):
             for v in range(size):
                 add_where(equal_bits(row, np.uint8(v)), field[v * LANES :], data.weight[entry])
         else:
-            _lane_table(data, start, data.sizes[data.target[entry]], row, size, field)
+            for v in range(size):
+                begin_row = np.uint64(start + v * data.stride)
+                add_looked_up(row, field[v * LANES :], data.table, begin_row)
         entry += np.uint64(block.count)
 
 

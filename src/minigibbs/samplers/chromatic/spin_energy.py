@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies
-from minigibbs.kernels.jit import entry
+from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lanes import add_where, lanes_of
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
@@ -74,10 +74,17 @@ def lane_energies(parts, x, total):
 
 @entry
 def row_energy(parts, x):
-    """The energy of one chain, a byte a place; pairs are read one by one, then added."""
-    total, piece, alike = parts.constant, lanes_of(_PIECE, _NUMBER), lanes_of(_PIECE, _BYTE)
+    """The energy of one chain, a byte a place."""
+    total = parts.constant + alike_energy(parts, x)
     for p in range(len(parts.field)):
         total += parts.field[p] * x[p]
+    return total
+
+
+@kernel
+def alike_energy(parts, x):
+    """The weights of the pairs that are equal; pairs are read one by one, then added."""
+    total, piece, alike = 0.0, lanes_of(_PIECE, _NUMBER), lanes_of(_PIECE, _BYTE)
     for lane in range(_PIECE + np.int64(len(x) < 0)):
         piece[lane] = 0.0
     whole = len(parts.weight) // _PIECE * _PIECE
