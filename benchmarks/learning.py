@@ -33,8 +33,8 @@ def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
     """A Potts model whose sites are joined to those nearby and to two others, and its rows."""
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(sites, 1)
-    strong = (j - i <= 3) | (rng.random(len(i)) < 2.0 / sites)
-    tables = np.where(strong[:, None, None], rng.normal(0, 1.2, (len(i), states, states)), 0.0)
+    strong = (j - i <= 2) | (rng.random(len(i)) < 2.0 / sites)
+    tables = np.where(strong[:, None, None], rng.normal(0, 0.7, (len(i), states, states)), 0.0)
     graph = mg.FactorGraph(
         [states] * sites,
         [
