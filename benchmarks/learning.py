@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
-    """A Potts model whose sites are joined to four others each, and rows sampled from it."""
+    """A Potts model whose sites are joined to those nearby and to two others, and its rows."""
     rng = np.random.default_rng(seed)
     i, j = np.triu_indices(sites, 1)
     strong = (j - i <= 2) | (rng.random(len(i)) < 2.0 / sites)

@@ -63,7 +63,7 @@ def test_the_layout_follows_the_parameters(name):
         found = layout.at(values)
         anew = (spin_colours if layout.spins else small_colours)(graph.with_flat(values))
         for field, one, other in zip(found._fields, found, anew, strict=True):
-            if one.dtype.kind == "f":
+            if np.asarray(one).dtype.kind == "f":
                 np.testing.assert_allclose(one, other, atol=3e-6, err_msg=field)
             else:
                 np.testing.assert_array_equal(one, other, err_msg=field)
