@@ -17,6 +17,7 @@ FINDINGS = {
     "critical_point": "the two largest cross at 0.44",
     "critical_spins": "in the limit 0.6586",
     "denoise": "cleaned",
+    "dirty_table": "52 of them rightly",
     "fully_connected": "updates/s",
     "many_chains": "updates/s",
     "mean_field": "off by",

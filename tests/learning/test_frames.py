@@ -156,7 +156,9 @@ def test_bad_frames_are_refused_by_name(make, message):
 def test_the_hospital_is_repaired():
     """HoloClean's paper reports precision 1.0 and recall 0.71 for this table."""
     pandas = pytest.importorskip("pandas")
-    spec = importlib.util.spec_from_file_location("repair", ROOT / "examples" / "repair.py")
+    spec = importlib.util.spec_from_file_location(
+        "repair", ROOT / "examples" / "hospital" / "repair.py"
+    )
     repair = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(repair)
     folder = DATA / "holoclean"
@@ -165,6 +167,6 @@ def test_the_hospital_is_repaired():
     constraints = repair.read_constraints((folder / "hospital_constraints.txt").read_text())
     repaired, cells, _ = repair.repair(dirty, constraints, sweeps=60)
     precision, recall = repair.scores(dirty, repaired, clean)
-    assert precision > 0.9  # what is wrong breaks a constraint that the clean table breaks too
+    assert precision > 0.9  # most of what is wrong is in one column, Stateavg
     assert recall > 0.8
     assert (cells["probability"] <= 1).all()

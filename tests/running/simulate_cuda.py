@@ -165,12 +165,13 @@ def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
     extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
-    from minigibbs.running.backends import cuda, cuda_bits, cuda_small
+    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_small
     from minigibbs.running.group import Group
 
     plain_points(Points)
     small_device(cuda)
-    cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = 4
+    cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
+    cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
     for path in sorted(folder.glob("*.json")):

@@ -406,11 +406,13 @@ def test_another_run_in_a_folder_whose_lock_was_removed_stops_this_one(folder, a
     others = []
 
     def intrude():
-        (folder / "lock").unlink()
-        others.append(open(folder / "lock", "a+"))  # noqa: SIM115
+        """At once: this run makes a lock that is missing again, and would be first."""
+        mine = folder / "theirs"
+        others.append(open(mine, "a+"))  # noqa: SIM115
         others[0].write("process 77 on another\n")
         others[0].flush()
         fcntl.flock(others[0], fcntl.LOCK_EX)
+        mine.replace(folder / "lock")
 
     at_segment(30, intrude)
     with pytest.raises(mg.StoppedError, match="in use by process 77 on another") as caught:

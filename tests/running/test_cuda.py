@@ -145,7 +145,7 @@ def test_counts_and_energies_of_bits_compile_for_a_gpu():
     values, places = row(types.uint8), row(types.int32)
     parts = types.Array(types.float64, 3, "C")
     ptx(bits.count_bits, words, x)
-    ptx(bits.count_changes, words, words, types.int64, types.int64, counts)
+    ptx(bits.count_changes, words, words, *NUMBERS, counts)
     planes = types.Array(types.uint32, 3, "C")
     ptx(bits.flush_counts, planes, places, counts, counts, types.int64, matrix(types.int64))
     numbers = row(types.float64)
@@ -161,7 +161,8 @@ def test_small_domains_by_colours_compile_for_a_gpu():
     data = small_colours(mg.models.potts_lattice(side=3, states=5, beta=0.5))
     arrays = [device_type(getattr(data, name)) for name in small.Small._fields]
     x, changed = matrix(types.uint8), row(types.int64)
-    ptx(small.sweep_colour(5), *arrays, types.int64, *NUMBERS, types.int64, x, changed)
+    numbers = (types.int64, types.int64, *NUMBERS, types.int64)
+    ptx(small.sweep_colour(5), *arrays, *numbers, x, changed)
     numbers, places = matrix(types.float32), row(types.int32)
     kernel = small.sweep_sites(20, 5, 4)
     ptx(kernel, places, numbers, numbers, *NUMBERS, types.int64, x, changed)

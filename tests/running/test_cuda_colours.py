@@ -13,7 +13,7 @@ from tests.running.test_cuda_simulator import simulate
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-SWEEPS, WARMUP, SEED = 20, 2, 3
+SWEEPS, WARMUP, SEED = 12, 2, 3
 EVERYTHING = ["marginals", "draws", "energy"]
 
 

@@ -333,8 +333,8 @@ def count_bits(x, planes):
 
 
 @cuda.jit
-def count_changes(x, before, words, last, changed):
-    """Count the bits of x[word] that are other than before.
+def count_changes(x, before, words, last, times, changed):
+    """Count the bits of x[word] that are other than before, so many times.
 
     Of the last of each place's words only the bits in `last` are chains.
     """
@@ -346,7 +346,7 @@ def count_changes(x, before, words, last, changed):
         changes += cuda.popc(differ)
         item += step
     if changes:
-        cuda.atomic.add(changed, cuda.grid(1) % len(changed), changes)
+        cuda.atomic.add(changed, cuda.grid(1) % len(changed), times * changes)
 
 
 @cuda.jit

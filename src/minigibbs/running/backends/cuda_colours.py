@@ -239,19 +239,21 @@ class CudaBits(CudaColours):
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain; every eighth sweep is compared with that before."""
         for _ in range(updates // self.unit):
-            compare = self._sweep % _NOTED == 0
+            early = self._sweep < _NOTED
+            compare = early or self._sweep % _NOTED == _NOTED - 1
             if compare:
                 self.before.copy_to_device(self.flat)
             super()._launch(self.unit)
             if compare:
-                self.note(self.flat, self.before, self.words, self.last_word, self.changed)
+                times = 1 if early else _NOTED
+                self.note(self.flat, self.before, self.words, self.last_word, times, self.changed)
             if self.counting:
                 self._count_sweep()
 
     def _changes(self, noted: int) -> int:
-        """How many updates changed a value, by those of every eighth sweep."""
-        compared = -(-self._sweep // _NOTED)
-        return round(noted * self._sweep / max(compared, 1))
+        """How many updates changed a value, by those of the first eight and every eighth sweep."""
+        covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
+        return round(noted * self._sweep / max(covered, 1))
 
     def _count_sweep(self) -> None:
         """Count the values after a sweep."""
@@ -421,11 +423,11 @@ class CudaSmall(CudaColours):
             places = [to_device(self.cuda, array) for array in arrays]
             return [lambda s, c: run(*places, *self.key, s, c, x, changed)]
         kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
-        across = self._across(self.chains, own.THREADS)
+        across, stride = self._across(self.chains, own.THREADS), self.data.stride
 
         def launch(first: int, blocks: int) -> Launch:
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*self.small, first, *self.key, s, c, x, changed)
+            return lambda s, c: update(*self.small, stride, first, *self.key, s, c, x, changed)
 
         return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
 
@@ -434,7 +436,7 @@ class CudaSmall(CudaColours):
         data, sites = self.data, len(self.data.variable)
         most = int(self.plan.graph.sizes.max())
         alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
-        alike = alone and (data.sizes == most).all() and (data.start >= 0).all()
+        alike = alone and (np.diff(data.first) == most).all() and (data.start >= 0).all()
         shared = self.own.shared_bytes(sites, most, _SHARING)
         return 4 * (sites * most) ** 2 if alike and shared <= self.own.SHARED_BYTES else 0
 
@@ -447,9 +449,9 @@ class CudaSmall(CudaColours):
 
 def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:
     """The tables of every place: [place, (other place, its value, own value)]."""
-    sites, cells = len(data.variable), most * most
-    tables = np.zeros((sites, sites, cells), np.float32)
+    sites, values = len(data.variable), np.arange(most)
+    tables = np.zeros((sites, sites, most, most), np.float32)
     owner = np.repeat(np.arange(sites), sites - 1)  # of single places the entries stand in order
-    cell = data.start[:, None] + np.arange(cells)
+    cell = data.start[:, None, None] + values[:, None] + values * data.stride
     tables[owner, data.target] = data.table[cell]
-    return tables.reshape(sites, sites * cells)
+    return tables.reshape(sites, sites * most * most)

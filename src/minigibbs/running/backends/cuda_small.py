@@ -111,7 +111,7 @@ def sweep_colour(most):
     @cuda.jit(fastmath=False)
     def sweep_small(
         blocks, variable, first, base, target, weight, start, table,
-        first_block, seed0, seed1, sweep, chains, x, changed,
+        stride, first_block, seed0, seed1, sweep, chains, x, changed,
     ):  # fmt: skip
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         block = blocks[np.uint64(first_block + cuda.blockIdx.x)]
@@ -131,10 +131,10 @@ def sweep_colour(most):
                     for v in range(most):
                         field[v] = np.float32(field[v] + more) if v == near else field[v]
                 else:
-                    row += near * size
+                    row += near
                     for v in range(most):
                         if v < size:
-                            field[v] = np.float32(field[v] + table[np.uint64(row + v)])
+                            field[v] = np.float32(field[v] + table[np.uint64(row + v * stride)])
                 entry += np.uint64(block.count)
                 left -= 1
             value = choose(field, size, key0, key1, np.int64(c), np.uint32(own), sweep)

@@ -1,7 +1,7 @@
 """Repair a table: a frame with errors in, a repaired frame out, with a probability for each cell.
 
-    python examples/repair.py                                  # a small made-up table
-    python examples/repair.py dirty.csv constraints.txt [clean.csv]
+    python examples/hospital/repair.py                                  # a small made-up table
+    python examples/hospital/repair.py dirty.csv constraints.txt [clean.csv]
 
 Cells are variables, with the values that go with the rest of their row for candidates. Two kinds of
 factors speak for a candidate: how often it goes with the other cells of the row, and how well it
