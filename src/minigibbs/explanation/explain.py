@@ -12,6 +12,7 @@ from minigibbs.results.summary import for_json
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST
+from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.samplers.costs import Costs
 
 _SYMBOLS = {
@@ -29,6 +30,9 @@ _FOOTNOTE = (
 
 
 _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
+
+
+_ORDERS = {"random": "random order", "chromatic": "order of colours"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Explanation:
     recommended: str
     why: str
     bounded: str = ""  # which of the stats are bounds, and why
+    scan: str = ""  # the default one of runs in sweeps on the CPU, and why
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
@@ -84,7 +89,7 @@ class Explanation:
                 f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
             )
         lines += ["", _FOOTNOTE]
-        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}", _ANSWERS])
+        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}", self.scan, _ANSWERS])
 
 
 def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
@@ -110,7 +115,11 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     costs = machine_costs() if costs is None else costs
     rows = tuple(_row(graph, kind(), costs) for kind in SINGLE_SITE.values())
     default = PoissonGibbs()
-    return Explanation(graph.stats, rows, default.name, default.reason(graph), _bounded(graph))
+    chosen = default_scan(default, graph)
+    scan = f"It scans in {_ORDERS[chosen.scan]}: {chosen.why}."
+    return Explanation(
+        graph.stats, rows, default.name, default.reason(graph), _bounded(graph), scan
+    )
 
 
 def _bounded(graph: FactorGraph) -> str:

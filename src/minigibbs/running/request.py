@@ -28,6 +28,7 @@ from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
+from minigibbs.samplers.chromatic.scans import default_scan
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -148,7 +149,7 @@ class Options:
         check_zeros(sampler, graph)
         if sampler.sweeps:
             self._check_sweeps(graph, sampler)
-        scan = OWN_SCAN if sampler.sweeps else self.scan or backend.scan
+        scan = self._scan(backend, sampler, graph, unit)
         if scan == CHROMATIC:
             check_colours(sampler, graph)
             if not backend.colours:
@@ -207,6 +208,14 @@ class Options:
         if self.chains is not None:
             return int(self.chains)
         return self.start.info.chains if isinstance(self.start, Run) else backend.chains
+
+    def _scan(self, backend: Backend, sampler: Sampler, graph: FactorGraph, unit: int) -> str:
+        """The scan asked for, or the default: by colours where that is fastest."""
+        if sampler.sweeps:
+            return OWN_SCAN
+        if self.scan is None and backend.colours and unit > 1:
+            return default_scan(sampler, graph).scan
+        return self.scan or backend.scan
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:
         """Refuse what a sampler that moves all variables at once has no use for."""
