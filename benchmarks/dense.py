@@ -14,6 +14,8 @@ from benchmarks.data import DATA
 from benchmarks.report import RESULTS, Report
 from benchmarks.timing import Timed, race
 
+PICTURES = RESULTS.parent.parent / "docs" / "images"
+
 WEAK = 0.1  # of pydensecrf's strengths, where chains forget where they began
 
 
@@ -246,7 +248,7 @@ def mean_field() -> list[str]:
         f"square; the sampled ones have a standard error of {noise:.3f}), by more than 0.2 at "
         f"{np.mean(error.max(axis=0) > 0.2):.1%} of the pixels. Its most likely label is another "
         f"one at {np.mean(approximate.argmax(axis=0) != sampled.argmax(axis=0)):.1%} of them. "
-        f"dense_mean_field.png shows label {label}, whose marginals vary most."
+        f"docs/images/dense_mean_field.png shows label {label}, whose marginals vary most."
     ]
 
 
@@ -270,7 +272,7 @@ def _draw_fields(pixels: np.ndarray, sampled: np.ndarray, approximate: np.ndarra
         axis.axis("off")
         if options:
             figure.colorbar(drawn, ax=axis, fraction=0.035)
-    figure.savefig(RESULTS / "dense_mean_field.png", dpi=110, bbox_inches="tight")
+    figure.savefig(PICTURES / "dense_mean_field.png", dpi=110, bbox_inches="tight")
     plt.close(figure)
 
 

@@ -45,7 +45,7 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-COMMANDS = ["demo", "infer", "sample", "resume", "explain", "reproduce", "report"]
+COMMANDS = ["demo", "infer", "sample", "resume", "explain", "learn", "reproduce", "report"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

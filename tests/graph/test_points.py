@@ -245,5 +245,4 @@ def test_a_guarantee_goes_by_the_true_weights():
     assert split.tail == pytest.approx(max(np.abs(group._row(i)).sum() for i in range(600)))
     strong = mg.FactorGraph([3] * 600, [mg.Points(rows, weight=40.0)])
     told = mg.PoissonGibbs().describe(strong)
-    assert "No guarantee that would be of use" in told
-    assert "slowdown=1.5" in told
+    assert "Guaranteed" not in told

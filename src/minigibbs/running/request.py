@@ -213,8 +213,9 @@ class Options:
         """The scan asked for, or the default: by colours where that is fastest."""
         if sampler.sweeps:
             return OWN_SCAN
-        if self.scan is None and backend.colours and unit > 1:
-            return default_scan(sampler, graph).scan
+        by_colours = self.scan is None and backend.colours and unit > 1
+        if by_colours and default_scan(sampler, graph).scan == CHROMATIC:
+            return CHROMATIC
         return self.scan or backend.scan
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:

@@ -482,12 +482,15 @@ class CudaGroup(Group):
         across, parts = min(_power_of_2(self.kept), LANES), self._parts()
         threads = (across, self.kernels.THREADS // across)
         each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
-        energy = self.cuda.device_array((self.filled, self.kept), np.float64)
         grid = (-(-self.kept // across), -(-parts // threads[1]), self.filled)
         self.kernels.part_energies[grid, threads](self.device_model, self.buffers[0], each)
-        sums = self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS]
-        sums(each, energy)
-        found: NDArray[np.float64] = energy.copy_to_host()
+        found: NDArray[np.float64]
+        if parts == 1:
+            found = each.copy_to_host()[:, 0]
+        else:
+            energy = self.cuda.device_array((self.filled, self.kept), np.float64)
+            self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS](each, energy)
+            found = energy.copy_to_host()
         graph = self.plan.graph
         if graph.implicits:
             states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
@@ -536,7 +539,7 @@ class CudaGroup(Group):
             ("replicas", self.device_replicas),
         ):
             if array.size:
-                array.copyto_device(np.ascontiguousarray(state[name].T))
+                array.copy_to_device(np.ascontiguousarray(state[name].T))
         if len(state["order"]):
             self.scan.order[:] = state["order"]
         self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]

@@ -414,21 +414,21 @@ def read_bits(x, places, fixed, first, states):
 @cuda.jit
 def flush_counts(planes, variable, first, ends, times, counts):
     """Add what `times` counts came to, [plane, place, word], to counts[row of chains, value]."""
-    place, row = cuda.grid(2)
-    if place >= planes.shape[1] or row >= len(counts):
-        return
-    begin, end, ones = ends[row], ends[row + 1], np.int64(0)
-    for w in range(begin // WORD, (end + WORD - 1) // WORD):
-        mask = _SMALLEST
-        if begin > w * WORD:
-            mask &= _SMALLEST << np.uint32(begin - w * WORD)
-        if end < (w + 1) * WORD:
-            mask &= _SMALLEST >> np.uint32((w + 1) * WORD - end)
-        for plane in range(PLANES):
-            ones += np.int64(cuda.popc(planes[plane, place, w] & mask)) << plane
-    own = first[variable[place]]
-    counts[row, own] += times * (end - begin) - ones
-    counts[row, own + 1] += ones
+    place, begin_row = cuda.grid(2)
+    if place < planes.shape[1]:
+        own = first[variable[place]]
+        for row in range(begin_row, len(counts), cuda.gridsize(2)[1]):
+            begin, end, ones = ends[row], ends[row + 1], np.int64(0)
+            for w in range(begin // WORD, (end + WORD - 1) // WORD):
+                mask = _SMALLEST
+                if begin > w * WORD:
+                    mask = np.uint32(mask & np.uint32(_SMALLEST << np.uint32(begin - w * WORD)))
+                if end < (w + 1) * WORD:
+                    mask = np.uint32(mask & np.uint32(_SMALLEST >> np.uint32((w + 1) * WORD - end)))
+                for plane in range(PLANES):
+                    ones += np.int64(cuda.popc(planes[plane, place, w] & mask)) << plane
+            counts[row, own] += times * (end - begin) - ones
+            counts[row, own + 1] += ones
 
 
 @cuda.jit

@@ -118,7 +118,7 @@ def sweep_colour(most):
         item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
         if item < block.count * chains:
             lane, c = np.int32(item // chains), np.uint64(item % chains)
-            place, size = np.uint64(block.first + lane), block.size
+            place, size = np.uint64(block.first + lane), block["size"]
             own, begin = np.uint64(variable[place]), np.uint64(first[place])
             field = cuda.local.array(most, np.float32)
             for v in range(most):

@@ -362,6 +362,9 @@ def _split_low_rank(group: LowRank, wish: Wish) -> ImplicitSplit:
     return drawn
 
 
+_LEAST_KEPT = 1e-6  # of proposals: none may be kept of those that were looked at
+
+
 def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
     """All drawn; theta suits the largest tail as far as it is known, a guarantee all tails.
 
@@ -373,7 +376,8 @@ def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
     if theta is None and wish.slowdown is not None:
         theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
     elif theta is None:
-        likely, draw = group.kept * float(np.quantile(bounds, 0.9)), DRAW / group.kept
+        kept = max(group.kept, _LEAST_KEPT)
+        likely, draw = kept * float(np.quantile(bounds, 0.9)), DRAW / kept
         theta = float(best_theta(np.array([likely]), None, draw, _stickiness(wish))[0])
     check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
     draws = (1 + theta) * float(bounds.mean())
