@@ -24,10 +24,9 @@ ROOT = DOCS.parent
 STAGE = ROOT / "build" / "docs"
 sys.path.insert(0, str(DOCS))
 
+import build  # noqa: E402
 import gallery  # noqa: E402
 from docstrings import linked  # noqa: E402
-
-import build  # noqa: E402
 
 RESULTS = "benchmarks/results"
 OUTSIDE = ["CONTRIBUTING.md", "CHANGELOG.md"]
