@@ -280,12 +280,13 @@ import resource, sys
 import minigibbs as mg
 from minigibbs.system import files
 mg.FactorGraph([2], [])
+load = mg.load  # with all that it imports
 pages = int(open("/proc/self/statm").read().split()[0])
 limit = pages * resource.getpagesize() + 200_000_000
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for path in sys.argv[1:]:
     try:
-        mg.load(path)
+        load(path)
     except mg.FormatError as error:
         print("refused")
     print(files.stated_format(path))
