@@ -19,7 +19,8 @@ RARE = np.uint32(1 << 16)  # bits below it are continued: at its grain, 2**-16 o
 FURTHER = 1  # the first draw that continues bits
 TAIL = 8  # the first draw that is free for other uses, such as a minibatch
 
-_LEAST = np.float32(-126.0)  # the least exponent of a float that has all its bits
+LEAST = np.float32(-126.0)  # the least exponent of a float that has all its bits
+NEAR = np.float32(2.0**-18)  # of a total: sums nearer to a number than that may be misjudged
 _ONE = np.float32(1.0)
 _HALF_WORD = np.float32(2.0**-31)
 _P1 = np.float32(0.6931470632553101)  # 2**z - 1 = z * (P1 + z * (P2 + ...)) to 2e-9, on [0, 1)
@@ -55,7 +56,7 @@ def unit_of(bits):
 @literal
 def spin_by_unit(field, u):
     """Value 1 with probability 1 / (1 + 2**-field), by a number uniform on [0, 1)."""
-    against = power_of_2(max(-abs(field), _LEAST))
+    against = power_of_2(max(-abs(field), LEAST))
     return (field > np.float32(0.0)) != (np.float32(u * (_ONE + against)) < against)
 
 

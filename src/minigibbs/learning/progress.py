@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+from minigibbs.running.progress import Shown
 
 
-class StepBar:
+class StepBar(Shown):
     """Counts gradient steps, and shows how far the moments are from the data's."""
 
     def __init__(self, total: int, made: int, shown: bool) -> None:
-        self._progress: Any = None
         if not shown:
             return
         from rich.console import Console
@@ -27,20 +25,6 @@ class StepBar:
                 console=console,
             )
             self._task = self._progress.add_task("learning", total=total, completed=made, note="")
-
-    def __enter__(self) -> StepBar:
-        if self._progress:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress:
-            self._progress.stop()
 
     def show(self, step: int, error: float) -> None:
         """So many steps are made, and the moments are so far off."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +67,12 @@ def potts_orders(states, parameters, out):
 class Matches(Observable):
     """The share of chosen variables that have the values given, or whether all have."""
 
+    @abstractmethod
     def of(self, graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.int64], bool, bool]:
         """The variables and the value of each, -1 for none; then how matches are counted.
 
         That is whether all must match, and whether to divide by how many there are.
         """
-        raise NotImplementedError
 
     def bind(self, graph: FactorGraph) -> Measure:
         """For graphs that know the variables and values."""

@@ -76,12 +76,18 @@ class Group(ABC):
         """Take up a state: arrays that `state` gave, here or elsewhere, now or long ago."""
 
     @abstractmethod
+    def recorded(self) -> dict[str, NDArray[Any]]:
+        """The arrays with a row per record, by name, room for those to come included."""
+
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on, by name: [record, ...]."""
+        return {name: array[first : self.records] for name, array in self.recorded().items()}
 
-    @abstractmethod
     def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
         """Put records made elsewhere in their place."""
+        recorded = self.recorded()
+        for name, array in rows.items():
+            recorded[name][first : first + len(array)] = array
 
     @abstractmethod
     def grow(self, length: int) -> None:

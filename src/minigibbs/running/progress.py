@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,7 +17,27 @@ _SHARE = 0.01  # of the time that looking may take
 _MOST = 2000  # records a chain that are looked at
 
 
-class Bar:
+class Shown:
+    """A bar of Rich's that is shown within a `with`, or none."""
+
+    _progress: Any = None
+
+    def __enter__(self) -> Self:
+        if self._progress:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._progress:
+            self._progress.stop()
+
+
+class Bar(Shown):
     """Counts updates over all chains; shows speed, time left and R-hat on a terminal.
 
     A run of a known length has a `total`, of which a resumed one has made some already. One with a
@@ -28,7 +48,6 @@ class Bar:
     goal = ""  # how far a run with a goal was at its last look
 
     def __init__(self, total: int | None, made: int, shown: bool) -> None:
-        self._progress: Any = None
         self._total, self._before, self._made = total, made, 0
         self._begun, self._next_look, self._looked = time.perf_counter(), 0.0, False
         self._limit: float | None = None
@@ -55,20 +74,6 @@ class Bar:
             "sampling", total=None, completed=0, rate="compiling", note="", share=""
         )
         return progress
-
-    def __enter__(self) -> Bar:
-        if self._progress:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._progress:
-            self._progress.stop()
 
     def deadline(self, seconds: float | None) -> None:
         """The run may take so long."""

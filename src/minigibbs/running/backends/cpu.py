@@ -275,20 +275,10 @@ class CpuGroup(Group):
         recorder.since[:] = state["clock"]
         self.warmed = int(state["warmed"][0])
 
-    def rows(self, first: int) -> dict[str, NDArray[Any]]:
-        """The records from number `first` on."""
-        return {name: array[first : self.records] for name, array in self._recorded().items()}
-
-    def _recorded(self) -> dict[str, NDArray[Any]]:
+    def recorded(self) -> dict[str, NDArray[Any]]:
         """What has a row per record."""
         own = {name: getattr(self.recorder, name) for name in RECORDED if name != "observed"}
         return own | {"observed": self.observer.series[:, 0]}
-
-    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
-        """Put records in their place."""
-        recorded = self._recorded()
-        for name, array in rows.items():
-            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Move to a larger recorder."""

@@ -553,17 +553,11 @@ class CudaGroup(Group):
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on: [record, row, ...]."""
         self._flush()
-        return {name: array[first : self.records] for name, array in self._recorded().items()}
+        return super().rows(first)
 
-    def _recorded(self) -> dict[str, NDArray[Any]]:
+    def recorded(self) -> dict[str, NDArray[Any]]:
         """What has a row per record."""
         return self._rows | {"observed": self.observer.series}
-
-    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
-        """Put records in their place."""
-        recorded = self._recorded()
-        for name, array in rows.items():
-            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Make room for more records."""

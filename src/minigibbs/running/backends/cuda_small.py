@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from minigibbs.kernels.choice import FURTHER, power_of_2, unit_of
+from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, power_of_2, unit_of
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.first import FIRST, value_of
 
 THREADS = 128
 CHAINS = 128  # of a block that shares a site's tables
 SHARED_BYTES = 48 * 1024
-
-LEAST, NEAR = np.float32(-126.0), np.float32(2.0**-18)  # as on the CPU
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)

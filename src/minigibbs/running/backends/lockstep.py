@@ -206,19 +206,9 @@ class LockstepGroup(Group):
         self._swept, self.warmed = int(state["swept"][0]), int(state["warmed"][0])
         self.observer.restore(state)
 
-    def rows(self, first: int) -> dict[str, NDArray[Any]]:
-        """The records from number `first` on: [record, chain, ...]."""
-        return {name: array[first : self.records] for name, array in self._recorded().items()}
-
-    def _recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record."""
+    def recorded(self) -> dict[str, NDArray[Any]]:
+        """What has a row per record: [record, chain, ...]."""
         return self._rows | {"observed": self.observer.series}
-
-    def put_rows(self, first: int, rows: dict[str, NDArray[Any]]) -> None:
-        """Put records in their place."""
-        recorded = self._recorded()
-        for name, array in rows.items():
-            recorded[name][first : first + len(array)] = array
 
     def grow(self, length: int) -> None:
         """Make room for more records."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.choice import FURTHER, power_of_2, unit_of
+from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, power_of_2, unit_of
 from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.lanes import add_looked_up, add_where, count_where, equal_bits, lanes_of
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
@@ -32,7 +32,6 @@ from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
 _WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
-_LEAST, _NEAR = np.float32(-126.0), np.float32(2.0**-18)
 _LOG_2 = math.log(2.0)
 _ROOM = LARGEST * LANES
 
@@ -193,7 +192,7 @@ def _choose(size, count, field, bits, new):
     for v in range(size):
         for lane in range(count):
             own = np.uint64(v * LANES + lane)
-            total[lane] += power_of_2(max(np.float32(field[own] - top[lane]), _LEAST))
+            total[lane] += power_of_2(max(np.float32(field[own] - top[lane]), LEAST))
             sums[own] = total[lane]
     for lane in range(count):
         mark[lane] = unit_of(bits[lane]) * total[lane]
@@ -206,7 +205,7 @@ def _choose(size, count, field, bits, new):
             gap[lane] = min(gap[lane], abs(np.float32(own - mark[lane])))
     unclear = np.uint8(0)
     for lane in range(count):
-        near = gap[lane] < np.float32(_NEAR * total[lane])
+        near = gap[lane] < np.float32(NEAR * total[lane])
         unclear |= np.uint8(1) if near else np.uint8(0)
         new[lane] = np.uint8(255) if near else new[lane]
     return unclear
