@@ -48,6 +48,7 @@ class Backend(ABC):
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
     colours: ClassVar[bool] = False  # whether it has chromatic scans
+    crowd: ClassVar[int | None] = None  # chains that fill it, however small the colours
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
     @abstractmethod
