@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     lanes = min(options.lanes or max(options.cores // 4, 1), options.cores)
     killing = kills.Killing(options.kills, options.card_kills, options.seed, lanes, options.only)
     try:
-        shards.warm()
+        shards.warm(killing.look)
         last = time.monotonic()
         while time.monotonic() < deadline and not (shards.done and killing.done):
             killing.look()

@@ -153,15 +153,16 @@ class Shards:
         self.live: list[Shard] = []
         self._made = 0
 
-    def warm(self, say=print) -> None:
+    def warm(self, meanwhile) -> None:
         """Make valid files, and compile what reading them needs, before any child is forked."""
         for target in self.readings:
+            meanwhile()
             begun = time.monotonic()
             place = self.scratch / "warm"
             for content in valid(target):
                 what = try_files(target, content, place)
                 assert what == READ, f"{target}: valid files are not read: {what}"
-            say(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
+            print(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
 
     def fill(self, cores: int) -> None:
         """Start children until all cores have one, or nothing is left to start."""
