@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.scan import walk
@@ -33,7 +34,8 @@ from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
-from minigibbs.samplers.base import carries
+from minigibbs.samplers.base import Sampler, carries
+from minigibbs.samplers.chromatic.points import PointColours, points_fit
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
@@ -91,11 +93,15 @@ class CudaBackend(Backend):
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
+    def prefers_colours(self, sampler: Sampler, graph: FactorGraph) -> bool:
+        """Points, too: what they propose depends on no state, so that a block shares a chain."""
+        return super().prefers_colours(sampler, graph) or points_fit(sampler, graph)
+
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""
         data = super().prepare(plan)
         if plan.scan == CHROMATIC and not isinstance(
-            data, SpinColours | SpinTailColours | SmallColours
+            data, SpinColours | SpinTailColours | SmallColours | PointColours
         ):
             raise SampleError(
                 'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
@@ -119,10 +125,13 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall  # built on this
+        from minigibbs.running.backends import cuda_colours  # built on this
 
-        bits = not isinstance(data, SmallColours)
-        group: CudaBits | CudaSmall = CudaBits(plan, data) if bits else CudaSmall(plan, data)
+        kind = {
+            SmallColours: cuda_colours.CudaSmall,
+            PointColours: cuda_colours.CudaPoints,
+        }.get(type(data), cuda_colours.CudaBits)
+        group = kind(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())
         return group
@@ -491,11 +500,10 @@ class CudaGroup(Group):
             energy = self.cuda.device_array((self.filled, self.kept), np.float64)
             self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS](each, energy)
             found = energy.copy_to_host()
-        graph = self.plan.graph
-        if graph.implicits:
-            states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            states = states.reshape(-1, states.shape[2])
-            found += graph.implicit_energies(states).reshape(found.shape)
+        for k in range(self.filled if self.plan.graph.implicits else 0):
+            if (self.flushed + k + 1) % self.plan.energy_every == 0:
+                states = np.ascontiguousarray(self.buffers[0][k].copy_to_host().T)
+                found[k] += self.plan.graph.implicit_energies(states)
         return found
 
     def _parts(self) -> int:
