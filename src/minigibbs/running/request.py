@@ -27,7 +27,6 @@ from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
-from minigibbs.samplers.chromatic.scans import default_scan
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -213,8 +212,7 @@ class Options:
         if sampler.sweeps:
             return OWN_SCAN
         by_colours = self.scan is None and backend.colours and unit > 1
-        crowd = backend.crowd is not None and self._chains(backend) >= backend.crowd
-        if by_colours and default_scan(sampler, graph, crowd).scan == CHROMATIC:
+        if by_colours and backend.prefers_colours(sampler, graph, self._chains(backend)):
             return CHROMATIC
         return self.scan or backend.scan
 

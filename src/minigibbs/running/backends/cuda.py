@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.scan import walk
@@ -33,8 +34,10 @@ from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
-from minigibbs.samplers.base import carries
+from minigibbs.samplers.base import Sampler, carries
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
+from minigibbs.samplers.chromatic.points import PointColours, points_fit
+from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.system import memory
@@ -42,6 +45,7 @@ from minigibbs.system import memory
 LANES = 32  # threads of a warp, which go in step
 _TURNED = 1 << 28  # bytes that are turned round at a time
 _TILE = (32, 8)  # threads that do
+_CROWD = 1 << 17  # chains that fill a device, however small the colours
 _PATH = 1 << 16  # steps of a scan that are written down at a time
 _COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
 _SHARED_BYTES = 48 * 1024  # what a block may take without asking
@@ -88,11 +92,16 @@ class CudaBackend(Backend):
     refused = ("threads", "executor")
     in_threads = False
     colours = True
-    crowd = 1 << 17
 
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
+
+    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
+        """Many chains, too, and points: what they propose depends on no state."""
+        if points_fit(sampler, graph):
+            return True
+        return default_scan(sampler, graph, crowd=chains >= _CROWD).scan == CHROMATIC
 
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""
@@ -120,10 +129,14 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall  # built on this
+        from minigibbs.running.backends import cuda_colours  # built on this
 
-        bits = isinstance(data, SpinColours | SpinTailColours)
-        group: CudaBits | CudaSmall = CudaBits(plan, data) if bits else CudaSmall(plan, data)
+        kind: Any = cuda_colours.CudaSmall
+        if isinstance(data, SpinColours | SpinTailColours):
+            kind = cuda_colours.CudaBits
+        elif isinstance(data, PointColours):
+            kind = cuda_colours.CudaPoints
+        group: Group = kind(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())
         return group
@@ -494,11 +507,10 @@ class CudaGroup(Group):
             energy = self.cuda.device_array((self.filled, self.kept), np.float64)
             self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS](each, energy)
             found = energy.copy_to_host()
-        graph = self.plan.graph
-        if graph.implicits:
-            states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            states = states.reshape(-1, states.shape[2])
-            found += graph.implicit_energies(states).reshape(found.shape)
+        for k in range(self.filled if self.plan.graph.implicits else 0):
+            if (self.flushed + k + 1) % self.plan.energy_every == 0:
+                states = np.ascontiguousarray(self.buffers[0][k].copy_to_host().T)
+                found[k] += self.plan.graph.implicit_energies(states)
         return found
 
     def _parts(self) -> int:

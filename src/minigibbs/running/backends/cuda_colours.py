@@ -1,4 +1,4 @@
-"""Chromatic scans on a GPU: groups of all chains, spins as bits and small domains as bytes."""
+"""Chromatic scans on a GPU: groups of all chains, spins as bits, small domains and points as bytes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends.cuda import (
@@ -25,6 +26,7 @@ from minigibbs.running.backends.cuda import (
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.points import PointColours
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
@@ -44,6 +46,7 @@ _READ_BYTES = 1 << 28  # of states on their way to the host
 _SPREAD = 1 << 14  # of which so many are spread at a time
 _MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
+_FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
 
 
@@ -102,10 +105,10 @@ class CudaColours(CudaGroup):
         """Copies of the device's arrays."""
         self._flush()
         tally = np.zeros((1, CHANGES + 1), np.int64)
-        tally[0, EVALUATIONS] = self._sweep * self.chains * len(self.data.target)
         noted = self.changed.copy_to_host().sum()
         tally[0, CHANGES] = self._changes(int(noted))
         tally[0, DRAWS] = self.drawn.copy_to_host().sum()
+        tally[0, EVALUATIONS] = self._evaluations(int(tally[0, DRAWS]))
         return {
             "x": self._read(),
             "stream": np.ones((1, 4), np.uint64),  # none is needed
@@ -123,6 +126,10 @@ class CudaColours(CudaGroup):
             "warmed": np.array([self.warmed]),
             **self.observer.state(),
         }
+
+    def _evaluations(self, draws: int) -> int:
+        """How many factors were looked at, besides so many that were drawn."""
+        return self._sweep * self.chains * len(self.data.target)
 
     def _changes(self, noted: int) -> int:
         """How many updates changed a value, of which so many were noted."""
@@ -505,6 +512,76 @@ class CudaSmall(CudaColours):
 
     def _write(self, states: NDArray[Any]) -> None:
         self._turn(states, self.device_chains.x)
+
+
+class CudaPoints(CudaColours):
+    """Points, a block of threads a chain: x[chain, place] on the device. See `cuda_points`.
+
+    After each launch the states are turned to x[variable, chain], for all else.
+    """
+
+    kernels_name = "cuda_points"
+    data: PointColours
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        return self.chains * (2 * len(self.plan.graph) + 8 * self.plan.width), 16 * _SLOTS
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        graph, data = self.plan.graph, self.data
+        self.domain = int(graph.sizes.max())
+        parts = (data.variable, data.free, data.homes.reshape(-1), *data[4:])
+        self.parts_on_device = [to_device(self.cuda, part) for part in parts]
+        self.device_model = to_device(self.cuda, self.model)
+        self.grid = self._blocks(self.chains)
+        turned = self.cuda.device_array((len(graph), self.chains), self.kind)
+        self.device_chains = SimpleNamespace(x=turned)
+        self.x = self.cuda.device_array((self.chains, len(graph)), self.kind)
+        self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        if states is None:
+            sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
+            first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
+            first(sizes, evidence, self.parts_on_device[0], *self.key, self.x)
+            self._turn()
+        else:
+            self._write(states)
+        self._place_records()
+        self.launches = self._parts_of_a_sweep()
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """One launch."""
+        threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
+        plain = bool((self.data.codes == GAUSSIAN).all())
+        groups = len(self.data.codes)
+        sizes = (groups, self.domain, self.data.quads)
+        kernel = self.own.sweep_points(*sizes, plain, threads, self.own.CHUNK)
+        run, arrays = kernel[self.chains, threads], self.parts_on_device
+        x, changed, drawn = self.x, self.changed, self.drawn
+        return [lambda s, c: run(*arrays, *self.key, s, c, x, changed, drawn)]
+
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain, and turn the states."""
+        super()._launch(updates)
+        self._turn()
+
+    def _turn(self) -> None:
+        side = self.own.TILE
+        grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
+        turn = self.own.to_variables[grid, (side, side)]
+        turn(self.x, self.parts_on_device[0], self.device_chains.x)
+
+    def _evaluations(self, draws: int) -> int:
+        return draws
+
+    def _read(self) -> NDArray[Any]:
+        return np.ascontiguousarray(self.device_chains.x.copy_to_host().T)
+
+    def _write(self, states: NDArray[Any]) -> None:
+        self.device_chains.x.copy_to_device(np.ascontiguousarray(states.T))
+        write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
+        write(self.device_chains.x, self.parts_on_device[0], self.x)
 
 
 def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:

@@ -13,6 +13,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colours
+from minigibbs.samplers.chromatic.point_tiles import PointTile
+from minigibbs.samplers.chromatic.points import PointColours, point_colours, points_fit
 from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
 from minigibbs.samplers.chromatic.small_tails import (
     SmallTailColours,
@@ -51,10 +53,11 @@ def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
             f'scan="chromatic" is for mg.Gibbs() without settings; got {sampler}, which updates '
             "one variable after another"
         )
-    if graph.implicits:
+    if graph.implicits and not points_fit(sampler, graph):
         raise SampleError(
-            'scan="chromatic" needs stored factors, but this graph has implicit ones, which join '
-            'all variables; use scan="random" or graph.stored()'
+            'scan="chromatic" needs stored factors, or mg.Points and unary ones alone, but this '
+            'graph has other implicit ones, which join all variables; use scan="random" or '
+            "graph.stored()"
         )
 
 
@@ -77,6 +80,9 @@ def has_layout(sampler: Sampler, graph: FactorGraph) -> bool:
 
 def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
     """What chromatic sweeps of a graph read."""
+    if graph.implicits:
+        assert isinstance(sampler, PoissonGibbs)
+        return point_colours(graph, sampler.split(graph, LANES))
     if spins_fit(graph) and draws_nothing(sampler, graph):
         return spin_colours(graph)
     if small_fit(graph) and draws_nothing(sampler, graph):
@@ -94,6 +100,8 @@ def make_tile(
     sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
 ) -> Tile:
     """Chains from number `first` on, a multiple of 8 where there are several."""
+    if isinstance(data, PointColours):
+        return PointTile(graph, data, first, states, seed)
     row, lanes = _TILES.get(type(data), (None, None))
     if row is None:
         return GeneralTile(graph, data, first, states, seed, sampler)
