@@ -56,12 +56,20 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     "words": (LATTICE, mg.Gibbs(), 37, 1000),
     "strong": (glass(5, 300.0), mg.Gibbs(), 9, 1000),
     "clamped": (glass(6, 0.5).condition({1: 1, 4: 0}), mg.Gibbs(), 9, 1000),
+    "joined": (glass(7, 0.5), mg.Gibbs(), 12, 1000),  # too many neighbours for thresholds
+    "joined-one": (glass(7, 0.5), mg.Gibbs(), 1, 1000),
     "walk": (glass(6, 0.5), mg.Gibbs(), 20, 1),
     "tails": (
         mg.models.ising_rbf(side=3, beta=1.0, implicit=False),
         mg.PoissonGibbs(heavy=2),
         20,
         1,
+    ),
+    "potts-tails": (
+        mg.models.potts_rbf(side=3, states=4, beta=1.0, implicit=False),
+        mg.PoissonGibbs(heavy=2),
+        7,
+        1000,
     ),
     "potts": (mg.models.potts_lattice(side=3, states=3, beta=0.8), mg.Gibbs(), 6, 1000),
     "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),

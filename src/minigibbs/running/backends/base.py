@@ -71,7 +71,7 @@ class Backend(ABC):
             return prepared(sampler, graph, BY_COLOURS, lambda: colour_data(sampler, graph))
         return prepared(sampler, graph, self.lanes)
 
-    def prefers_colours(self, sampler: Sampler, graph: FactorGraph) -> bool:
+    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
         """Whether a run in sweeps is by colours, where no scan is asked for."""
         return default_scan(sampler, graph).scan == CHROMATIC
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.points import PointColours
 from minigibbs.samplers.chromatic.small import SmallColours
+from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
@@ -41,6 +43,7 @@ _ADDING = 1 << 17  # threads that add up energies
 _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
+_SPREAD = 1 << 14  # of which so many are spread at a time
 _MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
 _FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
@@ -162,10 +165,16 @@ class CudaBits(CudaColours):
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        planes = self.own.PLANES if "marginals" in self.plan.kept else 0
+        planes = self.own.PLANES + self.own.WAITING if "marginals" in self.plan.kept else 0
         size = 4 * len(self.data.variable) * self.words * (2 + planes)
         size += self.chains * len(self.plan.graph) if self.plan.observe else 0
-        return size + 8 * self.chains * self.plan.width, 0
+        table = 4 * self.own.PATTERNS * len(self.data.variable) if self._by_patterns() else 0
+        return size + 8 * self.chains * self.plan.width, table
+
+    def _by_patterns(self) -> bool:
+        """Whether spins have so few neighbours that the values of these are looked up."""
+        many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColours)
+        return bool(many and self.data.blocks["degree"].max(initial=0) <= self.own.MOST_JOINED)
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""
@@ -180,10 +189,14 @@ class CudaBits(CudaColours):
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
+        if self.marginals:
+            shape = (self.own.WAITING, m * self.words)
+            self.waiting = self.cuda.device_array(shape, np.uint32)
+            self.snapshots = [self.waiting[k] for k in range(self.own.WAITING)]
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.launches = self._parts_of_a_sweep()
-        self.noted, self.counting = 0, False  # counts since the planes were empty
+        self.noted, self.held_back, self.counting = 0, 0, False  # since the planes were empty
         if states is None:
             first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
             first(self.spins[1], *self.key, self.x)
@@ -226,14 +239,24 @@ class CudaBits(CudaColours):
             return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
         kernel, several = own.sweep_colour(kind, lanes), self.words > 1
-        across = self._across(self.words, own.THREADS) if several else 1
+        across, arrays = self._across(self.words, own.THREADS) if several else 1, self.spins
+        if self._by_patterns():
+            kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]
 
         def launch(first: int, end: int) -> Launch:
             blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*self.spins, first, end, *self.key, s, c, self.x)
+            return lambda s, c: update(*arrays, first, end, *self.key, s, c, self.x)
 
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
+
+    def _thresholds(self, kind: Any) -> Any:
+        """The table of `sweep_patterns`, made on the device."""
+        table = self.cuda.device_array(self.own.PATTERNS * len(self.data.variable), np.uint32)
+        find = self.own.find_thresholds(kind)[len(self.data.blocks), self.own.THREADS]
+        blocks, _, base, _, weight = self.spins
+        find(blocks, base, weight, table)
+        return table
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
@@ -263,14 +286,24 @@ class CudaBits(CudaColours):
         return round(noted * self._sweep / max(covered, 1))
 
     def _count_sweep(self) -> None:
-        """Count the values after a sweep."""
-        self.count(self.flat, self.planes)
-        self.noted += 1
-        if self.noted == self.own.MOST_COUNTED:
+        """Keep the values after a sweep, to be counted with those after other sweeps."""
+        if self.noted + self.held_back == self.own.MOST_COUNTED:
             self._flush_counts()
+        self.snapshots[self.held_back].copy_to_device(self.flat)
+        self.held_back += 1
+        if self.held_back == len(self.snapshots):
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        """Count the values that wait."""
+        self.count(self.waiting, self.held_back, self.planes)
+        self.noted += self.held_back
+        self.held_back = 0
 
     def _flush_counts(self) -> None:
-        """Add what the planes hold to the counts."""
+        """Add what waits and what the planes hold to the counts."""
+        if self.held_back:
+            self._count_waiting()
         if self.noted and self.marginals:
             m = len(self.data.variable)
             grid = (self._blocks(m), blocks_along(self.kept, 1))
@@ -365,17 +398,26 @@ class CudaBits(CudaColours):
         return counts
 
     def _read(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]."""
-        states = np.empty((self.chains, len(self.places)), self.kind)
-        step = max(_READ_BYTES // max(states[:1].nbytes, 1), 1)
-        for first in range(0, self.chains, step):
-            piece = states[first : first + step]
-            device = self.cuda.device_array(piece.shape, self.kind)
-            grid = (self._blocks(piece.shape[1]), blocks_along(len(piece), 1))
-            self.own.read_bits[grid, (self.own.THREADS, 1)](
-                self.x, self.device_places, self.device_fixed, first, device
-            )
-            device.copy_to_host(piece)
+        """All states on the host: [chain, variable]. They come as bits, and are spread here."""
+        n = len(self.places)
+        states, width = np.empty((self.chains, n), self.kind), -(-n // 8)
+        step = max(_READ_BYTES // n, 1)
+
+        def spread(first: int, packed: NDArray[np.uint8]) -> None:
+            bits = np.unpackbits(packed, axis=1, count=n, bitorder="little")
+            states[first : first + len(packed)] = bits
+
+        with ThreadPoolExecutor() as pool:
+            for first in range(0, self.chains, step):
+                rows = min(step, self.chains - first)
+                device = self.cuda.device_array((rows, width), np.uint8)
+                grid = (self._blocks(width), blocks_along(rows, 1))
+                self.own.read_bits[grid, (self.own.THREADS, 1)](
+                    self.x, self.device_places, self.device_fixed, first, device
+                )
+                packed = device.copy_to_host()
+                for k in range(0, rows, _SPREAD):
+                    pool.submit(spread, first + k, packed[k : k + _SPREAD])
         return states
 
     def _write(self, states: NDArray[Any]) -> None:
@@ -398,10 +440,9 @@ class CudaSmall(CudaColours):
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""
-        graph, target = self.plan.graph, self.data.variable[self.data.target]
+        graph = self.plan.graph
         self.domain = int(graph.sizes.max())
-        parts = [target if n == "target" else getattr(self.data, n) for n in self.own.Small._fields]
-        self.small = [to_device(self.cuda, part) for part in parts]
+        self.small = [to_device(self.cuda, part) for part in self._arrays()]
         self.device_model = to_device(self.cuda, self.model)
         self.grid = self._blocks(self.chains)
         x = self.cuda.device_array((len(graph), self.chains), self.kind)
@@ -417,9 +458,26 @@ class CudaSmall(CudaColours):
         self._place_records()
         self.launches = self._parts_of_a_sweep()
 
+    def _arrays(self) -> list[NDArray[Any]]:
+        """What kernels read, with variables in place of places, by which states are stored."""
+        data, tails = self.data, isinstance(self.data, SmallTailColours)
+        names = (self.own.SmallTails if tails else self.own.Small)._fields
+        arrays = {name: getattr(data, name) for name in names}
+        arrays["target"] = data.variable[data.target]
+        if tails:
+            arrays["tail"] = data.tail.copy()
+            for name in ("place", "other"):
+                signed = data.tail[name]
+                arrays["tail"][name] = np.sign(signed) * (data.variable[np.abs(signed) - 1] + 1)
+        return list(arrays.values())
+
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour, or one for all sites that are joined by tables."""
+        """A launch a colour, or one for all, with tails or sites that are joined by tables."""
         own, x, changed = self.own, self.device_chains.x, self.changed
+        if isinstance(self.data, SmallTailColours):
+            walkers = -(-self.chains // own.QUAD)
+            walk = own.walk_with_tails(self.domain)[-(-walkers // own.WALKING), own.WALKING]
+            return [lambda s, c: walk(*self.small, *self.key, s, c, x, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
@@ -441,6 +499,8 @@ class CudaSmall(CudaColours):
     def _site_bytes(self) -> int:
         """Bytes of the tables of all sites, where all are joined by tables; else 0."""
         data, sites = self.data, len(self.data.variable)
+        if isinstance(data, SmallTailColours):
+            return 0
         most = int(self.plan.graph.sizes.max())
         alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
         alike = alone and (np.diff(data.first) == most).all() and (data.start >= 0).all()
@@ -448,10 +508,10 @@ class CudaSmall(CudaColours):
         return 4 * (sites * most) ** 2 if alike and shared <= self.own.SHARED_BYTES else 0
 
     def _read(self) -> NDArray[Any]:
-        return np.ascontiguousarray(self.device_chains.x.copy_to_host().T)
+        return self._turned(self.device_chains.x)
 
     def _write(self, states: NDArray[Any]) -> None:
-        self.device_chains.x.copy_to_device(np.ascontiguousarray(states.T))
+        self._turn(states, self.device_chains.x)
 
 
 class CudaPoints(CudaColours):

@@ -190,7 +190,12 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
     """
     lanes = min(WARP, threads)
     segments, homes = groups * chunk, 2 + quads
-    room, bins, pairs, marks = 4 * homes * segments, segments * values, segments * chunk, segments + 1
+    room, bins, pairs, marks = (
+        4 * homes * segments,
+        segments * values,
+        segments * chunk,
+        segments + 1,
+    )
 
     options = {} if config.ENABLE_CUDASIM else {"max_registers": registers}
 
@@ -257,7 +262,9 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                     home[where + 5] = as_word(np.float32(more[g]))
                     home[where + 6] = np.uint32(g)
                     for q in range(quads):
-                        e, f, h, l = far_four(points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
+                        e, f, h, l = far_four(
+                            points, np.uint64(row) * np.uint64(quads) + np.uint64(q)
+                        )
                         home[where + 8 + 4 * q] = e
                         home[where + 9 + 4 * q] = f
                         home[where + 10 + 4 * q] = h

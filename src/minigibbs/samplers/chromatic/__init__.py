@@ -16,6 +16,13 @@ from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colo
 from minigibbs.samplers.chromatic.point_tiles import PointTile
 from minigibbs.samplers.chromatic.points import PointColours, point_colours, points_fit
 from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
+from minigibbs.samplers.chromatic.small_tails import (
+    SmallTailColours,
+    SmallTailLanes,
+    SmallTailRow,
+    small_tail_colours,
+    small_tails_fit,
+)
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
@@ -30,7 +37,7 @@ from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 
-__all__ = ["LANES", "Tile", "check_colours", "colour_data", "make_tile"]
+__all__ = ["LANES", "Tile", "check_colours", "colour_data", "has_layout", "make_tile"]
 
 
 def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
@@ -61,6 +68,16 @@ def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
     return not sampler.split(graph, LANES).tail.any()
 
 
+def has_layout(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether sweeps have arrays of their own, which a GPU can read too."""
+    if draws_nothing(sampler, graph):
+        return spins_fit(graph) or small_fit(graph)
+    if not isinstance(sampler, PoissonGibbs):
+        return False
+    split = sampler.split(graph, LANES)
+    return tails_fit(graph, split) or small_tails_fit(graph, split)
+
+
 def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
     """What chromatic sweeps of a graph read."""
     if graph.implicits:
@@ -74,22 +91,27 @@ def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
         split = sampler.split(graph, LANES)
         if split.tail.any() and tails_fit(graph, split):
             return spin_tail_colours(graph, split)
+        if split.tail.any() and small_tails_fit(graph, split):
+            return small_tail_colours(graph, split)
     return general_colours(sampler, graph)
 
 
 def make_tile(
     sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
 ) -> Tile:
-    """Chains from number `first` on, a multiple of 4 where there are several."""
+    """Chains from number `first` on, a multiple of 8 where there are several."""
     if isinstance(data, PointColours):
         return PointTile(graph, data, first, states, seed)
-    if isinstance(data, SpinColours):
-        kind = SpinRow if len(states) == 1 else SpinLanes
-        return kind(graph, data, first, states, seed)
-    if isinstance(data, SpinTailColours):
-        return (SpinTailRow if len(states) == 1 else SpinTailLanes)(
-            graph, data, first, states, seed
-        )
-    if isinstance(data, SmallColours):
-        return (SmallRow if len(states) == 1 else SmallLanes)(graph, data, first, states, seed)
-    return GeneralTile(graph, data, first, states, seed, sampler)
+    row, lanes = _TILES.get(type(data), (None, None))
+    if row is None:
+        return GeneralTile(graph, data, first, states, seed, sampler)
+    tile: Tile = (row if len(states) == 1 else lanes)(graph, data, first, states, seed)
+    return tile
+
+
+_TILES: dict[type, tuple[Any, Any]] = {  # for one chain, and for several
+    SpinColours: (SpinRow, SpinLanes),
+    SpinTailColours: (SpinTailRow, SpinTailLanes),
+    SmallColours: (SmallRow, SmallLanes),
+    SmallTailColours: (SmallTailRow, SmallTailLanes),
+}

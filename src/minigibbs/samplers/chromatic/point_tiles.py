@@ -139,9 +139,7 @@ def _sweep_chain(
             for group in range(len(data.codes)):
                 for v in range(size):
                     kept[v] = 0.0
-                count = _propose(
-                    data, surplus, group, place, key[0], key[1], chain, s, x, kept
-                )
+                count = _propose(data, surplus, group, place, key[0], key[1], chain, s, x, kept)
                 for v in range(size):
                     field[v] += data.gains[group] * kept[v]
                 tally[DRAWS] += count
