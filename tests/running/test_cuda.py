@@ -22,6 +22,7 @@ from minigibbs.kernels.layout import Scan  # noqa: E402
 from minigibbs.running.backends import cuda as device  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
+from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
@@ -187,6 +188,25 @@ def test_small_domains_with_tails_compile_for_a_gpu():
 def test_turning_compiles_for_a_gpu():
     for kind in (types.uint8, types.uint64, types.float64):
         ptx(backend.turn, matrix(kind), types.int64, matrix(kind), types.boolean)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
+def test_points_compile_for_a_gpu(kernel):
+    """Points, slots and homes are loaded four words at a time."""
+    places = np.random.default_rng(0).uniform(0, 1, (6, 5))
+    graph = mg.FactorGraph([3] * 6, [mg.Points(places, kernel), mg.Points(places[:, :2])])
+    data = colour_data(mg.PoissonGibbs(), graph)
+    homes = data.homes.reshape(-1)
+    arrays = [device_type(part) for part in (data.variable, data.free, homes, *data[4:])]
+    x, counts = matrix(types.uint8), row(types.int64)
+    sweep = points.sweep_points(2, 3, data.quads, kernel == "gaussian", points.THREADS)
+    text = ptx(sweep, *arrays, *NUMBERS, types.int64, x, counts, counts)
+    assert text.count("ld.global.v4") >= 6
+    assert text.count("ld.shared.v4") >= 3
+    numbers = row(types.int32)
+    ptx(points.first_places, numbers, numbers, numbers, types.int64, types.int64, x)
+    ptx(points.to_variables, x, numbers, x)
+    ptx(points.to_places, x, numbers, x)
 
 
 class Roomy:

@@ -50,6 +50,7 @@ THREADS = 128
 WARP = 32
 CHUNK = 32  # updates of a chunk: bits of a word
 TILE = 32  # side of the squares in which states are turned
+_TILE_ROW = TILE + 1  # so that columns lie in different banks
 
 _ALIGNED = None if config.ENABLE_CUDASIM else 16  # bytes, for loads of four words
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
@@ -160,7 +161,7 @@ def first_places(sizes, evidence, variable, seed0, seed1, x):
 @cuda.jit
 def to_variables(x, variable, states):
     """Turn x[chain, place] into states[variable, chain]."""
-    tile = cuda.shared.array((TILE, TILE + 1), np.uint8)
+    tile = cuda.shared.array((TILE, _TILE_ROW), np.uint8)
     column, row = cuda.threadIdx.x, cuda.threadIdx.y
     c, place = cuda.blockIdx.y * TILE + row, cuda.blockIdx.x * TILE + column
     if c < x.shape[0] and place < x.shape[1]:
