@@ -116,7 +116,7 @@ def prepared(
     while len(kept) >= _MOST_PREPARED:
         kept.pop(next(iter(kept)), None)
     kept[key] = data
-    vars(graph).pop("_split", None)  # which costs and data were both made from
+    vars(graph).pop("_splits", None)  # which costs and data were both made from
     return data
 
 
