@@ -26,7 +26,7 @@ for place, sign in enumerate(FOLD):
 favour = np.random.default_rng(1).normal(0.0, 0.7, (n, 4))
 paired = np.array([[STRENGTH.get(a + b, 0.0) for b in BASES] for a in BASES])
 planted = mg.FactorGraph([4] * n, [mg.Unary(range(n), favour), mg.Table(stems, paired)])
-family = mg.theory.exact_draws(planted, 200, seed=1)
+family = mg.theory.exact_draws(planted, 400, seed=1)
 print(f"{len(family)} sequences of {n} bases, {len(stems)} pairs in the fold")
 
 # %% Learn the energies of all positions and of all pairs of them
@@ -34,7 +34,8 @@ i, j = np.triu_indices(n, 1)
 single = mg.Unary(range(n), np.zeros((n, 4)), name="h")
 tables = mg.Table(np.c_[i, j], np.zeros((len(i), 4, 4)), name="J")
 blank = mg.FactorGraph([4] * n, [single, tables])
-fit = mg.learn(blank, family, l2={"J": 0.01}, errors=False, seed=1, progress=False)
+options = {"steps": 600, "rate": 0.02, "errors": False, "progress": False}
+fit = mg.learn(blank, family, l2={"J": 0.03}, seed=1, **options)
 J = fit.parameters["J"]
 J = J - J.mean(1, keepdims=True) - J.mean(2, keepdims=True) + J.mean((1, 2), keepdims=True)
 score = np.linalg.norm(J, axis=(1, 2))
