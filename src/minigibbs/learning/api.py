@@ -170,7 +170,7 @@ def learn(
     chosen = None if sampler is None else choose(sampler).settled(whole)
     if chosen is not None and chosen.workers > 1:
         raise LearnError(
-            f"sampler: learning has one thread for a chain, and {chosen} has several; use mg.Gibbs()"
+            f"sampler: learning has one thread for a chain, {chosen} has several; use mg.Gibbs()"
         )
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
     pool = Threads(threads)

@@ -201,7 +201,7 @@ def check_inner(sampler: Sampler, data: Any) -> None:
     """
     if sampler.workers > 1:
         raise SampleError(
-            f"Tempering moves copies on one thread, and {sampler} has several; use mg.Gibbs() inside"
+            f"Tempering moves copies on one thread, {sampler} has several; use mg.Gibbs() inside"
         )
     if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(
