@@ -23,7 +23,7 @@ from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.run import OWN_SCAN, Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.budget import DEARER, SHARE, SHARE_UNTIL, energy_every
+from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
 from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
@@ -169,10 +169,8 @@ class Options:
         every = 1
         if not chosen and (backend.in_threads or scan == CHROMATIC):
             share = SHARE_UNTIL if length is None else SHARE
-            share /= DEARER if scan == CHROMATIC else 1.0
-            every = energy_every(
-                graph, sampler, thin, None if length is None else updates // thin, share
-            )
+            records = None if length is None else updates // thin
+            every = energy_every(graph, sampler, thin, records, share, scan == CHROMATIC)
         observe = read_observe(self.observe)
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')
