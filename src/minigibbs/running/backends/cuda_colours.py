@@ -544,7 +544,7 @@ class CudaPoints(CudaColours):
             sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
             first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
             first(sizes, evidence, self.parts_on_device[0], *self.key, self.x)
-            self._turn()
+            self._to_variables()
         else:
             self._write(states)
         self._place_records()
@@ -564,13 +564,14 @@ class CudaPoints(CudaColours):
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""
         super()._launch(updates)
-        self._turn()
+        self._to_variables()
 
-    def _turn(self) -> None:
+    def _to_variables(self) -> None:
+        """Turn the states of the device."""
         side = self.own.TILE
         grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
-        turn = self.own.to_variables[grid, (side, side)]
-        turn(self.x, self.parts_on_device[0], self.device_chains.x)
+        turned = self.own.to_variables[grid, (side, side)]
+        turned(self.x, self.parts_on_device[0], self.device_chains.x)
 
     def _evaluations(self, draws: int) -> int:
         return draws
