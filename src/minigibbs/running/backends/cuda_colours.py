@@ -496,8 +496,10 @@ class CudaSmall(CudaColours):
         own, x, changed = self.own, self.device_chains.x, self.changed
         if isinstance(self.data, SmallTailColours):
             walkers = -(-self.chains // own.QUAD)
-            walk = own.walk_with_tails(self.domain)[-(-walkers // own.WALKING), own.WALKING]
-            return [lambda s, c: walk(*self.small, *self.key, s, c, x, changed, self.drawn)]
+            alike = bool((self.plan.graph.sizes == self.domain).all())
+            kernel = own.walk_with_tails(self.domain, alike)
+            walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
+            return [lambda s, c: walk(*self.small, *self.key, s, c, x, flat, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
