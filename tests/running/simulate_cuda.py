@@ -95,11 +95,16 @@ def small_device(cuda):
 
 
 def plain_weights(group):
-    """The weights of all pairs of `mg.Points` in NumPy; for a Gaussian kernel and Potts factors."""
-    assert (group.kernel, group.form) == ("gaussian", "potts")
+    """The weights of all pairs of `mg.Points` in NumPy; for Potts factors."""
+    assert group.form == "potts"
     rows, scale = group.features.astype(float), group.scale.astype(float)
     square = ((rows[:, None] - rows) ** 2).sum(axis=2)
-    weights = group.weight * np.exp(-0.5 * square) * np.outer(scale, scale)
+    decays = {
+        "gaussian": lambda: np.exp(-0.5 * square),
+        "laplace": lambda: np.exp(-np.sqrt(square)),
+        "power": lambda: (1.0 + square) ** (-0.5 * group.exponent),
+    }
+    weights = group.weight * decays[group.kernel]() * np.outer(scale, scale)
     return weights * (1 - np.eye(len(rows)))
 
 

@@ -75,6 +75,8 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),
     "sites": (complete(5, 3), mg.Gibbs(), 6, 1000),
     "points": (points(10, 3), mg.PoissonGibbs(theta=0.7), 3, 1000),
+    "points-laplace": (points(6, 2, kernel="laplace"), mg.PoissonGibbs(), 2, 1000),
+    "points-power": (points(6, 2, kernel="power"), mg.PoissonGibbs(), 2, 1000),
     "points-clamped": (points(9, 2, clamped=[(4, 1)]), mg.PoissonGibbs(), 3, 1000),
 }
 

@@ -136,7 +136,7 @@ class CudaBackend(Backend):
             kind = cuda_colours.CudaBits
         elif isinstance(data, PointColours):
             kind = cuda_colours.CudaPoints
-        group = kind(plan, data)
+        group: Any = kind(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())
         return group

@@ -587,10 +587,11 @@ class CudaPoints(CudaColours):
         self._to_variables()
 
     def _to_variables(self) -> None:
+        """Turn the states of the device."""
         side = self.own.TILE
         grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
-        turn = self.own.to_variables[grid, (side, side)]
-        turn(self.x, self.parts_on_device[0], self.device_chains.x)
+        turned = self.own.to_variables[grid, (side, side)]
+        turned(self.x, self.parts_on_device[0], self.device_chains.x)
 
     def _evaluations(self, draws: int) -> int:
         return draws

@@ -50,6 +50,7 @@ THREADS = 128
 WARP = 32
 CHUNK = 32  # updates of a chunk: bits of a word
 TILE = 32  # side of the squares in which states are turned
+_TILE_ROW = TILE + 1  # so that columns lie in different banks
 
 _ALIGNED = None if config.ENABLE_CUDASIM else 16  # bytes, for loads of four words
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
@@ -144,6 +145,27 @@ def as_long_double(context, low, high):
     return types.float64(types.uint32, types.uint32), generate
 
 
+@cuda.jit(device=True, inline=True)
+def pair_rows(points, row, lane):
+    """The eight words of a lane's row: two lanes share the loads of their two rows.
+
+    So a load of a warp touches half as many lines. All lanes of the warp must ask.
+    """
+    odd = (lane & _ONE) == _ONE
+    other = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(row), 1))
+    even_row, odd_row = (other, row) if odd else (row, other)
+    half = np.uint64(lane & _ONE)
+    a, b, c, d = far_four(points, np.uint64(2) * np.uint64(even_row) + half)
+    e, f, g, h = far_four(points, np.uint64(2) * np.uint64(odd_row) + half)
+    i = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(a if odd else e), 1))
+    j = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(b if odd else f), 1))
+    k = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(c if odd else g), 1))
+    m = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(d if odd else h), 1))
+    if odd:
+        return i, j, k, m, e, f, g, h
+    return a, b, c, d, i, j, k, m
+
+
 @cuda.jit
 def first_places(sizes, evidence, variable, seed0, seed1, x):
     """First states x[chain, place]: each value alike, or the evidence."""
@@ -160,7 +182,7 @@ def first_places(sizes, evidence, variable, seed0, seed1, x):
 @cuda.jit
 def to_variables(x, variable, states):
     """Turn x[chain, place] into states[variable, chain]."""
-    tile = cuda.shared.array((TILE, TILE + 1), np.uint8)
+    tile = cuda.shared.array((TILE, _TILE_ROW), np.uint8)
     column, row = cuda.threadIdx.x, cuda.threadIdx.y
     c, place = cuda.blockIdx.y * TILE + row, cuda.blockIdx.x * TILE + column
     if c < x.shape[0] and place < x.shape[1]:
@@ -181,7 +203,7 @@ def to_places(states, variable, x):
 
 
 @cache
-def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, registers=64):
+def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, registers=64, paired=False):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
     With another `part` than 0 it leaves work out, for measurements: 1 proposes and keeps nothing, 2
@@ -189,12 +211,9 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
     """
     lanes = min(WARP, threads)
     segments, homes = groups * chunk, 2 + quads
-    room, bins, pairs, marks = (
-        4 * homes * segments,
-        segments * values,
-        segments * chunk,
-        segments + 1,
-    )
+    room, bins, marks = 4 * homes * segments, segments * values, segments + 1
+    half = chunk * (chunk - 1) // 2  # pairs of a chunk
+    pairs = groups * half + 1
 
     options = {} if config.ENABLE_CUDASIM else {"max_registers": registers}
 
@@ -216,6 +235,7 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
         fresh = cuda.shared.array(chunk, np.uint32)
         done = cuda.shared.array(1, np.uint32)
         field = cuda.local.array(values, np.float64)
+        log_base = cuda.local.array(values, np.float64)
         seed0, seed1, name = np.uint32(key0), np.uint32(key1), np.uint32(chain)
         sweep_low = np.int64(number)
         warp, lane = thread // np.int32(lanes), thread % np.int32(lanes)
@@ -287,20 +307,20 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
             cuda.syncthreads()
             # Proposals: each warp takes an equal part, and goes through it lane by lane.
             total = np.uint32(ends[segments])
-            flat = np.uint32(np.uint64(total) * np.uint64(warp) // np.uint64(warps))
-            flat = np.uint32(flat + np.uint32(lane))
+            ahead = np.uint32(np.uint64(total) * np.uint64(warp) // np.uint64(warps))
             stop = np.uint32(np.uint64(total) * np.uint64(warp + 1) // np.uint64(warps))
             if part == 2:
                 stop = _NONE
             segment, left = _NONE, np.uint32(segments)
-            while left > _NONE and flat < stop:  # the segment that holds `flat`
-                half = right(left, _ONE)
-                if ends[np.uint32(segment + half + _ONE)] <= flat:
-                    segment = np.uint32(segment + half + _ONE)
-                    left = np.uint32(left - half - _ONE)
+            while left > _NONE and ahead < stop:  # the segment that holds the first
+                middle = right(left, _ONE)
+                if ends[np.uint32(segment + middle + _ONE)] <= ahead:
+                    segment = np.uint32(segment + middle + _ONE)
+                    left = np.uint32(left - middle - _ONE)
                 else:
-                    left = half
-            while flat < stop:
+                    left = middle
+            while ahead < stop:
+                flat = np.uint32(min(np.uint32(ahead + np.uint32(lane)), np.uint32(stop - _ONE)))
                 while ends[np.uint32(segment + _ONE)] <= flat:
                     segment = np.uint32(segment + _ONE)
                 where = np.uint32(segment * np.uint32(homes))
@@ -322,7 +342,10 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                 at_row = np.uint64(there) * np.uint64(quads)
                 scale, target, p, q = near_four(home, np.uint32(where + np.uint32(2)))
                 e, f, h, l = scale, _NONE, p, q
-                if part != 4:
+                e2, f2, h2, l2 = _NONE, _NONE, _NONE, _NONE
+                if paired:
+                    e, f, h, l, e2, f2, h2, l2 = pair_rows(points, there, np.uint32(lane))
+                elif part != 4:
                     e, f, h, l = far_four(points, at_row)
                 scale, target = e, f
                 step = as_float(h) - as_float(p)
@@ -332,7 +355,9 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                 for n in range(1, quads):
                     p, q, r, s = near_four(home, np.uint32(where + np.uint32(2 + n)))
                     e, f, h, l = p, q, r, s
-                    if part != 4:
+                    if paired:
+                        e, f, h, l = e2, f2, h2, l2
+                    elif part != 4:
                         e, f, h, l = far_four(points, at_row + np.uint64(n))
                     step = as_float(e) - as_float(p)
                     square += step * step
@@ -376,36 +401,41 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                     if amount > _ONE and value < np.float32(0.0):
                         drawn[0] = 1
                     amount = _NONE
-                if amount != _NONE:
+                if amount != _NONE and np.uint32(ahead + np.uint32(lane)) < stop:
                     u = np.uint32(segment - np.uint32(g * np.uint32(chunk)))
                     earlier = np.uint32(target - np.uint32(at))
                     if earlier < u:
                         cuda.atomic.or_(needs, u, np.uint32(_ONE << earlier))
-                        waiting = np.uint32(segment * np.uint32(chunk) + earlier)
-                        cuda.atomic.add(waits, waiting, amount)
+                        pair = right(np.uint32(u * np.uint32(u - _ONE)), _ONE)
+                        pair = np.uint32(np.uint32(g * np.uint32(half)) + pair + earlier)
+                        cuda.atomic.add(waits, pair, amount)
                     elif part == 3:
                         cuda.atomic.add(hist, np.uint32(segment * np.uint32(values)), amount)
                     else:
                         now = np.uint32(own[np.uint64(target)])
                         cell = np.uint32(segment * np.uint32(values) + now)
                         cuda.atomic.add(hist, cell, amount)
-                flat = np.uint32(flat + np.uint32(lanes))
+                ahead = np.uint32(ahead + np.uint32(lanes))
             if thread == 0:
                 done[0] = 0 if width == 32 else np.uint32(_FULL << np.uint32(width))
                 if chunk < 32:
                     done[0] = np.uint32(_FULL << np.uint32(width))
             cuda.syncthreads()
             # Values: those that wait for none of the chunk, then those that waited for them.
-            mine, ready = np.uint32(0), False
+            mine, ready, size, begin_at, old, mark_at = _NONE, False, 1, 0, 0, 0.0
             if thread < width:
-                mine = needs[thread]
+                mine, place = needs[thread], np.uint64(at + thread)
+                size, begin_at, old = sizes[place], first[place], np.int64(own[place])
+                a, b, _, _ = quad_bits(
+                    seed0, seed1, name, np.uint32(variable[place]), sweep_low, CHOICE
+                )
+                mark_at = unit_of_words(a, b)
+                for v in range(values):
+                    log_base[v] = base[np.uint64(begin_at + v)] if v < size else 0.0
             known = done[0]
             while known != _FULL:
                 chosen = False
                 if thread < width and not ready and np.uint32(mine & ~known) == np.uint32(0):
-                    place = at + thread
-                    size, begin_at = sizes[place], first[place]
-                    old = np.int32(own[np.uint64(place)])
                     rest = mine
                     while rest != np.uint32(0):
                         earlier = np.int32(0)
@@ -414,14 +444,12 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                             earlier += np.int32(1)
                         rest = np.uint32(rest ^ low)
                         for g in range(groups):
-                            segment = np.int32(g * chunk) + thread
-                            amount = waits[segment * chunk + earlier]
-                            waits[segment * chunk + earlier] = 0
-                            hist[segment * values + np.int32(fresh[earlier])] += amount
+                            pair = np.int32(g * half) + thread * (thread - 1) // 2 + earlier
+                            cell = (np.int32(g * chunk) + thread) * values
+                            hist[cell + np.int32(fresh[earlier])] += waits[pair]
+                            waits[pair] = 0
                     for v in range(values):
-                        log_weight = 0.0
-                        if v < size:
-                            log_weight = base[np.uint64(begin_at + v)]
+                        log_weight = log_base[v]
                         for g in range(groups):
                             segment = np.int32(g * chunk) + thread
                             word = hist[segment * values + v]
@@ -430,13 +458,10 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, reg
                             kept = np.uint32(word & _LOW) if top else right(word, _S16)
                             log_weight += gains[g] * np.float64(kept)
                         field[v] = log_weight
-                    a, b, _, _ = quad_bits(
-                        seed0, seed1, name, np.uint32(variable[place]), sweep_low, CHOICE
-                    )
-                    new = choose_value(field, size, unit_of_words(a, b))
+                    new = choose_value(field, size, mark_at)
                     fresh[thread] = new
                     changes += 1 if new != old else 0
-                    own[np.uint64(place)] = new
+                    own[np.uint64(at + thread)] = new
                     needs[thread] = 0
                     ready = chosen = True
                 cuda.syncthreads()
