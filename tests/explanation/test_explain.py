@@ -135,3 +135,13 @@ def test_a_bound_of_no_use_is_not_called_a_guarantee():
     assert "Guaranteed: at most 1.5 times" in mg.PoissonGibbs(slowdown=1.5).describe(graph)
     for row in mg.explain(mg.models.potts_rbf(), COSTS).rows:
         assert row.slowdown is None or row.slowdown <= 100
+
+
+def test_a_condition_does_not_make_a_loose_bound_a_guarantee():
+    """Strong fields bind the spins: MIN-Gibbs redraws its estimates hardly ever."""
+    graph = mg.FactorGraph([2] * 2, [mg.Unary([0, 1], [0.0, 30.0])])
+    sampler = mg.MinGibbs()
+    assert sampler.proviso(graph).startswith("no guarantee of use")
+    assert sampler.describe(graph).endswith("the bound on the slowdown is above 100.")
+    mild = mg.FactorGraph([2] * 2, [mg.Ising([0], [1], 0.1)])
+    assert "if every estimate stays within" in sampler.describe(mild)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,10 @@ SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size
 _MOST_UNTIL = 10  # records between two energies, where a run goes on until it has enough of them
 _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
+_LONG_ROW = 8  # pairs a variable from which on they are summed variable by variable
 
 # Nanoseconds, by the same scale as `samplers.costs`.
-_PAIR, _FAR_PAIR = 1.25, 2.0  # a pair of an energy, from a cache or from main memory
+_PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
 # The same by colours, where updates and energies of pairs are so much cheaper.
@@ -41,11 +42,21 @@ _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
 
 
-def energy_pairs(graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+class EnergyPairs(NamedTuple):
+    """The pairs that an energy is summed from."""
+
+    pair: NDArray[np.int32]  # [P, 2]
+    weight: NDArray[np.float64]  # [P]
+    rows: NDArray[np.int64]  # [n + 1] where each first variable's begin; empty where they are few
+    second: NDArray[np.int32]  # [P] the other variables, beside rows
+
+
+def energy_pairs(graph: FactorGraph) -> EnergyPairs:
     """The pairs of a graph without those that no energy would notice: their sum is rounding."""
     found = vars(graph).get("_energy_pairs")
     if found is None:
-        found = _trimmed(graph.packed.pair, graph.packed.pair_weight)
+        pair, weight = _trimmed(graph.packed.pair, graph.packed.pair_weight)
+        found = EnergyPairs(pair, weight, *_rows(pair, len(graph)))
         vars(graph)["_energy_pairs"] = found
     return found  # type: ignore[no-any-return]
 
@@ -62,9 +73,18 @@ def _trimmed(
     return pair[matters], weight[matters]
 
 
+def _rows(pair: NDArray[np.int32], variables: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Where each first variable's pairs begin, if they come in order and a variable has many."""
+    first = pair[:, 0]
+    if len(pair) < _LONG_ROW * variables or (first[1:] < first[:-1]).any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    begin = np.searchsorted(first, np.arange(variables + 1))
+    return begin.astype(np.int64), np.ascontiguousarray(pair[:, 1])
+
+
 def energy_cost(graph: FactorGraph) -> float:
     """Nanoseconds of one energy, about."""
-    pairs, factors = len(energy_pairs(graph)[1]), graph.packed.factors
+    pairs, factors = len(energy_pairs(graph).weight), graph.packed.factors
     slots = float((factors["scope_end"] - factors["scope_start"]).sum())
     cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
     cost += _FACTOR * len(factors) + _SLOT * slots
@@ -145,7 +165,7 @@ def prepared(
     while len(kept) >= _MOST_PREPARED:
         kept.pop(next(iter(kept)), None)
     kept[key] = data
-    vars(graph).pop("_split", None)  # which costs and data were both made from
+    vars(graph).pop("_splits", None)  # which costs and data were both made from
     return data
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -28,7 +27,6 @@ from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
-from minigibbs.samplers.chromatic.scans import default_scan
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -214,7 +212,7 @@ class Options:
         if sampler.sweeps:
             return OWN_SCAN
         by_colours = self.scan is None and backend.colours and unit > 1
-        if by_colours and default_scan(sampler, graph).scan == CHROMATIC:
+        if by_colours and backend.prefers_colours(sampler, graph, self._chains(backend)):
             return CHROMATIC
         return self.scan or backend.scan
 
@@ -387,8 +385,9 @@ def start_states(
             raise SampleError(f'start must be "random", a state or a run, got {start!r}')
         states = np.empty((chains, len(graph)), graph.state_type)
         fill = _fill_possible(graph) if len(graph.hard) else _fill_random
-        for first in range(0, chains, SEEDED):
-            fill(states[first : first + SEEDED], graph, first, seed)
+        pieces = [(states[first : first + SEEDED], first) for first in range(0, chains, SEEDED)]
+        with ThreadPoolExecutor(1 if len(graph.hard) else None) as pool:
+            list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
         states[:, clamped] = graph.evidence[clamped]
         return states
     given = graph.check_states(start)
@@ -434,33 +433,38 @@ def _last_states(run: Run) -> NDArray[Any]:
 
 def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
     """Draw uniform states for chains from `first` on."""
-    for state, marks in zip(states, _marks(len(states), len(graph), first, seed), strict=True):
-        state[:] = marks * graph.sizes
+    for begin, marks in _marks(len(states), len(graph), first, seed):
+        states[begin : begin + len(marks)] = marks * graph.sizes
 
 
 def _fill_possible(graph: FactorGraph) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
     """The same in a graph with zeros: states that they allow."""
     support = Support(graph)
-    together = max(1, _TOGETHER // len(graph))
 
     def fill(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
-        marks = _marks(len(states), len(graph), first, seed)
-        for begin in range(0, len(states), together):
-            some = states[begin : begin + together]
-            support.fill(some, np.stack(list(itertools.islice(marks, len(some)))))
+        for begin, marks in _marks(len(states), len(graph), first, seed):
+            support.fill(states[begin : begin + len(marks)], marks)
 
     return fill
 
 
-_TOGETHER = 2**22  # uniform numbers kept at a time
+_TOGETHER = 2**20  # uniform numbers kept at a time
 
 
-def _marks(chains: int, variables: int, first: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Uniform numbers for chains from `first` on: the first 4096 each by a seed of its own."""
-    if first == 0:
-        for child in np.random.SeedSequence(seed).spawn(chains):
-            yield np.random.default_rng(child.spawn(1)[0]).random(variables)
-    else:
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
-        for _ in range(chains):
-            yield rng.random(variables)
+def _marks(
+    chains: int, variables: int, first: int, seed: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Uniform numbers for chains from `first` on, some chains at a time, and which come first.
+
+    The first 4096 chains have a seed each.
+    """
+    together = max(1, _TOGETHER // variables)
+    seeds = np.random.SeedSequence(seed).spawn(chains) if first == 0 else []
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
+    for begin in range(0, chains, together):
+        rows = min(together, chains - begin)
+        if first:
+            yield begin, rng.random((rows, variables))
+        else:
+            own = (np.random.default_rng(s.spawn(1)[0]) for s in seeds[begin : begin + rows])
+            yield begin, np.stack([one.random(variables) for one in own])
