@@ -230,6 +230,23 @@ def test_real_threads_lose_nothing():
     assert moved.sum() == free  # 12 turns of 3 sweeps each: left alone with chance exp(-36)
 
 
+@pytest.mark.parametrize("states", [2, 4])
+def test_marginals_are_those_of_the_states_after_each_sweep(states):
+    graph = mg.models.potts_lattice(6, states, 0.5)
+    run = mg.sample(
+        graph,
+        mg.AsyncGibbs(threads=2),
+        sweeps=40,
+        warmup=3,
+        chains=2,
+        record=mg.Record("marginals", "draws", thin=1),
+        progress=False,
+    )
+    seen = run.draws[..., None] == np.arange(states)
+    expected = 36 * seen.sum(axis=1)
+    np.testing.assert_array_equal(run.counts.reshape(expected.shape), expected)
+
+
 def mean_degree(graph):
     rows = graph.packed.rows[graph.evidence < 0]
     return float((rows["end"] - rows["start"]).mean())
