@@ -140,6 +140,43 @@ def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
     assert run.summary().energy_ess >= 100
 
 
+@pytest.mark.parametrize(
+    ("graph", "least"),
+    [(mg.models.ising_lattice(100, 0.3), 2), (mg.models.potts_lattice(60, 10, 0.5), 1)],
+    ids=["spins", "small domains"],
+)
+def test_energies_by_colours_keep_to_their_share(graph, least):
+    """Updates of spins are so cheap by colours that energies at every record would cost a third."""
+    sampler, thin = mg.PoissonGibbs(), len(graph)
+    cost, update = budget.colour_costs(graph, sampler)
+    every = budget.energy_every(graph, sampler, thin, 10**6, colours=True)
+    assert every >= least
+    assert cost <= every * budget.SHARE * thin * update
+    assert every == 1 or cost > (every - 1) * budget.SHARE * thin * update
+    one_by_one = budget.energy_every(graph, sampler, thin, 10**6)
+    assert one_by_one == 1  # updates are dear there
+
+
+def test_other_layouts_by_colours_have_costs_too():
+    cost, update = budget.colour_costs(DENSE, mg.PoissonGibbs())
+    assert (cost, update) == (
+        budget.energy_cost(DENSE),
+        budget.update_cost(DENSE, mg.PoissonGibbs()) / 3.0,
+    )
+
+
+@pytest.mark.parametrize("fields", [False, True])
+def test_energies_of_small_domains_with_and_without_fields(fields):
+    rng = np.random.default_rng(0)
+    graph = mg.models.potts_lattice(12, 4, 0.5)
+    if fields:
+        unary = mg.Unary(np.arange(144), rng.normal(size=(144, 4)))
+        graph = mg.FactorGraph(graph.sizes, [*graph.factors, unary])
+    options = {"scan": "chromatic", "record": ("draws", "energy"), "sweeps": 5, "chains": 1}
+    run = mg.sample(graph, **options, **QUIET)
+    np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]), rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_sampler_has_a_cost(name):
     graph = dense(side=4)
