@@ -22,7 +22,9 @@ from minigibbs.learning.checkpoint import Saved, Saver
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
-from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.moments import joint, marginals_of
+from minigibbs.learning.natural import MANY, Natural, natural_fits
+from minigibbs.learning.optimiser import RATES, Optimiser
 from minigibbs.learning.penalty import Penalty, read_penalty
 from minigibbs.learning.placing import model_chains
 from minigibbs.learning.progress import StepBar
@@ -37,7 +39,11 @@ from minigibbs.samplers import Sampler
 
 _STATES = 2_000_000  # numbers of all chains together, by default
 _MOST_CHAINS = 1000
-_STARTS = ("given", "pseudo")
+_STARTS = ("given", "independent", "pseudo")
+_NATURAL_NEEDS = (
+    "needs complete data, fields of its own for every variable, and tables of their own for pairs, "
+    "all learned by their entries and none fixed"
+)
 _BURN = 20  # sweeps before errors are looked at, in units of a step's
 
 
@@ -48,11 +54,11 @@ def learn(
     *,
     columns: Sequence[int | str] | None = None,
     weights: ArrayLike | None = None,
-    start: str | Mapping[str, ArrayLike] = "given",
+    start: str | Mapping[str, ArrayLike] | None = None,
     steps: int | None = None,
-    rate: float = 0.05,
+    rate: float | None = None,
     decay: float | None = None,
-    optimizer: str = "adam",
+    optimizer: str | None = None,
     chains: int | None = None,
     sweeps: int = 1,
     batch: int | None = None,
@@ -97,13 +103,17 @@ def learn(
     weights
         How much each row counts; by default all alike.
     start
-        "given", the graph's numbers; "pseudo", the maximum of the pseudo-likelihood; or numbers by
-        name.
+        "given", the graph's numbers, as by default; "pseudo", the maximum of the
+        pseudo-likelihood; "independent", fields that give each variable the shares of the data, as
+        by default for natural steps where all tables are 0; or numbers by name.
     steps
         Gradient steps at the most; by default 1,000.
     rate, decay, optimizer
         Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
-        (by default a twentieth of them), "adam" or "sgd".
+        (by default a twentieth of them, of natural ones a fifth), and "adam", "sgd" or "natural".
+        Natural steps divide what the moments of a table tell by the variance that they would have if variables were
+        independent: the default for more than 10,000 numbers where data are complete, every
+        variable has fields of its own and every table is learned by its entries.
     chains, sweeps
         Chains of the model, by default up to 1,000; sweeps of each chain in a step.
     batch
@@ -151,14 +161,15 @@ def learn(
         raise LearnError(f'checkpoint is for {" and ".join(SAMPLED)}, not for method="{method}"')
     whole = _unclamped(graph) if data is None else graph
     rows = read_data(graph, data, columns, weights)
+    kind = _optimizer(graph, rows, method, optimizer)
     settings = Settings(
         method=method,
         chains=_default_chains(graph) if chains is None else chains,
         sweeps=sweeps,
         steps=1000 if steps is None else steps,
-        rate=rate,
-        decay=max((1000 if steps is None else steps) / 20, 1.0) if decay is None else decay,
-        optimizer=optimizer,
+        rate=RATES.get(kind, 0.05) if rate is None else rate,
+        decay=_default_decay(kind, steps) if decay is None else decay,
+        optimizer=kind,
         batch=batch,
         error=error,
         pearson=pearson,
@@ -249,7 +260,9 @@ class _Task:
     sampler: Sampler | None
     errors: bool
 
-    def first(self, start: str | Mapping[str, ArrayLike], pool: Threads) -> NDArray[np.float64]:
+    def first(
+        self, start: str | Mapping[str, ArrayLike] | None, pool: Threads
+    ) -> NDArray[np.float64]:
         """The numbers to begin with."""
         frame = self.whole.frame
         values = frame.flat(self.whole.factors)
@@ -259,6 +272,9 @@ class _Task:
                 number = np.flatnonzero(frame.fixed & (given != values))[0]
                 raise LearnError(f"start: parameter {frame.where(int(number))} is fixed")
             return given
+        if start is None:
+            alone = self.settings.optimizer == "natural" and not values[joint(frame)].any()
+            start = "independent" if alone else "given"
         if start not in _STARTS:
             raise LearnError(
                 f"start must be one of {', '.join(_STARTS)}, or numbers by name; got {start!r}"
@@ -268,7 +284,16 @@ class _Task:
             with Signals() as signals, StepBar(1, 0, False) as bar:
                 climb.run(200, signals, bar, None)
             values = climb.values
+        if start == "independent":
+            values = self._independent().independent(values)
         return values
+
+    def _independent(self) -> Natural:
+        if not (self.data.complete and natural_fits(self.whole)):
+            raise LearnError(f'start="independent" {_NATURAL_NEEDS}')
+        frame, data = self.whole.frame, self.data
+        shares = marginals_of(frame, data.rows, data.weight)
+        return Natural(frame, shares, self.settings.chains)
 
     def ascent(self, values: NDArray[np.float64], pool: Threads) -> Ascent:
         """The stochastic ascent, at its beginning."""
@@ -477,6 +502,22 @@ def _unclamped(graph: FactorGraph) -> FactorGraph:
 
 def _default_chains(graph: FactorGraph) -> int:
     return int(np.clip(_STATES // len(graph), 4, _MOST_CHAINS))
+
+
+def _default_decay(kind: str, steps: int | None) -> float:
+    """After how many steps the rate falls: natural steps go further, and are wide of the end."""
+    share = 5 if kind == "natural" else 20
+    return max((1000 if steps is None else steps) / share, 1.0)
+
+
+def _optimizer(graph: FactorGraph, rows: Data, method: str, asked: str | None) -> str:
+    """How steps are made: as asked, or natural ones where there is much to learn, or Adam's."""
+    if asked not in (None, "natural"):
+        return str(asked)
+    fits = method in SAMPLED and rows.complete and natural_fits(graph)
+    if asked == "natural" and method in SAMPLED and not fits:
+        raise LearnError(f'optimizer="natural" {_NATURAL_NEEDS}')
+    return "natural" if fits and (asked or graph.frame.size > MANY) else "adam"
 
 
 def _split(

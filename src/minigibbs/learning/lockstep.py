@@ -8,6 +8,7 @@ noise.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.layout import TABLE
+from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.samplers.chromatic import LANES, Tile, make_tile
 from minigibbs.samplers.chromatic.small import LARGEST, SmallColours, small_colours
@@ -60,9 +62,10 @@ class Source:
         self.number = np.where(learned, digits, 0).astype(np.int64)
         self.constant = np.where(learned, 0.0, one)
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, values: NDArray[np.float64], kind: Any = np.float64) -> NDArray[Any]:
         """The numbers that these parameters give."""
-        whole: NDArray[np.float64] = self.constant + self.scale * values[self.number]
+        whole = np.empty(len(self.number), kind)
+        fill_layout(self.constant, self.scale, self.number, values, whole)
         return whole
 
 
@@ -94,13 +97,17 @@ class Layout:
             changed = {"base": base, "weight": weight}
         else:
             assert self._table is not None
-            changed = {"base": unary[self._own], "weight": weight, "table": self._table.of(finite)}
-        frozen = {name: array.astype(self._kind) for name, array in changed.items()}
+            changed = {
+                "base": unary[self._own],
+                "weight": weight,
+                "table": self._table.of(finite, self._kind),
+            }
+        frozen = {name: array.astype(self._kind, copy=False) for name, array in changed.items()}
         for array in frozen.values():
             array.setflags(write=False)
         return self.first._replace(**frozen)  # type: ignore[no-any-return]
 
-    @property
+    @cached_property
     def _own(self) -> NDArray[np.int64]:
         """Where the values of each place stand among those of all variables."""
         first, variable = self.first.first, self.first.variable
