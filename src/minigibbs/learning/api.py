@@ -17,7 +17,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning import checks, information
 from minigibbs.learning.ascent import HELD_OUT, Ascent
-from minigibbs.learning.chains import RowChains, Threads, data_chains
+from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.checkpoint import Saved, Saver
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
@@ -26,7 +26,7 @@ from minigibbs.learning.moments import joint, marginals_of
 from minigibbs.learning.natural import MANY, Natural, natural_fits
 from minigibbs.learning.optimiser import RATES, Optimiser
 from minigibbs.learning.penalty import Penalty, read_penalty
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings
@@ -111,9 +111,9 @@ def learn(
     rate, decay, optimizer
         Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
         (by default a twentieth of them, of natural ones a fifth), and "adam", "sgd" or "natural".
-        Natural steps divide what the moments of a table tell by the variance that they would have if variables were
-        independent: the default for more than 10,000 numbers where data are complete, every
-        variable has fields of its own and every table is learned by its entries.
+        Natural steps divide what the moments of a table tell by the variance that they would have
+        if variables were independent: the default for more than 10,000 numbers where data are
+        complete, every variable has fields of its own and tables are learned by their entries.
     chains, sweeps
         Chains of the model, by default up to 1,000; sweeps of each chain in a step.
     batch
@@ -430,7 +430,7 @@ class _Task:
             model_chains(self.whole, self.sampler, settings.chains, settings.seed, pool)
         ]
         if not self.data.complete:
-            chains.append(data_chains(self.whole, self.data, settings.seed, pool))
+            chains.append(row_chains(self.whole, self.data, settings.seed, pool))
         for one in chains:
             one.take(values)
             one.advance(_BURN * settings.sweeps)
@@ -454,7 +454,7 @@ class _Task:
             found = information.from_states(frame, law, values, self.data)
         else:
             model, *rest = self._chains(values, pool)
-            within: RowChains | None = rest[0] if rest else None
+            within: Chains | None = rest[0] if rest else None
             found = information.from_chains(frame, model, self.settings.sweeps, within, self.data)
         return information.errors(frame, found, self.penalty, rows)
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.chains import Chains, RowChains, Threads, data_chains
+from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.data import Data
 from minigibbs.learning.moments import Moments, marginals_of
 from minigibbs.learning.natural import Natural
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import Penalty
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
@@ -53,8 +53,9 @@ class Ascent:
     best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
     model: Chains = field(init=False)
     observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
-    rows: RowChains | None = field(init=False, default=None)
+    rows: Chains | None = field(init=False, default=None)
     natural: Natural | None = field(init=False, default=None)
+    _shared: bool = field(init=False, default=False)  # whether rows take the model's weights
 
     def __post_init__(self) -> None:
         frame, settings = self.graph.frame, self.settings
@@ -67,9 +68,10 @@ class Ascent:
         else:
             times = max(chains // len(self.data), 1)
             self.observed = self.data.some(np.tile(np.arange(len(self.data)), times))
-            self.rows = data_chains(self.graph, self.observed, settings.seed, self.threads)
+            self.rows = row_chains(self.graph, self.observed, settings.seed, self.threads)
             self.data_moments = np.zeros(frame.size)
             self.data_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
+            self._shared = self.rows.share(self.model)
         if settings.optimizer == "natural":
             self.natural = Natural(frame, self.data_marginals, chains)
             self.optimiser.scale = self.natural.scale
@@ -117,7 +119,7 @@ class Ascent:
         data = self.data_moments
         if self.rows is not None or settings.method == "cd":
             data = self._at_the_data(values)
-        if self.rows is None or not isinstance(self.model, RowChains):
+        if not self._shared:
             self.model.take(values)
         self.model.advance(settings.sweeps)
         frame, states = self.graph.frame, self.model.states
@@ -135,7 +137,7 @@ class Ascent:
         frame, weight = self.graph.frame, self.observed.weight[chosen]
         states = self.observed.rows[chosen]
         if self.rows is not None:
-            if isinstance(self.model, RowChains):  # the same weights: written once
+            if self._shared:  # the same weights: written once
                 self.model.take(values)
                 self.rows.share(self.model)
             else:

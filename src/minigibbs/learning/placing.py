@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
-from minigibbs.learning.chains import MODEL, Chains, GroupChains, RowChains, Threads
-from minigibbs.learning.lockstep import LEAST_CHAINS, LockstepChains, lockstep_fits
+from minigibbs.learning.chains import (
+    MODEL,
+    Chains,
+    GroupChains,
+    RowChains,
+    Threads,
+    data_chains,
+)
+from minigibbs.learning.data import Data
+from minigibbs.learning.lockstep import (
+    LEAST_CHAINS,
+    LockstepChains,
+    lockstep_fits,
+    lockstep_rows,
+)
 from minigibbs.running.request import start_states
 from minigibbs.samplers import Sampler
 
@@ -20,3 +33,8 @@ def model_chains(
     if chains >= LEAST_CHAINS and lockstep_fits(graph):
         return LockstepChains(graph, states, (seed, MODEL), threads)
     return RowChains(graph, states, free_variables(graph.evidence), (seed, MODEL), threads)
+
+
+def row_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains:
+    """Chains of rows with values missing: in lockstep where they fit."""
+    return lockstep_rows(graph, data, seed, threads) or data_chains(graph, data, seed, threads)
