@@ -63,6 +63,7 @@ def learn(
     sweeps: int = 1,
     batch: int | None = None,
     sampler: Sampler | str | None = None,
+    backend: str = "cpu",
     l1: float | Mapping[str, float] = 0.0,
     l2: float | Mapping[str, float] = 0.0,
     prior: Mapping[str, Any] | None = None,
@@ -120,6 +121,8 @@ def learn(
         Rows with missing values that a step looks at; by default as many as there are chains.
     sampler
         What makes the model's chains; by default plain Gibbs, which takes new numbers fastest.
+    backend
+        "cpu", or "cuda": the model's chains are on a GPU, where lockstep fits.
     l1, l2, prior
         Penalties l1 * abs(value) and l2 / 2 * value**2, taken off the mean log-likelihood of a
         row; one number, or some by name. `prior` gives a normal prior by name: its deviation, or
@@ -175,6 +178,7 @@ def learn(
         pearson=pearson,
         patience=patience,
         seed=entropy_of(seed),
+        backend=backend,
     )
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
@@ -427,7 +431,9 @@ class _Task:
         """Chains of the model, and of the rows where something is missing, warmed up."""
         settings = self.settings
         chains: list[Any] = [
-            model_chains(self.whole, self.sampler, settings.chains, settings.seed, pool)
+            model_chains(
+                self.whole, self.sampler, settings.chains, settings.seed, pool, settings.backend
+            )
         ]
         if not self.data.complete:
             chains.append(row_chains(self.whole, self.data, settings.seed, pool))

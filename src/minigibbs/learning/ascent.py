@@ -60,7 +60,9 @@ class Ascent:
     def __post_init__(self) -> None:
         frame, settings = self.graph.frame, self.settings
         chains, self.observed = settings.chains, self.data
-        self.model = model_chains(self.graph, self.sampler, chains, settings.seed, self.threads)
+        self.model = model_chains(
+            self.graph, self.sampler, chains, settings.seed, self.threads, settings.backend
+        )
         if self.data.complete:
             moments = frame.summed(self.data.rows, _some(self.data.weight), self.threads)
             self.data_moments = moments / self.data.weight.sum()

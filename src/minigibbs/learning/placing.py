@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.learning.chains import (
@@ -13,6 +14,7 @@ from minigibbs.learning.chains import (
     data_chains,
 )
 from minigibbs.learning.data import Data
+from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.lockstep import (
     LEAST_CHAINS,
     LockstepChains,
@@ -24,10 +26,19 @@ from minigibbs.samplers import Sampler
 
 
 def model_chains(
-    graph: FactorGraph, sampler: Sampler | None, chains: int, seed: int, threads: Threads
+    graph: FactorGraph,
+    sampler: Sampler | None,
+    chains: int,
+    seed: int,
+    threads: Threads,
+    backend: str = "cpu",
 ) -> Chains:
     """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
     states = start_states(graph, "random", chains, seed)
+    if backend == "cuda":
+        if sampler is not None:
+            raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')
+        return DeviceChains(graph, states, (seed, MODEL))
     if sampler is not None:
         return GroupChains(graph, sampler, states, (seed, MODEL), threads)
     if chains >= LEAST_CHAINS and lockstep_fits(graph):

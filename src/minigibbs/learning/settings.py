@@ -11,6 +11,7 @@ from minigibbs.errors import LearnError
 
 METHODS = ("pcd", "cd", "pseudo", "exact")
 SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
+BACKENDS = ("cpu", "cuda")  # where the chains of the model are
 LOOK = 10  # steps between two looks at the moments
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
 
@@ -31,10 +32,13 @@ class Settings:
     pearson: float | None
     patience: int
     seed: int
+    backend: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise LearnError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}")
+        if self.backend not in BACKENDS:
+            raise LearnError(f"backend must be one of {', '.join(BACKENDS)}; got {self.backend!r}")
         for name, least in _LEAST.items():
             count = getattr(self, name)
             whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
@@ -53,5 +57,6 @@ class Settings:
     @classmethod
     def decode(cls, header: dict[str, Any]) -> Settings:
         """From JSON; checked as if a user had asked."""
+        header = {"backend": "cpu"} | header
         given = {field.name: header[field.name] for field in fields(cls)}
         return cls(**given | {"seed": int(given["seed"])})
