@@ -13,38 +13,10 @@ from hypothesis import strategies as st
 import minigibbs as mg
 from minigibbs.formats import dimmwitted
 from tests import naive, paths
+from tests.formats.files import BOOLEAN, FUNCTIONS, THREE, written
 
 DATA = paths.DATA / "dimmwitted"
 real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in ../shared/data")
-
-
-def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
-    """Write a graph: variables (role, value, type, size), factors (function, literals, weight id,
-    feature), each literal (variable, value)."""
-    edges = sum(len(literals) for _, literals, *_ in factors)
-    files = {
-        "meta": f"{len(weights)},{len(variables)},{len(factors)},{edges},a,b,c\n".encode(),
-        "weights": b"".join(struct.pack(">QBd", k, fixed, w) for k, w in enumerate(weights)),
-        "variables": b"".join(struct.pack(">QBQHQ", k, *v) for k, v in enumerate(variables)),
-        "factors": b"".join(
-            struct.pack(">HQ", function, len(literals))
-            + b"".join(struct.pack(">QQ", *literal) for literal in literals)
-            + struct.pack(">Qd", weight, feature)
-            for function, literals, weight, feature in factors
-        ),
-    }
-    if domains is not None:
-        files["domains"] = b"".join(
-            struct.pack(">QQ", v, len(values))
-            + b"".join(struct.pack(">Qd", value, 0.0) for value in values)
-            for v, values in domains.items()
-        )
-    for kind, content in files.items():
-        (folder / f"graph.{kind}").write_bytes(content)
-    return folder
-
-
-BOOLEAN, THREE = (0, 0, 0, 2), (0, 0, 1, 3)
 
 
 def meaning(function, literals):
@@ -63,9 +35,6 @@ def meaning(function, literals):
         12: 1 if all(literals) else 0,
         13: 1 if head or not all(body) else 0,
     }[function]
-
-
-FUNCTIONS = [0, 1, 2, 3, 4, 7, 8, 9, 12, 13]
 
 
 def law(energies):

@@ -16,6 +16,7 @@ import minigibbs as mg
 from minigibbs.formats import text, uai
 from minigibbs.formats.pruning import TableFactor, prune
 from minigibbs.system import files
+from tests.formats.files import SMALL
 from tests.paths import DATA
 from tests.zoo import IMPLICIT, ZOO
 
@@ -23,26 +24,6 @@ real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in 
 quick = settings(
     deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-
-SMALL = """MARKOV
-3
-2 2 3
-3
-1 0
-2 0 1
-2 1 2
-
-2
- 0.25 0.75
-
-4
- 1 2
- 3 4
-
-6
- 0.1 0.2 0.3
- 0.4 0.5 0.6
-"""
 
 
 def written(tmp_path, content, name="model.uai"):

@@ -2,7 +2,8 @@
 
 Every target gets its share of the time, in a child process with limited memory. A child that stands
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
-tests find them; a graph that does is named by its seed and number.
+tests find them; a graph that does is named by its seed and number. By count, over many cores:
+`python -m tests.fuzz campaign --help`.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.fuzz import campaign as counted
 from tests.fuzz import kills
 from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
@@ -85,6 +87,9 @@ def _outcomes(folder: Path) -> list[tuple[int, str]]:
 
 
 def main() -> int:
+    commands = {"campaign": counted.main, "add": counted.main_add}
+    if len(sys.argv) > 1 and sys.argv[1] in commands:
+        return commands[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=300.0, help="of all targets together")
     parser.add_argument("--seed", type=int, default=0)

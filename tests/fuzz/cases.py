@@ -1,7 +1,9 @@
 """Cases, each fixed by a seed and a number, and what comes of them."""
 
 import hashlib
+import os
 import random
+import re
 import shutil
 import traceback
 import warnings
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import minigibbs as mg
 from tests.fuzz import graphs, implicit
-from tests.fuzz.mutations import pack, spoil, spoil_archive, unpack
+from tests.fuzz.mutations import pack, spoil, spoil_archive, spoil_json, unpack
 from tests.fuzz.readers import READERS
 
 KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
@@ -19,7 +21,8 @@ CHECKS = {SAMPLERS: graphs.check, IMPLICIT: implicit.check}  # targets that read
 TARGETS = [*READERS, *CHECKS]
 
 READ, REFUSED = "read", "refused"  # the two things that may happen
-_ARCHIVES = (".mg", ".npz", ".run")
+_ARCHIVES = (".mg", ".npz", ".run", ".answer", ".fit", ".mgl")
+_SEALED = (".npz", ".mgl")
 
 
 def run_case(target: str, seed: int, number: int, folder: Path) -> str:
@@ -32,11 +35,15 @@ def run_case(target: str, seed: int, number: int, folder: Path) -> str:
 
 def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
     """Put files into a folder, read them, and look at what was read."""
-    folder.mkdir(exist_ok=True)
-    for old in folder.iterdir():
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    place = str(folder)
+    if not os.path.isdir(place):
+        os.mkdir(place)
+    for old in os.listdir(place):
+        path = f"{place}/{old}"
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     for name, data in content.items():
-        (folder / name).write_bytes(data)
+        with open(f"{place}/{name}", "wb", buffering=0) as stream:
+            stream.write(data)
     reader = READERS[target]
     return outcome(lambda: reader.use(reader.read(folder, content)))
 
@@ -67,8 +74,10 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
     archive = READERS[target].archive
     content = dict(rng.choice(valid(target)))
     name = rng.choice(list(content))
-    sealed = archive == "sealed" and name.endswith(".npz")
-    if archive is not None and name.endswith(_ARCHIVES) and rng.random() < 0.7:
+    sealed = archive == "sealed" and name.endswith(_SEALED)
+    if archive == "json" and rng.random() < 0.9:
+        content[name] = spoil_json(content[name], rng)
+    elif archive is not None and name.endswith(_ARCHIVES) and rng.random() < 0.7:
         content[name] = spoil_archive(content[name], rng, sealed)
     else:
         content[name] = spoil(content[name], rng)
@@ -84,10 +93,10 @@ def adopt(content: dict[str, bytes]) -> None:
     content["run.npz"] = pack(header, arrays, sealed=True)
 
 
-def keep(target: str, folder: Path, what: str) -> Path:
+def keep(target: str, folder: Path, what: str, kept: Path = KEPT) -> Path:
     """Keep the files of a case that did harm, for the tests to come."""
-    name = f"{what.split(':')[0]}".replace(" ", "-").replace(",", "").replace(".py", "")
-    place = KEPT / target / name
+    name = re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
+    place = kept / target / name
     if not place.exists():
         shutil.copytree(folder, place, ignore=shutil.ignore_patterns("lock"))
     return place

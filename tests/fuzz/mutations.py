@@ -92,13 +92,29 @@ def spoil_archive(content: bytes, rng: random.Random, sealed: bool) -> bytes:
             header = _replaced(header, path, rng.choice([*VALUES, _GONE]))
         else:
             name = rng.choice(list(arrays))
-            arrays = {**arrays, name: rng.choice(list(spoiled_arrays(arrays[name])))}
+            arrays = {**arrays, name: rng.choice(_variants(content, name))}
             if rng.random() < 0.1:
                 del arrays[name]
     return pack(header, arrays, sealed)
 
 
-@lru_cache
+@lru_cache(4096)
+def _variants(content: bytes, name: str):
+    return list(spoiled_arrays(unpack(content)[1][name]))
+
+
+def spoil_json(content: bytes, rng: random.Random) -> bytes:
+    """Change one to three values of a file of JSON, which then still is one."""
+    value = json.loads(content)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        paths = list(_paths(value))
+        if not paths:
+            break
+        value = _replaced(value, rng.choice(paths), rng.choice([*VALUES, _GONE]))
+    return json.dumps(value).encode()
+
+
+@lru_cache(1024)
 def unpack(content: bytes):
     """The header and the arrays of an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

@@ -1,9 +1,12 @@
 """Everything that reads files: valid ones to begin with, and how each is read and used."""
 
 import gzip
+import importlib.util
+import json
 import lzma
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +14,17 @@ import numpy as np
 
 import minigibbs as mg
 from minigibbs.formats import FORMATS, uai
-from tests.formats import test_dimmwitted
-from tests.formats.test_uai import SMALL
+from minigibbs.running.load import load_run
+from tests.formats import files as small_files
 from tests.harness import sample
+from tests.learning import models
 from tests.paths import LAWN
 from tests.zoo import IMPLICIT, ZOO
 
 Files = dict[str, bytes]  # by name: a single file, or a folder's
+
+# Goals, summaries and sampled answers need it; where it is not installed the rest is still read.
+DIAGNOSED = importlib.util.find_spec("arviz_stats") is not None
 
 
 class Reader(NamedTuple):
@@ -26,8 +33,9 @@ class Reader(NamedTuple):
     valid: Callable[[], list[Files]]  # what it reads
     read: Callable[[Path, Files], Any]  # given the folder that they lie in
     use: Callable[[Any], Any]  # a look at what was read
-    archive: str | None = None  # "plain" or "sealed": an archive of ours, to be changed as such
+    archive: str | None = None  # "plain", "sealed" or "json": ours, to be changed as such
     endings: tuple[str, ...] = ()  # of `FORMATS`
+    counted: bool = True  # whether campaigns by count try it; if not, campaigns by time do
 
 
 def only(folder, files):
@@ -41,6 +49,8 @@ def use_graph(graph):
     graph.describe()
     repr(graph)
     assert graph.packed is not None
+    for name, values in graph.parameters.items():
+        assert values.dtype == np.float64, f"{name}: numbers that are none"
 
 
 def use_number(found):
@@ -56,9 +66,35 @@ def check_run(run):
 
 
 def use_run(run):
-    """A run that was read can be looked at."""
+    """A run that was read has marginals, and what it observed has means."""
     check_run(run)
+    if run.counts is not None:
+        assert run.marginals.dtype == np.float64, "marginals that are no numbers"
+    for name in run.observables:
+        assert run.observables[name].mean is not None
+
+
+def use_summary(run):
+    """A run that was read can be summed up, diagnostics included."""
+    use_run(run)
     str(run.summary())
+
+
+def use_answer(answer):
+    assert not (answer.shares.given < 0).any(), "a negative probability"
+    str(answer)
+    repr(answer)
+    answer.to_dict()
+
+
+def use_fit(fit):
+    str(fit)
+    fit.to_dict()
+    assert not fit.error < 0, "a negative error"
+
+
+def use_framed(model):
+    use_graph(model.graph)
 
 
 def in_folder(write):
@@ -80,7 +116,8 @@ def _models():
         labels={"sky": ["blue", "grey", "black"], 2: [10, 20]},
     ).condition({"sky": "grey"})
     pruned = mg.read(LAWN.parent / "sprinkler.bif")
-    graphs = [*ZOO.values(), *IMPLICIT.values(), named, pruned]
+    learned = models.mixed(names=["a", "b", "c", "d"], evidence=[-1, -1, 2, -1])
+    graphs = [*ZOO.values(), *IMPLICIT.values(), named, pruned, learned]
     return [in_folder(lambda folder, g=g: mg.write(g, folder / "model.mg")) for g in graphs]
 
 
@@ -92,46 +129,151 @@ def _runs():
     for name, record in (("potts", EVERYTHING), ("evidence", "marginals"), ("mixed", "draws")):
         reference = np.full((len(ZOO[name]), ZOO[name].sizes.max()), 0.5)
         options = {"reference": reference} if "marginals" in record else {}
-        run = sample(ZOO[name], updates=60, thin=3, record=record, seed=1, chains=2, **options)
+        run = sample(
+            ZOO[name],
+            updates=60,
+            thin=3,
+            record=record,
+            seed=1,
+            chains=2,
+            progress=False,
+            **options,
+        )
+        several.append(in_folder(lambda folder, run=run: run.save(folder / "a.run")))
+    options = {"sweeps": 12, "seed": 1, "chains": 2, "progress": False}
+    ladder = mg.sample(ZOO["potts"], mg.Tempering(levels=(0.0, 0.5, 1.0)), **options)
+    colours = mg.sample(ZOO["ising"], mg.Gibbs(), scan="chromatic", observe=OBSERVED, **options)
+    for run in (ladder, colours):
         several.append(in_folder(lambda folder, run=run: run.save(folder / "a.run")))
     return several
 
 
+OBSERVED = {"m": "magnetization", "law": mg.observables.Histogram(bins=4)}
+
+
 def _checkpoints():
-    """Runs that have not ended: one with a goal, one of a fixed length."""
+    """Runs of every kind that a checkpoint knows."""
+    options = {"seed": 1, "chains": 2, "progress": False, "record": EVERYTHING}
 
     def goal(folder):
-        options = {"rhat": 1.0001, "ess": None, "max_time": 0, "chains": 2, "progress": False}
-        mg.sample_until(ZOO["potts"], record=EVERYTHING, checkpoint=folder, **options)
+        goals = {"rhat": 1.0001, "ess": None, "max_time": 0}
+        mg.sample_until(ZOO["potts"], checkpoint=folder, **goals, **options)
 
     def plain(folder):
-        options = {"updates": 60, "thin": 3, "seed": 1, "chains": 2, "scan": "shuffled"}
-        sample(ZOO["evidence"], record=EVERYTHING, checkpoint=folder, progress=False, **options)
+        fixed = {"updates": 60, "thin": 3, "scan": "shuffled"}
+        sample(ZOO["evidence"], checkpoint=folder, **fixed, **options)
         mg.resume(folder, updates=30, progress=False)
 
-    return [in_folder(goal), in_folder(plain)]
+    def ladder(folder):
+        sampler = mg.Tempering(levels=(0.0, 0.5, 1.0))
+        mg.sample(ZOO["potts"], sampler, sweeps=12, checkpoint=folder, **options)
+
+    def colours(folder):
+        asked = {"scan": "chromatic", "observe": OBSERVED}
+        mg.sample(ZOO["ising"], mg.Gibbs(), sweeps=12, checkpoint=folder, **asked, **options)
+
+    def implicit(folder):
+        mg.sample(IMPLICIT["points"], sweeps=12, checkpoint=folder, **options)
+
+    kinds = [plain, ladder, colours, implicit, *([goal] if DIAGNOSED else [])]
+    return [in_folder(kind) for kind in kinds]
 
 
-def look_and_resume(folder, files):
-    """Read a checkpoint both ways; what is left to run is cut short."""
-    run = mg.load(folder)
-    resumed = mg.resume(folder, updates=5, max_time=0.02, threads=1, progress=False)
-    return run, resumed
+def resume(folder, files):
+    """Go on with a run; what is left is cut short."""
+    return mg.resume(folder, sweeps=1, max_time=0.02, threads=1, progress=False)
 
 
-def use_both(runs):
-    for run in runs:
-        check_run(run)
+def _answers():
+    """An exact answer, with clamped variables; a sampled one where that can be had."""
+    kinds = [mg.infer(ZOO["evidence"], progress=False)]
+    if DIAGNOSED:
+        options = {"exact": False, "error": 0.2, "seed": 1, "progress": False}
+        kinds.append(mg.infer(ZOO["potts"], 1.0, **options))
+    return [in_folder(lambda folder, one=one: one.save(folder / "a.answer")) for one in kinds]
+
+
+def _fits():
+    graph = models.mixed()
+    rows = models.some_rows(graph, 20)
+    asked = ({"method": "exact"}, {"steps": 20, "chains": 4, "seed": 1, "held_out": 0.5})
+    fits = [mg.learn(graph, rows, l2=0.1, progress=False, **options) for options in asked]
+    return [in_folder(lambda folder, fit=fit: fit.save(folder / "a.fit")) for fit in fits]
+
+
+def _learnings():
+    """Chains of each kind: on their own, in lockstep, of a sampler; rows that miss values."""
+    graph = models.mixed()
+    pairs = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.1, name="J")])
+    seen, some = models.some_rows(graph, 6), models.some_rows(graph, 6, missing=0.3)
+    kinds = [
+        (graph, some, {"chains": 4}),
+        (graph, seen, {"chains": 4, "method": "cd", "optimizer": "sgd"}),
+        (pairs, models.some_rows(pairs, 6), {"chains": 16, "held_out": 0.5}),
+        (pairs, models.some_rows(pairs, 6), {"chains": 4, "sampler": mg.PoissonGibbs()}),
+    ]
+    options = {"steps": 2, "seed": 1, "l2": 0.1, "errors": False, "progress": False}
+
+    def learn(kind, folder):
+        own, rows, asked = kind
+        mg.learn(own, rows, checkpoint=folder / "a.mgl", **asked, **options)
+
+    return [in_folder(partial(learn, kind)) for kind in kinds]
+
+
+def resume_learning(folder, files):
+    options = {"steps": 1, "max_time": 0.02, "threads": 1, "progress": False}
+    return mg.resume_learning(only(folder, files), **options)
+
+
+def _frames():
+    """Frames of a few rows, with everything that a rule can have."""
+    cells = {
+        "name": ["ann", "ann", "bob", "bob", "cy"],
+        "value": ["red", "blue", "red", "blue", "red"],
+        "seen": [False, False, True, False, False],
+    }
+    likes = {"who": ["ann", "bob"], "team": ["red", "blue"], "why": ["city", 3], "by": [1.0, 0.5]}
+    rules = [
+        {
+            "frame": likes,
+            "variables": ["who"],
+            "values": ["team"],
+            "name": "likes",
+            "weight": "why",
+            "scale": "by",
+            "start": 0.5,
+        },
+        {"frame": {"a": ["ann"], "b": ["bob"]}, "variables": ["a", "b"], "same": True},
+    ]
+    coins = {"name": ["a", "b", "c"]}
+    heads = [{"frame": {"coin": ["a", "b"]}, "variables": ["coin"], "start": 0.3, "fixed": True}]
+    kinds = [(cells, rules, {"observed": "seen"}), (coins, heads, {"value": None})]
+    keys = ("variables", "rules", "options")
+    return [{"a.json": json.dumps(dict(zip(keys, kind, strict=True))).encode()} for kind in kinds]
+
+
+def from_frames(folder, files):
+    """Columns as a file of JSON has them; what is no such file is refused here."""
+    try:
+        given = json.loads(only(folder, files).read_bytes())
+        rules = [mg.Rule(**rule) for rule in given["rules"]]
+        arguments = given["variables"], rules, dict(given["options"])
+    except Exception as error:
+        raise mg.FormatError(f"no frames: {error}") from error
+    if set(arguments[2]) - {"name", "value", "observed"}:
+        raise mg.FormatError("no options")
+    return mg.from_frames(*arguments[:2], **arguments[2])
 
 
 def _dimmwitted():
     def write(folder):
-        boolean, three = test_dimmwitted.BOOLEAN, test_dimmwitted.THREE
+        boolean, three = small_files.BOOLEAN, small_files.THREE
         factors = [
-            (f, [(0, 1), (1, 0), (2, 1)], f % 2, 0.5) for f in test_dimmwitted.FUNCTIONS if f != 4
+            (f, [(0, 1), (1, 0), (2, 1)], f % 2, 0.5) for f in small_files.FUNCTIONS if f != 4
         ]
         variables = [boolean, (1, 1, 0, 2), three]
-        test_dimmwitted.written(folder, variables, factors, [1.4, -0.3], {2: [1, 5, 9]})
+        small_files.written(folder, variables, factors, [1.4, -0.3], {2: [1, 5, 9]})
 
     return [in_folder(write)]
 
@@ -139,7 +281,7 @@ def _dimmwitted():
 SETS = "2 0 1 2 0\n", "1 2 0 1 2 0\n"
 MARGINALS = "MAR\n3 2 0.25 0.75 3 0.1 0.2 0.7 1 1.0\n"
 BIF = LAWN.read_bytes()
-UAI = SMALL.encode()
+UAI = small_files.SMALL.encode()
 
 READERS = {
     "mg": Reader(_models, lambda f, n: mg.load(only(f, n)), use_graph, "plain", (".mg",)),
@@ -181,8 +323,17 @@ READERS = {
         use_number,
     ),
     "run": Reader(_runs, lambda f, n: mg.load(only(f, n)), use_run, "plain"),
-    "checkpoint": Reader(_checkpoints, look_and_resume, use_both, "sealed"),
+    "answer": Reader(_answers, lambda f, n: mg.load(only(f, n)), use_answer, "plain"),
+    "fit": Reader(_fits, lambda f, n: mg.load(only(f, n)), use_fit, "plain"),
+    "learning": Reader(_learnings, resume_learning, use_fit, "sealed"),
+    "checkpoint": Reader(_checkpoints, lambda f, n: mg.load(f), use_run, "sealed"),
+    "resume": Reader(_checkpoints, resume, check_run, "sealed"),
+    "frames": Reader(_frames, from_frames, use_framed, "json"),
 }
+if DIAGNOSED:
+    READERS["summary"] = Reader(
+        _runs, lambda f, n: load_run(only(f, n)), use_summary, "plain", counted=False
+    )
 
 covered = {ending for reader in READERS.values() for ending in reader.endings}
 assert covered == set(FORMATS), f"formats that are not fuzzed: {set(FORMATS) - covered}"

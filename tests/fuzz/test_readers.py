@@ -7,7 +7,7 @@ from tests.fuzz.limits import limited_memory
 from tests.fuzz.mutations import headers, pack, spoiled_arrays, unpack
 from tests.fuzz.readers import READERS
 
-CASES = {"checkpoint": 60, "mg": 300, "run": 150}  # the others are quick
+CASES = {"checkpoint": 80, "resume": 60, "mg": 300, "run": 150, "summary": 80, "learning": 150}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,11 @@ def test_what_once_did_harm_is_refused(case, tmp_path):
 ARCHIVES = [
     ("mg", "model.mg"),
     ("run", "a.run"),
+    ("answer", "a.answer"),
+    ("fit", "a.fit"),
+    ("learning", "a.mgl"),
     *(("checkpoint", name) for name in ("run.npz", "state", "records")),
+    *(("resume", name) for name in ("run.npz", "state")),
 ]
 
 

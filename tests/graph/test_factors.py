@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import minigibbs as mg
 from tests import naive
+from tests.fuzz.limits import limited_memory
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 numbers = st.floats(-5, 5, allow_nan=False).map(lambda x: round(x, 3))
@@ -137,6 +138,13 @@ def test_one_row_of_unary_energies_serves_all_variables():
 )
 def test_a_group_may_be_empty(group):
     assert_same([2, 2], [group], [])
+
+
+def test_a_scope_of_no_rows_may_claim_any_number_of_columns():
+    """As a damaged file does: that must cost neither time nor memory."""
+    with limited_memory():
+        group = mg.Logical("and", np.empty((0, 10**9), np.int32), np.empty(0))
+    assert len(group) == 0
 
 
 def test_from_function_tabulates_the_grid_points():

@@ -113,6 +113,10 @@ def test_a_million_factors_take_no_loop():
     assert len(calls) < count / 4
 
 
+def coins(rule):
+    return mg.from_frames({"name": ["a", "b"]}, [rule], value=None)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -145,6 +149,32 @@ def test_a_million_factors_take_no_loop():
             ),
             r"'a'\): two values were observed",
         ),
+        (lambda: mg.from_frames([1, 2], []), r"expected columns by name, got list"),
+        (lambda: mg.from_frames({"name": "a"}, [], value=None), r"a plain entry in each row"),
+        (
+            lambda: mg.from_frames({"name": ["a", "b"], "value": [0, [1]]}, []),
+            r"column 'value': expected a plain entry in each row",
+        ),
+        (
+            lambda: mg.from_frames({"name": ["a", "b"], "value": [0, {}]}, []),
+            r"column 'value', row 1: expected a plain entry",
+        ),
+        (
+            lambda: mg.from_frames({"name": ["a", "b"], "value": [0]}, []),
+            r"column 'value' has 1 rows, 'name' has 2",
+        ),
+        (
+            lambda: mg.from_frames(
+                {"name": ["a", "b"], "value": [0, 1], "seen": [True]}, [], observed="seen"
+            ),
+            r"column 'seen' has 1 rows, not 2",
+        ),
+        (lambda: coins(mg.Rule({"a": ["a"]}, "a")), r"expected a list of columns, got 'a'"),
+        (
+            lambda: coins(mg.Rule({"a": ["a"], "w": [1, 2]}, ["a"], weight="w")),
+            r"column 'w' has 2 rows, 'a' has 1",
+        ),
+        (lambda: coins(mg.Rule({"a": ["a"]}, ["a"], start="x")), r"start must be a number"),
     ],
 )
 def test_bad_frames_are_refused_by_name(make, message):

@@ -13,6 +13,7 @@ from minigibbs.cli.main import app
 from minigibbs.observables import OBSERVABLES
 from minigibbs.observables.reading import decode, encode
 from minigibbs.results import report
+from minigibbs.running import group
 from minigibbs.running import request as asked
 
 QUIET = {"progress": False, "seed": 3}
@@ -53,6 +54,26 @@ def test_the_series_is_that_of_the_draws():
         run.observables["both"].series, (run.draws[:, :, :2] == 1).all(axis=2)
     )
     assert run.observables["law"].series.shape == (4, 50, 4)
+
+
+def test_chains_that_were_stopped_at_different_places(tmp_path, mode, monkeypatch):
+    """Each goes on for a segment of its own when time is up: what all have is kept."""
+    options = {"record": "draws", "observe": {"m": "magnetization", "up": up}, **QUIET}
+    mg.sample(GRID, sweeps=20, checkpoint=tmp_path / "run", threads=1, **options)
+    original, made = group.Group.run_segment, []
+
+    def run_segment(chain):
+        chain.segment = 25 * (len(made) + 1)
+        made.append(chain)
+        return original(chain)
+
+    monkeypatch.setattr(group.Group, "run_segment", run_segment)
+    more = {"progress": False, "threads": 1, "max_time": 1e-9, "observe": {"up": up}}
+    run = mg.resume(tmp_path / "run", sweeps=1000, **more)
+    assert len(set(run.clock.tolist())) > 1
+    if mode == "series":
+        np.testing.assert_allclose(run.observables["up"].series, run.draws.mean(axis=2))
+    assert np.isfinite(run.observables["m"].mean)
 
 
 def test_to_observe_changes_no_draw():

@@ -44,6 +44,12 @@ IN_PYTHON = {  # what the compiler has instructions for
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),
     "floored": lambda value: np.float32(np.floor(value)),
+    "far_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
+    "near_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
+    "quick_power_of_2": lambda value: np.float32(2.0 ** float(value)),
+    "quick_root": lambda value: np.float32(float(value) ** 0.5),
+    "as_word": lambda value: np.float32(value).view(np.uint32),
+    "as_long_double": lambda low, high: np.array([low, high], np.uint32).view(np.float64)[0],
 }
 
 
@@ -89,11 +95,16 @@ def small_device(cuda):
 
 
 def plain_weights(group):
-    """The weights of all pairs of `mg.Points` in NumPy; for a Gaussian kernel and Potts factors."""
-    assert (group.kernel, group.form) == ("gaussian", "potts")
+    """The weights of all pairs of `mg.Points` in NumPy; for Potts factors."""
+    assert group.form == "potts"
     rows, scale = group.features.astype(float), group.scale.astype(float)
     square = ((rows[:, None] - rows) ** 2).sum(axis=2)
-    weights = group.weight * np.exp(-0.5 * square) * np.outer(scale, scale)
+    decays = {
+        "gaussian": lambda: np.exp(-0.5 * square),
+        "laplace": lambda: np.exp(-np.sqrt(square)),
+        "power": lambda: (1.0 + square) ** (-0.5 * group.exponent),
+    }
+    weights = group.weight * decays[group.kernel]() * np.outer(scale, scale)
     return weights * (1 - np.eye(len(rows)))
 
 
@@ -165,12 +176,15 @@ def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
     extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
-    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_small
+    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_points, cuda_small
     from minigibbs.running.group import Group
+    from minigibbs.samplers import chromatic
 
     plain_points(Points)
+    chromatic.points_fit = lambda sampler, graph: True  # which it has to be, or is not asked
     small_device(cuda)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
+    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = 4
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

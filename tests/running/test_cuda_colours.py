@@ -37,6 +37,18 @@ def glass(n, scale, seed=0):
     return mg.FactorGraph([2] * n, [mg.Ising(i, j, weight)])
 
 
+def points(n, values, weights=(1.5, -0.6), seed=0, kernel="gaussian", clamped=()):
+    """Two groups of points, and fields."""
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(0, 2, (n, 5))
+    groups = [mg.Unary(np.arange(n), rng.normal(0, 0.5, (n, values)))]
+    groups += [
+        mg.Points(places, kernel, weights[0], norms="sums"),
+        mg.Points(places[:, :2], weight=weights[1]),
+    ]
+    return mg.FactorGraph([values] * n, groups).condition(dict(clamped))
+
+
 LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
 CASES = {  # graph, sampler, chains, walkers from which on threads go through all colours
     "one": (LATTICE, mg.Gibbs(), 1, 1000),
@@ -44,6 +56,8 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     "words": (LATTICE, mg.Gibbs(), 37, 1000),
     "strong": (glass(5, 300.0), mg.Gibbs(), 9, 1000),
     "clamped": (glass(6, 0.5).condition({1: 1, 4: 0}), mg.Gibbs(), 9, 1000),
+    "joined": (glass(7, 0.5), mg.Gibbs(), 12, 1000),  # too many neighbours for thresholds
+    "joined-one": (glass(7, 0.5), mg.Gibbs(), 1, 1000),
     "walk": (glass(6, 0.5), mg.Gibbs(), 20, 1),
     "tails": (
         mg.models.ising_rbf(side=3, beta=1.0, implicit=False),
@@ -51,9 +65,19 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
         20,
         1,
     ),
+    "potts-tails": (
+        mg.models.potts_rbf(side=3, states=4, beta=1.0, implicit=False),
+        mg.PoissonGibbs(heavy=2),
+        7,
+        1000,
+    ),
     "potts": (mg.models.potts_lattice(side=3, states=3, beta=0.8), mg.Gibbs(), 6, 1000),
     "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),
     "sites": (complete(5, 3), mg.Gibbs(), 6, 1000),
+    "points": (points(10, 3), mg.PoissonGibbs(theta=0.7), 3, 1000),
+    "points-laplace": (points(6, 2, kernel="laplace"), mg.PoissonGibbs(), 2, 1000),
+    "points-power": (points(6, 2, kernel="power"), mg.PoissonGibbs(), 2, 1000),
+    "points-clamped": (points(9, 2, clamped=[(4, 1)]), mg.PoissonGibbs(), 3, 1000),
 }
 
 

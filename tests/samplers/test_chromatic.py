@@ -11,6 +11,7 @@ from minigibbs.kernels.philox import key_of
 from minigibbs.samplers.chromatic import colour_data, make_tile, tile
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.small import SmallColours
+from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
@@ -90,27 +91,50 @@ def test_a_sweep_keeps_the_law(name):
 TAILED = mg.PoissonGibbs(heavy=1, theta=0.3)
 
 
-def test_a_sweep_with_a_tail_keeps_the_law():
+TAILS = {
+    "spins": (lambda scale: spins(6, 12, 1, scale=scale), SpinTailColours),
+    "potts": (lambda scale: pairs([3] * 5, 12, scale), SmallTailColours),
+    "mixed sizes": (lambda scale: pairs([3, 2, 4, 2, 1], 10, scale), SmallTailColours),
+}
+
+
+def pairs(sizes, m, scale):
+    """Potts pairs of both signs."""
+    rng, n = np.random.default_rng(3), len(sizes)
+    i = rng.integers(0, n, m)
+    weight = rng.normal(size=m) * scale
+    return mg.FactorGraph(sizes, [mg.Potts(i, (i + rng.integers(1, n, m)) % n, weight)])
+
+
+@pytest.mark.parametrize("name", TAILS)
+def test_a_sweep_with_a_tail_keeps_the_law(name):
     """The same with draws: many of them, since few factors are heavy."""
-    graph = spins(6, 12, 1)
-    assert isinstance(colour_data(TAILED, graph), SpinTailColours)
+    made, kind = TAILS[name]
+    graph = made(0.5)
+    assert isinstance(colour_data(TAILED, graph), kind)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, TAILED, starts)
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
     assert (ends != starts).any(axis=1).mean() > 0.3
 
 
-def test_a_slightly_wrong_tail_is_caught():
-    graph, wrong = spins(6, 12, 1), spins(6, 12, 1, scale=0.55)
+@pytest.mark.parametrize("name", TAILS)
+def test_a_slightly_wrong_tail_is_caught(name):
+    made, _ = TAILS[name]
+    graph, wrong = made(0.5), made(0.55 if name == "spins" else 0.6)
     ends = swept(wrong, TAILED, exact_starts(graph, 40_000, seed=11))
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
 
 
-def test_draws_are_as_many_as_the_split_says():
+DENSE = {"spins": mg.models.ising_rbf(12), "potts": mg.models.potts_rbf(12)}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_draws_are_as_many_as_the_split_says(name):
     """A Poisson count: five standard deviations are passed once in 1.7 million times."""
-    graph = mg.models.ising_rbf(12)
-    split = mg.PoissonGibbs().split(graph, tile.LANES)
-    run = mg.sample(graph, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
+    graph, sampler = DENSE[name], mg.PoissonGibbs(heavy=6)
+    split = sampler.split(graph, tile.LANES)
+    run = mg.sample(graph, sampler, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
     expected = 20 * 200 * float(((1 + split.theta) * split.tail).sum())
     assert expected > 1000
     assert abs(run.info.minibatch_draws - expected) < 5 * np.sqrt(expected)
@@ -218,6 +242,8 @@ def large(name):
         return spins(5000, 9000, 3, scale=0.4)
     if name == "tail":
         return mg.models.ising_rbf(12)
+    if name == "small tail":
+        return mg.models.potts_rbf(12)
     if name == "potts":
         return small([4] * 3000, 5000, 3, tables=False)
     if name == "tables":
@@ -227,11 +253,17 @@ def large(name):
     return mg.FactorGraph([3] * 60, [mg.Table(scope, rng.normal(size=(3, 3, 3)))])
 
 
-@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail"])
+def sampler_for(name):
+    """Few heavy pairs where there is a tail, so that it is drawn from."""
+    return mg.PoissonGibbs(heavy=4) if "tail" in name else mg.PoissonGibbs()
+
+
+@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail", "small tail"])
 def test_every_layout_draws_the_same(name, monkeypatch):
     """One chain, 20 or 70 in lockstep, several threads: bit for bit, marginals and energies too."""
     graph = large(name)
     options = {
+        "sampler": sampler_for(name),
         "sweeps": 6,
         "seed": 4,
         "scan": "chromatic",
@@ -254,11 +286,12 @@ def test_every_layout_draws_the_same(name, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail"])
+@pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail", "small tail"])
 def test_records_agree_with_the_draws(name):
     graph, chains = large(name), 18
     run = mg.sample(
         graph,
+        sampler_for(name),
         sweeps=300,  # more than a byte counts
         chains=chains,
         seed=2,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
-KEPT = ("_prepared", "_energy_pairs", "_costs", "_split")  # what runs keep with a graph, in `vars`
+# What runs keep with a graph, in `vars`.
+KEPT = ("_prepared", "_energy_pairs", "_costs", "_splits", "_scans")
 _QUICK = 20_000_000  # steps of counting that a description may take
 
 

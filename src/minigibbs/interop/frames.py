@@ -167,6 +167,10 @@ def from_frames(
             raise GraphError("observed says which value was seen: give a column of values")
     else:
         values = _column(variables, value, "variables")
+        if len(values) != len(names):
+            raise GraphError(
+                f"variables: column {value!r} has {len(values)} rows, {name!r} has {len(names)}"
+            )
         known, code = _numbered(values)
         lookup = _Values(number, code, len(found), names, labels=known)
         domains = Domains(lookup.sizes, _texts(found))
@@ -243,6 +247,11 @@ def _factors(
 ) -> Iterable[Factors]:
     """The groups of one rule."""
     where = f"rule {rule.name!r}"
+    if not isinstance(rule.name, str):
+        raise GraphError(f"{where}: its name must be a text")
+    for columns_of in (rule.variables, [] if rule.values is None else rule.values):
+        if isinstance(columns_of, str) or not isinstance(columns_of, Sequence):
+            raise GraphError(f"{where}: expected a list of columns, got {columns_of!r}")
     if not rule.variables or (rule.values is not None and rule.same):
         raise GraphError(f"{where}: expected columns of variables, and values or same, not both")
     if rule.values is not None and len(rule.values) != len(rule.variables):
@@ -252,6 +261,7 @@ def _factors(
         )
     places = _places(found)
     columns = [_column(rule.frame, column, where) for column in rule.variables]
+    _alike(where, rule, columns[0])
     scope = np.stack([_look_up(places, column) for column in columns], axis=1)
     _refuse(scope < 0, where, "a variable that the model has", columns)
     tied, scale = _ties(rule, entries, where), _scales(rule, where)
@@ -283,6 +293,17 @@ def _factors(
         )
 
 
+def _alike(where: str, rule: Rule, first: NDArray[Any]) -> None:
+    """Raise unless the columns that a rule looks at have the same number of rows."""
+    names = [*rule.variables, *(rule.values or ()), rule.weight, rule.scale]
+    for name in (name for name in names if name is not None):
+        rows = len(_column(rule.frame, name, where))
+        if rows != len(first):
+            raise GraphError(
+                f"{where}: column {name!r} has {rows} rows, {rule.variables[0]!r} has {len(first)}"
+            )
+
+
 def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.int64]:
     """The number of each row's weight; rules of one name share their entries."""
     known = entries.setdefault(rule.name, [])
@@ -309,9 +330,14 @@ def _scales(rule: Rule, where: str) -> NDArray[np.float64] | None:
 
 
 def _starts(rule: Rule, entries: list[Any]) -> NDArray[np.float64]:
-    if isinstance(rule.start, Mapping):
-        return np.array([float(rule.start.get(entry, 0.0)) for entry in entries])
-    return np.full(len(entries), float(rule.start))
+    try:
+        if isinstance(rule.start, Mapping):
+            return np.array([float(rule.start.get(entry, 0.0)) for entry in entries])
+        return np.full(len(entries), float(rule.start))
+    except (TypeError, ValueError, OverflowError):
+        raise GraphError(
+            f"rule {rule.name!r}: start must be a number, or numbers by entry; got {rule.start!r}"
+        ) from None
 
 
 def _evidence(
@@ -320,7 +346,12 @@ def _evidence(
     """The number of each variable's observed value; `FREE` where none was."""
     if observed is None:
         return None
-    marks = _column(frame, observed, "variables").astype(bool)[lookup.order]
+    marks = _column(frame, observed, "variables").astype(bool)
+    if len(marks) != len(lookup.order):
+        raise GraphError(
+            f"variables: column {observed!r} has {len(marks)} rows, not {len(lookup.order)}"
+        )
+    marks = marks[lookup.order]
     owner = np.repeat(np.arange(len(domains)), lookup.sizes)
     first = np.cumsum(lookup.sizes, dtype=np.int64) - lookup.sizes
     seen = np.flatnonzero(marks)
@@ -339,14 +370,30 @@ def _flat_marginals(result: Any, sizes: NDArray[np.int32]) -> NDArray[np.float64
 
 
 def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
-    """One column as an array."""
-    try:
-        return np.asarray(frame[name])
-    except (KeyError, IndexError, TypeError):
-        there = list(frame.columns) if hasattr(frame, "columns") else list(frame)
+    """One column as an array: rows of plain entries."""
+    known = list(frame.columns) if hasattr(frame, "columns") else frame
+    if not hasattr(frame, "columns") and not isinstance(frame, Mapping):
+        raise GraphError(f"{where}: expected columns by name, got {type(frame).__name__}")
+    if not isinstance(name, str) or name not in known:
         raise GraphError(
-            f"{where}: there is no column {name!r}; there are {', '.join(map(repr, there))}"
-        ) from None
+            f"{where}: there is no column {name!r}; there are {', '.join(map(repr, known))}"
+        )
+    return _as_column(frame[name], f"{where}, column {name!r}")
+
+
+def _as_column(given: Any, where: str) -> NDArray[Any]:
+    """An array of entries that can be looked up."""
+    try:
+        column = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        column = np.empty(0)[None]
+    if column.ndim != 1:
+        raise GraphError(f"{where}: expected a plain entry in each row")
+    if column.dtype == object:
+        for row, entry in enumerate(column.tolist()):
+            if isinstance(entry, list | dict | set | np.ndarray):
+                raise GraphError(f"{where}, row {row}: expected a plain entry, got {entry!r}")
+    return column
 
 
 def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

@@ -36,6 +36,7 @@ from minigibbs.running.plan import TIME
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.running.signals import Signals
 from minigibbs.samplers import Sampler
+from minigibbs.system.files import refusing_damage
 
 _STATES = 2_000_000  # numbers of all chains together, by default
 _MOST_CHAINS = 1000
@@ -183,6 +184,10 @@ def learn(
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
     chosen = None if sampler is None else choose(sampler).settled(whole)
+    if chosen is not None and chosen.workers > 1:
+        raise LearnError(
+            f"sampler: learning has one thread for a chain, {chosen} has several; use mg.Gibbs()"
+        )
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
     pool = Threads(threads)
     try:
@@ -231,21 +236,22 @@ def resume_learning(
     check_counts(threads=threads)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     saved = Saved(checkpoint)
-    settings = Settings.decode(saved.header["settings"])
-    more = Settings.decode(saved.header["settings"] | {"steps": steps or 0}).steps
-    settings = replace(settings, steps=settings.steps + more)
+    more = replace(saved.settings, steps=0 if steps is None else steps).steps
+    settings = replace(saved.settings, steps=saved.settings.steps + more)
     whole = saved.graph
     graph = whole
-    if saved.header["evidence"]:
+    if saved.evidence:
         graph = FactorGraph(whole.domains, whole.factors, evidence=saved.data.evidence(0))
-    held, errors = saved.held_out, bool(saved.header["errors"])
-    task = _Task(graph, whole, saved.data, held, settings, saved.penalty, saved.sampler, errors)
+    held, extra = saved.held_out, saved.extra
+    task = _Task(
+        graph, whole, saved.data, held, settings, saved.penalty, saved.sampler, extra["errors"]
+    )
     pool = Threads(threads)
     try:
-        ascent = task.ascent(whole.frame.flat(whole.factors), pool)
-        ascent.restore(saved.header["state"], saved.part("state"))
-        extra = {key: saved.header[key] for key in ("evidence", "errors", "max_time")}
-        saver = Saver(checkpoint, ascent, saved.header["every"], extra, held)
+        with refusing_damage(checkpoint):
+            ascent = task.ascent(whole.frame.flat(whole.factors), pool)
+            ascent.restore(saved.header["state"], saved.part("state"))
+        saver = Saver(checkpoint, ascent, saved.every, extra, held)
         return task.sampled(ascent, limit, saver, progress)
     finally:
         pool.close()

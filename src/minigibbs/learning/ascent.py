@@ -7,6 +7,7 @@ so that a seed gives the same weights on any number of threads, and after any nu
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -258,19 +259,42 @@ class Ascent:
         return {"step": self.optimiser.step, "seconds": self.seconds}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Take up what `save` gave."""
-        self.optimiser.step, self.seconds = int(header["step"]), float(header["seconds"])
+        """Take up what `save` gave; raises for what no ascent can have."""
+        step = header["step"]
+        if type(step) is not int or not 0 <= step < 2**53:
+            raise ValueError(f"step: expected a count, got {step!r}")
+        self.optimiser.step, self.seconds = step, float(header["seconds"])
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"seconds: got {self.seconds}")
         for name, array in self.optimiser.state().items():
-            array[:] = arrays[f"optimiser.{name}"]
+            _refill(array, arrays[f"optimiser.{name}"], name)
+        if (self.optimiser.second < 0).any():
+            raise ValueError("second: squares are not negative")
         self.model.restore(_part(arrays, "model."))
         if self.rows is not None:
             self.rows.restore(_part(arrays, "rows."))
-        series = _part(arrays, "history.")
+        self._restore_history(_part(arrays, "history."))
+        for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
+            _refill(getattr(self, name), arrays[name], name)
+        if "best" in arrays:
+            self.best = np.empty_like(self.optimiser.values)
+            _refill(self.best, arrays["best"], "best")
+
+    def _restore_history(self, series: dict[str, NDArray[Any]]) -> None:
+        length = (len(series["step"]),)
+        if set(series) != set(self.history):
+            raise ValueError(f"history: expected {', '.join(self.history)}")
+        if any(one.shape != length or one.dtype != np.float64 for one in series.values()):
+            raise ValueError("history: expected series of doubles of one length")
         kept = series["step"] % LOOK == 0  # a last look out of turn is not part of a longer run
         self.history = {name: values[kept].tolist() for name, values in series.items()}
-        for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
-            getattr(self, name)[:] = arrays[name]
-        self.best = arrays["best"].copy() if "best" in arrays else None
+
+
+def _refill(array: NDArray[np.float64], saved: NDArray[Any], name: str) -> None:
+    """Put saved numbers in place, if they are numbers of this kind."""
+    if saved.shape != array.shape or saved.dtype != array.dtype or np.isnan(saved).any():
+        raise ValueError(f"{name}: expected {array.shape} doubles, got {saved.shape} {saved.dtype}")
+    array[:] = saved
 
 
 def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -260,4 +260,6 @@ def refill(array: NDArray[Any], saved: NDArray[Any], graph: FactorGraph | None =
         raise LearnError(f"a checkpoint holds chains of shape {saved.shape}, not {array.shape}")
     if graph is not None and (saved >= graph.sizes).any():
         raise LearnError("a checkpoint holds a state that the graph does not have")
+    if graph is None and not saved.any(axis=1).all():
+        raise LearnError("a checkpoint holds a stream of zeros, which draws nothing else")
     array[:] = saved

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import LearnError
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
@@ -171,7 +172,10 @@ class LockstepChains(Chains):
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
         refill(self.states, saved["states"], self.graph)
-        self.swept = int(saved["swept"][0])
+        swept = saved["swept"]
+        if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
+            raise LearnError("a checkpoint holds no count of sweeps")
+        self.swept = int(swept[0])
 
 
 class LockstepRows(Chains):

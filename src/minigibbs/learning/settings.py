@@ -13,6 +13,7 @@ METHODS = ("pcd", "cd", "pseudo", "exact")
 SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
 BACKENDS = ("cpu", "cuda")  # where the chains of the model are
 LOOK = 10  # steps between two looks at the moments
+_MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # of one fit, or one step of it
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
 
 
@@ -44,6 +45,8 @@ class Settings:
             whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
             if count is not None and not (whole and count >= least):
                 raise LearnError(f"{name} must be an integer of at least {least}, got {count!r}")
+            if name in _MOST and count > _MOST[name]:
+                raise LearnError(f"{name} must be at most {_MOST[name]:,}, got {count!r}")
         for name in ("rate", "decay", "error", "pearson"):
             number = getattr(self, name)
             real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
@@ -57,6 +60,8 @@ class Settings:
     @classmethod
     def decode(cls, header: dict[str, Any]) -> Settings:
         """From JSON; checked as if a user had asked."""
+        if not isinstance(header, dict):
+            raise ValueError("settings: expected names and values")
         header = {"backend": "cpu"} | header
         given = {field.name: header[field.name] for field in fields(cls)}
         return cls(**given | {"seed": int(given["seed"])})

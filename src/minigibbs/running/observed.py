@@ -96,8 +96,10 @@ def gathered(
     if not plan.observe:
         return None
     names, labels = tuple(plan.observe), tuple(measure.labels for measure in plan.measures)
-    count, moments, sums, series = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    if plan.series:
-        whole = np.full(len(count), records)
-        return Observed(names, labels, series[:, :records], whole, chains=chains)
-    return Observed(names, labels, None, count, moments, sums, chains)
+    counts, moments, sums, series = zip(*parts, strict=True)
+    count = np.concatenate(counts)
+    if plan.series:  # of as many records as every chain has
+        common = np.concatenate([own[:, :records] for own in series])
+        return Observed(names, labels, common, np.full(len(count), records), chains=chains)
+    running = (np.concatenate(moments), np.concatenate(sums))
+    return Observed(names, labels, None, count, *running, chains)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,12 +22,11 @@ from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.run import OWN_SCAN, Run
 from minigibbs.running.backends import BACKENDS, Backend
-from minigibbs.running.budget import DEARER, SHARE, SHARE_UNTIL, energy_every
+from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
 from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
-from minigibbs.samplers.chromatic.scans import default_scan
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -149,6 +147,8 @@ class Options:
         check_zeros(sampler, graph)
         if sampler.sweeps:
             self._check_sweeps(graph, sampler)
+        if sampler.workers > 1:
+            self._check_workers(sampler)
         scan = self._scan(backend, sampler, graph, unit)
         if scan == CHROMATIC:
             check_colours(sampler, graph)
@@ -167,10 +167,8 @@ class Options:
         every = 1
         if not chosen and (backend.in_threads or scan == CHROMATIC):
             share = SHARE_UNTIL if length is None else SHARE
-            share /= DEARER if scan == CHROMATIC else 1.0
-            every = energy_every(
-                graph, sampler, thin, None if length is None else updates // thin, share
-            )
+            records = None if length is None else updates // thin
+            every = energy_every(graph, sampler, thin, records, share, scan == CHROMATIC)
         observe = read_observe(self.observe)
         if reference is not None and "marginals" not in kept:
             raise SampleError('a reference needs record to hold "marginals"')
@@ -214,7 +212,7 @@ class Options:
         if sampler.sweeps:
             return OWN_SCAN
         by_colours = self.scan is None and backend.colours and unit > 1
-        if by_colours and default_scan(sampler, graph).scan == CHROMATIC:
+        if by_colours and backend.prefers_colours(sampler, graph, self._chains(backend)):
             return CHROMATIC
         return self.scan or backend.scan
 
@@ -225,6 +223,22 @@ class Options:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
         if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
+
+    def _check_workers(self, sampler: Sampler) -> None:
+        """Refuse what does not go with several threads on one chain."""
+        name = type(sampler).__name__
+        if self.scan not in (None, "random"):
+            raise SampleError(
+                f"{name}: on several threads variables are chosen at random; leave scan out, got "
+                f'"{self.scan}". To share one chain exactly: mg.Gibbs() with scan="chromatic"'
+            )
+        if self.backend != "cpu":
+            raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
+        if self.threads is not None:
+            raise SampleError(
+                f"{name} has {sampler.workers} threads on each chain, and chains take turns: leave "
+                f"threads out, or give mg.{name}(threads={self.threads})"
+            )
 
     @staticmethod
     def _thin(
@@ -371,8 +385,9 @@ def start_states(
             raise SampleError(f'start must be "random", a state or a run, got {start!r}')
         states = np.empty((chains, len(graph)), graph.state_type)
         fill = _fill_possible(graph) if len(graph.hard) else _fill_random
-        for first in range(0, chains, SEEDED):
-            fill(states[first : first + SEEDED], graph, first, seed)
+        pieces = [(states[first : first + SEEDED], first) for first in range(0, chains, SEEDED)]
+        with ThreadPoolExecutor(1 if len(graph.hard) else None) as pool:
+            list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
         states[:, clamped] = graph.evidence[clamped]
         return states
     given = graph.check_states(start)
@@ -418,33 +433,38 @@ def _last_states(run: Run) -> NDArray[Any]:
 
 def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
     """Draw uniform states for chains from `first` on."""
-    for state, marks in zip(states, _marks(len(states), len(graph), first, seed), strict=True):
-        state[:] = marks * graph.sizes
+    for begin, marks in _marks(len(states), len(graph), first, seed):
+        states[begin : begin + len(marks)] = marks * graph.sizes
 
 
 def _fill_possible(graph: FactorGraph) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
     """The same in a graph with zeros: states that they allow."""
     support = Support(graph)
-    together = max(1, _TOGETHER // len(graph))
 
     def fill(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
-        marks = _marks(len(states), len(graph), first, seed)
-        for begin in range(0, len(states), together):
-            some = states[begin : begin + together]
-            support.fill(some, np.stack(list(itertools.islice(marks, len(some)))))
+        for begin, marks in _marks(len(states), len(graph), first, seed):
+            support.fill(states[begin : begin + len(marks)], marks)
 
     return fill
 
 
-_TOGETHER = 2**22  # uniform numbers kept at a time
+_TOGETHER = 2**20  # uniform numbers kept at a time
 
 
-def _marks(chains: int, variables: int, first: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """Uniform numbers for chains from `first` on: the first 4096 each by a seed of its own."""
-    if first == 0:
-        for child in np.random.SeedSequence(seed).spawn(chains):
-            yield np.random.default_rng(child.spawn(1)[0]).random(variables)
-    else:
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
-        for _ in range(chains):
-            yield rng.random(variables)
+def _marks(
+    chains: int, variables: int, first: int, seed: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Uniform numbers for chains from `first` on, some chains at a time, and which come first.
+
+    The first 4096 chains have a seed each.
+    """
+    together = max(1, _TOGETHER // variables)
+    seeds = np.random.SeedSequence(seed).spawn(chains) if first == 0 else []
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))
+    for begin in range(0, chains, together):
+        rows = min(together, chains - begin)
+        if first:
+            yield begin, rng.random((rows, variables))
+        else:
+            own = (np.random.default_rng(s.spawn(1)[0]) for s in seeds[begin : begin + rows])
+            yield begin, np.stack([one.random(variables) for one in own])

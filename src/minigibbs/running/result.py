@@ -49,11 +49,17 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         reference=plan.reference,
         model=_model(plan),
         drawn=plan.drawn,
-        state=np.concatenate([part.state for part in parts]),
+        state=_whole([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
         ladder=_ladder(plan, parts),
         observed=gathered(plan, observed, records, -(-plan.chains // plan.rows)),
     )
+
+
+def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:
+    """All states; a single array that is nobody else's is not copied: it may be large."""
+    alone = len(states) == 1 and states[0].base is None
+    return states[0] if alone else np.concatenate(states)
 
 
 def _ladder(plan: Plan, parts: list[Collected]) -> Any:

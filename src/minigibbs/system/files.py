@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +27,8 @@ _SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal
 _LOCAL_HEADER = 30  # bytes of a zip member before its name
 _JSON_BYTE = 12  # bytes of memory, at the most, for each byte of a header: "ab" becomes a string,
 _JSON_BRACKET = 64  # and for each bracket: {} becomes a dictionary
+_HARMLESS = 2**16  # bytes that any machine has
+_NPY_HEADER = 10_000  # bytes of an array's header, at the most
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -170,7 +174,7 @@ def read_arrays(
     with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
         length = os.path.getsize(path)
         members = _check_members(archive, length)
-        memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
+        _require(0 if mapped else length, f"reading {path}")
         header = _read_header(archive)
         if not isinstance(header, dict) or header.get("format") not in expected:
             found = header.get("format") if isinstance(header, dict) else None
@@ -203,8 +207,14 @@ def _check_members(archive: zipfile.ZipFile, length: int) -> list[zipfile.ZipInf
 def _read_header(archive: zipfile.ZipFile) -> Any:
     text = archive.read(_HEADER)
     size = _JSON_BYTE * len(text) + _JSON_BRACKET * (text.count(b"{") + text.count(b"["))
-    memory.require(size, "reading a header", "use a machine with more")
+    _require(size, "reading a header")
     return json.loads(text)
+
+
+def _require(size: int, what: str) -> None:
+    """Raise if there is not so much memory; of a few bytes the system is not asked."""
+    if size > _HARMLESS:
+        memory.require(size, what, "use a machine with more")
 
 
 def _read_array(
@@ -217,12 +227,7 @@ def _read_array(
     if not member.filename.endswith(".npy"):
         raise FormatError(f"{name}: a minigibbs file holds {_HEADER} and .npy arrays only")
     with refusing_damage(name), archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, fortran, dtype = read(stream)
+        shape, fortran, dtype = _array_header(_read_array_header(stream))
         promised, held = math.prod(shape, start=dtype.itemsize), member.file_size - stream.tell()
         if dtype.hasobject or promised != held:
             raise FormatError(f"{name}: it promises {promised} bytes of {dtype}, but holds {held}")
@@ -231,6 +236,29 @@ def _read_array(
             return np.memmap(path, dtype, "r", place, shape, "F" if fortran else "C")
         array = np.frombuffer(stream.read(), dtype=dtype)
         return array.reshape(shape, order="F" if fortran else "C")
+
+
+def _read_array_header(stream: IO[bytes]) -> bytes:
+    """The bytes of an .npy file before its numbers."""
+    first = stream.read(8)
+    width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}[first]
+    length = stream.read(width)
+    size = int.from_bytes(length, "little")
+    if size > _NPY_HEADER:
+        raise ValueError(f"a header of {size} bytes")
+    return first + length + stream.read(size)
+
+
+@lru_cache(4096)
+def _array_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type; NumPy takes long over it, and most files have few kinds."""
+    stream = io.BytesIO(head)
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0
+    if version == (2, 0):
+        read = np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    return shape, fortran, dtype
 
 
 def _data_offset(path: str | os.PathLike[str], member: zipfile.ZipInfo) -> int:

@@ -31,14 +31,13 @@ def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | Non
             whole = whole[None, :]
         if whole.ndim != 2 or whole.shape[1] == 0:
             raise GraphError(f"{rule}; got shape {whole.shape}")
+        if whole.dtype != object:
+            return _read_numbers(kind, whole)
         arrays = [whole[:, k] for k in range(whole.shape[1])]
     for column in arrays:
         bad = np.flatnonzero(_not_variables(column))
         if len(bad):
-            raise GraphError(
-                f"{kind} factor {bad[0]}: a variable must be a name or a non-negative number, "
-                f"got {column[bad[:1]].tolist()[0]!r}"
-            )
+            raise _no_variable(kind, int(bad[0]), column[bad[:1]].tolist()[0])
     named = any(_has_names(column) for column in arrays)
     scope = np.empty((len(arrays[0]), len(arrays)), dtype=object if named else np.int32)
     for k, column in enumerate(arrays):
@@ -47,6 +46,24 @@ def read_scope(kind: str, columns: list[ArrayLike] | ArrayLike, arity: int | Non
         refuse_repeats(scope, lambda factor: f"{kind} factor {factor}")
     scope.flags.writeable = False
     return scope
+
+
+def _read_numbers(kind: str, whole: NDArray[Any]) -> Any:
+    """The same for numbers in one array, which may claim many columns and have no row."""
+    bad = np.argwhere(_not_variables(whole))
+    if len(bad):
+        factor, place = bad[0].tolist()
+        raise _no_variable(kind, factor, whole[factor, place].item())
+    scope = whole.astype(np.int32)
+    refuse_repeats(scope, lambda factor: f"{kind} factor {factor}")
+    scope.flags.writeable = False
+    return scope
+
+
+def _no_variable(kind: str, factor: int, found: Any) -> GraphError:
+    return GraphError(
+        f"{kind} factor {factor}: a variable must be a name or a non-negative number, got {found!r}"
+    )
 
 
 def _read_variables(given: Any, rule: str) -> NDArray[Any]:

@@ -10,12 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.observe import BATCHES
 from minigibbs.running.budget import prepared
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
+from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic import colour_data
+from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -67,6 +70,10 @@ class Backend(ABC):
         if plan.scan == CHROMATIC:
             return prepared(sampler, graph, BY_COLOURS, lambda: colour_data(sampler, graph))
         return prepared(sampler, graph, self.lanes)
+
+    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
+        """Whether a run in sweeps is by colours, where no scan is asked for."""
+        return default_scan(sampler, graph).scan == CHROMATIC
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.scan import walk
@@ -33,13 +34,18 @@ from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
-from minigibbs.samplers.base import carries
-from minigibbs.samplers.chromatic.small import SmallColours
+from minigibbs.samplers.base import Sampler, carries
+from minigibbs.samplers.chromatic.general_tiles import GeneralColours
+from minigibbs.samplers.chromatic.points import PointColours, points_fit
+from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.system import memory
 
 LANES = 32  # threads of a warp, which go in step
+_TURNED = 1 << 28  # bytes that are turned round at a time
+_TILE = (32, 8)  # threads that do
+_CROWD = 1 << 17  # chains that fill a device, however small the colours
 _PATH = 1 << 16  # steps of a scan that are written down at a time
 _COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
 _SHARED_BYTES = 48 * 1024  # what a block may take without asking
@@ -91,15 +97,19 @@ class CudaBackend(Backend):
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
+    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
+        """Many chains, too, and points: what they propose depends on no state."""
+        if points_fit(sampler, graph):
+            return True
+        return default_scan(sampler, graph, crowd=chains >= _CROWD).scan == CHROMATIC
+
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""
         data = super().prepare(plan)
-        if plan.scan == CHROMATIC and not isinstance(
-            data, SpinColours | SpinTailColours | SmallColours
-        ):
+        if plan.scan == CHROMATIC and isinstance(data, GeneralColours):
             raise SampleError(
                 'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
-                "pairs and tables of two without zeros, of which only spins may draw some; leave "
+                "pairs and tables of two without zeros, of which only pairs are drawn; leave "
                 'scan out, or use backend="cpu"'
             )
         return data
@@ -119,10 +129,14 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall  # built on this
+        from minigibbs.running.backends import cuda_colours  # built on this
 
-        bits = not isinstance(data, SmallColours)
-        group: CudaBits | CudaSmall = CudaBits(plan, data) if bits else CudaSmall(plan, data)
+        kind: Any = cuda_colours.CudaSmall
+        if isinstance(data, SpinColours | SpinTailColours):
+            kind = cuda_colours.CudaBits
+        elif isinstance(data, PointColours):
+            kind = cuda_colours.CudaPoints
+        group: Any = kind(plan, data)
         with without_size_warnings():
             group.place(None if start is None else start())
         return group
@@ -269,12 +283,14 @@ class CudaGroup(Group):
 
     def _place_chains(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
         to_device, across = self.cuda.to_device, (self.chains,)
+        x = self.cuda.device_array((len(self.model.rows), self.chains), self.kind)
+        self._turn(states, x)
 
         def zeros(rows: int, kind: Any) -> Any:
             return to_device(np.zeros((rows, *across), kind))
 
         self.device_chains = self.kernels.Chains(
-            x=to_device(np.ascontiguousarray(states.T)),
+            x=x,
             streams=to_device(np.ascontiguousarray(words.T)),
             carried=zeros(self.space.carried, np.float64),
             weights=zeros(self.weight_rows if self.wide else 0, np.float64),
@@ -491,11 +507,10 @@ class CudaGroup(Group):
             energy = self.cuda.device_array((self.filled, self.kept), np.float64)
             self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS](each, energy)
             found = energy.copy_to_host()
-        graph = self.plan.graph
-        if graph.implicits:
-            states = self.buffers[0][: self.filled].copy_to_host().transpose(0, 2, 1)
-            states = states.reshape(-1, states.shape[2])
-            found += graph.implicit_energies(states).reshape(found.shape)
+        for k in range(self.filled if self.plan.graph.implicits else 0):
+            if (self.flushed + k + 1) % self.plan.energy_every == 0:
+                states = np.ascontiguousarray(self.buffers[0][k].copy_to_host().T)
+                found[k] += self.plan.graph.implicit_energies(states)
         return found
 
     def _parts(self) -> int:
@@ -507,14 +522,12 @@ class CudaGroup(Group):
         """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
         self._flush()
         chains, (order, position, stream) = self.device_chains, self._path_begin
-        by_chain = ("x", "streams", "carried", "tally")
-        x, streams_, carried, tally = (getattr(chains, name).copy_to_host().T for name in by_chain)
         return {
-            "x": np.ascontiguousarray(x),
-            "stream": np.ascontiguousarray(streams_),
-            "carried": np.ascontiguousarray(carried),
-            "tally": np.ascontiguousarray(tally),
-            "replicas": np.ascontiguousarray(self.device_replicas.copy_to_host().T),
+            "x": self._turned(chains.x),
+            "stream": self._turned(chains.streams),
+            "carried": self._turned(chains.carried),
+            "tally": self._turned(chains.tally),
+            "replicas": self._turned(self.device_replicas),
             "order": order if self.scan.kind == SHUFFLED else order[:0],
             "position": position,
             "path": stream,
@@ -530,7 +543,7 @@ class CudaGroup(Group):
         """Take up a state."""
         self.observer.restore(state)
         self.seen = 0
-        chains, to_device = self.device_chains, self.cuda.to_device
+        chains = self.device_chains
         for name, array in (
             ("x", chains.x),
             ("stream", chains.streams),
@@ -538,17 +551,45 @@ class CudaGroup(Group):
             ("tally", chains.tally),
             ("replicas", self.device_replicas),
         ):
-            if array.size:
-                array.copy_to_device(np.ascontiguousarray(state[name].T))
+            self._turn(state[name], array)
         if len(state["order"]):
             self.scan.order[:] = state["order"]
         self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]
         self._new_path()
         self._walked = int(state["walked"][0])
         self._counted[:] = state["counted"]
-        self.counts = to_device(np.ascontiguousarray(state["counts"]))
+        self.counts = self.cuda.to_device(np.ascontiguousarray(state["counts"]))
         self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
         self.filled, self.flushed = 0, self.records
+
+    def _turned(self, array: Any) -> NDArray[Any]:
+        """A device's array [item, chain] on the host: [chain, item]."""
+        rows = np.empty((array.shape[1], array.shape[0]), array.dtype)
+        for first, step in self._pieces(rows):
+            piece = rows[first : first + step]
+            device = self.cuda.device_array(piece.shape, piece.dtype)
+            self.kernels.turn[self._tiles(piece), _TILE](array, first, device, True)
+            device.copy_to_host(piece)
+        return rows
+
+    def _turn(self, rows: NDArray[Any], array: Any) -> None:
+        """Put an array [chain, item] into a device's array [item, chain]."""
+        for first, step in self._pieces(rows):
+            piece = np.ascontiguousarray(rows[first : first + step])
+            self.kernels.turn[self._tiles(piece), _TILE](
+                array, first, self.cuda.to_device(piece), False
+            )
+
+    @staticmethod
+    def _pieces(rows: NDArray[Any]) -> list[tuple[int, int]]:
+        """Where pieces of so many rows begin: some at a time, since the device needs room."""
+        step = max(_TURNED // max(rows[:1].nbytes, 1), 1)
+        return [(first, step) for first in range(0, len(rows) if rows.size else 0, step)]
+
+    @staticmethod
+    def _tiles(piece: NDArray[Any]) -> tuple[int, int]:
+        """Blocks of threads for a piece."""
+        return -(-len(piece) // _TILE[0]), blocks_along(piece.shape[1], _TILE[1])
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on: [record, row, ...]."""

@@ -21,7 +21,7 @@ from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.samplers.chromatic.first import FIRST
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.tails import tail_gain
+from minigibbs.samplers.chromatic.tails import tail_bits, tail_gain
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
@@ -29,8 +29,15 @@ HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
+WAITING = 7  # sweeps that are counted at a time
+MOST_JOINED = 4  # neighbours of spins that have a table of thresholds
+PATTERNS = 1 << MOST_JOINED  # of their values
+_MARKS = PATTERNS * THREADS
 
 _ONE = np.uint32(1)
+_LOWER, _S16 = np.uint32(0xFFFF), np.uint32(16)
+_S2, _S3 = np.uint32(2), np.uint32(3)
+_NIBBLES = np.uint32(0x11111111)
 _TAIL = np.uint32(TAIL)
 _NONE = np.uint32(0)
 _SMALLEST = np.uint32(0xFFFFFFFF)
@@ -110,11 +117,22 @@ def _update(kind, lanes):
             field[k] = base
         entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
         left = block.degree
+        weights, values = cuda.local.array(QUAD, kind), cuda.local.array(QUAD, np.uint32)
+        while left >= QUAD:  # what is far away is asked for together
+            for q in range(QUAD):
+                weights[q] = data.weight[entry]
+                values[q] = x[np.uint64(data.target[entry]), w]
+                entry += step
+            for q in range(QUAD):
+                near = right(values[q], shift)
+                for k in range(lanes):
+                    field[k] += weights[q] if any_bits(near, np.uint32(1 << k)) else nothing
+            left -= QUAD
         while left > 0:
             weight = data.weight[entry]
-            values = right(np.uint32(x[np.uint64(data.target[entry]), w]), shift)
+            near = right(np.uint32(x[np.uint64(data.target[entry]), w]), shift)
             for k in range(lanes):
-                field[k] += weight if any_bits(values, np.uint32(1 << k)) else nothing
+                field[k] += weight if any_bits(near, np.uint32(1 << k)) else nothing
             entry += step
             left -= 1
         return _choose(field, key0, key1, group, variable, sweep, lanes)
@@ -141,14 +159,15 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 def sweep_colour(kind, lanes):
     """A kernel that updates all spins of one colour, a word a thread, `lanes` chains at a time.
 
-    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16.
+    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
+    to `copy`, too, unless it is empty.
     """
     update = _update(kind, lanes)
 
     @cuda.jit
     def sweep_bits(
         blocks, variable, base, target, weight,
-        first_block, end_block, seed0, seed1, sweep, chains, x,
+        first_block, end_block, seed0, seed1, sweep, chains, x, copy,
     ):  # fmt: skip
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
@@ -173,9 +192,106 @@ def sweep_colour(kind, lanes):
             if rare:
                 first = WORD * np.int64(w)
                 new = _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare)
-            x[np.uint64(block.first + lane), w] = new
+            place = np.uint64(block.first + lane)
+            x[place, w] = new
+            if len(copy):
+                copy[place * np.uint64(words) + np.uint64(w)] = new
 
     return sweep_bits
+
+
+@cache
+def find_thresholds(kind):
+    """A kernel that finds what random bits are compared with, for every pattern of neighbours.
+
+    The table is [block][pattern][place]. Bits below the threshold, which is even, take the less
+    likely value; where that is 0, the threshold is marked by an odd number.
+    """
+    nothing = kind(0.0)
+
+    @cuda.jit(fastmath=False)
+    def find(blocks, base, weight, table):
+        block = blocks[np.uint64(cuda.blockIdx.x)]
+        item = cuda.threadIdx.x
+        while item < block.count * PATTERNS:
+            lane, pattern = item % block.count, item // block.count
+            sums = base[np.uint64(block.first + lane)]
+            for k in range(block.degree):
+                more = weight[np.uint64(block.entry + lane + k * block.count)]
+                sums += more if (pattern >> k) & 1 else nothing
+            field = np.float32(sums)
+            likely = field > np.float32(0.0)
+            low, high = np.uint32(0), np.uint32(1 << 31)
+            while low < high:
+                middle = np.uint32(low + np.uint32((high - low) >> _ONE))
+                if spin_by_bits(field, np.uint32(middle << _ONE)) != likely:
+                    low = np.uint32(middle + _ONE)
+                else:
+                    high = middle
+            mark = np.uint32(np.uint32(low << _ONE) | np.uint32(likely))
+            table[np.uint64(PATTERNS * block.first + item)] = mark
+            item += cuda.blockDim.x
+
+    return find
+
+
+@cuda.jit
+def sweep_patterns(
+    blocks, variable, base, target, weight, table,
+    first_block, end_block, seed0, seed1, sweep, chains, x, copy,
+):  # fmt: skip
+    """Update all spins of one colour that have few neighbours: a word a thread, by thresholds."""
+    data = Spins(blocks, variable, base, target, weight)
+    key0, key1 = np.uint32(seed0), np.uint32(seed1)
+    marks = cuda.shared.array(_MARKS, np.uint32)  # a column a thread
+    words, number = x.shape[1], first_block + cuda.blockIdx.x
+    item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    if words == 1:  # several blocks of places to a block of threads
+        number, item = first_block + cuda.grid(1) // BLOCK_SIZE, cuda.grid(1) % BLOCK_SIZE
+    if number >= end_block or chains == 0:  # none: to compile
+        return
+    block = data.blocks[np.uint64(number)]
+    if item >= block.count * words:
+        return
+    lane, w, own = np.int32(item // words), np.uint32(item % words), np.uint32(cuda.threadIdx.x)
+    place, count = np.uint64(block.first + lane), np.uint64(block.count)
+    near = cuda.local.array(MOST_JOINED, np.uint32)
+    entry = np.uint64(block.entry + lane)
+    for k in range(MOST_JOINED):
+        near[k] = _NONE
+        if k < block.degree:
+            near[k] = x[np.uint64(target[entry]), w]
+            entry += count
+    cell = np.uint64(PATTERNS * block.first + lane)
+    for pattern in range(PATTERNS):
+        marks[np.uint32(pattern * THREADS) + own] = table[cell]
+        cell += count
+    nibbles = cuda.local.array(QUAD, np.uint32)  # of quads: their neighbours' values
+    for j in range(QUAD):
+        nibbles[j] = _NONE
+        for k in range(MOST_JOINED):
+            bits = np.uint32((near[k] >> np.uint32(j)) & _NIBBLES)
+            nibbles[j] = np.uint32(nibbles[j] | np.uint32(bits << np.uint32(k)))
+    spin, new, rare = np.uint32(variable[place]), _NONE, _NONE
+    random = cuda.local.array(QUAD, np.uint32)
+    for q in range(WORD // QUAD):
+        quad = np.uint32(w * np.uint32(WORD // QUAD) + np.uint32(q))
+        a, b, c, d = quad_bits(key0, key1, quad, spin, sweep, _NONE)
+        random[0], random[1], random[2], random[3] = a, b, c, d
+        for j in range(QUAD):
+            pattern = np.uint32((nibbles[j] >> np.uint32(4 * q)) & np.uint32(PATTERNS - 1))
+            mark = marks[np.uint32(pattern * np.uint32(THREADS)) + own]
+            less = np.uint32(np.uint32(random[j] | _ONE) < mark)
+            value = np.uint32((less ^ mark) & _ONE)
+            new = np.uint32(new | np.uint32(value << np.uint32(4 * q + j)))
+        if min(min(a, b), min(c, d)) < RARE:
+            rare = np.uint32(rare | np.uint32(15 << (4 * q)))
+    if rare:
+        first = WORD * np.int64(w)
+        new = _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare)
+    x[place, w] = new
+    if len(copy):
+        copy[place * np.uint64(words) + np.uint64(w)] = new
 
 
 @cache
@@ -219,20 +335,22 @@ class TailSpins(NamedTuple):
 
 
 @literal
+def _reaching(word, cut):
+    """Which halves of a word reach a number: bits 0 and 4."""
+    low = _ONE if np.uint32(word & _LOWER) >= cut else _NONE
+    return np.uint32(low | (_S16 if np.uint32(word >> _S16) >= cut else _NONE))
+
+
+@literal
 def _drawing(part, key0, key1, group, variable, sweep, lanes):
     """Which of `lanes` chains draw from a tail: bits of a number."""
     drawing = _NONE
-    for q in range(lanes // 4):
-        quad = np.uint32(group * np.uint32(lanes // 4) + np.uint32(q))
-        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, _TAIL)
-        if a >= part.cut:
-            drawing = np.uint32(drawing | np.uint32(1 << (4 * q)))
-        if b >= part.cut:
-            drawing = np.uint32(drawing | np.uint32(2 << (4 * q)))
-        if c >= part.cut:
-            drawing = np.uint32(drawing | np.uint32(4 << (4 * q)))
-        if d >= part.cut:
-            drawing = np.uint32(drawing | np.uint32(8 << (4 * q)))
+    for p in range(lanes // 8):
+        pair = np.uint32(group * np.uint32(lanes // 8) + np.uint32(p))
+        a, b, c, d = quad_bits(key0, key1, pair, variable, sweep, _TAIL)
+        two = _reaching(a, part.cut) | _reaching(b, part.cut) << _ONE
+        two |= _reaching(c, part.cut) << _S2 | _reaching(d, part.cut) << _S3
+        drawing = np.uint32(drawing | np.uint32(two << np.uint32(8 * p)))
     return drawing
 
 
@@ -249,7 +367,7 @@ def _alone_with_tail(data, block, lane, key0, key1, chain, sweep, x, bit, stream
         left -= 1
     part, draws = data.parts[place], 0
     if part.count:
-        tails = chain_bits(key0, key1, chain, variable, sweep, TAIL)
+        tails = tail_bits(key0, key1, chain, variable, sweep)
         if tails >= part.cut:
             own = (x, place, bit)
             gain, draws = tail_gain(
@@ -320,16 +438,25 @@ def first_bits(variable, seed0, seed1, x):
 
 
 @cuda.jit
-def count_bits(x, planes):
-    """Count the ones of x[word]. The bits of the counters lie in planes[.., word]: 32 at a time."""
+def count_bits(waiting, rows, planes):
+    """Count the ones of so many rows of waiting[row, word], up to 7.
+
+    The bits of the counters lie in planes[.., word]: 32 counters at a time.
+    """
     item = cuda.grid(1)
-    if item < len(x):
-        carry, plane = x[item], 0
-        while carry and plane < len(planes):
+    if item < planes.shape[1]:
+        ones, twos, fours, carry = _NONE, _NONE, _NONE, _NONE
+        for row in range(rows):
+            bits = waiting[row, item]
+            more = np.uint32(ones & bits)
+            ones = np.uint32(ones ^ bits)
+            fours = np.uint32(fours ^ np.uint32(twos & more))
+            twos = np.uint32(twos ^ more)
+        for plane in range(len(planes)):
+            add = ones if plane == 0 else twos if plane == 1 else fours if plane == 2 else _NONE
             old = planes[plane, item]
-            planes[plane, item] = old ^ carry
-            carry = np.uint32(carry & old)
-            plane += 1
+            planes[plane, item] = np.uint32(old ^ np.uint32(add ^ carry))
+            carry = np.uint32((old & add) | (carry & np.uint32(old ^ add)))
 
 
 @cuda.jit
@@ -349,45 +476,52 @@ def count_changes(x, before, words, last, times, changed):
         cuda.atomic.add(changed, cuda.grid(1) % len(changed), times * changes)
 
 
-@cuda.jit
-def part_energies(pair, weight, field, x, words, parts):
-    """Energies of the 32 chains of each of some words, by part: parts[part, which word, bit].
+@cache
+def part_energies(lanes):
+    """A kernel for energies, by part, of groups of `lanes` chains of a word: 1, or all 32.
 
-    A pair of places adds its weight where both have one value, a place its field where it is 1.
-    Which of them make a part depends on their number and that of the parts alone, so that sums
-    never differ.
+    Sums are parts[part, which group, lane]. A pair of places adds its weight where both have one
+    value, a place its field where it is 1. Which of them make a part depends on their number and
+    that of the parts alone, so that sums never differ.
     """
-    part, which = cuda.grid(1) // len(words), cuda.grid(1) % len(words)  # neighbours share a pair
-    if part < len(parts):
-        w, sums = words[which], cuda.local.array(WORD, np.float64)
-        for bit in range(WORD):
-            sums[bit] = 0.0
-        k = part
-        while k < len(pair):
-            here, there = x[np.uint64(pair[k, 0]), w], x[np.uint64(pair[k, 1]), w]
-            same, add = np.uint32(~(here ^ there)), weight[k]
-            for bit in range(WORD):
-                sums[bit] += add if any_bits(same, np.uint32(1 << bit)) else 0.0
-            k += len(parts)
-        k = part
-        while k < len(field):
-            ones, add = x[np.uint64(k), w], field[k]
-            for bit in range(WORD):
-                sums[bit] += add if any_bits(ones, np.uint32(1 << bit)) else 0.0
-            k += len(parts)
-        for bit in range(WORD):
-            parts[part, which, bit] = sums[bit]
+
+    @cuda.jit(fastmath=False)
+    def add_energies(pair, weight, field, x, firsts, parts):
+        # Neighbouring threads share a pair.
+        part, which = cuda.grid(1) // len(firsts), cuda.grid(1) % len(firsts)
+        if part < len(parts):
+            first, sums = firsts[which], cuda.local.array(lanes, np.float64)
+            w, shift = np.uint64(first // WORD), np.uint32(first % WORD)
+            for lane in range(lanes):
+                sums[lane] = 0.0
+            k = part
+            while k < len(pair):
+                here, there = x[np.uint64(pair[k, 0]), w], x[np.uint64(pair[k, 1]), w]
+                same, add = right(np.uint32(~(here ^ there)), shift), weight[k]
+                for lane in range(lanes):
+                    sums[lane] += add if any_bits(same, np.uint32(1 << lane)) else 0.0
+                k += len(parts)
+            k = part
+            while k < len(field):
+                ones, add = right(x[np.uint64(k), w], shift), field[k]
+                for lane in range(lanes):
+                    sums[lane] += add if any_bits(ones, np.uint32(1 << lane)) else 0.0
+                k += len(parts)
+            for lane in range(lanes):
+                parts[part, which, lane] = sums[lane]
+
+    return add_energies
 
 
 @cuda.jit
-def sum_energies(parts, kept, words, record, energy):
+def sum_energies(parts, kept, firsts, record, energy):
     """The sums over all parts, for kept chains: energy[record, kept chain]; a block for each."""
     sums = cuda.shared.array(THREADS, np.float64)
     k, thread, total, which = cuda.blockIdx.x, cuda.threadIdx.x, 0.0, 0
-    while words[which] != kept[k] // WORD:
+    while kept[k] >= firsts[which] + parts.shape[2]:
         which += 1
     for part in range(thread, len(parts), THREADS):
-        total += parts[part, which, kept[k] % WORD]
+        total += parts[part, which, kept[k] - firsts[which]]
     sums[thread] = total
     cuda.syncthreads()
     if thread == 0:
@@ -398,17 +532,24 @@ def sum_energies(parts, kept, words, record, energy):
 
 
 @cuda.jit
-def read_bits(x, places, fixed, first, states):
-    """Copy the states of chains from number `first` on to states [chain, variable]."""
-    variable, row = cuda.grid(2)
-    if variable < states.shape[1]:
-        place = places[variable]
-        for k in range(row, states.shape[0], cuda.gridsize(2)[1]):
-            chain = first + k
-            value = fixed[variable]
-            if place >= 0:
-                value = (x[place, chain // WORD] >> np.uint32(chain % WORD)) & _ONE
-            states[k, variable] = value
+def read_bits(x, places, fixed, first, packed):
+    """Copy the states of chains from number `first` on to packed [chain, byte]: a bit a variable.
+
+    The first variable of a byte is its lowest bit.
+    """
+    byte, row = cuda.grid(2)
+    if byte < packed.shape[1]:
+        for k in range(row, packed.shape[0], cuda.gridsize(2)[1]):
+            chain, bits = first + k, _NONE
+            for b in range(8):
+                variable = 8 * byte + b
+                if variable < len(places):
+                    place = places[variable]
+                    value = np.uint32(fixed[variable])
+                    if place >= 0:
+                        value = (x[place, chain // WORD] >> np.uint32(chain % WORD)) & _ONE
+                    bits = np.uint32(bits | np.uint32(value << np.uint32(b)))
+            packed[k, byte] = bits
 
 
 @cuda.jit

@@ -1,9 +1,10 @@
-"""Chromatic scans on a GPU: groups of all chains, spins as bits and small domains as bytes."""
+"""Chromatic scans on a GPU: groups of all chains, spins as bits, small domains and points as bytes."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends.cuda import (
@@ -24,7 +26,9 @@ from minigibbs.running.backends.cuda import (
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.points import PointColours
 from minigibbs.samplers.chromatic.small import SmallColours
+from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
@@ -36,11 +40,14 @@ _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _NOTED = 8  # sweeps of which one is compared with the one before
 _SLOTS = 4096  # where they add up how much
 _ADDING = 1 << 17  # threads that add up energies
+_CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
 _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
+_SPREAD = 1 << 14  # of which so many are spread at a time
 _MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
+_FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
 
 
@@ -117,10 +124,10 @@ class CudaColours(CudaGroup):
         """Copies of the device's arrays."""
         self._flush()
         tally = np.zeros((1, CHANGES + 1), np.int64)
-        tally[0, EVALUATIONS] = self._sweep * self.chains * len(self.data.target)
         noted = self.changed.copy_to_host().sum()
         tally[0, CHANGES] = self._changes(int(noted))
         tally[0, DRAWS] = self.drawn.copy_to_host().sum()
+        tally[0, EVALUATIONS] = self._evaluations(int(tally[0, DRAWS]))
         return {
             "x": self._read(),
             "stream": np.ones((1, 4), np.uint64),  # none is needed
@@ -138,6 +145,10 @@ class CudaColours(CudaGroup):
             "warmed": np.array([self.warmed]),
             **self.observer.state(),
         }
+
+    def _evaluations(self, draws: int) -> int:
+        """How many factors were looked at, besides so many that were drawn."""
+        return self._sweep * self.chains * len(self.data.target)
 
     def _changes(self, noted: int) -> int:
         """How many updates changed a value, of which so many were noted."""
@@ -173,28 +184,57 @@ class CudaBits(CudaColours):
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        planes = self.own.PLANES if "marginals" in self.plan.kept else 0
-        size = 4 * len(self.data.variable) * self.words * (2 + planes)
+        planes = self.own.PLANES + self.own.WAITING if "marginals" in self.plan.kept else 0
+        size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
         size += self.chains * len(self.plan.graph) if self.plan.observe else 0
-        return size + 8 * self.chains * self.plan.width, 0
+        table = 4 * self.own.PATTERNS * len(self.data.variable) if self._by_patterns() else 0
+        return size + 8 * self.chains * self.plan.width, table
+
+    @property
+    def walking(self) -> bool:
+        """Whether each thread goes through all colours.
+
+        So it is where chains fill the device by themselves, and a colour does not.
+        """
+        if isinstance(self.data, SpinTailColours):
+            return True
+        colours = len(self.data.block_ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
+        return scarce and (2 * self.words >= _WALKERS or colours > _MANY_COLOURS)
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """A byte is enough for few chains."""
+        few = self.chains <= 2 * self.own.QUAD and not self.walking
+        return np.dtype(np.uint8 if few else np.uint32)
+
+    def _by_patterns(self) -> bool:
+        """Whether spins have so few neighbours that the values of these are looked up."""
+        many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColours)
+        return bool(many and self.data.blocks["degree"].max(initial=0) <= self.own.MOST_JOINED)
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""
         self._place_model()
         m = len(self.data.variable)
-        self.x = self.cuda.device_array((m, self.words), np.uint32)
-        self.before = self.cuda.device_array(m * self.words, np.uint32)
+        self.x = self.cuda.device_array((m, self.words), self.word)
+        self.before = self.cuda.device_array(m * self.words, self.word)
         self.flat = self.x.reshape(self.x.size)
         blocks = self._blocks(self.x.size)
         self.count = self.own.count_bits[blocks, self.own.THREADS]
         self.note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
-        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
+        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
+        if self.marginals:
+            shape = (self.own.WAITING, m * self.words)
+            self.waiting = self.cuda.device_array(shape, self.word)
+            self.snapshots = [self.waiting[k] for k in range(self.own.WAITING)]
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
-        self.noted, self.counting = 0, False  # counts since the planes were empty
+        self.noted, self.held_back, self.counting = 0, 0, False  # since the planes were empty
         if states is None:
             first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
             first(self.spins[1], *self.key, self.x)
@@ -227,32 +267,35 @@ class CudaBits(CudaColours):
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour.
-
-        Where chains fill the device by themselves, and a colour does not, each thread goes through
-        all colours.
-        """
+        """A launch a colour, or one for all."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
-        walkers, colours = 2 * self.words, len(ends) - 1
-        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
-        halves = self.x.view(np.uint16)
-        if isinstance(self.data, SpinTailColours):
-            tails = own.walk_with_tails(kind)[-(-walkers // own.WALKING), own.WALKING]
-            drawn = self.drawn
-            return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
-        if scarce and (walkers >= _WALKERS or colours > _MANY_COLOURS):
-            walk = own.walk(kind)[-(-walkers // own.WALKING), own.WALKING]
+        if self.walking:
+            blocks, halves = -(-2 * self.words // own.WALKING), self.x.view(np.uint16)
+            if isinstance(self.data, SpinTailColours):
+                tails, drawn = own.walk_with_tails(kind)[blocks, own.WALKING], self.drawn
+                return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
+            walk = own.walk(kind)[blocks, own.WALKING]
             return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
         kernel, several = own.sweep_colour(kind, lanes), self.words > 1
-        across = self._across(self.words, own.THREADS) if several else 1
+        across, arrays = self._across(self.words, own.THREADS) if several else 1, self.spins
+        if self._by_patterns():
+            kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]
 
         def launch(first: int, end: int) -> Launch:
             blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*self.spins, first, end, *self.key, s, c, self.x)
+            return lambda s, c: update(*arrays, first, end, *self.key, s, c, self.x, self.copy)
 
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
+
+    def _thresholds(self, kind: Any) -> Any:
+        """The table of `sweep_patterns`, made on the device."""
+        table = self.cuda.device_array(self.own.PATTERNS * len(self.data.variable), np.uint32)
+        find = self.own.find_thresholds(kind)[len(self.data.blocks), self.own.THREADS]
+        blocks, _, base, _, weight = self.spins
+        find(blocks, base, weight, table)
+        return table
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
@@ -269,6 +312,9 @@ class CudaBits(CudaColours):
             compare = early or self._sweep % _NOTED == _NOTED - 1
             if compare:
                 self.before.copy_to_device(self.flat)
+            if self.counting and self.noted + self.held_back == self.own.MOST_COUNTED:
+                self._flush_counts()
+            self.copy = self.snapshots[self.held_back] if self.counting else self.nothing
             super()._launch(self.unit)
             if compare:
                 times = 1 if early else _NOTED
@@ -282,14 +328,23 @@ class CudaBits(CudaColours):
         return round(noted * self._sweep / max(covered, 1))
 
     def _count_sweep(self) -> None:
-        """Count the values after a sweep."""
-        self.count(self.flat, self.planes)
-        self.noted += 1
-        if self.noted == self.own.MOST_COUNTED:
-            self._flush_counts()
+        """Keep the values after a sweep, to be counted with those after other sweeps."""
+        if self.walking:
+            self.copy.copy_to_device(self.flat)
+        self.held_back += 1
+        if self.held_back == len(self.snapshots):
+            self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        """Count the values that wait."""
+        self.count(self.waiting, self.held_back, self.planes)
+        self.noted += self.held_back
+        self.held_back = 0
 
     def _flush_counts(self) -> None:
-        """Add what the planes hold to the counts."""
+        """Add what waits and what the planes hold to the counts."""
+        if self.held_back:
+            self._count_waiting()
         if self.noted and self.marginals:
             m = len(self.data.variable)
             grid = (self._blocks(m), blocks_along(self.kept, 1))
@@ -314,10 +369,13 @@ class CudaBits(CudaColours):
         record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
         room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
         self.room = room if self.draws or self.energy else 0
-        heads = np.unique(row_ends(self.plan)[:-1] // WORD)
-        self.head_words = heads if self.energy else heads[:0]
-        self.parts = -(-_ADDING // max(len(heads), 1))
-        adding = 8 * self.parts * WORD * len(self.head_words)
+        heads = row_ends(self.plan)[:-1]
+        words = WORD * np.unique(heads // WORD)
+        self.adding = 1 if len(heads) < _CROWDED * len(words) else WORD
+        groups = heads if self.adding == 1 else words
+        self.groups = groups if self.energy else groups[:0]
+        self.parts = -(-_ADDING // max(len(groups), 1))
+        adding = 8 * self.parts * self.adding * len(self.groups)
         values = self.plan.values if self.marginals else 0
         adding += self._plan_measures()
         return int(self.room * record + adding + 8 * self.kept * (values + 1))
@@ -330,21 +388,21 @@ class CudaBits(CudaColours):
         arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
-        self.device_words = to_device(self.cuda, self.head_words)
-        shape = (self.parts, len(self.head_words), WORD)
+        self.device_groups = to_device(self.cuda, self.groups)
+        shape = (self.parts, len(self.groups), self.adding)
         self.part_sums = self.cuda.device_array(shape, np.float64)
         self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
 
     def _keep_energies(self) -> None:
         if self.energy and self.records % self.plan.energy_every == 0:
-            grid = self._blocks(self.parts * len(self.head_words))
-            self.own.part_energies[grid, self.own.THREADS](
-                *self.energy_arrays, self.x, self.device_words, self.part_sums
+            grid = self._blocks(self.parts * len(self.groups))
+            self.own.part_energies(self.adding)[grid, self.own.THREADS](
+                *self.energy_arrays, self.x, self.device_groups, self.part_sums
             )
             self.own.sum_energies[self.kept, self.own.THREADS](
                 self.part_sums,
                 self.device_heads,
-                self.device_words,
+                self.device_groups,
                 self.filled,
                 self.device_energy,
             )
@@ -384,17 +442,26 @@ class CudaBits(CudaColours):
         return counts
 
     def _read(self) -> NDArray[Any]:
-        """All states on the host: [chain, variable]."""
-        states = np.empty((self.chains, len(self.places)), self.kind)
-        step = max(_READ_BYTES // max(states[:1].nbytes, 1), 1)
-        for first in range(0, self.chains, step):
-            piece = states[first : first + step]
-            device = self.cuda.device_array(piece.shape, self.kind)
-            grid = (self._blocks(piece.shape[1]), blocks_along(len(piece), 1))
-            self.own.read_bits[grid, (self.own.THREADS, 1)](
-                self.x, self.device_places, self.device_fixed, first, device
-            )
-            device.copy_to_host(piece)
+        """All states on the host: [chain, variable]. They come as bits, and are spread here."""
+        n = len(self.places)
+        states, width = np.empty((self.chains, n), self.kind), -(-n // 8)
+        step = max(_READ_BYTES // n, 1)
+
+        def spread(first: int, packed: NDArray[np.uint8]) -> None:
+            bits = np.unpackbits(packed, axis=1, count=n, bitorder="little")
+            states[first : first + len(packed)] = bits
+
+        with ThreadPoolExecutor() as pool:
+            for first in range(0, self.chains, step):
+                rows = min(step, self.chains - first)
+                device = self.cuda.device_array((rows, width), np.uint8)
+                grid = (self._blocks(width), blocks_along(rows, 1))
+                self.own.read_bits[grid, (self.own.THREADS, 1)](
+                    self.x, self.device_places, self.device_fixed, first, device
+                )
+                packed = device.copy_to_host()
+                for k in range(0, rows, _SPREAD):
+                    pool.submit(spread, first + k, packed[k : k + _SPREAD])
         return states
 
     def _write(self, states: NDArray[Any]) -> None:
@@ -402,7 +469,9 @@ class CudaBits(CudaColours):
         packed = np.packbits(states[:, self.data.variable].T, axis=1, bitorder="little")
         words = np.zeros((len(packed), 4 * self.words), np.uint8)
         words[:, : packed.shape[1]] = packed
-        self.x.copy_to_device(np.ascontiguousarray(words).view(np.uint32))
+        if self.word.itemsize == 1:
+            words = words[:, :1]
+        self.x.copy_to_device(np.ascontiguousarray(words).view(self.word))
 
 
 class CudaSmall(CudaColours):
@@ -436,9 +505,7 @@ class CudaSmall(CudaColours):
         self.launches = self._parts_of_a_sweep()
 
     def _place_small(self) -> None:
-        target = self.data.variable[self.data.target]
-        parts = [target if n == "target" else getattr(self.data, n) for n in self.own.Small._fields]
-        self.small = [to_device(self.cuda, part) for part in parts]
+        self.small = [to_device(self.cuda, part) for part in self._arrays()]
 
     def take(self, data: Any) -> None:
         """Send the weights, or the tables of all sites."""
@@ -447,9 +514,26 @@ class CudaSmall(CudaColours):
             self._place_small()
         self.launches = self._parts_of_a_sweep()
 
+    def _arrays(self) -> list[NDArray[Any]]:
+        """What kernels read, with variables in place of places, by which states are stored."""
+        data, tails = self.data, isinstance(self.data, SmallTailColours)
+        names = (self.own.SmallTails if tails else self.own.Small)._fields
+        arrays = {name: getattr(data, name) for name in names}
+        arrays["target"] = data.variable[data.target]
+        if tails:
+            arrays["tail"] = data.tail.copy()
+            for name in ("place", "other"):
+                signed = data.tail[name]
+                arrays["tail"][name] = np.sign(signed) * (data.variable[np.abs(signed) - 1] + 1)
+        return list(arrays.values())
+
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour, or one for all sites that are joined by tables."""
+        """A launch a colour, or one for all, with tails or sites that are joined by tables."""
         own, x, changed = self.own, self.device_chains.x, self.changed
+        if isinstance(self.data, SmallTailColours):
+            walkers = -(-self.chains // own.QUAD)
+            walk = own.walk_with_tails(self.domain)[-(-walkers // own.WALKING), own.WALKING]
+            return [lambda s, c: walk(*self.small, *self.key, s, c, x, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
@@ -471,6 +555,8 @@ class CudaSmall(CudaColours):
     def _site_bytes(self) -> int:
         """Bytes of the tables of all sites, where all are joined by tables; else 0."""
         data, sites = self.data, len(self.data.variable)
+        if isinstance(data, SmallTailColours):
+            return 0
         most = int(self.plan.graph.sizes.max())
         alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
         alike = alone and (np.diff(data.first) == most).all() and (data.start >= 0).all()
@@ -478,10 +564,81 @@ class CudaSmall(CudaColours):
         return 4 * (sites * most) ** 2 if alike and shared <= self.own.SHARED_BYTES else 0
 
     def _read(self) -> NDArray[Any]:
-        return np.ascontiguousarray(self.device_chains.x.copy_to_host().T)
+        return self._turned(self.device_chains.x)
 
     def _write(self, states: NDArray[Any]) -> None:
-        self.device_chains.x.copy_to_device(np.ascontiguousarray(states.T))
+        self._turn(states, self.device_chains.x)
+
+
+class CudaPoints(CudaColours):
+    """Points, a block of threads a chain: x[chain, place] on the device. See `cuda_points`.
+
+    After each launch the states are turned to x[variable, chain], for all else.
+    """
+
+    kernels_name = "cuda_points"
+    data: PointColours
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        return self.chains * (2 * len(self.plan.graph) + 8 * self.plan.width), 16 * _SLOTS
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        graph, data = self.plan.graph, self.data
+        self.domain = int(graph.sizes.max())
+        parts = (data.variable, data.free, data.homes.reshape(-1), *data[4:])
+        self.parts_on_device = [to_device(self.cuda, part) for part in parts]
+        self.device_model = to_device(self.cuda, self.model)
+        self.grid = self._blocks(self.chains)
+        turned = self.cuda.device_array((len(graph), self.chains), self.kind)
+        self.device_chains = SimpleNamespace(x=turned)
+        self.x = self.cuda.device_array((self.chains, len(graph)), self.kind)
+        self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        if states is None:
+            sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
+            first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
+            first(sizes, evidence, self.parts_on_device[0], *self.key, self.x)
+            self._to_variables()
+        else:
+            self._write(states)
+        self._place_records()
+        self.launches = self._parts_of_a_sweep()
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """One launch."""
+        threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
+        plain = bool((self.data.codes == GAUSSIAN).all())
+        groups = len(self.data.codes)
+        sizes = (groups, self.domain, self.data.quads)
+        kernel = self.own.sweep_points(*sizes, plain, threads, self.own.CHUNK)
+        run, arrays = kernel[self.chains, threads], self.parts_on_device
+        x, changed, drawn = self.x, self.changed, self.drawn
+        return [lambda s, c: run(*arrays, *self.key, s, c, x, changed, drawn)]
+
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain, and turn the states."""
+        super()._launch(updates)
+        self._to_variables()
+
+    def _to_variables(self) -> None:
+        """Turn the states of the device."""
+        side = self.own.TILE
+        grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
+        turned = self.own.to_variables[grid, (side, side)]
+        turned(self.x, self.parts_on_device[0], self.device_chains.x)
+
+    def _evaluations(self, draws: int) -> int:
+        return draws
+
+    def _read(self) -> NDArray[Any]:
+        return self._turned(self.device_chains.x)
+
+    def _write(self, states: NDArray[Any]) -> None:
+        self._turn(states, self.device_chains.x)
+        write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
+        write(self.device_chains.x, self.parts_on_device[0], self.x)
 
 
 def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:

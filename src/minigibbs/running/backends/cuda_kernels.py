@@ -155,6 +155,18 @@ def start_sweeps(data, model, chains, replicas):
 
 
 @cuda.jit
+def turn(array, first, rows, out):
+    """Copy array[item, first + k] to rows[k, item], or back."""
+    k, begin = cuda.grid(2)
+    if k < rows.shape[0]:
+        for item in range(begin, rows.shape[1], cuda.gridsize(2)[1]):
+            if out:
+                rows[k, item] = array[item, first + k]
+            else:
+                array[item, first + k] = rows[k, item]
+
+
+@cuda.jit
 def count_values(x, first, counts):
     """Add each variable's values, over groups of chains, to counts[group, first + value].
 

@@ -1,8 +1,9 @@
 """Small domains on a GPU, a byte a chain: all variables of a colour at a time, or a site's tables.
 
 Fields are added up as on the CPU, random bits are the same, and a choice that rounding could tell
-is made in double precision: draws are those of the CPU. Where threads share a chain, its sums are
-added in another order, which can tell about once in a million updates.
+is made in double precision: draws are those of the CPU, though powers are the device's own. Where
+threads share a chain, its sums are added in another order, which can tell about once in a million
+updates.
 
 Importing this module needs numba-cuda.
 """
@@ -16,17 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, power_of_2, unit_of
-from minigibbs.kernels.philox import chain_bits
+from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, TAIL, unit_of
+from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.samplers.chromatic.first import FIRST, value_of
+from minigibbs.samplers.chromatic.small_tails import add_tail
+from minigibbs.samplers.chromatic.tails import tail_draws
 
 THREADS = 128
+WALKING = 128  # threads of a block that walk, with four chains each
+QUAD = 4
 CHAINS = 128  # of a block that shares a site's tables
 SHARED_BYTES = 48 * 1024
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
 _LOW = np.float32(-3.0e38)
+_NONE, _ONE, _S4, _TAIL = np.uint32(0), np.uint32(1), np.uint32(4), np.uint32(TAIL)
+_LOWER = np.uint32(0xFFFF)
 
 
 class Small(NamedTuple):
@@ -65,8 +72,7 @@ def _choice(most):
         return value
 
     @cuda.jit(device=True, inline=True, fastmath=False)
-    def choose(field, size, key0, key1, chain, variable, sweep):
-        bits = chain_bits(key0, key1, chain, variable, sweep, 0)
+    def choose(field, size, bits, key0, key1, chain, variable, sweep):
         sums = cuda.local.array(most, np.float32)
         top, total, value = field[0], _ZERO, 0
         for v in range(1, most):
@@ -74,7 +80,7 @@ def _choice(most):
                 top = max(top, field[v])
         for v in range(most):
             if v < size:
-                total = np.float32(total + power_of_2(max(np.float32(field[v] - top), LEAST)))
+                total = np.float32(total + math.exp2(max(np.float32(field[v] - top), LEAST)))
             sums[v] = total
         mark, gap = np.float32(unit_of(bits) * total), total
         for v in range(most - 1):
@@ -86,6 +92,97 @@ def _choice(most):
         return value
 
     return choose
+
+
+class SmallTails(NamedTuple):
+    """The arrays of `SmallTailColours` that kernels read; targets are variables, not places."""
+
+    blocks: Any
+    variable: Any
+    first: Any
+    base: Any
+    target: Any
+    weight: Any
+    parts: Any
+    tail: Any
+
+
+@cache
+def walk_with_tails(most):
+    """A kernel that makes a sweep, each thread with four chains of its own: x[variable, chain].
+
+    Log weights of up to `most` values are in shared memory, where each thread has columns.
+    """
+    choose, cells = _choice(most), most * QUAD * WALKING
+    value_step = QUAD * WALKING
+
+    @cuda.jit(fastmath=False)
+    def walk_small(
+        blocks, variable, first, base, target, weight, parts, tail,
+        seed0, seed1, sweep, chains, x, changed, drawn,
+    ):  # fmt: skip
+        key0, key1 = np.uint32(seed0), np.uint32(seed1)
+        weights = cuda.shared.array(cells, np.float32)
+        stream, field = cuda.local.array(4, np.uint64), cuda.local.array(most, np.float32)
+        chance, tails = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint32)
+        quad, begin_chain = np.uint32(cuda.grid(1)), QUAD * np.int64(cuda.grid(1))
+        own, live = np.int64(cuda.threadIdx.x), min(chains - QUAD * np.int64(cuda.grid(1)), QUAD)
+        changes, draws, b = np.int64(0), np.int64(0), 0
+        while b < len(blocks) and live > 0:
+            block = blocks[np.uint64(b)]
+            lane = 0
+            while lane < block.count:
+                place, size = np.uint64(block.first + lane), block["size"]
+                i, begin, part = np.uint64(variable[place]), np.uint64(first[place]), parts[place]
+                for v in range(most):
+                    more = base[begin + np.uint64(v)] if v < size else _LOW
+                    for c in range(QUAD):
+                        weights[np.uint32(v * value_step + c * WALKING + own)] = more
+                entry, left = np.uint64(block.entry + lane), block.degree
+                while left > 0:
+                    j, more = np.uint64(target[entry]), weight[entry]
+                    for c in range(QUAD):
+                        chain = begin_chain + (c if c < live else 0)
+                        near = np.int64(x[j, np.uint64(chain)])
+                        cell = np.uint32(near * value_step + c * WALKING + own)
+                        weights[cell] = np.float32(weights[cell] + more)
+                    entry += np.uint64(block.count)
+                    left -= 1
+                s0, s1, s2, s3 = quad_bits(key0, key1, quad, np.uint32(i), sweep, _NONE)
+                chance[0], chance[1], chance[2], chance[3] = s0, s1, s2, s3
+                if part.count:
+                    s0, s1, s2, s3 = quad_bits(
+                        key0, key1, np.uint32(quad >> _ONE), np.uint32(i), sweep, _TAIL
+                    )
+                    shift = np.uint32(np.uint32(quad & _ONE) << _S4)
+                    tails[0], tails[1] = (s0 >> shift) & _LOWER, (s1 >> shift) & _LOWER
+                    tails[2], tails[3] = (s2 >> shift) & _LOWER, (s3 >> shift) & _LOWER
+                for c in range(QUAD):
+                    if c < live:
+                        chain, at = begin_chain + c, c * WALKING + own
+                        if part.count and tails[c] >= part.cut:
+                            more_draws = tail_draws(
+                                part, key0, key1, chain, np.uint32(i), sweep, tails[c], stream
+                            )
+                            draws += more_draws
+                            add_tail(
+                                tail, part, more_draws, x, i, np.uint64(chain), stream,
+                                weights, at, value_step,
+                            )  # fmt: skip
+                        for v in range(most):
+                            field[v] = weights[np.uint32(v * value_step + at)]
+                        value = choose(
+                            field, size, chance[c], key0, key1, chain, np.uint32(i), sweep
+                        )
+                        changes += value != x[i, np.uint64(chain)]
+                        x[i, np.uint64(chain)] = value
+                lane += 1
+            b += 1
+        if live > 0:
+            cuda.atomic.add(changed, cuda.grid(1) % len(changed), changes)
+            cuda.atomic.add(drawn, cuda.grid(1) % len(drawn), draws)
+
+    return walk_small
 
 
 @cuda.jit
@@ -135,7 +232,9 @@ def sweep_colour(most):
                             field[v] = np.float32(field[v] + table[np.uint64(row + v * stride)])
                 entry += np.uint64(block.count)
                 left -= 1
-            value = choose(field, size, key0, key1, np.int64(c), np.uint32(own), sweep)
+            chain, own32 = np.int64(c), np.uint32(own)
+            bits = chain_bits(key0, key1, chain, own32, sweep, 0)
+            value = choose(field, size, bits, key0, key1, chain, own32, sweep)
             if x[own, c] != value:
                 x[own, c] = value
                 cuda.atomic.add(changed, item % len(changed), 1)
@@ -199,8 +298,9 @@ def sweep_sites(sites, most, threads):
                     for other in range(threads):
                         total += sums[np.uint32((other * most + v) * CHAINS + c)]
                     field[v] = total
-                own = variable[np.uint64(i)]
-                value = choose(field, most, key0, key1, np.int64(chain), np.uint32(own), sweep)
+                own = np.uint32(variable[np.uint64(i)])
+                bits = chain_bits(key0, key1, np.int64(chain), own, sweep, 0)
+                value = choose(field, most, bits, key0, key1, np.int64(chain), own, sweep)
                 changes += value != state[np.uint32(i * CHAINS + c)]
                 state[np.uint32(i * CHAINS + c)] = value
             cuda.syncthreads()

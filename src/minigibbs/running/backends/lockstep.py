@@ -28,7 +28,7 @@ def group_chains(plan: Plan) -> int:
     if plan.chains < _LOCKSTEP:
         return 1
     groups = -(-plan.chains // LANES)
-    return 4 * -(-plan.chains // (4 * groups))
+    return 8 * -(-plan.chains // (8 * groups))  # which share words of random bits
 
 
 def lockstep_groups(plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:

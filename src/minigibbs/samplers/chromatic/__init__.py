@@ -13,7 +13,16 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colours
+from minigibbs.samplers.chromatic.point_tiles import PointTile
+from minigibbs.samplers.chromatic.points import PointColours, point_colours, points_fit
 from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
+from minigibbs.samplers.chromatic.small_tails import (
+    SmallTailColours,
+    SmallTailLanes,
+    SmallTailRow,
+    small_tail_colours,
+    small_tails_fit,
+)
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
@@ -28,7 +37,7 @@ from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 
-__all__ = ["LANES", "Tile", "check_colours", "colour_data", "make_tile"]
+__all__ = ["LANES", "Tile", "check_colours", "colour_data", "has_layout", "make_tile"]
 
 
 def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
@@ -44,10 +53,11 @@ def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
             f'scan="chromatic" is for mg.Gibbs() without settings; got {sampler}, which updates '
             "one variable after another"
         )
-    if graph.implicits:
+    if graph.implicits and not points_fit(sampler, graph):
         raise SampleError(
-            'scan="chromatic" needs stored factors, but this graph has implicit ones, which join '
-            'all variables; use scan="random" or graph.stored()'
+            'scan="chromatic" needs stored factors, or mg.Points and unary ones alone, but this '
+            'graph has other implicit ones, which join all variables; use scan="random" or '
+            "graph.stored()"
         )
 
 
@@ -58,8 +68,21 @@ def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
     return not sampler.split(graph, LANES).tail.any()
 
 
+def has_layout(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether sweeps have arrays of their own, which a GPU can read too."""
+    if draws_nothing(sampler, graph):
+        return spins_fit(graph) or small_fit(graph)
+    if not isinstance(sampler, PoissonGibbs):
+        return False
+    split = sampler.split(graph, LANES)
+    return tails_fit(graph, split) or small_tails_fit(graph, split)
+
+
 def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
     """What chromatic sweeps of a graph read."""
+    if graph.implicits:
+        assert isinstance(sampler, PoissonGibbs)
+        return point_colours(graph, sampler.split(graph, LANES))
     if spins_fit(graph) and draws_nothing(sampler, graph):
         return spin_colours(graph)
     if small_fit(graph) and draws_nothing(sampler, graph):
@@ -68,20 +91,27 @@ def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
         split = sampler.split(graph, LANES)
         if split.tail.any() and tails_fit(graph, split):
             return spin_tail_colours(graph, split)
+        if split.tail.any() and small_tails_fit(graph, split):
+            return small_tail_colours(graph, split)
     return general_colours(sampler, graph)
 
 
 def make_tile(
     sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
 ) -> Tile:
-    """Chains from number `first` on, a multiple of 4 where there are several."""
-    if isinstance(data, SpinColours):
-        kind = SpinRow if len(states) == 1 else SpinLanes
-        return kind(graph, data, first, states, seed)
-    if isinstance(data, SpinTailColours):
-        return (SpinTailRow if len(states) == 1 else SpinTailLanes)(
-            graph, data, first, states, seed
-        )
-    if isinstance(data, SmallColours):
-        return (SmallRow if len(states) == 1 else SmallLanes)(graph, data, first, states, seed)
-    return GeneralTile(graph, data, first, states, seed, sampler)
+    """Chains from number `first` on, a multiple of 8 where there are several."""
+    if isinstance(data, PointColours):
+        return PointTile(graph, data, first, states, seed)
+    row, lanes = _TILES.get(type(data), (None, None))
+    if row is None:
+        return GeneralTile(graph, data, first, states, seed, sampler)
+    tile: Tile = (row if len(states) == 1 else lanes)(graph, data, first, states, seed)
+    return tile
+
+
+_TILES: dict[type, tuple[Any, Any]] = {  # for one chain, and for several
+    SpinColours: (SpinRow, SpinLanes),
+    SpinTailColours: (SpinTailRow, SpinTailLanes),
+    SmallColours: (SmallRow, SmallLanes),
+    SmallTailColours: (SmallTailRow, SmallTailLanes),
+}

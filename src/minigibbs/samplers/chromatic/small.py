@@ -71,10 +71,10 @@ def small_fit(graph: FactorGraph) -> bool:
     return bool(fits.all()) and float(graph.local_energies.max(initial=0.0)) * LOG2_E <= SINGLE
 
 
-def small_colours(graph: FactorGraph) -> SmallColours:
-    """Lay out the pairs and tables of a graph that fits."""
+def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColours:
+    """Lay out the pairs and tables of a graph that fits, or the `heavy` pairs of all entries."""
     model, evidence = graph.packed, graph.evidence
-    pairs, (tables, table) = _pairs(graph), _tables(graph)
+    pairs, (tables, table) = _pairs(graph, heavy), _tables(graph)
     every = _join(pairs, tables)
     unary = sum_unary(model)
     base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
@@ -115,12 +115,14 @@ def _stride(graph: FactorGraph) -> int:
     return 8 if int(graph.sizes.max()) <= 8 else LARGEST
 
 
-def _pairs(graph: FactorGraph) -> _Entries:
-    """The pairs at each free variable."""
+def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Entries:
+    """The pairs at each free variable, all or the heavy ones."""
     model, rows = graph.packed, graph.packed.rows
     count = rows["pair_end"] - rows["start"]
     owner = np.repeat(np.arange(len(rows)), count)
     place = np.arange(len(owner)) + np.repeat(rows["start"] - (np.cumsum(count) - count), count)
+    if heavy is not None:
+        owner, place = owner[heavy[place]], place[heavy[place]]
     weight = model.weight[place] * LOG2_E
     target = model.target[place].astype(np.int64)
     return _Entries(owner, target, weight, np.full(len(owner), -1))

@@ -33,7 +33,7 @@ from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
 _WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
 _LOG_2 = math.log(2.0)
-_ROOM = LARGEST * LANES
+ROOM = LARGEST * LANES  # log weights of 64 variables or chains
 
 
 class SmallTile(Tile):
@@ -185,7 +185,7 @@ def _choose(size, count, field, bits, new):
     """
     top, total, mark = lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO), lanes_of(LANES, _ZERO)
     gap = lanes_of(LANES, _ZERO)
-    sums = lanes_of(_ROOM, _ZERO)
+    sums = lanes_of(ROOM, _ZERO)
     _top(size, count, field, top)
     for lane in range(count):
         total[lane] = np.float32(0.0) * top[lane]
@@ -240,7 +240,7 @@ def _row_pairs(data, size, count, entry, near, field):
 
 
 @literal
-def _row_fields(data, block, count, x, field, near):
+def row_fields(data, block, count, x, field, near):
     """The log weights of a block's variables in one chain: [value][variable]."""
     first, size, entry = np.uint64(block.first), block.size, np.uint64(block.entry)
     begin = np.uint64(data.first[first])
@@ -269,12 +269,9 @@ def _row_fields(data, block, count, x, field, near):
 
 
 @literal
-def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
-    """Update the variables of a block in one chain; returns how many changed."""
+def row_values(data, block, count, key0, key1, chain, sweep, x, few, bits, field, new):
+    """Choose values for a block's variables in one chain, by their log weights; how many change."""
     first, size = np.uint64(block.first), block.size
-    bits, field, new = lanes_of(BLOCK_SIZE, _WORD), lanes_of(_ROOM, _ZERO), lanes_of(LANES, _BYTE)
-    row_bits(data, first, count, key0, key1, chain, sweep, bits)
-    _row_fields(data, block, count, x, field, new)
     if _choose(size, count, field, bits, new):
         for lane in range(count):
             if new[lane] == np.uint8(255):
@@ -293,6 +290,16 @@ def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
     return moved
 
 
+@literal
+def _row_block(data, block, count, key0, key1, chain, sweep, x, few):
+    """Update the variables of a block in one chain; returns how many changed."""
+    first = np.uint64(block.first)
+    bits, field, new = lanes_of(BLOCK_SIZE, _WORD), lanes_of(ROOM, _ZERO), lanes_of(LANES, _BYTE)
+    row_bits(data, first, count, key0, key1, chain, sweep, bits)
+    row_fields(data, block, count, x, field, new)
+    return row_values(data, block, count, key0, key1, chain, sweep, x, few, bits, field, new)
+
+
 @literal_entry
 def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
     """Sweep one chain over some blocks; returns how many values changed."""
@@ -308,7 +315,7 @@ def sweep_small_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def _lane_fields(data, place, block, x, field):
+def lane_fields(data, place, block, x, field):
     """The log weights of one variable in 64 chains: [value][column]."""
     begin, size = np.uint64(data.first[place]), block.size
     for v in range(size):
@@ -329,12 +336,10 @@ def _lane_fields(data, place, block, x, field):
 
 
 @literal
-def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
-    """Update one variable in 64 chains."""
+def lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field):
+    """Choose one variable's values in 64 chains, by their log weights."""
     variable, size, row = np.uint32(data.variable[place]), block.size, x[place]
-    bits, field, new = lanes_of(LANES, _WORD), lanes_of(_ROOM, _ZERO), lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
-    _lane_fields(data, place, block, x, field)
+    new = lanes_of(LANES, _BYTE)
     if _choose(size, LANES, field, bits, new):
         for lane in range(LANES):
             if new[lane] == np.uint8(255):
@@ -349,6 +354,15 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
         begin = data.first[place]
         for v in range(size):
             count_where(equal_bits(row, np.uint8(v)), few[begin + v])
+
+
+@literal
+def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
+    """Update one variable in 64 chains."""
+    bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
+    lane_bits(key0, key1, quad, np.uint32(data.variable[place]), sweep, FIRST, bits)
+    lane_fields(data, place, block, x, field)
+    lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field)
 
 
 @literal

@@ -1,8 +1,8 @@
 """Spins with a heavy part and a tail by colour: Poisson-Gibbs for chains in lockstep.
 
-The heavy part is as in `spins`. How many factors of the tail are drawn is decided by bits of their
-own (draw `TAIL`); chains that draw any, which are few, do so one by one. On a dense graph every
-colour is one variable: a systematic scan of chains in lockstep.
+The heavy part is as in `spins`. Whether factors of the tail are drawn is decided by 16 bits of
+their own (draw `TAIL`, a word for two chains); chains that draw any, which are few, do so one by
+one. On a dense graph every colour is one variable: a systematic scan of chains in lockstep.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minigibbs.kernels.choice import RARE, TAIL
 from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.lanes import bits_of, count_where, lanes_of
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
-from minigibbs.kernels.philox import chain_bits
+from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.chromatic.general_tiles import set_stream
@@ -50,12 +50,13 @@ TAIL_PART = np.dtype(
         ("none", np.float64),  # exp(-rate)
         ("keep", np.float64),  # theta / (1 + theta)
         ("gain", np.float32),  # the logarithm of (1 + theta) / theta to base 2
-        ("cut", np.uint32),  # bits below it draw nothing
+        ("cut", np.uint32),  # 16 bits below it draw nothing
         ("count", np.int32),  # of slots
     ],
     align=True,
 )
 _TAIL = np.uint32(TAIL)
+_LOWER, _S16 = np.uint32(0xFFFF), np.uint32(16)
 _WORD, _BYTE, _LONG = np.uint32(0), np.uint8(0), np.uint64(0)
 
 
@@ -81,25 +82,40 @@ def tails_fit(graph: FactorGraph, split: Split) -> bool:
 def spin_tail_colours(graph: FactorGraph, split: Split) -> SpinTailColours:
     """Lay out a split graph of spins."""
     heavy, spins = SPINS.prepare(graph, split), spin_colours(graph, split.heavy)
-    own, parts = heavy.parts[spins.variable], np.zeros(len(spins.variable), TAIL_PART)
-    for name, theirs in (("start", "tail_start"), ("count", "tail")):
-        parts[name] = own[theirs]
+    return SpinTailColours(*spins, *lay_tails(graph, spins.variable, heavy.parts, heavy.tail))
+
+
+def lay_tails(
+    graph: FactorGraph,
+    variable: NDArray[np.int32],
+    theirs: NDArray[np.void],
+    tails: NDArray[np.void],
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Parts and alias tables by variable, as a layout of the sampler has them, laid out by place.
+
+    Returns them as TAIL_PART and ALIAS: see `SpinTailColours`.
+    """
+    own, parts = theirs[variable], np.zeros(len(variable), TAIL_PART)
+    for name, same in (("start", "tail_start"), ("count", "tail")):
+        parts[name] = own[same]
     for name in ("rate", "none", "keep"):
         parts[name] = own[name]
     parts["gain"] = np.log2(own["gain"])
-    parts["cut"] = np.minimum(np.floor(own["none"] * 2.0**32), 2.0**32 - 1).astype(np.uint32)
+    parts["cut"] = np.floor(own["none"] * 2.0**16).astype(np.uint32)
     place = np.empty(len(graph), np.int32)
-    place[spins.variable] = np.arange(len(graph), dtype=np.int32)
-    tail = heavy.tail.copy()
+    place[variable] = np.arange(len(graph), dtype=np.int32)
+    tail = tails.copy()
     for name in ("place", "other"):
         signed = tail[name]
         tail[name] = np.sign(signed) * (place[np.abs(signed) - 1] + 1) if len(signed) else signed
     for array in (parts, tail):
         array.setflags(write=False)
-    return SpinTailColours(*spins, parts, tail)
+    return parts, tail
 
 
-def _tally(noted: NDArray[np.int64], swept: int, entries: int, chains: int) -> NDArray[np.int64]:
+def noted_tally(
+    noted: NDArray[np.int64], swept: int, entries: int, chains: int
+) -> NDArray[np.int64]:
     """What chains did: `noted` has changes and draws by lane."""
     tally = np.zeros(CHANGES + 1, np.int64)
     tally[EVALUATIONS] = swept * chains * entries
@@ -123,7 +139,7 @@ class SpinTailRow(SpinRow):
 
     def tally(self, chains: int) -> NDArray[np.int64]:
         """Heavy neighbours, and draws."""
-        return _tally(self.noted, self.swept, len(self.data.weight), chains)
+        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
 
 
 class SpinTailLanes(SpinLanes):
@@ -143,23 +159,36 @@ class SpinTailLanes(SpinLanes):
 
     def tally(self, chains: int) -> NDArray[np.int64]:
         """Heavy neighbours, and draws."""
-        return _tally(self.noted, self.swept, len(self.data.weight), chains)
+        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
+
+
+@literal
+def tail_bits(key0, key1, chain, variable, sweep):
+    """16 bits that tell whether a chain draws from its tail: half of the word of two quads."""
+    word = chain_bits(key0, key1, (chain >> 3 << 2) | (chain & 3), variable, sweep, TAIL)
+    return np.uint32(word >> _S16) if chain & 4 else np.uint32(word & _LOWER)
+
+
+@literal
+def tail_draws(part, key0, key1, chain, variable, sweep, bits, stream):
+    """How many factors of its tail a chain draws, by `tail_bits` and more; then sets the stream."""
+    more = chain_bits(key0, key1, chain, variable, sweep, TAIL + 1)
+    u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-16
+    draws = poisson_by_inversion(u, part.rate, part.none) if u >= part.none else 0
+    if draws:
+        set_stream(stream, key0, key1, chain, variable, sweep, TAIL + 2)
+    return draws
 
 
 @literal
 def tail_gain(data, part, key0, key1, chain, variable, sweep, bits, x, place, lane, stream):
     """What the tail adds to the log-odds of value 1, and how many factors were drawn.
 
-    A chain's value at a place is bit `lane` of the number there; `stream` is scratch.
+    `bits` are those of `tail_bits`. A chain's value at a place is bit `lane` of the number there;
+    `stream` is scratch.
     """
-    more = chain_bits(key0, key1, chain, variable, sweep, TAIL + 1)
-    u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
-    draws = poisson_by_inversion(u, part.rate, part.none) if u >= part.none else 0
-    gain = np.float32(0.0)
-    if draws == 0:
-        return gain, draws
-    own = (x[place] >> lane) & 1
-    set_stream(stream, key0, key1, chain, variable, sweep, TAIL + 2)
+    draws = tail_draws(part, key0, key1, chain, variable, sweep, bits, stream)
+    own, gain = (x[place] >> lane) & 1, np.float32(0.0)
     for _ in range(draws):
         drawn = draw_alias(data.tail, part.start, part.start + part.count, stream)
         attracts = drawn > 0
@@ -181,7 +210,7 @@ def _tail_row_block(data, block, count, key0, key1, chain, sweep, x, few):
         place = first + np.uint64(lane)
         part, variable = data.parts[place], data.variable[place]
         if part.count:
-            tails, own = chain_bits(key0, key1, chain, variable, sweep, TAIL), (x, place, _BYTE)
+            tails, own = tail_bits(key0, key1, chain, variable, sweep), (x, place, _BYTE)
             if tails >= part.cut:
                 gain, draws = tail_gain(
                     data, part, key0, key1, chain, variable, sweep, tails, *own, stream
@@ -209,13 +238,25 @@ def sweep_tail_row(data, key, chain, begin, end, sweep, sweeps, x, few):
 
 
 @literal
-def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
-    """Add what tails are worth, to the few chains that draw from them."""
-    tails, most, stream = lanes_of(LANES, _WORD), _WORD, lanes_of(4, _LONG)
-    lane_bits(key0, key1, quad, variable, sweep, _TAIL, tails)
+def lane_tails(key0, key1, quad, variable, sweep, tails):
+    """The `tail_bits` of 64 chains, by column; returns the largest."""
+    most = _WORD
+    for p in range(QUADS // 2):
+        a, b, c, d = quad_bits(key0, key1, np.uint32(quad // 2 + p), variable, sweep, _TAIL)
+        tails[2 * p], tails[2 * p + 1] = a & _LOWER, a >> _S16
+        tails[QUADS + 2 * p], tails[QUADS + 2 * p + 1] = b & _LOWER, b >> _S16
+        tails[2 * QUADS + 2 * p], tails[2 * QUADS + 2 * p + 1] = c & _LOWER, c >> _S16
+        tails[3 * QUADS + 2 * p], tails[3 * QUADS + 2 * p + 1] = d & _LOWER, d >> _S16
     for lane in range(LANES):
         most = max(most, tails[lane])
-    if most < part.cut:
+    return most
+
+
+@literal
+def _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws):
+    """Add what tails are worth, to the few chains that draw from them."""
+    tails, stream = lanes_of(LANES, _WORD), lanes_of(4, _LONG)
+    if lane_tails(key0, key1, quad, variable, sweep, tails) < part.cut:
         return
     for lane in range(LANES):
         if tails[lane] >= part.cut:

@@ -126,14 +126,16 @@ class PoissonGibbs(Sampler):
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
 
-        The latest is kept with the graph: costs are asked for before data are prepared.
+        The latest two are kept with the graph: costs are asked for before data are prepared, and
+        chains in lockstep have a split of their own.
         """
         key = (str(self), lanes)
-        kept = vars(graph).get("_split")
-        if kept is None or kept[0] != key:
-            kept = vars(graph)["_split"] = (key, self._split(graph, lanes))
-        split: Split = kept[1]
-        return split
+        kept: dict[Any, Split] = vars(graph).setdefault("_splits", {})
+        if key not in kept:
+            while len(kept) > 1:
+                del kept[next(iter(kept))]
+            kept[key] = self._split(graph, lanes)
+        return kept[key]
 
     def _split(self, graph: FactorGraph, lanes: int) -> Split:
         split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes, self.stickiness)

@@ -1,0 +1,154 @@
+"""Points in a fixed order on a CPU: chain by chain; see `points`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
+from minigibbs.kernels.philox import quad_bits
+from minigibbs.samplers.chromatic.points import (
+    BITS,
+    CHOICE,
+    COUNT,
+    LAW,
+    LEAST,
+    LENGTH,
+    ROW,
+    START,
+    SURPLUS,
+    PointColours,
+    choose_value,
+    count_proposals,
+    draw_number,
+    settle,
+    unit_of_words,
+)
+from minigibbs.samplers.chromatic.tile import Tile
+
+
+class PointTile(Tile):
+    """Chains one after another, each a row of values by place."""
+
+    data: PointColours
+
+    def __init__(
+        self, graph: FactorGraph, data: PointColours, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        self.x = np.empty((self.chains, len(graph)), graph.state_type)
+        self.load(states)
+        self.visits = np.zeros((self.chains, int(graph.sizes.sum(dtype=np.int64))), np.int64)
+        self.noted = np.zeros((self.chains, CHANGES + 1), np.int64)
+        self.surplus = np.ascontiguousarray(data.homes[:, :, SURPLUS:]).view(np.float64)[:, :, 0]
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up states."""
+        self.x[:] = states[:, self.data.variable]
+
+    def states(self) -> NDArray[Any]:
+        """The states."""
+        states = np.empty_like(self.x)
+        states[:, self.data.variable] = self.x
+        return states
+
+    def energies(self) -> NDArray[np.float64]:
+        """The states' energies, up to the graph's offset."""
+        return super().energies() + self.graph.implicit_energies(self.states())
+
+    def _ends(self) -> NDArray[np.int64]:
+        """One piece: the next update needs the last one's value."""
+        return np.array([0, self.data.free])
+
+    def _lanes(self) -> int:
+        return 0  # no threads share a chain
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        none, tallies = self.visits[0, :0], []
+        room = np.zeros((2, int(self.graph.sizes.max())))
+        for row in range(self.chains):
+            tally = np.zeros(CHANGES + 1, np.int64)
+            visits = self.visits[row] if counting else none
+            span, number = (begin, end, sweep, sweeps), self.first + row
+            _sweep_chain(
+                self.data, self.surplus, self.key, number, *span, self.x[row], room, visits, tally
+            )
+            tallies.append(tally)
+        return np.stack(tallies)
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """The sum over chains."""
+        tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
+        return tally
+
+    def _flush(self) -> None:
+        """Counts are whole numbers from the start."""
+
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """As they were counted; a clamped variable was always where it is."""
+        counts, first = self.visits.copy(), self.graph.packed.first
+        clamped = np.flatnonzero(self.graph.evidence >= 0)
+        counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
+        return counts
+
+    def clear(self) -> None:
+        """Forget the counts."""
+        super().clear()
+        self.visits[:] = 0
+
+
+@literal
+def _propose(data, surplus, group, place, key0, key1, chain, sweep, x, field):
+    """Add what the proposals of one group are worth; returns how many there were."""
+    home, variable = data.homes[group, place], np.uint32(data.variable[place])
+    _, _, c, d = quad_bits(
+        key0, key1, np.uint32(chain), variable, sweep, np.uint32(COUNT + np.uint32(group))
+    )
+    u, size = unit_of_words(c, d), data.sizes[place]
+    count = count_proposals(data.laws, home[LAW], home[LEAST], home[LENGTH], u)
+    for k in range(count):
+        there, kept = settle(
+            data.slots, data.points, data.quads, home[START], home[BITS], home[ROW],
+            surplus[group, place], data.codes[group], data.exponents[group], data.more[group],
+            key0, key1, chain, variable, sweep, draw_number(group, k),
+        )  # fmt: skip
+        value = x[there]
+        top = (value == x[place]) == (data.attracts[group] != 0)
+        if value < size and kept + (1 if top else 0) >= 2:
+            field[value] += 1.0
+    return count
+
+
+@literal_entry
+def _sweep_chain(
+    data, surplus, key, chain, begin, end, sweep, sweeps, x, room, visits, tally
+):  # fmt: skip
+    """Sweep one chain over some places; values are counted in `visits`, unless it is empty."""
+    field, kept = room[0], room[1]
+    for s in range(sweep, sweep + sweeps):
+        for place in range(begin, end):
+            size, first = data.sizes[place], data.first[place]
+            for v in range(size):
+                field[v] = data.base[first + v]
+            for group in range(len(data.codes)):
+                for v in range(size):
+                    kept[v] = 0.0
+                count = _propose(data, surplus, group, place, key[0], key[1], chain, s, x, kept)
+                for v in range(size):
+                    field[v] += data.gains[group] * kept[v]
+                tally[DRAWS] += count
+                tally[EVALUATIONS] += count
+            a, b, _, _ = quad_bits(
+                key[0], key[1], np.uint32(chain), np.uint32(data.variable[place]), s, CHOICE
+            )
+            value, old = choose_value(field, size, unit_of_words(a, b)), x[place]
+            x[place] = value
+            tally[CHANGES] += value != old
+            if len(visits):
+                visits[first + value] += 1

@@ -1,0 +1,53 @@
+"""Small files of other programs, as the tests of formats and the fuzzing begin with them."""
+
+import struct
+
+SMALL = """MARKOV
+3
+2 2 3
+3
+1 0
+2 0 1
+2 1 2
+
+2
+ 0.25 0.75
+
+4
+ 1 2
+ 3 4
+
+6
+ 0.1 0.2 0.3
+ 0.4 0.5 0.6
+"""
+
+
+def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
+    """Write a graph: variables (role, value, type, size), factors (function, literals, weight id,
+    feature), each literal (variable, value)."""
+    edges = sum(len(literals) for _, literals, *_ in factors)
+    files = {
+        "meta": f"{len(weights)},{len(variables)},{len(factors)},{edges},a,b,c\n".encode(),
+        "weights": b"".join(struct.pack(">QBd", k, fixed, w) for k, w in enumerate(weights)),
+        "variables": b"".join(struct.pack(">QBQHQ", k, *v) for k, v in enumerate(variables)),
+        "factors": b"".join(
+            struct.pack(">HQ", function, len(literals))
+            + b"".join(struct.pack(">QQ", *literal) for literal in literals)
+            + struct.pack(">Qd", weight, feature)
+            for function, literals, weight, feature in factors
+        ),
+    }
+    if domains is not None:
+        files["domains"] = b"".join(
+            struct.pack(">QQ", v, len(values))
+            + b"".join(struct.pack(">Qd", value, 0.0) for value in values)
+            for v, values in domains.items()
+        )
+    for kind, content in files.items():
+        (folder / f"graph.{kind}").write_bytes(content)
+    return folder
+
+
+BOOLEAN, THREE = (0, 0, 0, 2), (0, 0, 1, 3)
+FUNCTIONS = [0, 1, 2, 3, 4, 7, 8, 9, 12, 13]

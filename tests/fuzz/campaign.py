@@ -1,0 +1,209 @@
+"""Campaigns by count over many cores: `python -m tests.fuzz campaign --cores 16 --out DIR`.
+
+Every reader gets so many cases, and runs of every configuration are killed so many times, side by
+side. What was found is written down every few seconds, so that a campaign that is cut short
+has its results: `results.json`, `results.md`, and in `kept` the files that did harm. Campaigns
+with other seeds add up: `python -m tests.fuzz add DIR DIR ...`.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.fuzz import kills
+from tests.fuzz.readers import DIAGNOSED, READERS
+from tests.fuzz.shards import Shards
+
+_WRITE = 5.0  # seconds between two writings of the results
+_SPARE = 5.0  # seconds of the whole that are left for the end
+PACKAGES = ("numpy", "numba", "numba-cuda", "scipy", "arviz-stats")
+
+
+def machine() -> dict:
+    """Where and with what a campaign ran."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not there"
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "card": kills.card() or "none",
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -> dict:
+    """Everything so far, as JSON."""
+    readers = {
+        name: {
+            "cases": one.cases,
+            "read": one.read,
+            "refused": one.refused,
+            "foreign_errors": len(one.wrong),
+            "hangs": one.hangs,
+            "deaths": one.deaths,
+            "core_seconds": round(one.seconds, 1),
+            "slowest_seconds": round(float(one.slowest), 3),
+            "wrong": one.wrong[:100],
+        }
+        for name, one in shards.readings.items()
+    }
+    return {
+        **about,
+        "seeds": [shards.seed],
+        "seconds": round(time.monotonic() - began, 1),
+        "without": [] if DIAGNOSED else ["goals, summaries and sampled answers (no arviz_stats)"],
+        "readers": readers,
+        "kills": killing.results(),
+    }
+
+
+def table(found: dict) -> str:
+    """The results for people, as Markdown."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    seeds = ", ".join(map(str, found["seeds"]))
+    lines = [
+        "# Campaign",
+        "",
+        f"{found['date']}; {found['processor']}, {found['cores']} cores; card: {found['card']}.",
+        f"{versions}. Seed {seeds}; {found['seconds']:,.0f} s.",
+        *(f"Without {text}." for text in found["without"]),
+        "",
+        "| reader | cases | read | refused | foreign errors | hangs | deaths | core seconds "
+        "| slowest case, s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    columns = ("cases", "read", "refused", "foreign_errors", "hangs", "deaths")
+    for name, one in found["readers"].items():
+        counts = " | ".join(f"{one[column]:,}" for column in columns)
+        lines.append(
+            f"| {name} | {counts} | {one['core_seconds']:,.0f} | {one['slowest_seconds']:.2f} |"
+        )
+    lines += ["", "| killed run | kills | runs | with progress | differences | failures |"]
+    lines += ["|---|--:|--:|--:|--:|--:|"]
+    columns = ("kills", "runs", "progressed", "differences", "failures")
+    for name, one in found["kills"].items():
+        lines.append(f"| {name} | " + " | ".join(f"{one[column]:,}" for column in columns) + " |")
+    total = [sum(one[column] for one in found["kills"].values()) for column in columns]
+    lines.append("| all | " + " | ".join(f"{number:,}" for number in total) + " |")
+    lines += ["", *_wrong(found)]
+    return "\n".join(lines) + "\n"
+
+
+def _wrong(found: dict) -> list[str]:
+    lines = [f"* {name}, {text}" for name, one in found["readers"].items() for text in one["wrong"]]
+    lines += [f"* {name}: {text}" for name, one in found["kills"].items() for text in one["wrong"]]
+    return lines[:200] or ["Nothing went wrong."]
+
+
+def write(out: Path, found: dict) -> None:
+    """Both files, each whole or not at all."""
+    for name, text in (("results.json", json.dumps(found, indent=1)), ("results.md", table(found))):
+        temporary = out / f".{name}"
+        temporary.write_text(text)
+        temporary.replace(out / name)
+
+
+def add(folders: list[Path]) -> dict:
+    """The sum of several campaigns, which must not share a seed."""
+    parts = [json.loads((folder / "results.json").read_text()) for folder in folders]
+    seeds = [seed for part in parts for seed in part["seeds"]]
+    if len(set(seeds)) < len(seeds):
+        raise SystemExit(f"campaigns of one seed try the same cases: got seeds {seeds}")
+    whole = {**parts[0], "seeds": seeds, "seconds": sum(part["seconds"] for part in parts)}
+    whole["without"] = sorted({text for part in parts for text in part["without"]})
+    for kind in ("readers", "kills"):
+        names = dict.fromkeys(name for part in parts for name in part[kind])
+        whole[kind] = {
+            name: _sum([part[kind][name] for part in parts if name in part[kind]]) for name in names
+        }
+    return whole
+
+
+def _sum(parts: list[dict]) -> dict:
+    whole = dict(parts[0])
+    for part in parts[1:]:
+        for key, value in part.items():
+            whole[key] = max(whole[key], value) if key.startswith("slowest") else whole[key] + value
+    return whole
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry a campaign out; 0 where nothing went wrong."""
+    began, out = time.monotonic(), options.out
+    deadline = began + options.seconds - _SPARE
+    out.mkdir(parents=True, exist_ok=True)
+    about = machine()
+    counted = [name for name, one in READERS.items() if one.counted]
+    targets = options.targets or counted
+    if options.cases == 0:
+        targets = []
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    scratch = Path(tempfile.mkdtemp(prefix="fuzz-", dir=base))
+    shards = Shards(targets, options.seed, options.cases, out, scratch)
+    lanes = min(options.lanes or max(options.cores // 4, 1), options.cores)
+    killing = kills.Killing(options.kills, options.card_kills, options.seed, lanes, options.only)
+    try:
+        shards.warm(killing.look)
+        last = time.monotonic()
+        while time.monotonic() < deadline and not (shards.done and killing.done):
+            killing.look()
+            shards.look()
+            shards.fill(max(options.cores - len(killing.live), 1 if killing.done else 0))
+            if time.monotonic() - last > _WRITE:
+                write(out, results(about, shards, killing, began))
+                last = time.monotonic()
+            time.sleep(0.02)
+    finally:
+        shards.cut()
+        killing.cut()
+        found = results(about, shards, killing, began)
+        write(out, found)
+        shutil.rmtree(scratch, ignore_errors=True)
+    print(table(found))
+    harm = sum(
+        one["foreign_errors"] + one["hangs"] + one["deaths"] for one in found["readers"].values()
+    )
+    harm += sum(one["differences"] + one["failures"] for one in found["kills"].values())
+    return 1 if harm else 0
+
+
+def main(arguments: list[str]) -> int:
+    """The command line of `campaign`."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz campaign", description=__doc__)
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=540.0, help="of the whole")
+    parser.add_argument("--cases", type=int, default=1_000_000, help="of each reader")
+    parser.add_argument("--kills", type=int, default=1000, help="of all configurations together")
+    parser.add_argument("--card-kills", type=int, default=60, help="of them on a GPU, if any")
+    parser.add_argument("--lanes", type=int, help="runs to be killed side by side")
+    parser.add_argument("--only", nargs="*", help="configurations to be killed; by default all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("targets", nargs="*", help=f"readers, by default all of {list(READERS)}")
+    return run(parser.parse_args(arguments))
+
+
+def main_add(arguments: list[str]) -> int:
+    """The command line of `add`."""
+    print(table(add([Path(argument) for argument in arguments])))
+    return 0
