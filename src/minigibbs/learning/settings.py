@@ -63,5 +63,5 @@ class Settings:
         if not isinstance(header, dict):
             raise ValueError("settings: expected names and values")
         header = {"backend": "cpu"} | header
-        given = {field.name: header[field.name] for field in fields(cls)}
+        given: dict[str, Any] = {field.name: header[field.name] for field in fields(cls)}
         return cls(**given | {"seed": int(given["seed"])})

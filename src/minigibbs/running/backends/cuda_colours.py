@@ -82,10 +82,6 @@ class CudaColours(CudaGroup):
     def _write(self, states: NDArray[Any]) -> None:
         """Put states [chain, variable] on the device."""
 
-    @abstractmethod
-    def take(self, data: Any) -> None:
-        """Go on with other weights in the same layout; chains stay as they are."""
-
     def load(self, states: NDArray[Any]) -> None:
         """Go on from these states [chain, variable]."""
         self._write(states)
