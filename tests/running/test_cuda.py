@@ -181,7 +181,8 @@ def test_points_compile_for_a_gpu(kernel):
     x, counts = matrix(types.uint8), row(types.int64)
     sweep = points.sweep_points(2, 3, data.quads, kernel == "gaussian", points.THREADS)
     text = ptx(sweep, *arrays, *NUMBERS, types.int64, x, counts, counts)
-    assert text.count("ld.global.v4") >= 6 and text.count("ld.shared.v4") >= 3
+    assert text.count("ld.global.v4") >= 6
+    assert text.count("ld.shared.v4") >= 3
     numbers = row(types.int32)
     ptx(points.first_places, numbers, numbers, numbers, types.int64, types.int64, x)
     ptx(points.to_variables, x, numbers, x)

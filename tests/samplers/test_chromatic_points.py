@@ -175,7 +175,9 @@ def test_chains_depend_on_no_layout(tmp_path):
     mg.sample(graph, FAST, sweeps=11, chains=20, checkpoint=tmp_path / "run", **options)
     again = mg.resume(tmp_path / "run", sweeps=19, progress=False)
     np.testing.assert_array_equal(again.draws, whole.draws)
-    np.testing.assert_allclose(again.energy, graph.energy(whole.draws.reshape(-1, 5)).reshape(20, 30))
+    np.testing.assert_allclose(
+        again.energy, graph.energy(whole.draws.reshape(-1, 5)).reshape(20, 30)
+    )
     assert len({row.tobytes() for row in whole.draws}) == 20
 
 
