@@ -16,6 +16,7 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
+    "asynchronous",
     "observables",
     "learning",
 ]

@@ -44,6 +44,7 @@ CHAPTERS: dict[str, list[str]] = {
         "MinGibbs",
         "DoubleMinGibbs",
         "LocalMinibatchGibbs",
+        "AsyncGibbs",
         "PoissonMH",
         "TunaMH",
         "Tempering",

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
+        AsyncGibbs,
         BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
@@ -132,6 +133,7 @@ _HOMES = {
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
+            "AsyncGibbs",
             "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
@@ -158,6 +160,7 @@ _HOMES = {
 __all__ = [
     "MGPMH",
     "Answer",
+    "AsyncGibbs",
     "BlockGibbs",
     "Complete",
     "CustomEstimator",

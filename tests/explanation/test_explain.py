@@ -53,6 +53,7 @@ def test_operations_are_of_known_kinds_and_finite(name, model):
         (mg.MGPMH(batch=8.0), ["strong", "draw"], "minibatch_draws"),
         (mg.MinGibbs(batch=40.0), ["strong", "draw"], "minibatch_draws"),
         (mg.LocalMinibatchGibbs(7), ["member"], "minibatch_draws"),
+        (mg.AsyncGibbs(threads=2), ["read"], "factor_evaluations"),
         (mg.PoissonMH(batch=8.0), ["draw"], "minibatch_draws"),
         (mg.TunaMH(chi=0.3), ["draw"], "minibatch_draws"),
     ],
@@ -86,6 +87,7 @@ def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
     assert rows["min-gibbs"].slowdown is None
     assert rows["min-gibbs"].note.startswith("slowdown 1.5 if every estimate stays within")
     assert not rows["local"].exact
+    assert not rows["async-gibbs"].exact
     assert rows["gibbs"].nanoseconds > rows["poisson-gibbs"].nanoseconds
 
 
@@ -133,3 +135,13 @@ def test_a_bound_of_no_use_is_not_called_a_guarantee():
     assert "Guaranteed: at most 1.5 times" in mg.PoissonGibbs(slowdown=1.5).describe(graph)
     for row in mg.explain(mg.models.potts_rbf(), COSTS).rows:
         assert row.slowdown is None or row.slowdown <= 100
+
+
+def test_a_condition_does_not_make_a_loose_bound_a_guarantee():
+    """Strong fields bind the spins: MIN-Gibbs redraws its estimates hardly ever."""
+    graph = mg.FactorGraph([2] * 2, [mg.Unary([0, 1], [0.0, 30.0])])
+    sampler = mg.MinGibbs()
+    assert sampler.proviso(graph).startswith("no guarantee of use")
+    assert sampler.describe(graph).endswith("the bound on the slowdown is above 100.")
+    mild = mg.FactorGraph([2] * 2, [mg.Ising([0], [1], 0.1)])
+    assert "if every estimate stays within" in sampler.describe(mild)

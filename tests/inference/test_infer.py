@@ -129,6 +129,24 @@ def test_too_few_round_trips_are_said():
     assert not any("round trips" in text for text in fine.warnings)
 
 
+@pytest.mark.parametrize("beta", [0.1, 0.6])
+def test_an_answer_has_marginals_however_short_the_time(beta, monkeypatch):
+    """A warm-up of 5,000 sweeps takes longer than a microsecond, on any machine."""
+    monkeypatch.setattr(inference, "time_updates", lambda *args, **options: 1e-12)
+    graph = mg.models.ising_lattice(side=30, beta=beta)
+    answer = mg.infer(graph, 1e-6, exact=False, seed=1, **QUIET)
+    assert any("too short" in text for text in answer.warnings)
+    np.testing.assert_array_equal(answer.run.clock, np.full(4, 4 * 900))
+    np.testing.assert_allclose(answer.marginals.sum(axis=1), 1.0)
+    assert (answer.standard_errors > 0.05).all()  # four sweeps of four chains know next to nothing
+    assert answer.log_z is None
+
+
+def test_a_short_time_that_is_enough_is_not_complained_of():
+    answer = mg.infer(ZOO["ising"], "10s", exact=False, error=0.1, seed=1, **QUIET)
+    assert not any("too short" in text for text in answer.warnings)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

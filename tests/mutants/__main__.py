@@ -1,17 +1,23 @@
 """Deliberate mistakes, one by one: `make mutants`, or `python -m tests.mutants [part of name]`.
 
-Each is made in a copy of the sources, where the tests that should object are run. A mutant that no
-test objects to has survived, and is reported; so is one that cannot be made any more. The tests are
-run on the unchanged copy first: a test that fails there says nothing.
+Each is made in a copy of the sources, where the tests that should object are run, first without the
+mistake: a test that fails there says nothing, and the mutant counts as not tried. A mutant that no
+test objects to has survived, and is reported; so is one that cannot be made any more. With `--out`
+what came of each is written down as it is found.
 """
 
 import argparse
+import json
+import math
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +25,6 @@ from tests.mutants.listed import SOURCES, Mutant, listed
 from tests.paths import ROOT
 
 PATIENCE = 600  # seconds for the tests of one mutant; one that hangs is caught as well
-MOST_PATIENCE = 3600  # for all tests together, which compile everything
 PARTS = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md")
 
 
@@ -29,14 +34,15 @@ def copy_sources(folder: Path) -> None:
         source = ROOT / part
         if source.is_dir():
             shutil.copytree(source, folder / part)
-        else:
+        elif source.exists():
             shutil.copy2(source, folder / part)
 
 
-def run_tests(folder: Path, tests: list[str], patience: float = PATIENCE) -> tuple[bool, str]:
-    """Whether tests pass in a copy, and what pytest says at the end."""
+def run_tests(folder: Path, tests: list[str], patience: float) -> tuple[bool | None, str]:
+    """Whether tests pass in a copy, None if they cannot be run, and what pytest says at the end."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    command += ["-p", "tests.mutants.absent"]
+    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
     try:
         done = subprocess.run(
             [*command, *(f"tests/{test}" for test in tests)],
@@ -49,67 +55,100 @@ def run_tests(folder: Path, tests: list[str], patience: float = PATIENCE) -> tup
     except subprocess.TimeoutExpired:
         return False, "a test that does not end"
     last = (done.stdout.strip().splitlines() or [done.stderr[-200:]])[-1]
-    if done.returncode not in (0, 1):  # 1: tests ran, and some failed
-        raise RuntimeError(f"pytest could not run {tests}: {last}")
-    return done.returncode == 0, last
+    ran = done.returncode == 1 or (done.returncode == 0 and " passed" in last)
+    return (done.returncode == 0 if ran else None), last
 
 
-def try_mutant(folder: Path, mutant: Mutant) -> bool:
-    """Make a mistake, run its tests, and take it back; whether it was caught."""
+def try_mutant(folder: Path, mutant: Mutant, patience: float) -> tuple[bool | None, str]:
+    """Make a mistake, run its tests, and take it back; whether they pass, and what is said."""
     path = folder / SOURCES / mutant.file
     whole, stat = path.read_text(), path.stat()
     assert whole.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.file} once"
     path.write_text(whole.replace(mutant.old, mutant.new))
     try:
-        passed, _ = run_tests(folder, mutant.tests)
+        passed, last = run_tests(folder, mutant.tests, patience)
     finally:
         path.write_text(whole)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # compiled code goes by the time
-    return not passed
+    return passed, last
 
 
-def work(mutants: list[Mutant], number: int, jobs: int) -> list[str]:
-    """Try every so-manyth mutant in a copy of one's own; returns those that survived."""
-    survived = []
+CAUGHT, SURVIVED, UNTRIED = "caught", "SURVIVED", "not tried"
+
+
+class Found:
+    """What came of each mutant, said and written down as it is found."""
+
+    def __init__(self, out: Path | None):
+        self.outcomes: dict[str, str] = {}
+        self._out, self._lock = out, threading.Lock()
+
+    def note(self, mutant: Mutant, word: str, why: str, took: float) -> None:
+        """Say it, and write all of them."""
+        with self._lock:
+            self.outcomes[mutant.name] = word
+            more = f" ({why})" if word == UNTRIED else ""
+            print(f"{word:<9} {took:4.0f} s  {mutant.file}: {mutant.name}{more}", flush=True)
+            if self._out is not None:
+                self._out.mkdir(parents=True, exist_ok=True)
+                with open(self._out / "mutants.jsonl", "a") as stream:
+                    stream.write(json.dumps([mutant.name, mutant.file, word, why]) + "\n")
+
+
+def work(mutants: queue.Queue[Mutant], found: Found, deadline: float) -> None:
+    """Try mutants in a copy of one's own, until there are none or time is up."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_sources(folder)
-        own = mutants[number::jobs]
-        passed, last = run_tests(
-            folder, sorted({test for one in own for test in one.tests}), MOST_PATIENCE
-        )
-        if not passed:
-            raise RuntimeError(f"tests fail without any mistake: {last}")
-        for mutant in own:
-            begun = time.monotonic()
-            caught = try_mutant(folder, mutant)
-            took = time.monotonic() - begun
-            word = "caught" if caught else "SURVIVED"
-            print(f"{word:<8} {took:4.0f} s  {mutant.file}: {mutant.name}", flush=True)
-            if not caught:
-                survived.append(mutant.name)
-    return survived
+        while time.monotonic() < deadline:
+            try:
+                mutant = mutants.get_nowait()
+            except queue.Empty:
+                return
+            begun, word, why = time.monotonic(), UNTRIED, "time is up"
+            patience = min(PATIENCE, deadline - begun)
+            passed, last = run_tests(folder, mutant.tests, patience)
+            if not passed:
+                why = f"without the mistake: {last}"
+            elif (left := deadline - time.monotonic()) > 0:
+                passed, why = try_mutant(folder, mutant, min(PATIENCE, left))
+                late = time.monotonic() >= deadline
+                if passed is not None and not late:  # None: a mistake that only breaks an import
+                    word = SURVIVED if passed else CAUGHT
+            found.note(mutant, word, why, time.monotonic() - begun)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of the whole")
+    parser.add_argument("--out", type=Path, help="a folder for mutants.jsonl")
+    parser.add_argument("--but", type=Path, help="leave out what such a file says was caught")
     parser.add_argument("parts", nargs="*", help="of names or files; by default all mutants")
     options = parser.parse_args()
-    chosen = [
-        mutant
-        for mutant in listed()
-        if not options.parts
-        or any(part in f"{mutant.file}: {mutant.name}" for part in options.parts)
-    ]
-    begun = time.monotonic()
-    jobs = max(1, min(options.jobs, len(chosen)))  # a job without mutants runs all tests
-    with ThreadPoolExecutor(jobs) as pool:
-        parts = [pool.submit(work, chosen, k, jobs) for k in range(jobs)]
-        survived = [name for part in parts for name in part.result()]
+    begun, chosen = time.monotonic(), listed()
+    if options.parts:
+        chosen = [m for m in chosen if any(p in f"{m.file}: {m.name}" for p in options.parts)]
+    if options.but:
+        lines = [json.loads(line) for line in options.but.read_text().splitlines()]
+        known = {name for name, _, word, _ in lines if word == CAUGHT}
+        chosen = [mutant for mutant in chosen if mutant.name not in known]
+    waiting: queue.Queue[Mutant] = queue.Queue()
+    for mutant in chosen:
+        waiting.put(mutant)
+    found = Found(options.out)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        parts = [
+            pool.submit(work, waiting, found, begun + options.seconds) for _ in range(options.jobs)
+        ]
+        for part in parts:
+            part.result()
+    counts = Counter(found.outcomes.values())
+    counts[UNTRIED] += len(chosen) - len(found.outcomes)
     took = (time.monotonic() - begun) / 60
-    print(f"{len(chosen) - len(survived)} of {len(chosen)} mutants caught in {took:.0f} minutes")
-    return 1 if survived else 0
+    told = ", ".join(f"{counts[word]} {word}" for word in (CAUGHT, SURVIVED, UNTRIED))
+    print(f"{len(chosen)} mutants: {told}; {took:.0f} minutes")
+    return 0 if counts[CAUGHT] == len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ DENSE = dense()
 
 
 def test_negligible_pairs_are_those_that_no_energy_notices():
-    pair, weight = budget.energy_pairs(DENSE)
+    pair, weight, *_ = budget.energy_pairs(DENSE)
     whole = DENSE.packed.pair_weight
     assert len(weight) < len(whole) / 4
     left_out = np.abs(whole).sum() - np.abs(weight).sum()
@@ -42,6 +42,32 @@ def test_pairs_that_matter_are_all_kept():
     i, j = np.triu_indices(60, 1)
     graph = mg.FactorGraph([2] * 60, [mg.Ising(i, j, 0.01)])
     assert budget.energy_pairs(graph)[1] is graph.packed.pair_weight
+
+
+def test_pairs_lie_in_rows_only_where_they_come_in_order_and_are_many():
+    pairs = budget.energy_pairs(DENSE)
+    assert len(pairs.rows) == len(DENSE) + 1
+    first = np.repeat(np.arange(len(DENSE)), np.diff(pairs.rows))
+    np.testing.assert_array_equal(np.stack([first, pairs.second], axis=1), pairs.pair)
+    i, j = np.triu_indices(60, 1)
+    shuffled = np.random.default_rng(0).permutation(len(i))
+    unordered = mg.FactorGraph([2] * 60, [mg.Ising(i[shuffled], j[shuffled], 0.01)])
+    for graph in (unordered, mg.models.ising_lattice(side=10, beta=0.3)):
+        assert not len(budget.energy_pairs(graph).rows)
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_energies_by_rows_are_those_of_the_definition(values):
+    """Gaps in the rows, a variable without pairs, and one that is clamped."""
+    i, j = np.triu_indices(40, 1)
+    some = (i != 7) & (i != 20) & (j != 20)
+    weights = np.random.default_rng(1).normal(0, 0.1, some.sum())
+    graph = mg.FactorGraph([values] * 40, [mg.Potts(i[some], j[some], weights)])
+    graph = graph.condition({3: 1})
+    assert len(budget.energy_pairs(graph).rows)
+    run = mg.sample(graph, sweeps=30, chains=2, record=("draws", "energy"), **QUIET)
+    expected = [graph.energy(draws) for draws in run.draws]
+    np.testing.assert_allclose(run.energy, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_sparse_models_have_an_energy_at_every_record():
@@ -66,7 +92,7 @@ def test_dear_energies_are_taken_more_rarely_and_are_the_same_ones(rare):
     np.testing.assert_array_equal(rare.counts, whole.counts)
     states = mg.sample(DENSE, sweeps=20, chains=2, record=("draws", "energy"), **QUIET)
     expected = [DENSE.energy(draws) for draws in states.draws]
-    np.testing.assert_allclose(states.energy, expected, rtol=1e-12)
+    np.testing.assert_allclose(states.energy, expected, rtol=0, atol=1e-11)  # sums of 79,800 terms
 
 
 def test_rare_energies_are_the_same_elsewhere_resumed_and_saved(rare, tmp_path):
@@ -112,6 +138,43 @@ def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
     assert run.info.energy_thin == 10 * run.info.thin
     assert run.energy.shape[1] >= 50
     assert run.summary().energy_ess >= 100
+
+
+@pytest.mark.parametrize(
+    ("graph", "least"),
+    [(mg.models.ising_lattice(100, 0.3), 2), (mg.models.potts_lattice(60, 10, 0.5), 1)],
+    ids=["spins", "small domains"],
+)
+def test_energies_by_colours_keep_to_their_share(graph, least):
+    """Updates of spins are so cheap by colours that energies at every record would cost a third."""
+    sampler, thin = mg.PoissonGibbs(), len(graph)
+    cost, update = budget.colour_costs(graph, sampler)
+    every = budget.energy_every(graph, sampler, thin, 10**6, colours=True)
+    assert every >= least
+    assert cost <= every * budget.SHARE * thin * update
+    assert every == 1 or cost > (every - 1) * budget.SHARE * thin * update
+    one_by_one = budget.energy_every(graph, sampler, thin, 10**6)
+    assert one_by_one == 1  # updates are dear there
+
+
+def test_other_layouts_by_colours_have_costs_too():
+    cost, update = budget.colour_costs(DENSE, mg.PoissonGibbs())
+    assert (cost, update) == (
+        budget.energy_cost(DENSE),
+        budget.update_cost(DENSE, mg.PoissonGibbs()) / 3.0,
+    )
+
+
+@pytest.mark.parametrize("fields", [False, True])
+def test_energies_of_small_domains_with_and_without_fields(fields):
+    rng = np.random.default_rng(0)
+    graph = mg.models.potts_lattice(12, 4, 0.5)
+    if fields:
+        unary = mg.Unary(np.arange(144), rng.normal(size=(144, 4)))
+        graph = mg.FactorGraph(graph.sizes, [*graph.factors, unary])
+    options = {"scan": "chromatic", "record": ("draws", "energy"), "sweeps": 5, "chains": 1}
+    run = mg.sample(graph, **options, **QUIET)
+    np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -124,11 +124,15 @@ def test_spins_by_colours_compile_for_a_gpu(strong):
     graph = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)])
     data = spin_colours(graph)
     kind, arrays = data.base.dtype.type, [device_type(getattr(data, n)) for n in bits.Spins._fields]
-    x = matrix(types.uint32)
+    x, copy = matrix(types.uint32), row(types.uint32)
+    span, few = (types.int64, types.int64, *NUMBERS, types.int64), types.uint8
     for lanes in (1, bits.QUAD, bits.HALF):
         kernel = bits.sweep_colour(kind, lanes)
-        text = ptx(kernel, *arrays, types.int64, types.int64, *NUMBERS, types.int64, x)
-        assert ".local" not in text
+        assert ".local" not in ptx(kernel, *arrays, *span, x, copy)
+        assert ".local" not in ptx(kernel, *arrays, *span, matrix(few), row(few))
+    blocks, _, base, _, weight = arrays
+    ptx(bits.find_thresholds(kind), blocks, base, weight, copy)
+    assert ".local" not in ptx(bits.sweep_patterns, *arrays, copy, *span, x, copy)
     ptx(bits.walk(kind), *arrays, *NUMBERS, types.int64, matrix(types.uint16))
     ptx(bits.first_bits, arrays[1], types.int64, types.int64, x)
 
@@ -141,16 +145,19 @@ def test_spins_with_tails_compile_for_a_gpu():
     ptx(kernel, *arrays, *NUMBERS, types.int64, matrix(types.uint16), row(types.int64))
 
 
-def test_counts_and_energies_of_bits_compile_for_a_gpu():
-    x, words, counts = matrix(types.uint32), row(types.uint32), row(types.int64)
+@pytest.mark.parametrize("word", [types.uint8, types.uint32])
+def test_counts_and_energies_of_bits_compile_for_a_gpu(word):
+    x, words, counts = matrix(word), row(word), row(types.int64)
     values, places = row(types.uint8), row(types.int32)
     parts = types.Array(types.float64, 3, "C")
-    ptx(bits.count_bits, words, x)
+    ptx(bits.count_bits, x, types.int64, x)
     ptx(bits.count_changes, words, words, *NUMBERS, counts)
-    planes = types.Array(types.uint32, 3, "C")
+    planes = types.Array(word, 3, "C")
     ptx(bits.flush_counts, planes, places, counts, counts, types.int64, matrix(types.int64))
     numbers = row(types.float64)
-    ptx(bits.part_energies, x, numbers, numbers, x, counts, parts)
+    pairs = matrix(types.uint32)
+    for lanes in (1, 32):
+        ptx(bits.part_energies(lanes), pairs, numbers, numbers, x, counts, parts)
     ptx(bits.sum_energies, parts, counts, counts, types.int64, matrix(types.float64))
     ptx(bits.read_bits, x, places, values, types.int64, matrix(types.uint8))
     states = types.Array(types.uint8, 3, "C")
@@ -168,6 +175,19 @@ def test_small_domains_by_colours_compile_for_a_gpu():
     kernel = small.sweep_sites(20, 5, 4)
     ptx(kernel, places, numbers, numbers, *NUMBERS, types.int64, x, changed)
     ptx(small.first_values, places, places, types.int64, types.int64, x)
+
+
+def test_small_domains_with_tails_compile_for_a_gpu():
+    graph = mg.models.potts_rbf(side=4, states=6, beta=1.0, implicit=False)
+    data = colour_data(mg.PoissonGibbs(heavy=4), graph)
+    arrays = [device_type(getattr(data, name)) for name in small.SmallTails._fields]
+    x, counts = matrix(types.uint8), row(types.int64)
+    ptx(small.walk_with_tails(6), *arrays, *NUMBERS, types.int64, x, counts, counts)
+
+
+def test_turning_compiles_for_a_gpu():
+    for kind in (types.uint8, types.uint64, types.float64):
+        ptx(backend.turn, matrix(kind), types.int64, matrix(kind), types.boolean)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])

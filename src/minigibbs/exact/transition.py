@@ -81,7 +81,7 @@ def on_states(
     `conditionals(i, line)` is [old value, new value] for variable i, on the states of a line that
     differ in that variable alone. Where zeros forbid all of a line, nothing moves on it.
     """
-    count = _check_rows(len(everything.states))
+    count = check_rows(len(everything.states))
     matrix = np.zeros((count, count))
     for i in everything.free:
         for line in everything.lines(i):
@@ -127,7 +127,7 @@ class Joint:
 
     def empty(self) -> NDArray[np.float64]:
         """A matrix to add to."""
-        count = _check_rows(int(self.starts[-1]))
+        count = check_rows(int(self.starts[-1]))
         return np.zeros((count, count))
 
     def finish(self, matrix: NDArray[np.float64]) -> Transition:
@@ -139,7 +139,8 @@ class Joint:
         return Transition(matrix, state, energy, law / law.sum(), self.everything)
 
 
-def _check_rows(rows: int) -> int:
+def check_rows(rows: int) -> int:
+    """Refuse a matrix that would be too large; returns the number of its rows."""
     if rows > MOST_MATRIX:
         raise TooLargeError(
             f"the transition matrix would have {rows:,} rows; the limit is {MOST_MATRIX:,}"

@@ -17,11 +17,11 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.graph.simple import lighter
 from minigibbs.observables.reading import Observe
 from minigibbs.results.answer import Answer
-from minigibbs.results.marginals import Known, Marginals
+from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
-from minigibbs.running.plan import TIME
+from minigibbs.running.plan import LENGTH, TIME
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
@@ -34,6 +34,7 @@ _PREPARED = 0.3  # share of the time that preparations count as, at the most
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _LEAST_TRIPS = 10  # round trips of a ladder, of each chain
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
+_BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
 _TEMPERED = 1_000_000  # variables times levels, at the most
 
 
@@ -109,13 +110,13 @@ def infer(
     chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
     call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
     if sampler is None and graph.influence < 1.0 and not graph.implicits:
-        ladder = call(Tempering(), _LOG_Z * limit, begun, error).ladder
+        ladder = _ladder(call(Tempering(), _LOG_Z * limit, begun, error))
         light = lighter(graph) if observe is None else graph  # which shifts the energy
         call = partial(call.func, light, **call.keywords)
         run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error, observe=observe)
         return _sampled(graph, run, ladder, f"{why}; {reason}", begun)
     run = call(chosen, limit, begun, error, observe=observe)
-    return _sampled(graph, run, run.ladder, f"{why}; {reason}", begun)
+    return _sampled(graph, run, _ladder(run), f"{why}; {reason}", begun)
 
 
 def _affordable(
@@ -176,7 +177,8 @@ def _sample(
     """Sample until the errors are as asked, or time is up; the beginning is not recorded.
 
     What was spent on preparations counts as a part of the time at the most: code that is compiled
-    for the first time takes longer than it ever will again.
+    for the first time takes longer than it ever will again. Where time was up before every chain
+    had recorded a sweep, a few are recorded all the same: an answer has marginals.
     """
     free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
     sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
@@ -184,18 +186,24 @@ def _sample(
     workers = min(threads or os.cpu_count() or 1, chains)
     sweeps = limit * workers / (chains * sweep)
     warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
-    return sample_until(
-        graph,
-        sampler,
-        error=error,
-        max_time=limit,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-        observe=observe,
-    )
+    common: dict[str, Any] = {
+        "chains": chains,
+        "seed": seed,
+        "threads": threads,
+        "progress": progress,
+        "observe": observe,
+    }
+    run = sample_until(graph, sampler, error=error, max_time=limit, warmup=warmup, **common)
+    if run.info.ended != TIME or int(run.clock.min()) >= free:
+        return run
+    fit = int(_BEYOND * workers / (chains * sweep))
+    few = min(max(fit, 1), LEAST_SWEEPS)
+    return sample(graph, sampler, sweeps=few, start=run, **common)
+
+
+def _ladder(run: Run) -> Ladder | None:
+    """What a run's ladder knows of log Z; None where the run was too short to know anything."""
+    return None if run.info.ended == LENGTH else run.ladder
 
 
 def _sampled(
@@ -204,6 +212,12 @@ def _sampled(
     """What a run says; log Z is that of a ladder, the run's own or another's."""
     marginals = Marginals.of(run)
     warnings = [text for text in run.summary().warnings if run.info.ended != TIME or text != _LATE]
+    if run.info.ended == LENGTH:
+        sweeps = marginals.sweeps
+        warnings.append(
+            f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
+            "recorded beyond it, too few to tell how far from the truth they are; give more time"
+        )
     if run.ladder is not None and run.ladder.round_trips < _LEAST_TRIPS * run.info.chains:
         warnings.append(
             f"states made {run.ladder.round_trips} round trips between the hottest level and the "

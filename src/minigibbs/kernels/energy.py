@@ -135,6 +135,19 @@ def pair_energy(pair, weight, x):
 
 
 @inlined
+def row_energy(rows, second, weight, x):
+    """The same where the pairs of each first variable lie together: twice as fast."""
+    total = 0.0
+    for i in range(len(rows) - 1):
+        own, part = x[i], 0.0  # a sum of its own, which is rounded less
+        for k in range(rows[i], rows[i + 1]):
+            other = x[np.uint64(second[np.uint64(k)])]
+            part += weight[np.uint64(k)] if other == own else 0.0
+        total += part
+    return total
+
+
+@inlined
 def general_energy(model, x):
     """The sum of the general factors in state `x`."""
     total = 0.0

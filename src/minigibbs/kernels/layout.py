@@ -136,13 +136,17 @@ class Recorder(NamedTuple):
     clock: NDArray[np.int64]  # [1] recorded updates so far
     thin: int  # updates between two records
     counts: NDArray[np.int64]  # [sum of sizes] updates spent in each value, up to `since`
-    since: NDArray[np.int64]  # [n] the clock up to which a variable is counted
+    since: NDArray[np.int64]  # [n] the clock up to which a variable is counted; of spins, when
+    # they left the value 1 less when they came to it, from which counts follow
+    spins: bool  # whether all variables have two values
     draws: NDArray[np.unsignedinteger]  # [records, variables whose draws are kept]
     drawn: NDArray[np.int32]  # which ones; empty for all
     energy: NDArray[np.float64]  # [records], of which every `energy_every`-th is taken
     energy_every: int
     pair: NDArray[np.int32]  # [P, 2] the pairs that matter for an energy
     pair_weight: NDArray[np.float64]  # [P]
+    rows: NDArray[np.int64]  # [n + 1] where the pairs of each first variable begin; or empty
+    second: NDArray[np.int32]  # [P] the other variables, beside rows
     held: NDArray[np.unsignedinteger]  # [block, n] states of the latest records, to be measured
     reference: NDArray[np.float64]  # [sum of sizes] marginals to measure the error against
     error: NDArray[np.float64]  # [records] mean l2 distance of the running marginals

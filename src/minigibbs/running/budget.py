@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,47 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Sampler
+from minigibbs.samplers.chromatic import draws_nothing
+from minigibbs.samplers.chromatic.small import small_fit
+from minigibbs.samplers.chromatic.spins import spins_fit
 from minigibbs.samplers.costs import COSTS
 
 SHARE = 0.1  # of a chain's time that its energies may take
 SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size is reached
-DEARER = 3.0  # how much dearer energies are by colours, where updates are that much cheaper
 _MOST_UNTIL = 10  # records between two energies, where a run goes on until it has enough of them
 _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
+_LONG_ROW = 8  # pairs a variable from which on they are summed variable by variable
 
 # Nanoseconds, by the same scale as `samplers.costs`.
-_PAIR, _FAR_PAIR = 1.25, 2.0  # a pair of an energy, from a cache or from main memory
+_PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
+# The same by colours, where updates and energies of pairs are so much cheaper.
+_COLOUR_PAIR = 0.9
+_SPIN, _SPIN_PAIR = 3.0, 0.3  # an update of a spin, and each two factors at it
+_SMALL, _SMALL_VALUE = 4.0, 1.4  # that of a small domain, and each of its values
+_DEARER = 3.0  # how much dearer energies are in other layouts of colours
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
 
 
-def energy_pairs(graph: FactorGraph) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+class EnergyPairs(NamedTuple):
+    """The pairs that an energy is summed from."""
+
+    pair: NDArray[np.int32]  # [P, 2]
+    weight: NDArray[np.float64]  # [P]
+    rows: NDArray[np.int64]  # [n + 1] where each first variable's begin; empty where they are few
+    second: NDArray[np.int32]  # [P] the other variables, beside rows
+
+
+def energy_pairs(graph: FactorGraph) -> EnergyPairs:
     """The pairs of a graph without those that no energy would notice: their sum is rounding."""
     found = vars(graph).get("_energy_pairs")
     if found is None:
-        found = _trimmed(graph.packed.pair, graph.packed.pair_weight)
+        pair, weight = _trimmed(graph.packed.pair, graph.packed.pair_weight)
+        found = EnergyPairs(pair, weight, *_rows(pair, len(graph)))
         vars(graph)["_energy_pairs"] = found
     return found  # type: ignore[no-any-return]
 
@@ -55,9 +73,18 @@ def _trimmed(
     return pair[matters], weight[matters]
 
 
+def _rows(pair: NDArray[np.int32], variables: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Where each first variable's pairs begin, if they come in order and a variable has many."""
+    first = pair[:, 0]
+    if len(pair) < _LONG_ROW * variables or (first[1:] < first[:-1]).any():
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    begin = np.searchsorted(first, np.arange(variables + 1))
+    return begin.astype(np.int64), np.ascontiguousarray(pair[:, 1])
+
+
 def energy_cost(graph: FactorGraph) -> float:
     """Nanoseconds of one energy, about."""
-    pairs, factors = len(energy_pairs(graph)[1]), graph.packed.factors
+    pairs, factors = len(energy_pairs(graph).weight), graph.packed.factors
     slots = float((factors["scope_end"] - factors["scope_start"]).sum())
     cost = pairs * (_FAR_PAIR if 16 * pairs > _CACHE else _PAIR)
     cost += _FACTOR * len(factors) + _SLOT * slots
@@ -77,23 +104,45 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
     return kept[str(sampler)]
 
 
+def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
+    """Nanoseconds of one energy and of one update by colours, about."""
+    pairs = len(graph.packed.pair_weight)
+    unary = bool((graph.packed.rows["pair_end"] == graph.packed.rows["unary_begin"]).all())
+    if unary and draws_nothing(sampler, graph):
+        if spins_fit(graph):
+            return _COLOUR_PAIR * pairs, _SPIN + _SPIN_PAIR * pairs / len(graph)
+        if small_fit(graph):
+            return _COLOUR_PAIR * pairs, _SMALL + _SMALL_VALUE * float(graph.sizes.mean())
+    return energy_cost(graph), update_cost(graph, sampler) / _DEARER
+
+
 def energy_every(
-    graph: FactorGraph, sampler: Sampler, thin: int, records: int | None, share: float = SHARE
+    graph: FactorGraph,
+    sampler: Sampler,
+    thin: int,
+    records: int | None,
+    share: float = SHARE,
+    colours: bool = False,
 ) -> int:
     """How many records lie between two energies; one at the end where no more fit.
 
     `records` is None where a run goes on until it has enough energies.
     """
     cost = energy_cost(graph)
-    unnoticed = records is not None and cost * records <= _UNNOTICED
-    if unnoticed or cost <= share * thin * COSTS["update"]:
+    if records is not None and cost * records <= _UNNOTICED:
         return 1
-    every = math.ceil(cost / (share * thin * max(update_cost(graph, sampler), 1.0)))
+    if not colours and cost <= share * thin * COSTS["update"]:
+        return 1
+    if colours:
+        cost, update = colour_costs(graph, sampler)
+    else:
+        update = update_cost(graph, sampler)
+    every = math.ceil(cost / (share * thin * max(update, 1.0)))
     if records is None:
         return min(every, _MOST_UNTIL)
     if every <= records:
         return every
-    one_fits = cost <= 2 * share * records * thin * update_cost(graph, sampler)
+    one_fits = cost <= 2 * share * records * thin * update
     return max(records, 1) if one_fits else every
 
 

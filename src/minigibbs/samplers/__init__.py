@@ -1,5 +1,6 @@
 """One algorithm a file, and the registry that the command line and the tests read."""
 
+from minigibbs.samplers.asynchronous import AsyncGibbs
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.block_gibbs.sampler import BlockGibbs
 from minigibbs.samplers.double_min import DoubleMinGibbs
@@ -33,6 +34,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
         DoubleMinGibbs,
         PoissonMH,
         TunaMH,
+        AsyncGibbs,
     )
 }
 # All variables at once.
@@ -46,6 +48,7 @@ __all__ = [
     "SAMPLERS",
     "SINGLE_SITE",
     "SWEEPING",
+    "AsyncGibbs",
     "BlockGibbs",
     "CustomEstimator",
     "DoubleMinGibbs",

@@ -18,6 +18,7 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.bounds import (
     FAILURE,
+    LOOSEST,
     SLOWDOWN,
     check_guarantee,
     check_settings,
@@ -172,8 +173,13 @@ def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) ->
     return batch
 
 
+_LOOSE = f"no guarantee of use: the bound on the slowdown is above {LOOSEST:g}"
+
+
 def estimate_bound(slowdown: float, delta: float) -> str:
-    """Theorem 2 or 6 in words."""
+    """Theorem 2 or 6 in words; a bound that is no help is not given as one."""
+    if slowdown > LOOSEST:
+        return _LOOSE
     return f"slowdown {slowdown:.3g} if every estimate stays within {delta:.3g} of the energy"
 
 
@@ -182,6 +188,8 @@ def describe_proviso(proviso: str, failure: float) -> str:
     if not proviso:
         return ""
     sentence = proviso[0].upper() + proviso[1:]
+    if proviso == _LOOSE:
+        return f" {sentence}."
     return f" {sentence}; each one strays with a chance of at most {failure:.2g}."
 
 

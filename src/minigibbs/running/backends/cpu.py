@@ -21,9 +21,10 @@ from minigibbs.kernels.layout import (
     Scan,
 )
 from minigibbs.kernels.random import shared_stream, streams
-from minigibbs.kernels.record import keep, note_time, settle_counts
+from minigibbs.kernels.record import go_on_counting, keep, note_time, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
+from minigibbs.running.backends.asynchronous import Hands, note_block
 from minigibbs.running.backends.base import (
     Backend,
     Start,
@@ -272,7 +273,7 @@ class CpuGroup(Group):
         if self.scan.kind == SHARED:
             self.scan.stream[:] = state["path"]
         recorder.counts[:], recorder.clock[:] = state["counts"], state["clock"]
-        recorder.since[:] = state["clock"]
+        go_on_counting(recorder, self.clock, chain.x)
         self.warmed = int(state["warmed"][0])
 
     def recorded(self) -> dict[str, NDArray[Any]]:
@@ -332,6 +333,34 @@ class SweepGroup(CpuGroup):
         )
 
 
+class AsyncGroup(CpuGroup):
+    """One chain that several threads work on, each with variables of its own random choice."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """As a chain of one thread."""
+        super().__init__(*arguments, **options)
+        self.hands = Hands(self.chain, self.scan, self.plan.sampler.workers)
+
+    def _advance(self, updates: int, recording: bool) -> None:
+        """Sweep by sweep: the threads then meet, and the state counts for all of its updates."""
+        recorder, left = self.recorder, updates
+        while True:
+            step = min(left, self.scan.variables)
+            if recording:
+                step = min(step, recorder.thin - self.clock % recorder.thin)
+            self.hands.work(self._work, step)
+            if recording:
+                note_block(self.model, recorder, self.chain.x, step)
+            left -= step
+            if not left:
+                break
+        recorder.since[:] = self.clock
+
+    def _work(self, chain: Chain, scan: Scan, updates: int) -> None:
+        """What one of the threads does."""
+        advance(self.data, self.model, chain, scan, self.recorder, updates, False)
+
+
 def cpu_group(
     plan: Plan,
     data: Any,
@@ -344,6 +373,8 @@ def cpu_group(
     if plan.scan == CHROMATIC:
         return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
+    if plan.sampler.workers > 1:
+        kind = AsyncGroup
     return kind(plan, data, state, stream, number, length)
 
 
@@ -365,12 +396,13 @@ def _recorder(plan: Plan, length: int) -> Recorder:
     values = plan.values if "marginals" in plan.kept else 0
     variables, none = len(plan.graph), np.empty(0)
     implicit = bool(plan.graph.implicits) and "energy" in plan.kept
-    pair, pair_weight = energy_pairs(plan.graph)
+    pairs = energy_pairs(plan.graph)
     return Recorder(
         clock=np.zeros(1, dtype=np.int64),
         thin=plan.thin,
         counts=np.zeros(values, dtype=np.int64),
         since=np.zeros(variables if values else 0, dtype=np.int64),
+        spins=bool(values) and bool((plan.graph.sizes == 2).all()),
         draws=np.zeros(
             (records if "draws" in plan.kept else 0, len(plan.drawn) or variables),
             plan.graph.state_type,
@@ -378,8 +410,10 @@ def _recorder(plan: Plan, length: int) -> Recorder:
         drawn=np.array([] if plan.variables is None else plan.variables, dtype=np.int32),
         energy=np.zeros(records if "energy" in plan.kept else 0),
         energy_every=plan.energy_every,
-        pair=pair,
-        pair_weight=pair_weight,
+        pair=pairs.pair,
+        pair_weight=pairs.weight,
+        rows=pairs.rows,
+        second=pairs.second,
         held=np.zeros((block_records(plan, implicit), variables), plan.graph.state_type),
         reference=none if plan.reference is None else plan.reference.copy(),
         error=none if plan.reference is None else np.zeros(records),
@@ -404,7 +438,7 @@ def advance(data, model, chain, scan, recorder, updates, recording):
             x[i] = value  # even if it is the old one: nobody can predict that branch
             chain.tally[CHANGES] += value != old
             if counting:  # even if nothing changed
-                note_time(recorder, model, step, i, old)
+                note_time(recorder, model, step, i, old, value)
         left -= stretch
         if recording:
             clock += stretch
@@ -431,16 +465,14 @@ def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps,
         sweep(data, model, chain, replicas)
         for i in range(len(x)):
             chain.tally[CHANGES] += x[i] != before[i]
+            if counting:  # even if nothing changed
+                note_time(recorder, model, clock, i, before[i], x[i])
             before[i] = x[i]
         if recording:
             clock += unit
-            if counting:
-                for i in range(len(x)):
-                    recorder.counts[model.first[i] + x[i]] += unit
             if clock % recorder.thin == 0:
                 keep(recorder, model, clock, x)
     recorder.clock[0] = clock
-    recorder.since[:] = clock
 
 
 @entry

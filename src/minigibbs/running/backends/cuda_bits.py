@@ -159,14 +159,15 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 def sweep_colour(kind, lanes):
     """A kernel that updates all spins of one colour, a word a thread, `lanes` chains at a time.
 
-    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16.
+    Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
+    to `copy`, too, unless it is empty.
     """
     update = _update(kind, lanes)
 
     @cuda.jit
     def sweep_bits(
         blocks, variable, base, target, weight,
-        first_block, end_block, seed0, seed1, sweep, chains, x,
+        first_block, end_block, seed0, seed1, sweep, chains, x, copy,
     ):  # fmt: skip
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
@@ -191,7 +192,10 @@ def sweep_colour(kind, lanes):
             if rare:
                 first = WORD * np.int64(w)
                 new = _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare)
-            x[np.uint64(block.first + lane), w] = new
+            place = np.uint64(block.first + lane)
+            x[place, w] = new
+            if len(copy):
+                copy[place * np.uint64(words) + np.uint64(w)] = new
 
     return sweep_bits
 
@@ -234,7 +238,7 @@ def find_thresholds(kind):
 @cuda.jit
 def sweep_patterns(
     blocks, variable, base, target, weight, table,
-    first_block, end_block, seed0, seed1, sweep, chains, x,
+    first_block, end_block, seed0, seed1, sweep, chains, x, copy,
 ):  # fmt: skip
     """Update all spins of one colour that have few neighbours: a word a thread, by thresholds."""
     data = Spins(blocks, variable, base, target, weight)
@@ -286,6 +290,8 @@ def sweep_patterns(
         first = WORD * np.int64(w)
         new = _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare)
     x[place, w] = new
+    if len(copy):
+        copy[place * np.uint64(words) + np.uint64(w)] = new
 
 
 @cache
@@ -470,45 +476,52 @@ def count_changes(x, before, words, last, times, changed):
         cuda.atomic.add(changed, cuda.grid(1) % len(changed), times * changes)
 
 
-@cuda.jit
-def part_energies(pair, weight, field, x, words, parts):
-    """Energies of the 32 chains of each of some words, by part: parts[part, which word, bit].
+@cache
+def part_energies(lanes):
+    """A kernel for energies, by part, of groups of `lanes` chains of a word: 1, or all 32.
 
-    A pair of places adds its weight where both have one value, a place its field where it is 1.
-    Which of them make a part depends on their number and that of the parts alone, so that sums
-    never differ.
+    Sums are parts[part, which group, lane]. A pair of places adds its weight where both have one
+    value, a place its field where it is 1. Which of them make a part depends on their number and
+    that of the parts alone, so that sums never differ.
     """
-    part, which = cuda.grid(1) // len(words), cuda.grid(1) % len(words)  # neighbours share a pair
-    if part < len(parts):
-        w, sums = words[which], cuda.local.array(WORD, np.float64)
-        for bit in range(WORD):
-            sums[bit] = 0.0
-        k = part
-        while k < len(pair):
-            here, there = x[np.uint64(pair[k, 0]), w], x[np.uint64(pair[k, 1]), w]
-            same, add = np.uint32(~(here ^ there)), weight[k]
-            for bit in range(WORD):
-                sums[bit] += add if any_bits(same, np.uint32(1 << bit)) else 0.0
-            k += len(parts)
-        k = part
-        while k < len(field):
-            ones, add = x[np.uint64(k), w], field[k]
-            for bit in range(WORD):
-                sums[bit] += add if any_bits(ones, np.uint32(1 << bit)) else 0.0
-            k += len(parts)
-        for bit in range(WORD):
-            parts[part, which, bit] = sums[bit]
+
+    @cuda.jit(fastmath=False)
+    def add_energies(pair, weight, field, x, firsts, parts):
+        # Neighbouring threads share a pair.
+        part, which = cuda.grid(1) // len(firsts), cuda.grid(1) % len(firsts)
+        if part < len(parts):
+            first, sums = firsts[which], cuda.local.array(lanes, np.float64)
+            w, shift = np.uint64(first // WORD), np.uint32(first % WORD)
+            for lane in range(lanes):
+                sums[lane] = 0.0
+            k = part
+            while k < len(pair):
+                here, there = x[np.uint64(pair[k, 0]), w], x[np.uint64(pair[k, 1]), w]
+                same, add = right(np.uint32(~(here ^ there)), shift), weight[k]
+                for lane in range(lanes):
+                    sums[lane] += add if any_bits(same, np.uint32(1 << lane)) else 0.0
+                k += len(parts)
+            k = part
+            while k < len(field):
+                ones, add = right(x[np.uint64(k), w], shift), field[k]
+                for lane in range(lanes):
+                    sums[lane] += add if any_bits(ones, np.uint32(1 << lane)) else 0.0
+                k += len(parts)
+            for lane in range(lanes):
+                parts[part, which, lane] = sums[lane]
+
+    return add_energies
 
 
 @cuda.jit
-def sum_energies(parts, kept, words, record, energy):
+def sum_energies(parts, kept, firsts, record, energy):
     """The sums over all parts, for kept chains: energy[record, kept chain]; a block for each."""
     sums = cuda.shared.array(THREADS, np.float64)
     k, thread, total, which = cuda.blockIdx.x, cuda.threadIdx.x, 0.0, 0
-    while words[which] != kept[k] // WORD:
+    while kept[k] >= firsts[which] + parts.shape[2]:
         which += 1
     for part in range(thread, len(parts), THREADS):
-        total += parts[part, which, kept[k] % WORD]
+        total += parts[part, which, kept[k] - firsts[which]]
     sums[thread] = total
     cuda.syncthreads()
     if thread == 0:

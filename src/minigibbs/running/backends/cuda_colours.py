@@ -1,4 +1,4 @@
-"""Chromatic scans on a GPU: groups of all chains, spins as bits, small domains and points as bytes."""
+"""Chromatic scans on a GPU: groups of all chains; spins as bits, small domains, points."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _NOTED = 8  # sweeps of which one is compared with the one before
 _SLOTS = 4096  # where they add up how much
 _ADDING = 1 << 17  # threads that add up energies
+_CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
 _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
@@ -166,10 +167,28 @@ class CudaBits(CudaColours):
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
         planes = self.own.PLANES + self.own.WAITING if "marginals" in self.plan.kept else 0
-        size = 4 * len(self.data.variable) * self.words * (2 + planes)
+        size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
         size += self.chains * len(self.plan.graph) if self.plan.observe else 0
         table = 4 * self.own.PATTERNS * len(self.data.variable) if self._by_patterns() else 0
         return size + 8 * self.chains * self.plan.width, table
+
+    @property
+    def walking(self) -> bool:
+        """Whether each thread goes through all colours.
+
+        So it is where chains fill the device by themselves, and a colour does not.
+        """
+        if isinstance(self.data, SpinTailColours):
+            return True
+        colours = len(self.data.block_ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
+        return scarce and (2 * self.words >= _WALKERS or colours > _MANY_COLOURS)
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """A byte is enough for few chains."""
+        few = self.chains <= 2 * self.own.QUAD and not self.walking
+        return np.dtype(np.uint8 if few else np.uint32)
 
     def _by_patterns(self) -> bool:
         """Whether spins have so few neighbours that the values of these are looked up."""
@@ -180,21 +199,22 @@ class CudaBits(CudaColours):
         """Begin: with first states [chain, variable], or with random ones made on the device."""
         self._place_model()
         m = len(self.data.variable)
-        self.x = self.cuda.device_array((m, self.words), np.uint32)
-        self.before = self.cuda.device_array(m * self.words, np.uint32)
+        self.x = self.cuda.device_array((m, self.words), self.word)
+        self.before = self.cuda.device_array(m * self.words, self.word)
         self.flat = self.x.reshape(self.x.size)
         blocks = self._blocks(self.x.size)
         self.count = self.own.count_bits[blocks, self.own.THREADS]
         self.note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
-        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), np.uint32))
+        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
         if self.marginals:
             shape = (self.own.WAITING, m * self.words)
-            self.waiting = self.cuda.device_array(shape, np.uint32)
+            self.waiting = self.cuda.device_array(shape, self.word)
             self.snapshots = [self.waiting[k] for k in range(self.own.WAITING)]
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
         self.noted, self.held_back, self.counting = 0, 0, False  # since the planes were empty
         if states is None:
@@ -221,21 +241,14 @@ class CudaBits(CudaColours):
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour.
-
-        Where chains fill the device by themselves, and a colour does not, each thread goes through
-        all colours.
-        """
+        """A launch a colour, or one for all."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
-        walkers, colours = 2 * self.words, len(ends) - 1
-        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
-        halves = self.x.view(np.uint16)
-        if isinstance(self.data, SpinTailColours):
-            tails = own.walk_with_tails(kind)[-(-walkers // own.WALKING), own.WALKING]
-            drawn = self.drawn
-            return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
-        if scarce and (walkers >= _WALKERS or colours > _MANY_COLOURS):
-            walk = own.walk(kind)[-(-walkers // own.WALKING), own.WALKING]
+        if self.walking:
+            blocks, halves = -(-2 * self.words // own.WALKING), self.x.view(np.uint16)
+            if isinstance(self.data, SpinTailColours):
+                tails, drawn = own.walk_with_tails(kind)[blocks, own.WALKING], self.drawn
+                return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
+            walk = own.walk(kind)[blocks, own.WALKING]
             return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
         kernel, several = own.sweep_colour(kind, lanes), self.words > 1
@@ -246,7 +259,7 @@ class CudaBits(CudaColours):
         def launch(first: int, end: int) -> Launch:
             blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*arrays, first, end, *self.key, s, c, self.x)
+            return lambda s, c: update(*arrays, first, end, *self.key, s, c, self.x, self.copy)
 
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
 
@@ -273,6 +286,9 @@ class CudaBits(CudaColours):
             compare = early or self._sweep % _NOTED == _NOTED - 1
             if compare:
                 self.before.copy_to_device(self.flat)
+            if self.counting and self.noted + self.held_back == self.own.MOST_COUNTED:
+                self._flush_counts()
+            self.copy = self.snapshots[self.held_back] if self.counting else self.nothing
             super()._launch(self.unit)
             if compare:
                 times = 1 if early else _NOTED
@@ -287,9 +303,8 @@ class CudaBits(CudaColours):
 
     def _count_sweep(self) -> None:
         """Keep the values after a sweep, to be counted with those after other sweeps."""
-        if self.noted + self.held_back == self.own.MOST_COUNTED:
-            self._flush_counts()
-        self.snapshots[self.held_back].copy_to_device(self.flat)
+        if self.walking:
+            self.copy.copy_to_device(self.flat)
         self.held_back += 1
         if self.held_back == len(self.snapshots):
             self._count_waiting()
@@ -328,10 +343,13 @@ class CudaBits(CudaColours):
         record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
         room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
         self.room = room if self.draws or self.energy else 0
-        heads = np.unique(row_ends(self.plan)[:-1] // WORD)
-        self.head_words = heads if self.energy else heads[:0]
-        self.parts = -(-_ADDING // max(len(heads), 1))
-        adding = 8 * self.parts * WORD * len(self.head_words)
+        heads = row_ends(self.plan)[:-1]
+        words = WORD * np.unique(heads // WORD)
+        self.adding = 1 if len(heads) < _CROWDED * len(words) else WORD
+        groups = heads if self.adding == 1 else words
+        self.groups = groups if self.energy else groups[:0]
+        self.parts = -(-_ADDING // max(len(groups), 1))
+        adding = 8 * self.parts * self.adding * len(self.groups)
         values = self.plan.values if self.marginals else 0
         adding += self._plan_measures()
         return int(self.room * record + adding + 8 * self.kept * (values + 1))
@@ -344,21 +362,21 @@ class CudaBits(CudaColours):
         arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
-        self.device_words = to_device(self.cuda, self.head_words)
-        shape = (self.parts, len(self.head_words), WORD)
+        self.device_groups = to_device(self.cuda, self.groups)
+        shape = (self.parts, len(self.groups), self.adding)
         self.part_sums = self.cuda.device_array(shape, np.float64)
         self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
 
     def _keep_energies(self) -> None:
         if self.energy and self.records % self.plan.energy_every == 0:
-            grid = self._blocks(self.parts * len(self.head_words))
-            self.own.part_energies[grid, self.own.THREADS](
-                *self.energy_arrays, self.x, self.device_words, self.part_sums
+            grid = self._blocks(self.parts * len(self.groups))
+            self.own.part_energies(self.adding)[grid, self.own.THREADS](
+                *self.energy_arrays, self.x, self.device_groups, self.part_sums
             )
             self.own.sum_energies[self.kept, self.own.THREADS](
                 self.part_sums,
                 self.device_heads,
-                self.device_words,
+                self.device_groups,
                 self.filled,
                 self.device_energy,
             )
@@ -425,7 +443,9 @@ class CudaBits(CudaColours):
         packed = np.packbits(states[:, self.data.variable].T, axis=1, bitorder="little")
         words = np.zeros((len(packed), 4 * self.words), np.uint8)
         words[:, : packed.shape[1]] = packed
-        self.x.copy_to_device(np.ascontiguousarray(words).view(np.uint32))
+        if self.word.itemsize == 1:
+            words = words[:, :1]
+        self.x.copy_to_device(np.ascontiguousarray(words).view(self.word))
 
 
 class CudaSmall(CudaColours):
@@ -577,10 +597,10 @@ class CudaPoints(CudaColours):
         return draws
 
     def _read(self) -> NDArray[Any]:
-        return np.ascontiguousarray(self.device_chains.x.copy_to_host().T)
+        return self._turned(self.device_chains.x)
 
     def _write(self, states: NDArray[Any]) -> None:
-        self.device_chains.x.copy_to_device(np.ascontiguousarray(states.T))
+        self._turn(states, self.device_chains.x)
         write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
         write(self.device_chains.x, self.device_data.variable, self.x)
 

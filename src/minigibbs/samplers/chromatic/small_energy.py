@@ -28,7 +28,7 @@ class PairEnergy(NamedTuple):
 
     constant: float
     first: NDArray[np.int64]  # [m + 1] where a place's values begin
-    field: NDArray[np.float64]  # [sum of sizes]
+    field: NDArray[np.float64]  # [sum of sizes]; empty without unary factors
     pair: NDArray[np.uint32]  # [P, 2] places
     weight: NDArray[np.float64]  # [P]
 
@@ -45,13 +45,14 @@ def pair_energy(graph: FactorGraph, data: Any, x: NDArray[np.uint8]) -> float:
         model, place = graph.packed, np.empty(len(graph), np.uint32)
         place[data.variable] = np.arange(len(graph), dtype=np.uint32)
         unary = sum_unary(model)
-        field = unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))
-        sizes = graph.sizes[data.variable].astype(np.int64)
-        own = np.repeat(model.first[data.variable] - data.first[:-1], sizes)
-        field, whole = field[own + np.arange(len(own))], np.empty(1)
+        sizes, whole, field = graph.sizes[data.variable].astype(np.int64), np.empty(1), unary
+        if len(unary):
+            own = np.repeat(model.first[data.variable] - data.first[:-1], sizes)
+            field = unary[own + np.arange(len(own))]
         pair, zeros = place[model.pair], np.zeros((1, len(graph)), graph.state_type)
         energies(model, zeros, whole)
-        constant = float(whole[0]) - float(model.pair_weight.sum() + field[data.first[:-1]].sum())
+        at_zero = float(field[data.first[:-1]].sum()) if len(field) else 0.0
+        constant = float(whole[0]) - float(model.pair_weight.sum() + at_zero)
         _PARTS[graph] = PairEnergy(constant, data.first, field, pair, model.pair_weight)
     return float(_row_energy(_PARTS[graph], x))
 
@@ -59,7 +60,7 @@ def pair_energy(graph: FactorGraph, data: Any, x: NDArray[np.uint8]) -> float:
 @entry
 def _row_energy(parts, x):
     total = parts.constant + alike_energy(parts, x)
-    for p in range(len(x)):
+    for p in range(len(x) if len(parts.field) else 0):
         total += parts.field[np.uint64(parts.first[p] + x[p])]
     return total
 

@@ -32,9 +32,22 @@ class Ladder:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Ladder:
-        """The ladder that `to_dict` described."""
+        """The ladder that `to_dict` described; raises `ValueError` for what cannot be one."""
         numbers = {name: tuple(map(float, saved[name])) for name in ("levels", "swap_rates")}
-        return cls(**{**saved, **numbers})
+        found = cls(**{**saved, **numbers})
+        for name in ("rounds", "round_trips"):
+            count = getattr(found, name)
+            if type(count) is not int or count < 0:
+                raise ValueError(f"{name}: expected a count, got {count!r}")
+        for name in ("barrier", "log_z", "log_z_error"):
+            number = getattr(found, name)
+            if type(number) not in (int, float) and (number is not None or name == "barrier"):
+                raise ValueError(f"{name}: expected a number, got {number!r}")
+        if (found.log_z is None) != (found.log_z_error is None):
+            raise ValueError("log_z: expected its error beside it")
+        if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
+            raise ValueError("swap_rates: expected one for each two neighbouring levels")
+        return found
 
 
 def account(

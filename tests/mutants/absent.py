@@ -1,0 +1,52 @@
+"""Stand-ins for packages that the tests import and that are not there, where only some are.
+
+Mutants name single tests, most of which need neither. Tests that do are then skipped, or fail
+without any mistake, and their mutants count as not tried.
+"""
+
+import importlib.util
+import sys
+import types
+
+import pytest
+
+_PARTS = {
+    "hypothesis": ("strategies", "extra", "extra.numpy"),
+    "typer": ("testing",),
+}
+
+
+class _Anything:
+    """Whatever is asked of it, it is; tests that it decorates are skipped."""
+
+    def __call__(self, *arguments, **options):
+        if len(arguments) == 1 and isinstance(arguments[0], types.FunctionType) and not options:
+
+            @pytest.mark.skip(reason="needs a package that is not there")
+            def skipped(*unused, **unused_too):
+                return _Anything()
+
+            return skipped
+        return self
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __or__(self, other):
+        return self
+
+
+class _Module(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Anything()
+
+
+for _name, _parts in _PARTS.items():
+    if importlib.util.find_spec(_name) is None:
+        for _whole in (_name, *(f"{_name}.{_part}" for _part in _parts)):
+            sys.modules[_whole] = _Module(_whole)
+            sys.modules[_whole].__path__ = []
