@@ -42,6 +42,7 @@ SAMPLERS = {
     "tempering": mg.Tempering(levels=6),
     "tempering-3": mg.Tempering(levels=(0.0, 0.3, 1.0), houdayer=False),
 }
+FREED = 10.0  # seconds that the lock of a killed run may take to be free
 NOTICED = 60.0  # seconds that a child may take until it writes
 
 
@@ -51,7 +52,9 @@ class Sampling:
     def __init__(self, model, sampler, options):
         self.graph, self.options = GRAPHS[model], dict(options)
         found = SAMPLERS.get(sampler) or SETTINGS[sampler].sampler
-        self.options |= {"sampler": found, "progress": False, "threads": 2}
+        self.options |= {"sampler": found, "progress": False}
+        if "backend" not in self.options:
+            self.options["threads"] = 2
         self.options.pop("noticed", None)
         if self.options.pop("reference", False):
             self.options["reference"] = np.full((len(self.graph), self.graph.sizes.max()), 0.5)
@@ -67,10 +70,15 @@ class Sampling:
         """Go on with the run, or start it."""
         own = {"own": OBSERVED["own"]} if "observe" in self.options else None
         options = {"executor": self.options.get("executor"), "observe": own}
-        try:
-            return mg.resume(folder, progress=False, **options)
-        except mg.SampleError:  # killed before the first checkpoint
-            return self.start(checkpoint=folder, every=0.01)
+        end = time.monotonic() + FREED
+        while True:
+            try:
+                return mg.resume(folder, progress=False, **options)
+            except mg.SampleError as error:
+                if "in use" not in str(error) or time.monotonic() > end:
+                    break
+            time.sleep(0.05)  # workers of the killed run have not ended yet, and hold its lock
+        return self.start(checkpoint=folder, every=0.01)  # killed before the first checkpoint
 
     def scale(self, seconds):
         """Have the run take about so long, by a short one: how fast a GPU is, is not known."""

@@ -185,6 +185,14 @@ def main(folder: Path) -> None:
     chromatic.points_fit = lambda sampler, graph: True  # which it has to be, or is not asked
     small_device(cuda)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
+    make = cuda_points.sweep_points
+
+    def sweep_points(*sizes):
+        kernel = make(*sizes)
+        kernel.extensions.append(Nested())
+        return kernel
+
+    cuda_points.sweep_points = sweep_points
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = 4
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT

@@ -198,11 +198,10 @@ def test_points_compile_for_a_gpu(kernel):
     places = np.random.default_rng(0).uniform(0, 1, (6, 5))
     graph = mg.FactorGraph([3] * 6, [mg.Points(places, kernel), mg.Points(places[:, :2])])
     data = colour_data(mg.PoissonGibbs(), graph)
-    homes = data.homes.reshape(-1)
-    arrays = [device_type(part) for part in (data.variable, data.free, homes, *data[4:])]
+    arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
     sweep = points.sweep_points(2, 3, data.quads, kernel == "gaussian", points.THREADS)
-    text = ptx(sweep, *arrays, *NUMBERS, types.int64, x, counts, counts)
+    text = ptx(sweep, arrays, *NUMBERS, types.int64, x, counts, counts)
     assert text.count("ld.global.v4") >= 6
     assert text.count("ld.shared.v4") >= 3
     numbers = row(types.int32)

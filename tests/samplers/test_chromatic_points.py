@@ -11,6 +11,7 @@ import minigibbs as mg
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.philox import key_of
+from minigibbs.running.backends import BACKENDS
 from minigibbs.samplers.chromatic import colour_data, make_tile
 from minigibbs.samplers.chromatic.points import (
     BITS,
@@ -228,3 +229,11 @@ def test_other_samplers_and_large_domains_are_refused():
 def test_the_default_on_a_cpu_is_what_it_was():
     run = mg.sample(GRAPHS["gaussian"], sweeps=2, progress=False, seed=0)
     assert run.info.scan == "random"
+
+
+def test_it_is_the_default_on_a_gpu():
+    backend, graph = BACKENDS["cuda"], GRAPHS["gaussian"]
+    complete = mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)])
+    assert backend.prefers_colours(mg.PoissonGibbs(), graph, 16)
+    assert not backend.prefers_colours(mg.PoissonGibbs(), complete, 16)
+    assert not BACKENDS["cpu"].prefers_colours(mg.PoissonGibbs(), graph, 16)

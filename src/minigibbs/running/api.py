@@ -90,7 +90,8 @@ def sample(
         order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
         all chains of a run. "chromatic" goes through the colours of the graph and updates all
         variables of a colour at a time, for `Gibbs` and `PoissonGibbs` on stored factors: the
-        fastest on sparse graphs, and with 16 chains and more. By default
+        fastest on sparse graphs, and with 16 chains and more; with `Points` it goes through all
+        variables in a fixed order, which is the default for them on a GPU. By default
         "chromatic" where `PoissonGibbs` evaluates all pairs of a graph whose colours are large and
         the length is given in sweeps, else "random"; on a GPU "shared", which is much faster there.
     record

@@ -136,9 +136,10 @@ class CudaBackend(Backend):
             kind = cuda_colours.CudaBits
         elif isinstance(data, PointColours):
             kind = cuda_colours.CudaPoints
-        group: Any = kind(plan, data)
+        made: Any = kind(plan, data)
         with without_size_warnings():
-            group.place(None if start is None else start())
+            made.place(None if start is None else start())
+        group: Group = made
         return group
 
     def check_memory(self, plan: Plan, snapshots: bool = False) -> None:

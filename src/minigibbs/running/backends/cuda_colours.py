@@ -1,4 +1,4 @@
-"""Chromatic scans on a GPU: groups of all chains, spins as bits, small domains and points as bytes."""
+"""Chromatic scans on a GPU: groups of all chains; spins as bits, small domains, points."""
 
 from __future__ import annotations
 
@@ -585,8 +585,7 @@ class CudaPoints(CudaColours):
         """Begin: with first states [chain, variable], or with random ones made on the device."""
         graph, data = self.plan.graph, self.data
         self.domain = int(graph.sizes.max())
-        parts = (data.variable, data.free, data.homes.reshape(-1), *data[4:])
-        self.parts_on_device = [to_device(self.cuda, part) for part in parts]
+        self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
         self.device_model = to_device(self.cuda, self.model)
         self.grid = self._blocks(self.chains)
         turned = self.cuda.device_array((len(graph), self.chains), self.kind)
@@ -597,7 +596,7 @@ class CudaPoints(CudaColours):
         if states is None:
             sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
             first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
-            first(sizes, evidence, self.parts_on_device[0], *self.key, self.x)
+            first(sizes, evidence, self.device_data.variable, *self.key, self.x)
             self._to_variables()
         else:
             self._write(states)
@@ -609,11 +608,12 @@ class CudaPoints(CudaColours):
         threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
         plain = bool((self.data.codes == GAUSSIAN).all())
         groups = len(self.data.codes)
-        sizes = (groups, self.domain, self.data.quads)
-        kernel = self.own.sweep_points(*sizes, plain, threads, self.own.CHUNK)
-        run, arrays = kernel[self.chains, threads], self.parts_on_device
-        x, changed, drawn = self.x, self.changed, self.drawn
-        return [lambda s, c: run(*arrays, *self.key, s, c, x, changed, drawn)]
+        sizes, chunk = (groups, self.domain, self.data.quads), self.own.CHUNK
+        while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
+            chunk //= 2
+        run = self.own.sweep_points(*sizes, plain, threads, chunk)[self.chains, threads]
+        data, x, changed, drawn = self.device_data, self.x, self.changed, self.drawn
+        return [lambda s, c: run(data, *self.key, s, c, x, changed, drawn)]
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""
@@ -625,7 +625,7 @@ class CudaPoints(CudaColours):
         side = self.own.TILE
         grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
         turned = self.own.to_variables[grid, (side, side)]
-        turned(self.x, self.parts_on_device[0], self.device_chains.x)
+        turned(self.x, self.device_data.variable, self.device_chains.x)
 
     def _evaluations(self, draws: int) -> int:
         return draws
@@ -636,7 +636,7 @@ class CudaPoints(CudaColours):
     def _write(self, states: NDArray[Any]) -> None:
         self._turn(states, self.device_chains.x)
         write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
-        write(self.device_chains.x, self.parts_on_device[0], self.x)
+        write(self.device_chains.x, self.device_data.variable, self.x)
 
 
 def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ Importing this module needs numba-cuda.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -28,16 +29,10 @@ from minigibbs.kernels.philox import quad_bits
 from minigibbs.samplers.chromatic.first import FIRST as FIRST_STATE
 from minigibbs.samplers.chromatic.first import value_of
 from minigibbs.samplers.chromatic.points import (
-    BITS,
     CHOICE,
     COUNT,
     HOME_WORDS,
-    LAW,
-    LEAST,
-    LENGTH,
     QUAD,
-    ROW,
-    START,
     SURPLUS,
     choose_value,
     count_proposals,
@@ -48,11 +43,16 @@ from minigibbs.samplers.chromatic.points import (
 
 THREADS = 128
 WARP = 32
+REGISTERS = 64  # of a thread: 32 warps of them fit into a multiprocessor
+SHARED_BYTES = 48 * 1024  # what a block may take without asking
+ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
 TILE = 32  # side of the squares in which states are turned
 _TILE_ROW = TILE + 1  # so that columns lie in different banks
 
-_ALIGNED = None if config.ENABLE_CUDASIM else 16  # bytes, for loads of four words
+_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
+_ALIGNED = None if _SIMULATED else 16  # bytes, for loads of four words
+_device = cuda.jit(device=True, fastmath=False, **({} if _SIMULATED else {"forceinline": True}))
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
 _STRONG = np.uint32(1 << 16)
 _NONE, _ONE = np.uint32(0), np.uint32(1)
@@ -145,27 +145,6 @@ def as_long_double(context, low, high):
     return types.float64(types.uint32, types.uint32), generate
 
 
-@cuda.jit(device=True, inline=True)
-def pair_rows(points, row, lane):
-    """The eight words of a lane's row: two lanes share the loads of their two rows.
-
-    So a load of a warp touches half as many lines. All lanes of the warp must ask.
-    """
-    odd = (lane & _ONE) == _ONE
-    other = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(row), 1))
-    even_row, odd_row = (other, row) if odd else (row, other)
-    half = np.uint64(lane & _ONE)
-    a, b, c, d = far_four(points, np.uint64(2) * np.uint64(even_row) + half)
-    e, f, g, h = far_four(points, np.uint64(2) * np.uint64(odd_row) + half)
-    i = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(a if odd else e), 1))
-    j = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(b if odd else f), 1))
-    k = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(c if odd else g), 1))
-    m = np.uint32(cuda.shfl_xor_sync(_FULL, np.int32(d if odd else h), 1))
-    if odd:
-        return i, j, k, m, e, f, g, h
-    return a, b, c, d, i, j, k, m
-
-
 @cuda.jit
 def first_places(sizes, evidence, variable, seed0, seed1, x):
     """First states x[chain, place]: each value alike, or the evidence."""
@@ -202,275 +181,332 @@ def to_places(states, variable, x):
         x[c, place] = states[variable[place], c]
 
 
+class Room(NamedTuple):
+    """What the threads of a block share."""
+
+    home: Any  # [segment, word]: how proposals begin, and the point itself
+    ends: Any  # [segment + 1] where a segment's proposals begin, and the last one's end
+    counts: Any  # [segment]
+    seen: Any  # [segment, value] pairs kept at their maximum; in the upper half those kept anyway
+    waits: Any  # [group, pair of the chunk] the same of those whose values are not known yet
+    needs: Any  # [update] for which of the chunk's updates it waits, a bit each
+    fresh: Any  # [update] the new values
+    done: Any  # whose values are known, a bit each
+
+
+class Who(NamedTuple):
+    """Whose random bits are asked for."""
+
+    seed0: Any
+    seed1: Any
+    chain: Any
+    sweep: Any
+
+
+@_device
+def _bits(who, variable, draw):
+    return quad_bits(who.seed0, who.seed1, who.chain, variable, who.sweep, draw)
+
+
+@_device
+def _clear(array, thread):
+    k = thread
+    while k < array.size:
+        array[k] = 0
+        k += cuda.blockDim.x
+
+
+@_device
+def _add_up(room, thread, chunk, words):
+    """Where the proposals of each segment begin; and by that the number of its first draw."""
+    k = thread
+    while k < room.ends.size:
+        total, j = _NONE, np.int32(0)
+        while j < k:
+            total = np.uint32(total + room.counts[j])
+            j += np.int32(1)
+        room.ends[k] = total
+        if k < room.counts.size:
+            offset = draw_number(k // np.int32(chunk), 0)
+            room.home[k * np.int32(words) + 7] = np.uint32(offset - np.uint32(total + total))
+        k += cuda.blockDim.x
+
+
+@_device
+def _segment_of(ends, flat):
+    """The segment that holds a proposal."""
+    segment, left = _NONE, np.uint32(ends.size - 1)
+    while left > _NONE:
+        middle = right(left, _ONE)
+        if ends[np.uint32(segment + middle + _ONE)] <= flat:
+            segment = np.uint32(segment + middle + _ONE)
+            left = np.uint32(left - middle - _ONE)
+        else:
+            left = middle
+    return segment
+
+
+@_device
+def _settled(data, who, g, place, home, i, draw):
+    """A proposal in double precision: its place and what it counts, as in `Room.seen`."""
+    start, bits, row, _ = home
+    words = np.uint64(np.uint64(g) * np.uint64(data.variable.size) + place) * np.uint64(HOME_WORDS)
+    low = data.homes[words + np.uint64(SURPLUS)]
+    high = data.homes[words + np.uint64(SURPLUS + 1)]
+    found, level = settle(
+        data.slots, data.points, data.quads, start, np.int64(bits), row,
+        as_long_double(low, high), data.codes[g], data.exponents[g], data.more[g],
+        who.seed0, who.seed1, who.chain, i, who.sweep, draw,
+    )  # fmt: skip
+    amount = _ONE if level == 1 else _NONE
+    if level == 2:
+        amount = np.uint32(_STRONG + _ONE)
+    return np.uint32(found), amount
+
+
+@_device
+def _note(room, own, at, segment, g, target, amount, chunk, half, values):
+    """Count the value at a place that was kept; if the chunk is about to change it, later."""
+    u = np.uint32(segment - np.uint32(g * np.uint32(chunk)))
+    earlier = np.uint32(target - np.uint32(at))
+    if earlier < u:
+        cuda.atomic.or_(room.needs, u, np.uint32(_ONE << earlier))
+        pair = right(np.uint32(u * np.uint32(u - _ONE)), _ONE)
+        pair = np.uint32(np.uint32(g * np.uint32(half)) + pair + earlier)
+        cuda.atomic.add(room.waits, pair, amount)
+    else:
+        now = np.uint32(own[np.uint64(target)])
+        cuda.atomic.add(room.seen, np.uint32(segment * np.uint32(values) + now), amount)
+
+
 @cache
-def sweep_points(
-    groups, values, quads, plain, threads, chunk=CHUNK, part=0, registers=64, paired=False
-):
+def _counting(quads, chunk):
+    """A function that counts what the updates of a chunk propose, and reads how they begin."""
+    words = 4 * (2 + quads)
+
+    @_device
+    def count_all(data, who, room, at, width, thread):
+        k, draws = thread, np.int64(0)
+        while k < room.counts.size:
+            g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
+            if u < width:
+                quad = np.uint64((g * data.variable.size + at + u) * (HOME_WORDS // QUAD))
+                start, bits, row, law = far_four(data.homes, quad)
+                least, length, low, high = far_four(data.homes, quad + np.uint64(1))
+                i = np.uint32(data.variable[at + u])
+                _, _, c, d = _bits(who, i, np.uint32(COUNT + np.uint32(g)))
+                count = count_proposals(data.laws, law, least, length, unit_of_words(c, d))
+                home, k_words = room.home, k * np.int32(words)
+                home[k_words], home[k_words + 1], home[k_words + 2] = start, bits, row
+                home[k_words + 3] = as_word(np.float32(as_long_double(low, high)))
+                home[k_words + 4] = i
+                home[k_words + 5] = as_word(np.float32(data.more[g]))
+                home[k_words + 6] = np.uint32(g)
+                for q in range(quads):
+                    four = far_four(data.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
+                    for n in range(4):
+                        home[k_words + 8 + 4 * q + n] = four[n]
+            room.counts[k] = count
+            draws += count
+            k += cuda.blockDim.x
+        return draws
+
+    return count_all
+
+
+@cache
+def _proposing(quads, plain, chunk, values, lanes, part):
+    """A function that makes the proposals of a chunk, in single precision where that tells."""
+    homes, half = 2 + quads, chunk * (chunk - 1) // 2
+
+    @_device
+    def square_of(data, home, where, there):
+        """The scale and the place of a point, and its squared distance from the update's."""
+        row = np.uint64(there) * np.uint64(quads)
+        _, _, p, q = near_four(home, np.uint32(where + np.uint32(2)))
+        scale, target, h, m = _NONE, there, p, q
+        if part != NO_POINTS:
+            scale, target, h, m = far_four(data.points, row)
+        step, other = as_float(h) - as_float(p), as_float(m) - as_float(q)
+        square = step * step + other * other
+        for n in range(1, quads):
+            p, q, r, s = near_four(home, np.uint32(where + np.uint32(2 + n)))
+            e, f, h, m = p, q, r, s
+            if part != NO_POINTS:
+                e, f, h, m = far_four(data.points, row + np.uint64(n))
+            step, other = as_float(e) - as_float(p), as_float(f) - as_float(q)
+            square += step * step + other * other
+            step, other = as_float(h) - as_float(r), as_float(m) - as_float(s)
+            square += step * step + other * other
+        return as_float(scale), target, square
+
+    @_device
+    def value_of_square(data, g, square):
+        """The kernel's value; and whether it is none that single precision knows."""
+        if plain:
+            return quick_power_of_2(square * _HALF_LOG2_E), False
+        code = data.codes[g]
+        power = quick_root(square) * _LOG2_E if code == LAPLACE else square * _HALF_LOG2_E
+        return quick_power_of_2(power), code > LAPLACE
+
+    @_device
+    def propose_one(data, who, home, where, at, segment, flat):
+        """One proposal: its group, its place, and what it counts, as in `Room.seen`."""
+        start, bits, row, word = near_four(home, where)
+        i, ratio, g, offset = near_four(home, np.uint32(where + _ONE))
+        draw = np.uint32(offset + np.uint32(flat + flat))
+        a, b, c, _ = _bits(who, i, draw)
+        slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
+        rest = np.uint32(a << bits)
+        cut, begin, count, bound = far_four(data.slots, np.uint64(2) * slot)
+        unsure = right(np.uint32(rest ^ cut), bits) == _NONE
+        if rest >= cut:
+            begin, count, bound, _ = far_four(data.slots, np.uint64(2) * slot + np.uint64(1))
+        product = np.uint64(b) * np.uint64(count)
+        there = np.uint32(begin + np.uint32(product >> _S32))
+        unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count)
+        grain = _UNIT * as_float(bound) * as_float(word)
+        mark = np.float32(c) * grain
+        scale, target, square = square_of(data, home, where, there)
+        value, unknown = value_of_square(data, g, square)
+        value, strong = scale * value, mark * as_float(ratio)
+        slack = (_SLACK + _SLACK * square) * value + grain
+        unsure = unsure or unknown or not abs(mark - value) > slack
+        unsure = unsure or not abs(strong - value) > slack * as_float(ratio) or value < _TINY
+        amount = _NONE
+        if mark < value and there != row:
+            amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
+        if unsure and part != NO_POINTS:
+            place = np.uint64(at) + np.uint64(np.uint32(segment - g * np.uint32(chunk)))
+            target, amount = _settled(data, who, g, place, (start, bits, row, word), i, draw)
+        return g, target, amount
+
+    @_device
+    def propose_all(data, who, room, own, at, thread):
+        """Each warp takes an equal part of the proposals, and goes through it lane by lane."""
+        total, warp = np.uint64(room.ends[room.counts.size]), thread // np.int32(lanes)
+        warps = np.uint64(max(cuda.blockDim.x // lanes, 1))
+        flat = np.uint32(total * np.uint64(warp) // warps)
+        flat = np.uint32(flat + np.uint32(thread % np.int32(lanes)))
+        stop = np.uint32(total * np.uint64(warp + 1) // warps)
+        segment = _segment_of(room.ends, flat) if flat < stop else _NONE
+        while flat < stop:
+            while room.ends[np.uint32(segment + _ONE)] <= flat:
+                segment = np.uint32(segment + _ONE)
+            where = np.uint32(segment * np.uint32(homes))
+            g, target, amount = propose_one(data, who, room.home, where, at, segment, flat)
+            if amount != _NONE:
+                _note(room, own, at, segment, g, target, amount, chunk, half, values)
+            flat = np.uint32(flat + np.uint32(lanes))
+
+    return propose_all
+
+
+@cache
+def _choosing(groups, values, chunk):
+    """A function that chooses the values of a chunk."""
+    half = chunk * (chunk - 1) // 2
+
+    @_device
+    def take_in(room, rest, thread):
+        """Count the new values of those that an update waited for."""
+        while rest != _NONE:
+            last = np.uint32(31) - np.uint32(cuda.clz(rest))
+            rest = np.uint32(rest ^ np.uint32(_ONE << last))
+            for g in range(groups):
+                pair = np.uint32(g * half + thread * (thread - 1) // 2 + last)
+                cell = np.uint32((g * chunk + thread) * values + room.fresh[last])
+                room.seen[cell] = np.uint32(room.seen[cell] + room.waits[pair])
+                room.waits[pair] = 0
+
+    @_device
+    def weigh(data, room, old, thread, field):
+        """Add what was kept to the log weights of all values."""
+        for v in range(values):
+            for g in range(groups):
+                cell = np.uint32((g * chunk + thread) * values + v)
+                word, top = room.seen[cell], (v == old) == (data.attracts[g] != 0)
+                kept = np.uint32(word & _LOW) if top else right(word, _S16)
+                field[v] += data.gains[g] * np.float64(kept)
+                room.seen[cell] = 0
+
+    @_device
+    def choose_all(data, who, room, own, at, width, thread, field):
+        """Those first that wait for none of the chunk; returns how many of a thread's changed."""
+        mine, size, old, u, left = _NONE, np.int64(1), np.int64(0), 0.0, thread < width
+        place = np.uint64(at + thread)
+        if left:
+            mine, size, old = room.needs[thread], np.int64(data.sizes[place]), np.int64(own[place])
+            a, b, _, _ = _bits(who, np.uint32(data.variable[place]), CHOICE)
+            u = unit_of_words(a, b)
+            for v in range(values):
+                field[v] = data.base[np.uint64(data.first[place] + v)] if v < size else 0.0
+        known, changes = room.done[0], 0
+        while known != _FULL:
+            chosen = left and np.uint32(mine & np.uint32(~known)) == _NONE
+            if chosen:
+                take_in(room, mine, thread)
+                weigh(data, room, old, thread, field)
+                new = choose_value(field, size, u)
+                room.fresh[thread], room.needs[thread], own[place] = new, 0, new
+                changes, left = 1 if new != old else 0, False
+            cuda.syncthreads()
+            if chosen:
+                cuda.atomic.or_(room.done, 0, np.uint32(_ONE << np.uint32(thread)))
+            cuda.syncthreads()
+            known = room.done[0]
+        return changes
+
+    return choose_all
+
+
+@cache
+def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=ALL, registers=REGISTERS):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
-    With another `part` than 0 it leaves work out, for measurements: 1 proposes and keeps nothing, 2
-    only counts and chooses, 3 does not look at states, 4 does not load points.
+    To see what takes how long, a `part` can be left out.
     """
-    lanes = min(WARP, threads)
-    segments, homes = groups * chunk, 2 + quads
-    room, bins, marks = 4 * homes * segments, segments * values, segments + 1
-    half = chunk * (chunk - 1) // 2  # pairs of a chunk
-    pairs = groups * half + 1
-
-    options = {} if config.ENABLE_CUDASIM else {"max_registers": registers}
+    lanes, segments = min(WARP, threads), groups * chunk
+    words, marks = 4 * (2 + quads) * segments, segments + 1
+    bins, pairs = segments * values, groups * chunk * (chunk - 1) // 2 + 1
+    count_all, choose_all = _counting(quads, chunk), _choosing(groups, values, chunk)
+    propose_all = _proposing(quads, plain, chunk, values, lanes, part)
+    home_words = 4 * (2 + quads)
+    options = {} if _SIMULATED else {"max_registers": registers}
 
     @cuda.jit(fastmath=False, **options)
-    def sweep(
-        variable, free, homes_of, slots, points, laws, codes, exponents, attracts, more, gains,
-        first, sizes, base, key0, key1, number, chains, x, changed, drawn,
-    ):  # fmt: skip
+    def sweep(data, key0, key1, number, chains, x, changed, drawn):
         chain, thread = cuda.blockIdx.x, np.int32(cuda.threadIdx.x)
         if chain >= chains:
             return
-        own = x[chain]
-        home = cuda.shared.array(room, np.uint32, alignment=_ALIGNED)
-        ends = cuda.shared.array(marks, np.uint32)
-        counts = cuda.shared.array(segments, np.uint32)
-        hist = cuda.shared.array(bins, np.uint32)
-        waits = cuda.shared.array(pairs, np.uint32)
-        needs = cuda.shared.array(chunk, np.uint32)
-        fresh = cuda.shared.array(chunk, np.uint32)
-        done = cuda.shared.array(1, np.uint32)
+        room = Room(
+            cuda.shared.array(words, np.uint32, alignment=_ALIGNED),
+            cuda.shared.array(marks, np.uint32),
+            cuda.shared.array(segments, np.uint32),
+            cuda.shared.array(bins, np.uint32),
+            cuda.shared.array(pairs, np.uint32),
+            cuda.shared.array(chunk, np.uint32),
+            cuda.shared.array(chunk, np.uint32),
+            cuda.shared.array(1, np.uint32),
+        )
         field = cuda.local.array(values, np.float64)
-        log_base = cuda.local.array(values, np.float64)
-        seed0, seed1, name = np.uint32(key0), np.uint32(key1), np.uint32(chain)
-        sweep_low = np.int64(number)
-        warp, lane = thread // np.int32(lanes), thread % np.int32(lanes)
-        warps = np.int32((threads + lanes - 1) // lanes)
-        changes, draws = 0, 0
-        k = thread
-        while k < bins:
-            hist[k] = 0
-            k += threads
-        k = thread
-        while k < pairs:
-            waits[k] = 0
-            k += threads
-        if thread < chunk:
-            needs[thread] = 0
-        at = np.int32(0)
-        while at < free:
-            width = min(np.int32(chunk), np.int32(free - at))
-            # How many are proposed, by group and update, and what proposals begin with.
-            k = thread
-            while k < segments:
-                g, u = k // np.int32(chunk), k % np.int32(chunk)
-                count = np.int64(0)
-                if u < width:
-                    place = at + u
-                    start, bits, row, law = far_four(
-                        homes_of, np.uint64((g * variable.size + place) * (HOME_WORDS // QUAD))
-                    )
-                    least, length, low, high = far_four(
-                        homes_of, np.uint64((g * variable.size + place) * (HOME_WORDS // QUAD) + 1)
-                    )
-                    i = np.uint32(variable[place])
-                    _, _, c, d = quad_bits(
-                        seed0, seed1, name, i, sweep_low, np.uint32(COUNT + np.uint32(g))
-                    )
-                    count = count_proposals(laws, law, least, length, unit_of_words(c, d))
-                    where = k * np.int32(4 * homes)
-                    home[where] = start
-                    home[where + 1] = bits
-                    home[where + 2] = row
-                    home[where + 3] = as_word(np.float32(as_long_double(low, high)))
-                    home[where + 4] = i
-                    home[where + 5] = as_word(np.float32(more[g]))
-                    home[where + 6] = np.uint32(g)
-                    for q in range(quads):
-                        e, f, h, l = far_four(
-                            points, np.uint64(row) * np.uint64(quads) + np.uint64(q)
-                        )
-                        home[where + 8 + 4 * q] = e
-                        home[where + 9 + 4 * q] = f
-                        home[where + 10 + 4 * q] = h
-                        home[where + 11 + 4 * q] = l
-                counts[k] = count
-                draws += count
-                k += threads
+        who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))
+        own, at, changes, draws = x[chain], np.int32(0), np.int64(0), np.int64(0)
+        _clear(room.seen, thread)
+        _clear(room.waits, thread)
+        _clear(room.needs, thread)
+        while at < data.free:
+            width = min(np.int32(chunk), np.int32(data.free - at))
+            draws += count_all(data, who, room, at, width, thread)
             cuda.syncthreads()
-            k = thread
-            while k <= segments:
-                total, j = _NONE, np.int32(0)
-                while j < k:
-                    total = np.uint32(total + counts[j])
-                    j += np.int32(1)
-                ends[k] = total
-                if k < segments:
-                    begins = np.uint32(2 * np.int64(total))
-                    offset = draw_number(k // np.int32(chunk), 0)
-                    home[k * np.int32(4 * homes) + 7] = np.uint32(offset - begins)
-                k += threads
-            cuda.syncthreads()
-            # Proposals: each warp takes an equal part, and goes through it lane by lane.
-            total = np.uint32(ends[segments])
-            ahead = np.uint32(np.uint64(total) * np.uint64(warp) // np.uint64(warps))
-            stop = np.uint32(np.uint64(total) * np.uint64(warp + 1) // np.uint64(warps))
-            if part == 2:
-                stop = _NONE
-            segment, left = _NONE, np.uint32(segments)
-            while left > _NONE and ahead < stop:  # the segment that holds the first
-                middle = right(left, _ONE)
-                if ends[np.uint32(segment + middle + _ONE)] <= ahead:
-                    segment = np.uint32(segment + middle + _ONE)
-                    left = np.uint32(left - middle - _ONE)
-                else:
-                    left = middle
-            while ahead < stop:
-                flat = np.uint32(min(np.uint32(ahead + np.uint32(lane)), np.uint32(stop - _ONE)))
-                while ends[np.uint32(segment + _ONE)] <= flat:
-                    segment = np.uint32(segment + _ONE)
-                where = np.uint32(segment * np.uint32(homes))
-                start, bits, row, word = near_four(home, where)
-                i, ratio, g, offset = near_four(home, np.uint32(where + _ONE))
-                draw = np.uint32(offset + np.uint32(flat + flat))
-                a, b, c, _ = quad_bits(seed0, seed1, name, i, sweep_low, draw)
-                slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
-                rest = np.uint32(a << bits)
-                cut, begin, count, bound = far_four(slots, np.uint64(2) * slot)
-                unsure = right(np.uint32(rest ^ cut), bits) == _NONE
-                if rest >= cut:
-                    begin, count, bound, _ = far_four(slots, np.uint64(2) * slot + np.uint64(1))
-                product = np.uint64(b) * np.uint64(count)
-                there = np.uint32(begin + np.uint32(product >> _S32))
-                unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count)
-                grain = _UNIT * as_float(bound) * as_float(word)
-                mark = np.float32(c) * grain
-                at_row = np.uint64(there) * np.uint64(quads)
-                scale, target, p, q = near_four(home, np.uint32(where + np.uint32(2)))
-                e, f, h, l = scale, _NONE, p, q
-                e2, f2, h2, l2 = _NONE, _NONE, _NONE, _NONE
-                if paired:
-                    e, f, h, l, e2, f2, h2, l2 = pair_rows(points, there, np.uint32(lane))
-                elif part != 4:
-                    e, f, h, l = far_four(points, at_row)
-                scale, target = e, f
-                step = as_float(h) - as_float(p)
-                square = step * step
-                step = as_float(l) - as_float(q)
-                square += step * step
-                for n in range(1, quads):
-                    p, q, r, s = near_four(home, np.uint32(where + np.uint32(2 + n)))
-                    e, f, h, l = p, q, r, s
-                    if paired:
-                        e, f, h, l = e2, f2, h2, l2
-                    elif part != 4:
-                        e, f, h, l = far_four(points, at_row + np.uint64(n))
-                    step = as_float(e) - as_float(p)
-                    square += step * step
-                    step = as_float(f) - as_float(q)
-                    square += step * step
-                    step = as_float(h) - as_float(r)
-                    square += step * step
-                    step = as_float(l) - as_float(s)
-                    square += step * step
-                if plain:
-                    power = square * _HALF_LOG2_E
-                else:
-                    power = square * _HALF_LOG2_E
-                    if codes[g] == LAPLACE:
-                        power = quick_root(square) * _LOG2_E
-                    unsure = unsure or codes[g] > LAPLACE
-                value = as_float(scale) * quick_power_of_2(power)
-                strong = mark * as_float(ratio)
-                slack = (_SLACK + _SLACK * square) * value + grain
-                unsure = unsure or not abs(mark - value) > slack
-                unsure = unsure or not abs(strong - value) > slack * as_float(ratio)
-                unsure = unsure or value < _TINY
-                amount = _NONE
-                if mark < value and there != row:
-                    amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
-                if unsure:
-                    u = np.uint32(segment - np.uint32(g * np.uint32(chunk)))
-                    at_home = np.uint64(np.uint64(g) * np.uint64(variable.size))
-                    at_home = (at_home + np.uint64(at) + np.uint64(u)) * np.uint64(HOME_WORDS)
-                    low = homes_of[at_home + np.uint64(SURPLUS)]
-                    high = homes_of[at_home + np.uint64(SURPLUS + 1)]
-                    found, level = settle(
-                        slots, points, quads, start, np.int64(bits), row,
-                        as_long_double(low, high), codes[g], exponents[g], more[g],
-                        seed0, seed1, name, i, sweep_low, draw,
-                    )  # fmt: skip
-                    target, amount = np.uint32(found), _ONE if level == 1 else _NONE
-                    if level == 2:
-                        amount = np.uint32(_STRONG + _ONE)
-                if part == 1:
-                    if amount > _ONE and value < np.float32(0.0):
-                        drawn[0] = 1
-                    amount = _NONE
-                if amount != _NONE and np.uint32(ahead + np.uint32(lane)) < stop:
-                    u = np.uint32(segment - np.uint32(g * np.uint32(chunk)))
-                    earlier = np.uint32(target - np.uint32(at))
-                    if earlier < u:
-                        cuda.atomic.or_(needs, u, np.uint32(_ONE << earlier))
-                        pair = right(np.uint32(u * np.uint32(u - _ONE)), _ONE)
-                        pair = np.uint32(np.uint32(g * np.uint32(half)) + pair + earlier)
-                        cuda.atomic.add(waits, pair, amount)
-                    elif part == 3:
-                        cuda.atomic.add(hist, np.uint32(segment * np.uint32(values)), amount)
-                    else:
-                        now = np.uint32(own[np.uint64(target)])
-                        cell = np.uint32(segment * np.uint32(values) + now)
-                        cuda.atomic.add(hist, cell, amount)
-                ahead = np.uint32(ahead + np.uint32(lanes))
+            _add_up(room, thread, chunk, home_words)
             if thread == 0:
-                done[0] = 0 if width == 32 else np.uint32(_FULL << np.uint32(width))
-                if chunk < 32:
-                    done[0] = np.uint32(_FULL << np.uint32(width))
+                room.done[0] = np.uint32(np.uint64(_FULL) << np.uint64(width))
             cuda.syncthreads()
-            # Values: those that wait for none of the chunk, then those that waited for them.
-            mine, ready, size, begin_at, old, mark_at = _NONE, False, 1, 0, 0, 0.0
-            if thread < width:
-                mine, place = needs[thread], np.uint64(at + thread)
-                size, begin_at, old = sizes[place], first[place], np.int64(own[place])
-                a, b, _, _ = quad_bits(
-                    seed0, seed1, name, np.uint32(variable[place]), sweep_low, CHOICE
-                )
-                mark_at = unit_of_words(a, b)
-                for v in range(values):
-                    log_base[v] = base[np.uint64(begin_at + v)] if v < size else 0.0
-            known = done[0]
-            while known != _FULL:
-                chosen = False
-                if thread < width and not ready and np.uint32(mine & ~known) == np.uint32(0):
-                    rest = mine
-                    while rest != np.uint32(0):
-                        earlier = np.int32(0)
-                        low = rest & np.uint32(~rest + _ONE)
-                        while np.uint32(low >> np.uint32(earlier)) != _ONE:
-                            earlier += np.int32(1)
-                        rest = np.uint32(rest ^ low)
-                        for g in range(groups):
-                            pair = np.int32(g * half) + thread * (thread - 1) // 2 + earlier
-                            cell = (np.int32(g * chunk) + thread) * values
-                            hist[cell + np.int32(fresh[earlier])] += waits[pair]
-                            waits[pair] = 0
-                    for v in range(values):
-                        log_weight = log_base[v]
-                        for g in range(groups):
-                            segment = np.int32(g * chunk) + thread
-                            word = hist[segment * values + v]
-                            hist[segment * values + v] = 0
-                            top = (v == old) == (attracts[g] != 0)
-                            kept = np.uint32(word & _LOW) if top else right(word, _S16)
-                            log_weight += gains[g] * np.float64(kept)
-                        field[v] = log_weight
-                    new = choose_value(field, size, mark_at)
-                    fresh[thread] = new
-                    changes += 1 if new != old else 0
-                    own[np.uint64(at + thread)] = new
-                    needs[thread] = 0
-                    ready = chosen = True
-                cuda.syncthreads()
-                if chosen:
-                    cuda.atomic.or_(done, 0, np.uint32(_ONE << np.uint32(thread)))
-                cuda.syncthreads()
-                known = done[0]
+            if part != NO_PROPOSALS:
+                propose_all(data, who, room, own, at, thread)
+            cuda.syncthreads()
+            changes += choose_all(data, who, room, own, at, width, thread, field)
             cuda.syncthreads()
             at += np.int32(chunk)
         if changes > 0:
@@ -481,7 +517,7 @@ def sweep_points(
     return sweep
 
 
-def shared_bytes(groups: int, values: int, quads: int, chunk: int = CHUNK) -> int:
+def shared_bytes(groups: int, values: int, quads: int, chunk: int) -> int:
     """What a block of `sweep_points` takes."""
-    segments = groups * chunk
-    return 4 * (4 * (2 + quads) * segments + 2 * segments + segments * (values + chunk) + 3 * chunk)
+    segments, pairs = groups * chunk, groups * chunk * (chunk - 1) // 2 + 1
+    return 4 * (segments * (4 * (2 + quads) + 2 + values) + pairs + 2 * chunk + 2)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.factors.implicit.points import Points
+from minigibbs.graph.factors.implicit.points import RULES, Points
 from minigibbs.kernels.decay import GAUSSIAN, LAPLACE
 from minigibbs.kernels.jit import entry, literal
 from minigibbs.kernels.lanes import as_float
@@ -96,14 +96,17 @@ def _rates(graph: FactorGraph, split: Split) -> list[NDArray[np.float64]]:
     """By group how many points each variable proposes."""
     return [
         (1.0 + how.theta) * group.energy_per_weight * group.bounds()
-        for group, how in zip(graph.implicits, split.implicits, strict=True)
+        for group, how in zip(_groups(graph), split.implicits, strict=True)
     ]
+
+
+def _groups(graph: FactorGraph) -> list[Points]:
+    return [group for group in graph.implicits if isinstance(group, Points)]
 
 
 def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     """Lay a graph out."""
-    groups = [group for group in graph.implicits if isinstance(group, Points)]
-    rates = _rates(graph, split)
+    groups, rates = _groups(graph), _rates(graph, split)
     main = groups[int(np.argmax([rate.mean() for rate in rates]))]
     order = main.tree.order
     clamped = graph.evidence[order] >= 0
@@ -112,10 +115,12 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     place[variable] = np.arange(len(variable), dtype=np.int32)
     quads = max(-(-(_HEAD + group.features.shape[1]) // QUAD) for group in groups)
     laws, law = _laws(np.unique(np.concatenate([_rung(rate) for rate in rates])))
-    slots, rows, homes = [], [], []
+    slots: list[NDArray[np.uint32]] = []
+    rows, homes = [], []
     for number, (group, rate) in enumerate(zip(groups, rates, strict=True)):
         starts, bits, own = _slots(group, number * len(variable))
-        homes.append(_homes(group, rate, variable, law, starts + sum(map(len, slots)), bits))
+        starts += sum(len(one) for one in slots)
+        homes.append(_homes(group, rate, variable, law, starts, bits))
         homes[-1][:, ROW] += np.uint32(number * len(variable))
         slots.append(own)
         rows.append(_rows(group, place, quads))
@@ -130,7 +135,7 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
         np.concatenate(slots).reshape(-1),
         np.concatenate(rows).reshape(-1),
         laws,
-        np.array([group.rule.code for group in groups], np.int32),
+        np.array([RULES.index(str(group.kernel)) for group in groups], np.int32),
         np.array([group.exponent for group in groups]),
         signs,
         (1.0 + thetas) / thetas,
@@ -145,7 +150,8 @@ def _rung(rate: NDArray[np.float64]) -> NDArray[np.int64]:
     """Which power of 2**(1 / _STEPS) a rate is rounded up to; the least for a rate of 0."""
     with np.errstate(divide="ignore"):
         exact = np.ceil(_STEPS * np.log2(rate))
-    return np.maximum(exact, -_STEPS * 40).astype(np.int64)
+    rungs: NDArray[np.int64] = np.maximum(exact, -_STEPS * 40).astype(np.int64)
+    return rungs
 
 
 def _laws(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
