@@ -21,7 +21,7 @@ BENCHMARKS = [
     "learning",
 ]
 
-ALL = [*BENCHMARKS, "gpu", "gpu_ladders", "gpu_colours"]  # which need one
+ALL = [*BENCHMARKS, "gpu", "gpu_ladders", "gpu_colours", "gpu_learning"]  # which need one
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in ALL:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.running.api import _place
 from minigibbs.running.backends.cpu import AsyncGroup, CpuGroup, cpu_group
 from minigibbs.running.request import Options
 from minigibbs.theory import transition
@@ -199,6 +200,22 @@ def test_real_threads_keep_a_law_of_independent_variables():
     seen = state_numbers(graph, run.draws[0])
     law = np.einsum("a,b,c->abc", *np.exp(weights), np.full(3, 1 / 3)).ravel()
     assert chi_square(seen, law) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_real_threads_count_the_states_that_they_leave_after_a_sweep(values):
+    """Also after a warm-up, and whenever the counts are asked for."""
+    graph = mg.models.potts_lattice(6, values, 0.4).condition({3: 1})
+    options = Options(sampler=mg.AsyncGibbs(threads=2), chains=1, seed=1, record="marginals")
+    _, [group] = _place(options.plan(graph, 20, 35))
+    group.advance(35, False)
+    expected = np.zeros(36 * values, dtype=np.int64)
+    for sweep in range(20):
+        group.advance(35, True)
+        expected[graph.packed.first + group.chain.x] += 35
+        if sweep % 7 == 0:
+            np.testing.assert_array_equal(group.state()["counts"], expected)
+    np.testing.assert_array_equal(group.state()["counts"], expected)
 
 
 def test_real_threads_lose_nothing():

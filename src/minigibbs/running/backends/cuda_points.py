@@ -203,7 +203,9 @@ def to_places(states, variable, x):
 
 
 @cache
-def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=0, registers=64, paired=False):
+def sweep_points(
+    groups, values, quads, plain, threads, chunk=CHUNK, part=0, registers=64, paired=False
+):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
     With another `part` than 0 it leaves work out, for measurements: 1 proposes and keeps nothing, 2
