@@ -341,6 +341,11 @@ class AsyncGroup(CpuGroup):
         super().__init__(*arguments, **options)
         self.hands = Hands(self.chain, self.scan, self.plan.sampler.workers)
 
+    @property
+    def unit(self) -> int:  # type: ignore[override]
+        """Updates of a sweep: segments hold whole ones, since states are counted after each."""
+        return max(self.scan.variables, 1)
+
     def _advance(self, updates: int, recording: bool) -> None:
         """Sweep by sweep: the threads then meet, and the state counts for all of its updates."""
         recorder, left = self.recorder, updates
