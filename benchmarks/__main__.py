@@ -21,7 +21,8 @@ BENCHMARKS = [
     "learning",
 ]
 
-ALL = [*BENCHMARKS, "gpu", "gpu_ladders", "gpu_colours", "gpu_points"]  # which need one
+GPU = ["gpu", "gpu_ladders", "gpu_colours", "gpu_learning", "gpu_points"]  # which need one
+ALL = [*BENCHMARKS, *GPU]
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in ALL:

@@ -26,7 +26,8 @@ def main() -> None:
         "Nanoseconds an update, the best of five turns that rivals take one after the other. Ours "
         'are whole calls of mg.sample(..., scan="chromatic", record="marginals"), without '
         "compiling. mcising and peapods make Metropolis updates, and know lattices alone; "
-        "ferrotherm makes Gibbs updates by colours, dwave-samplers Gibbs updates in a random order."
+        "ferrotherm and thrml (JAX, on all cores) make Gibbs updates by colours, dwave-samplers "
+        "Gibbs updates in a random order."
     )
     one_chain(report)
     many_chains(report)
@@ -158,6 +159,44 @@ def dwave(graph: mg.FactorGraph) -> Rival | None:
     return run
 
 
+def thrml(graph: mg.FactorGraph, together: int = 16) -> Rival | None:
+    """Gibbs by two colours in JAX, so many sweeps at a time, since each number of them compiles."""
+    if not _library("thrml"):
+        return None
+    import jax
+    from thrml import Block, SamplingSchedule, SpinNode, sample_states
+    from thrml.models import IsingEBM, IsingSamplingProgram
+
+    jax.config.update("jax_platforms", "cpu")
+    (group,) = graph.factors
+    nodes = [SpinNode() for _ in range(len(graph))]
+    edges = [(nodes[i], nodes[j]) for i, j in group.scope.tolist()]
+    model = IsingEBM(
+        nodes,
+        edges,
+        jax.numpy.zeros(len(graph)),
+        jax.numpy.array(group.coupling),
+        jax.numpy.ones(()),
+    )
+    colour = graph.colours.colour
+    blocks = [Block([nodes[i] for i in np.flatnonzero(colour == c)]) for c in np.unique(colour)]
+    program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
+    schedule = SamplingSchedule(n_warmup=together - 1, n_samples=1, steps_per_sample=1)
+    advance = jax.jit(lambda key, state: sample_states(key, program, schedule, state, [], blocks))
+    state = [jax.numpy.zeros(len(block), bool) for block in blocks]
+    keys = iter(jax.random.split(jax.random.key(1), 100_000))
+
+    def run(sweeps: int) -> int:
+        nonlocal state
+        calls = -(-sweeps // together)
+        for _ in range(calls):
+            state = [kept[0] for kept in advance(next(keys), state)]
+        jax.block_until_ready(state)
+        return calls * together * len(graph)
+
+    return run
+
+
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
@@ -205,6 +244,7 @@ def one_chain(report: Report) -> None:
                 "mcising": mcising(side),
                 "peapods": peapods(side),
                 "dwave-samplers": dwave(graph),
+                "thrml": thrml(graph) if side == 300 else None,  # whose nodes are Python objects
             }
         )
         _rows(report, f"one chain, lattice {side} x {side}", best, {"ferrotherm": 2.0})

@@ -67,7 +67,14 @@ def pages() -> dict[str, str]:
     written["reference.md"] += chapters
     written["gallery.md"] += gallery.cards()
     written |= {_chapter_page(name): _chapter(name) for name in build.CHAPTERS}
-    return written | {f"gallery/{e.path.stem}.md": gallery.page(e) for e in gallery.examples()}
+    written |= {f"gallery/{e.path.stem}.md": gallery.page(e) for e in gallery.examples()}
+    return {name: _wide(name) + text for name, text in written.items()}
+
+
+def _wide(name: str) -> str:
+    """Room for pictures and code, where a column beside them would be empty."""
+    hidden = "navigation" if name == "README.md" else "toc" if name.startswith("gallery") else ""
+    return f"---\nhide: [{hidden}]\n---\n\n" if hidden else ""
 
 
 def configuration() -> dict[str, Any]:

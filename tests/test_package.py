@@ -5,7 +5,9 @@ installs it in an empty environment, which takes a network.
 """
 
 import email
+import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -19,13 +21,15 @@ from tests.paths import ROOT
 
 pytest.importorskip("hatchling", reason="building needs hatchling")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LINKS = {"REPOSITORY_URL": "https://example.org/a/b", "SITE_URL": "https://a.example.org/b/"}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-d", folder]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    env = os.environ | LINKS
+    subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, timeout=120)
     return folder
 
 
@@ -55,6 +59,7 @@ def test_sdist_holds_what_the_tests_need(built):
         "LICENSE",
         "README.md",
         "Makefile",
+        "hatch_build.py",
         "mkdocs.yml",
         "tests/zoo.py",
     ]:
@@ -70,6 +75,22 @@ def test_metadata(wheel):
     assert data["License-Expression"] == "Apache-2.0"
     assert data["Description-Content-Type"] == "text/markdown"
     assert set(data.get_all("Provides-Extra")) == set(PROJECT["project"]["optional-dependencies"])
+    links = dict(line.split(", ") for line in data.get_all("Project-URL"))
+    assert links["Repository"] == LINKS["REPOSITORY_URL"]
+    assert links["Issues"] == LINKS["REPOSITORY_URL"] + "/issues"
+    assert links["Documentation"] == LINKS["SITE_URL"]
+
+
+def test_links_that_nobody_knows_are_left_out():
+    links = runpy.run_path(str(ROOT / "hatch_build.py"))["links"]
+    assert list(links(None, "")) == ["Paper"]
+
+
+@pytest.mark.parametrize("name", ["release", "docs"])
+def test_workflows_say_where_they_run(name):
+    text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+    for variable in LINKS:
+        assert f"  {variable}: " in text
 
 
 def test_pages_of_the_index_can_show_it(built):

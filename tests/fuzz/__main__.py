@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz import campaign as counted
-from tests.fuzz import kills
+from tests.fuzz import kills, lost
 from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
@@ -87,7 +87,7 @@ def _outcomes(folder: Path) -> list[tuple[int, str]]:
 
 
 def main() -> int:
-    commands = {"campaign": counted.main, "add": counted.main_add}
+    commands = {"campaign": counted.main, "add": counted.main_add, "lost": lost.main}
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__)

@@ -6,8 +6,9 @@ from scipy.stats import chisquare
 
 import minigibbs as mg
 from minigibbs.learning.chains import RowChains, Threads
-from minigibbs.learning.lockstep import Layout, LockstepChains, lockstep_fits
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.data import read_data
+from minigibbs.learning.lockstep import Layout, LockstepChains, LockstepRows, lockstep_fits
+from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.samplers.chromatic.small import small_colours
 from minigibbs.samplers.chromatic.spins import spin_colours
 from tests.learning.models import mixed
@@ -114,3 +115,77 @@ def test_what_does_not_fit_goes_row_by_row():
         assert not lockstep_fits(graph)
         assert isinstance(model_chains(graph, None, 20, 1, Threads(1)), RowChains)
     assert isinstance(model_chains(spins(), None, 4, 1, Threads(1)), RowChains)
+
+
+def machine(seen=4, hidden=2):
+    """Every visible variable is joined to every hidden one."""
+    a, b = np.meshgrid(np.arange(seen), seen + np.arange(hidden), indexing="ij")
+    draws = np.random.default_rng(7)
+    weight, field = draws.normal(0, 0.8, a.size), draws.normal(0, 0.5, (seen + hidden, 2))
+    factors = [
+        mg.Ising(a.ravel(), b.ravel(), weight, name="W"),
+        mg.Unary(range(seen + hidden), field, name="b"),
+    ]
+    return mg.FactorGraph([2] * (seen + hidden), factors)
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.25])
+def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
+    """One sweep is exact: chi-square of 8,000 rows at 1e-4, false in one of 10,000 seeds.
+
+    The negative control: weights that are a quarter off are noticed.
+    """
+    graph, row = machine(), [1, 0, 0, 1]
+    data = read_data(graph, np.tile(row, (8000, 1)), range(4))
+    chains = row_chains(graph, data, 3, Threads(2))
+    assert isinstance(chains, LockstepRows)
+    chains.take((1 + wrong) * graph.frame.flat(graph.factors))
+    chains.advance(5)
+    assert chains.swept == 1
+    assert (chains.states[:, :4] == row).all()
+    given = graph.condition(dict(enumerate(row)))
+    states, law = mg.theory.exact_distribution(given)
+    counts = np.bincount(chains.states[:, 4] * 2 + chains.states[:, 5], minlength=4)
+    law = np.bincount(states[:, 4] * 2 + states[:, 5], law, minlength=4)
+    assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
+
+
+def test_some_rows_are_drawn_and_others_stay():
+    graph = machine()
+    rows = np.random.default_rng(0).integers(0, 2, (150, 4))
+    data, found = read_data(graph, rows, range(4)), []
+    for threads in (1, 3):
+        model = model_chains(graph, None, 20, 1, Threads(threads))
+        chains = row_chains(graph, data, 3, Threads(threads))
+        model.take(graph.frame.flat(graph.factors))
+        assert chains.share(model)
+        before = chains.states.copy()
+        chosen = np.arange(3, 140, 2)
+        chains.advance(1, chosen)
+        others = np.setdiff1d(np.arange(150), chosen)
+        np.testing.assert_array_equal(chains.states[others], before[others])
+        assert (chains.states[chosen] != before[chosen]).any()
+        np.testing.assert_array_equal(chains.states[:, :4], rows)
+        found.append(chains.states.copy())
+    np.testing.assert_array_equal(*found)
+
+
+def test_rows_that_differ_in_what_they_leave_open_go_one_by_one():
+    graph = machine()
+    rows = np.zeros((30, 6), dtype=int)
+    rows[:, 4] = -1  # half a colour
+    assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), RowChains)
+    rows[:, 5] = -1
+    assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), LockstepRows)
+    rows[3, 0] = -1
+    assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), RowChains)
+
+
+def test_a_machine_learns_on_any_number_of_threads():
+    graph = machine()
+    rows = mg.theory.exact_draws(graph, 400, seed=1)[:, :4]
+    options = {"columns": range(4), "chains": 100, "steps": 12, "sweeps": 3, "l2": 0.01}
+    fits = [mg.learn(graph, rows, seed=1, progress=False, threads=n, **options) for n in (1, 2, 5)]
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.parameters["W"], fits[0].parameters["W"])
+        np.testing.assert_array_equal(fit.deviations, fits[0].deviations)

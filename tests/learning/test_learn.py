@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.learning.checkpoint import FORMAT
+from minigibbs.system import files
 from tests.learning.models import log_likelihood, mixed, slope, some_rows
 
 METHODS = ("exact", "pseudo", "pcd", "cd")
@@ -286,6 +288,31 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
         mg.resume_learning(path, progress=False)
     with pytest.raises(FileNotFoundError):
         mg.resume_learning(tmp_path / "none", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [
+        ("state.model.states", 200, "a state that the graph does not have"),
+        ("state.model.streams", 0, "a stream of zeros"),
+        ("state.optimiser.second", -1.0, "squares are not negative"),
+        ("state.optimiser.values", np.nan, "expected .* doubles"),
+        ("penalty.l2", -1.0, "must not be negative"),
+        ("data.weight", 0.0, "a finite sum above 0"),
+    ],
+)
+def test_a_checkpoint_of_states_that_cannot_be_is_refused(part, value, reason, tmp_path):
+    """Sealed anew by somebody who knows how."""
+    path = tmp_path / "fit.mgl"
+    learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, chains=4, checkpoint=path)
+    header, arrays = files.read_arrays(path, FORMAT)
+    whole = {name: array.copy() for name, array in arrays.items()}
+    files.write_arrays(path, header, whole, sealed=True)
+    mg.resume_learning(path, progress=False)  # sealed so, it is read
+    whole[part][:] = value
+    files.write_arrays(path, header, whole, sealed=True)
+    with pytest.raises(mg.MinigibbsError, match=reason):
+        mg.resume_learning(path, progress=False)
 
 
 def test_hidden_variables_are_summed_out():

@@ -207,7 +207,8 @@ def main(model, sampler, options, kills, folder):
     while not os.path.exists(out):
         before = job.progress(folder)
         pid = child(lambda: job.attempt(folder).save(out))
-        if killed < kills:
+        spared = killed == kills
+        if not spared:
             wait(job, folder, before, rng, seconds * (1 if noticed else 5) / kills, noticed)
             os.kill(pid, signal.SIGKILL)
             killed += 1
@@ -215,7 +216,7 @@ def main(model, sampler, options, kills, folder):
                 os.remove(out)
         _, status = os.waitpid(pid, 0)
         generations.add(job.progress(folder))
-        progressed += job.progress(folder) != before
+        progressed += not spared and job.progress(folder) != before
         if os.waitstatus_to_exitcode(status) == 1:
             break
     same = os.path.exists(out) and bool(job.same(mg.load(out), undisturbed))

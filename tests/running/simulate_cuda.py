@@ -39,7 +39,8 @@ def restore(description, arrays):
 
 IN_PYTHON = {  # what the compiler has instructions for
     "as_float": lambda word: np.uint32(word).view(np.float32),
-    "_as_double": lambda word: np.uint64(word).view(np.float64),
+    "as_double": lambda word: np.uint64(word).view(np.float64),
+    "word_of": lambda number: np.float64(number).view(np.int64),
     "fused": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),

@@ -182,7 +182,9 @@ def test_small_domains_with_tails_compile_for_a_gpu():
     data = colour_data(mg.PoissonGibbs(heavy=4), graph)
     arrays = [device_type(getattr(data, name)) for name in small.SmallTails._fields]
     x, counts = matrix(types.uint8), row(types.int64)
-    ptx(small.walk_with_tails(6), *arrays, *NUMBERS, types.int64, x, counts, counts)
+    for alike in (False, True):
+        kernel, flat = small.walk_with_tails(6, alike), row(types.uint8)
+        ptx(kernel, *arrays, *NUMBERS, types.int64, x, flat, counts, counts)
 
 
 def test_turning_compiles_for_a_gpu():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.running.api import _place
 from minigibbs.running.backends.cpu import AsyncGroup, CpuGroup, cpu_group
 from minigibbs.running.request import Options
 from minigibbs.theory import transition
@@ -201,6 +202,22 @@ def test_real_threads_keep_a_law_of_independent_variables():
     assert chi_square(seen, law) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("values", [2, 3])
+def test_real_threads_count_the_states_that_they_leave_after_a_sweep(values):
+    """Also after a warm-up, and whenever the counts are asked for."""
+    graph = mg.models.potts_lattice(6, values, 0.4).condition({3: 1})
+    options = Options(sampler=mg.AsyncGibbs(threads=2), chains=1, seed=1, record="marginals")
+    _, [group] = _place(options.plan(graph, 20, 35))
+    group.advance(35, False)
+    expected = np.zeros(36 * values, dtype=np.int64)
+    for sweep in range(20):
+        group.advance(35, True)
+        expected[graph.packed.first + group.chain.x] += 35
+        if sweep % 7 == 0:
+            np.testing.assert_array_equal(group.state()["counts"], expected)
+    np.testing.assert_array_equal(group.state()["counts"], expected)
+
+
 def test_real_threads_lose_nothing():
     """Every update is made and counted, whichever thread makes it; clamped variables stay."""
     graph = mg.models.potts_lattice(40, 5, 0.6).condition({0: 3, 77: 1})
@@ -228,6 +245,23 @@ def test_real_threads_lose_nothing():
     assert (run.draws[:, -1] == run.state).all()
     moved = (run.draws[:, 1:] != run.draws[:, :-1]).any(axis=(0, 1))
     assert moved.sum() == free  # 12 turns of 3 sweeps each: left alone with chance exp(-36)
+
+
+@pytest.mark.parametrize("states", [2, 4])
+def test_marginals_are_those_of_the_states_after_each_sweep(states):
+    graph = mg.models.potts_lattice(6, states, 0.5)
+    run = mg.sample(
+        graph,
+        mg.AsyncGibbs(threads=2),
+        sweeps=40,
+        warmup=3,
+        chains=2,
+        record=mg.Record("marginals", "draws", thin=1),
+        progress=False,
+    )
+    seen = run.draws[..., None] == np.arange(states)
+    expected = 36 * seen.sum(axis=1)
+    np.testing.assert_array_equal(run.counts.reshape(expected.shape), expected)
 
 
 def mean_degree(graph):

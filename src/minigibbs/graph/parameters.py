@@ -21,7 +21,8 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.packing import lower_all, packed_rows, pairs_vary, sealed
-from minigibbs.kernels.layout import Model, Ties
+from minigibbs.kernels.counts import add_counts, mark_values
+from minigibbs.kernels.layout import TABLE, Model, Ties
 from minigibbs.kernels.statistics import (
     add_independent,
     add_statistics,
@@ -32,6 +33,7 @@ from minigibbs.system import memory
 
 _PIECES = 8  # that large sums are made of
 _SMALL = 1 << 20  # factors times states that are summed in one piece
+_WORD = 64  # states in a word of bits; from half as many on they are counted by bits
 
 
 @dataclass(frozen=True)
@@ -186,20 +188,61 @@ class Frame:
         `spread(work, pieces)` may call work(piece) on threads. The pieces are the same whoever
         does them, and so is the sum, to the last bit.
         """
-        weights = np.ones(len(states)) if weights is None else weights
-        columns = np.ascontiguousarray(states.T)
+        spread = spread or _in_turn
         factors = len(self.structure.pair) + len(self.structure.factors)
         pieces = _PIECES if factors * len(states) > _SMALL else 1
         ends = np.linspace(0, factors, pieces + 1).astype(np.int64).tolist()
-        totals = np.zeros((pieces, self.size))
+        totals = self._totals(pieces)
+        by_bits = weights is None and self.countable and 2 * len(states) >= _WORD
+        bits = self._marked(states, spread) if by_bits else None
+        weights = np.ones(len(states)) if weights is None else weights
+        columns = states[:0] if by_bits else np.ascontiguousarray(states.T)
 
         def work(piece: int) -> None:
-            first, last = ends[piece], ends[piece + 1]
-            add_statistics(self.structure, self.ties, columns, weights, first, last, totals[piece])
+            first, last, out = ends[piece], ends[piece + 1], totals[piece % len(totals)]
+            if bits is not None:
+                add_counts(self.structure, self.ties, bits, first, last, out)
+            else:
+                add_statistics(self.structure, self.ties, columns, weights, first, last, out)
 
-        (spread or _in_turn)(work, pieces)
+        spread(work, pieces)
         total: NDArray[np.float64] = totals.sum(axis=0) + self.constant * weights.sum()
         return total
+
+    def _totals(self, pieces: int) -> NDArray[np.float64]:
+        """Room for the sums of each piece, or one for all where no two of them add to a number."""
+        return np.zeros((1 if self.apart else pieces, self.size))
+
+    @cached_property
+    def apart(self) -> bool:
+        """Whether every factor has numbers of its own: sums need no room for each piece."""
+        ties = self.ties
+        pair, factor = ties.pair[ties.pair >= 0], ties.factor[ties.factor >= 0]
+        starts = np.concatenate([pair, factor])
+        return len(np.unique(starts)) == len(starts)
+
+    @cached_property
+    def countable(self) -> bool:
+        """Whether learned factors are pairs, or tables of up to two variables, by their entries.
+
+        Their statistics are counts of values, alone or together.
+        """
+        factors, ties = self.structure.factors, self.ties
+        arity = factors["scope_end"] - factors["scope_start"]
+        fits = (arity <= 2) & ties.entries & (factors["form"] == TABLE)
+        return bool(fits[ties.factor >= 0].all())
+
+    def _marked(
+        self, states: NDArray[Any], spread: Callable[[Callable[[int], None], int], None]
+    ) -> NDArray[np.uint64]:
+        """[value of a variable, word] a bit for each state that has the value."""
+        total = int(self.sizes.sum(dtype=np.int64))
+        first = np.append(self.structure.first, total)
+        bits = np.empty((total, -(-len(states) // _WORD)), dtype=np.uint64)
+        cuts = np.linspace(0, len(self.sizes), _PIECES + 1).astype(int).tolist()
+        states = np.ascontiguousarray(states)
+        spread(lambda p: mark_values(first, states, cuts[p], cuts[p + 1], bits), _PIECES)
+        return bits
 
     def statistics(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """[state, parameter]: the statistics of each state."""

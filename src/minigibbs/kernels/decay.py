@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.jit import chosen_by_type, kernel
+from minigibbs.kernels.lanes import as_double, word_of
 
 GAUSSIAN, LAPLACE, POWER = range(3)
 PIECE, FEATURES = 8, 7  # numbers of a row's pieces, and features among them
@@ -82,10 +83,11 @@ def _exp_minus(t):
 @kernel
 def _square(points, i, j):
     """The squared distance of two points."""
-    square, piece = 0.0, 0
+    square, piece, here, there = 0.0, 0, np.uint64(i), np.uint64(j)
     while piece < points.shape[1]:
         for k in range(FEATURES):
-            step = np.float64(points[i, piece + k]) - np.float64(points[j, piece + k])
+            at = np.uint64(piece + k)
+            step = np.float64(points[here, at]) - np.float64(points[there, at])
             square += step * step
         piece += PIECE
     return square
@@ -102,16 +104,33 @@ def _own_value(rule, features, points, i, j):
 
 
 @kernel
-def _decay_exceeds(rule, features, points, i, j, scale, mark):
-    square = _square(points, i, j)
-    if rule.code == GAUSSIAN:
-        return mark < scale * _exp_minus(0.5 * square)
-    return mark < scale * decay_at(rule, square)
+def _decay_measure(rule, features, points, i, j):
+    return _square(points, i, j)
 
 
 @kernel
-def _own_exceeds(rule, features, points, i, j, scale, mark):
-    return mark < scale * rule.value(features[i], features[j])
+def _own_measure(rule, features, points, i, j):
+    return rule.value(features[i], features[j])
+
+
+@kernel
+def _decay_finish(rule, scratch, first, count):
+    k = first
+    if rule.code == GAUSSIAN:
+        while k < first + count:
+            square = as_double(np.uint64(scratch[np.uint64(k)]))
+            scratch[np.uint64(k)] = word_of(_exp_minus(0.5 * square))
+            k += 1
+    else:
+        while k < first + count:
+            square = as_double(np.uint64(scratch[np.uint64(k)]))
+            scratch[np.uint64(k)] = word_of(decay_at(rule, square))
+            k += 1
+
+
+@kernel
+def _own_finish(rule, scratch, first, count):
+    """Values were measured already."""
 
 
 @kernel
@@ -146,17 +165,31 @@ def _value_for_type(rule, features, points, i, j):
     return (_own_value if rule.instance_class is OwnDecay else _decay_value).py_func
 
 
-def decay_exceeds(
-    rule: Any, features: Any, points: Any, i: int, j: int, scale: float, mark: float
-) -> bool:
-    """Whether scale times the value for points number `i` and `j` exceeds `mark`; compiled only."""
-    chosen = _own_exceeds if isinstance(rule, OwnDecay) else _decay_exceeds
-    return chosen(rule, features, points, i, j, scale, mark)  # type: ignore[no-any-return]
+def decay_measure(rule: Any, features: Any, points: Any, i: int, j: int) -> float:
+    """What the value for points number `i` and `j` follows from; compiled code only.
+
+    That is their squared distance; of a user's function the value itself.
+    """
+    chosen = _own_measure if isinstance(rule, OwnDecay) else _decay_measure
+    return chosen(rule, features, points, i, j)  # type: ignore[no-any-return]
 
 
-@chosen_by_type(decay_exceeds)
-def _exceeds_for_type(rule, features, points, i, j, scale, mark):
-    return (_own_exceeds if rule.instance_class is OwnDecay else _decay_exceeds).py_func
+@chosen_by_type(decay_measure)
+def _measure_for_type(rule, features, points, i, j):
+    return (_own_measure if rule.instance_class is OwnDecay else _decay_measure).py_func
+
+
+def decay_finish(rule: Any, scratch: Any, first: int, count: int) -> None:
+    """Turn so many measures into values, side by side; compiled code only.
+
+    They are doubles, of which the scratch holds the bits.
+    """
+    (_own_finish if isinstance(rule, OwnDecay) else _decay_finish)(rule, scratch, first, count)
+
+
+@chosen_by_type(decay_finish)
+def _finish_for_type(rule, scratch, first, count):
+    return (_own_finish if rule.instance_class is OwnDecay else _decay_finish).py_func
 
 
 def decay_bounds(rule: Any, low: Any, high: Any, a: int, b: int) -> tuple[float, float]:

@@ -22,13 +22,23 @@ _LARGEST = 700.0
 
 
 @intrinsic
-def _as_double(context, word):  # type: ignore[no-untyped-def]
+def as_double(context, word):  # type: ignore[no-untyped-def]
     """The double whose bits are those of a word."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.uint64), generate
+
+
+@intrinsic
+def word_of(context, number):  # type: ignore[no-untyped-def]
+    """The bits of a double, as an integer."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
 
 
 @intrinsic
@@ -242,7 +252,7 @@ def counted(key, count):
     z = key + np.uint64(count) * _STEP
     z = (z ^ (z >> _S30)) * _MIX_1
     z = (z ^ (z >> _S27)) * _MIX_2
-    return _as_double(((z ^ (z >> _S31)) >> _S12) | _ONE) - 1.0
+    return as_double(((z ^ (z >> _S31)) >> _S12) | _ONE) - 1.0
 
 
 @inlined
@@ -264,4 +274,4 @@ def exponential(z):
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * _as_double(np.uint64(np.int64(whole) + 1023) << _S52)
+    return p * as_double(np.uint64(np.int64(whole) + 1023) << _S52)

@@ -146,3 +146,27 @@ def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight)
     for place in range(len(weight)):
         if number[place] >= 0:
             weight[place] = scale[place] * values[number[place]]
+
+
+@entry
+def fill_layout(constant, scale, number, values, out):
+    """Write the numbers of a layout: a constant, plus its share of a parameter."""
+    for place in range(len(out)):
+        out[place] = constant[place] + scale[place] * values[number[place]]
+
+
+@entry
+def centre_tables(pair, place, field, first, share, gradient):
+    """Take from the gradient of tables what single variables explain of it.
+
+    Table k joins the variables pair[k], and its entries begin at place[k]; the fields of a variable
+    begin at field[variable], and their gradient is that of the chances of its values. `share` has
+    those chances, which begin at first[variable].
+    """
+    for k in range(len(pair)):
+        i, j, at = pair[k, 0], pair[k, 1], place[k]
+        for a in range(first[i + 1] - first[i]):
+            own, more = share[first[i] + a], gradient[field[i] + a]
+            for b in range(first[j + 1] - first[j]):
+                gradient[at] -= own * gradient[field[j] + b] + share[first[j] + b] * more
+                at += 1

@@ -17,14 +17,16 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning import checks, information
 from minigibbs.learning.ascent import HELD_OUT, Ascent
-from minigibbs.learning.chains import RowChains, Threads, data_chains
+from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.checkpoint import Saved, Saver
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
-from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.moments import joint, marginals_of
+from minigibbs.learning.natural import MANY, Natural, natural_fits
+from minigibbs.learning.optimiser import RATES, Optimiser
 from minigibbs.learning.penalty import Penalty, read_penalty
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings
@@ -38,7 +40,11 @@ from minigibbs.system.files import refusing_damage
 
 _STATES = 2_000_000  # numbers of all chains together, by default
 _MOST_CHAINS = 1000
-_STARTS = ("given", "pseudo")
+_STARTS = ("given", "independent", "pseudo")
+_NATURAL_NEEDS = (
+    "needs complete data, fields of its own for every variable, and tables of their own for pairs, "
+    "all learned by their entries and none fixed"
+)
 _BURN = 20  # sweeps before errors are looked at, in units of a step's
 
 
@@ -49,15 +55,16 @@ def learn(
     *,
     columns: Sequence[int | str] | None = None,
     weights: ArrayLike | None = None,
-    start: str | Mapping[str, ArrayLike] = "given",
+    start: str | Mapping[str, ArrayLike] | None = None,
     steps: int | None = None,
-    rate: float = 0.05,
+    rate: float | None = None,
     decay: float | None = None,
-    optimizer: str = "adam",
+    optimizer: str | None = None,
     chains: int | None = None,
     sweeps: int = 1,
     batch: int | None = None,
     sampler: Sampler | str | None = None,
+    backend: str = "cpu",
     l1: float | Mapping[str, float] = 0.0,
     l2: float | Mapping[str, float] = 0.0,
     prior: Mapping[str, Any] | None = None,
@@ -98,19 +105,25 @@ def learn(
     weights
         How much each row counts; by default all alike.
     start
-        "given", the graph's numbers; "pseudo", the maximum of the pseudo-likelihood; or numbers by
-        name.
+        "given", the graph's numbers, as by default; "pseudo", the maximum of the
+        pseudo-likelihood; "independent", fields that give each variable the shares of the data, as
+        by default for natural steps where all tables are 0; or numbers by name.
     steps
         Gradient steps at the most; by default 1,000.
     rate, decay, optimizer
         Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
-        (by default a twentieth of them), "adam" or "sgd".
+        (by default a twentieth of them, of natural ones a fifth), and "adam", "sgd" or "natural".
+        Natural steps divide what the moments of a table tell by the variance that they would have
+        if variables were independent: the default for more than 10,000 numbers where data are
+        complete, every variable has fields of its own and tables are learned by their entries.
     chains, sweeps
         Chains of the model, by default up to 1,000; sweeps of each chain in a step.
     batch
         Rows with missing values that a step looks at; by default as many as there are chains.
     sampler
         What makes the model's chains; by default plain Gibbs, which takes new numbers fastest.
+    backend
+        "cpu", or "cuda": the model's chains are on a GPU, where lockstep fits.
     l1, l2, prior
         Penalties l1 * abs(value) and l2 / 2 * value**2, taken off the mean log-likelihood of a
         row; one number, or some by name. `prior` gives a normal prior by name: its deviation, or
@@ -152,19 +165,21 @@ def learn(
         raise LearnError(f'checkpoint is for {" and ".join(SAMPLED)}, not for method="{method}"')
     whole = _unclamped(graph) if data is None else graph
     rows = read_data(graph, data, columns, weights)
+    kind = _optimizer(graph, rows, method, optimizer)
     settings = Settings(
         method=method,
         chains=_default_chains(graph) if chains is None else chains,
         sweeps=sweeps,
         steps=1000 if steps is None else steps,
-        rate=rate,
-        decay=max((1000 if steps is None else steps) / 20, 1.0) if decay is None else decay,
-        optimizer=optimizer,
+        rate=RATES.get(kind, 0.05) if rate is None else rate,
+        decay=_default_decay(kind, steps) if decay is None else decay,
+        optimizer=kind,
         batch=batch,
         error=error,
         pearson=pearson,
         patience=patience,
         seed=entropy_of(seed),
+        backend=backend,
     )
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
@@ -255,7 +270,9 @@ class _Task:
     sampler: Sampler | None
     errors: bool
 
-    def first(self, start: str | Mapping[str, ArrayLike], pool: Threads) -> NDArray[np.float64]:
+    def first(
+        self, start: str | Mapping[str, ArrayLike] | None, pool: Threads
+    ) -> NDArray[np.float64]:
         """The numbers to begin with."""
         frame = self.whole.frame
         values = frame.flat(self.whole.factors)
@@ -265,6 +282,9 @@ class _Task:
                 number = np.flatnonzero(frame.fixed & (given != values))[0]
                 raise LearnError(f"start: parameter {frame.where(int(number))} is fixed")
             return given
+        if start is None:
+            alone = self.settings.optimizer == "natural" and not values[joint(frame)].any()
+            start = "independent" if alone else "given"
         if start not in _STARTS:
             raise LearnError(
                 f"start must be one of {', '.join(_STARTS)}, or numbers by name; got {start!r}"
@@ -274,7 +294,16 @@ class _Task:
             with Signals() as signals, StepBar(1, 0, False) as bar:
                 climb.run(200, signals, bar, None)
             values = climb.values
+        if start == "independent":
+            values = self._independent().independent(values)
         return values
+
+    def _independent(self) -> Natural:
+        if not (self.data.complete and natural_fits(self.whole)):
+            raise LearnError(f'start="independent" {_NATURAL_NEEDS}')
+        frame, data = self.whole.frame, self.data
+        shares = marginals_of(frame, data.rows, data.weight)
+        return Natural(frame, shares, self.settings.chains)
 
     def ascent(self, values: NDArray[np.float64], pool: Threads) -> Ascent:
         """The stochastic ascent, at its beginning."""
@@ -408,10 +437,12 @@ class _Task:
         """Chains of the model, and of the rows where something is missing, warmed up."""
         settings = self.settings
         chains: list[Any] = [
-            model_chains(self.whole, self.sampler, settings.chains, settings.seed, pool)
+            model_chains(
+                self.whole, self.sampler, settings.chains, settings.seed, pool, settings.backend
+            )
         ]
         if not self.data.complete:
-            chains.append(data_chains(self.whole, self.data, settings.seed, pool))
+            chains.append(row_chains(self.whole, self.data, settings.seed, pool))
         for one in chains:
             one.take(values)
             one.advance(_BURN * settings.sweeps)
@@ -435,7 +466,7 @@ class _Task:
             found = information.from_states(frame, law, values, self.data)
         else:
             model, *rest = self._chains(values, pool)
-            within: RowChains | None = rest[0] if rest else None
+            within: Chains | None = rest[0] if rest else None
             found = information.from_chains(frame, model, self.settings.sweeps, within, self.data)
         return information.errors(frame, found, self.penalty, rows)
 
@@ -483,6 +514,22 @@ def _unclamped(graph: FactorGraph) -> FactorGraph:
 
 def _default_chains(graph: FactorGraph) -> int:
     return int(np.clip(_STATES // len(graph), 4, _MOST_CHAINS))
+
+
+def _default_decay(kind: str, steps: int | None) -> float:
+    """After how many steps the rate falls: natural steps go further, and are wide of the end."""
+    share = 5 if kind == "natural" else 20
+    return max((1000 if steps is None else steps) / share, 1.0)
+
+
+def _optimizer(graph: FactorGraph, rows: Data, method: str, asked: str | None) -> str:
+    """How steps are made: as asked, or natural ones where there is much to learn, or Adam's."""
+    if asked not in (None, "natural"):
+        return str(asked)
+    fits = method in SAMPLED and rows.complete and natural_fits(graph)
+    if asked == "natural" and method in SAMPLED and not fits:
+        raise LearnError(f'optimizer="natural" {_NATURAL_NEEDS}')
+    return "natural" if fits and (asked or graph.frame.size > MANY) else "adam"
 
 
 def _split(

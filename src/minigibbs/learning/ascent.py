@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.chains import Chains, RowChains, Threads, data_chains
+from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.data import Data
 from minigibbs.learning.moments import Moments, marginals_of
+from minigibbs.learning.natural import Natural
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import Penalty
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
@@ -53,22 +54,30 @@ class Ascent:
     best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
     model: Chains = field(init=False)
     observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
-    rows: RowChains | None = field(init=False, default=None)
+    rows: Chains | None = field(init=False, default=None)
+    natural: Natural | None = field(init=False, default=None)
+    _shared: bool = field(init=False, default=False)  # whether rows take the model's weights
 
     def __post_init__(self) -> None:
         frame, settings = self.graph.frame, self.settings
         chains, self.observed = settings.chains, self.data
-        self.model = model_chains(self.graph, self.sampler, chains, settings.seed, self.threads)
+        self.model = model_chains(
+            self.graph, self.sampler, chains, settings.seed, self.threads, settings.backend
+        )
         if self.data.complete:
-            moments = frame.summed(self.data.rows, self.data.weight, self.threads)
+            moments = frame.summed(self.data.rows, _some(self.data.weight), self.threads)
             self.data_moments = moments / self.data.weight.sum()
             self.data_marginals = marginals_of(frame, self.data.rows, self.data.weight)
         else:
             times = max(chains // len(self.data), 1)
             self.observed = self.data.some(np.tile(np.arange(len(self.data)), times))
-            self.rows = data_chains(self.graph, self.observed, settings.seed, self.threads)
+            self.rows = row_chains(self.graph, self.observed, settings.seed, self.threads)
             self.data_moments = np.zeros(frame.size)
             self.data_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
+            self._shared = self.rows.share(self.model)
+        if settings.optimizer == "natural":
+            self.natural = Natural(frame, self.data_marginals, chains)
+            self.optimiser.scale = self.natural.scale
         self.model_moments = np.zeros(frame.size)
         self.model_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
         names = ["step", "seconds", "error", "pearson"]
@@ -102,6 +111,8 @@ class Ascent:
     def step(self) -> None:
         """One step along the gradient."""
         gradient = self.gradient()
+        if self.natural is not None:
+            gradient = self.natural.centred(gradient)
         values = self.optimiser.values
         self.optimiser.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
 
@@ -111,7 +122,7 @@ class Ascent:
         data = self.data_moments
         if self.rows is not None or settings.method == "cd":
             data = self._at_the_data(values)
-        if self.rows is None or not isinstance(self.model, RowChains):
+        if not self._shared:
             self.model.take(values)
         self.model.advance(settings.sweeps)
         frame, states = self.graph.frame, self.model.states
@@ -129,7 +140,7 @@ class Ascent:
         frame, weight = self.graph.frame, self.observed.weight[chosen]
         states = self.observed.rows[chosen]
         if self.rows is not None:
-            if isinstance(self.model, RowChains):  # the same weights: written once
+            if self._shared:  # the same weights: written once
                 self.model.take(values)
                 self.rows.share(self.model)
             else:
@@ -139,7 +150,8 @@ class Ascent:
         if self.settings.method == "cd":
             self.model.states[:] = states
             weight = np.ones(len(chosen))
-        moments: NDArray[np.float64] = frame.summed(states, weight, self.threads) / weight.sum()
+        moments = frame.summed(states, _some(weight), self.threads)
+        moments /= weight.sum()
         if self.rows is not None:
             _blend(self.data_moments, moments, self._share())
             if self._looks():
@@ -293,6 +305,11 @@ def _part(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any
 def _blend(mean: NDArray[np.float64], new: NDArray[np.float64], share: float) -> None:
     """Move a running mean by a share of what is new."""
     mean += share * (new - mean)
+
+
+def _some(weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The weights, or none where all are 1: then rows are counted."""
+    return None if (weights == 1.0).all() else weights
 
 
 def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:

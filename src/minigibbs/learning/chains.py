@@ -74,6 +74,10 @@ class Chains(ABC):
     def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Sweep every chain so often, or the chosen ones."""
 
+    def share(self, other: Chains) -> bool:
+        """Go on with the parameters that other chains have taken, where that is possible."""
+        return False
+
     @abstractmethod
     def save(self) -> dict[str, NDArray[Any]]:
         """What the chains need to go on."""
@@ -99,6 +103,7 @@ class RowChains(Chains):
         self.streams = streams(seed_of(seed), len(states))
         self.moving: Moving = graph.frame.moving()
         self._model = self.moving.model
+        self._data: Any = None
         if isinstance(free, list):
             ends = np.cumsum([0, *map(len, free)])
             self._order = np.concatenate([np.empty(0, np.int32), *free]).astype(np.int32)
@@ -117,9 +122,11 @@ class RowChains(Chains):
         )
         self._data = GibbsData(sum_unary(self._model), base, alias)
 
-    def share(self, other: RowChains) -> None:
-        """Go on with the parameters that other chains of the same graph have taken."""
-        self._model, self._data = other._model, other._data
+    def share(self, other: Chains) -> bool:
+        """Go on with the parameters that other such chains of the same graph have taken."""
+        if isinstance(other, RowChains):
+            self._model, self._data = other._model, other._data
+        return isinstance(other, RowChains)
 
     def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """On threads, a stretch of chains each: every chain has a stream of its own."""
@@ -223,6 +230,14 @@ class GroupChains(Chains):
 def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> RowChains:
     """A chain for each row, which visits what the row leaves open."""
     assert data.seen is not None
+    states = data_states(graph, data, seed)
+    free = [np.flatnonzero(row == 0).astype(np.int32) for row in data.seen]
+    return RowChains(graph, states, free, (seed, DATA), threads)
+
+
+def data_states(graph: FactorGraph, data: Data, seed: int) -> NDArray[Any]:
+    """A state for each row: what was seen, and random values."""
+    assert data.seen is not None
     rng = np.random.default_rng(seed_of((seed, DATA)))
     states = (rng.random(data.rows.shape) * graph.sizes).astype(graph.state_type)
     states = np.where(data.seen != 0, data.rows, states)
@@ -230,8 +245,7 @@ def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> 
         for row in range(len(data)):
             clamped = FactorGraph(graph.domains, graph.factors, evidence=data.evidence(row))
             states[row] = start_states(clamped, "random", 1, int(rng.integers(2**63)))[0]
-    free = [np.flatnonzero(row == 0).astype(np.int32) for row in data.seen]
-    return RowChains(graph, states, free, (seed, DATA), threads)
+    return states
 
 
 def seed_of(parts: tuple[int, ...]) -> int:

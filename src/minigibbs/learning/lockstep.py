@@ -8,6 +8,8 @@ noise.
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,11 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.layout import TABLE
-from minigibbs.learning.chains import Chains, Threads, refill, seed_of
+from minigibbs.kernels.statistics import fill_layout
+from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
+from minigibbs.learning.data import Data
 from minigibbs.samplers.chromatic import LANES, Tile, make_tile
+from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.small import LARGEST, SmallColours, small_colours
 from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours, spin_colours
 from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
@@ -61,9 +66,10 @@ class Source:
         self.number = np.where(learned, digits, 0).astype(np.int64)
         self.constant = np.where(learned, 0.0, one)
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, values: NDArray[np.float64], kind: Any = np.float64) -> NDArray[Any]:
         """The numbers that these parameters give."""
-        whole: NDArray[np.float64] = self.constant + self.scale * values[self.number]
+        whole = np.empty(len(self.number), kind)
+        fill_layout(self.constant, self.scale, self.number, values, whole)
         return whole
 
 
@@ -95,13 +101,17 @@ class Layout:
             changed = {"base": base, "weight": weight}
         else:
             assert self._table is not None
-            changed = {"base": unary[self._own], "weight": weight, "table": self._table.of(finite)}
-        frozen = {name: array.astype(self._kind) for name, array in changed.items()}
+            changed = {
+                "base": unary[self._own],
+                "weight": weight,
+                "table": self._table.of(finite, self._kind),
+            }
+        frozen = {name: array.astype(self._kind, copy=False) for name, array in changed.items()}
         for array in frozen.values():
             array.setflags(write=False)
         return self.first._replace(**frozen)  # type: ignore[no-any-return]
 
-    @property
+    @cached_property
     def _own(self) -> NDArray[np.int64]:
         """Where the values of each place stand among those of all variables."""
         first, variable = self.first.first, self.first.variable
@@ -121,10 +131,11 @@ class LockstepChains(Chains):
         self.states, self.swept = np.ascontiguousarray(states), 0
         self._key = seed_of(seed)
         self._tiles: list[Tile] = []
+        self.laid: Any = None
 
     def take(self, values: NDArray[np.float64]) -> None:
         """Write the weights; tiles carry their states alone."""
-        data = self._layout.at(values)
+        data = self.laid = self._layout.at(values)
         for tile in self._tiles:
             tile.data = data
         if not self._tiles:
@@ -165,6 +176,95 @@ class LockstepChains(Chains):
         if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
             raise LearnError("a checkpoint holds no count of sweeps")
         self.swept = int(swept[0])
+
+
+class LockstepRows(Chains):
+    """Rows that all leave open the same colours: 64 side by side, what was seen stays.
+
+    Variables of one colour do not depend on each other, so that one colour is drawn exactly.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        states: NDArray[Any],
+        colours: slice,
+        seed: tuple[int, ...],
+        threads: Threads,
+    ) -> None:
+        self.graph, self.colours, self._key = graph, colours, seed_of(seed)
+        self.states, self.swept, self.threads = np.ascontiguousarray(states), 0, threads
+        self._layout: Layout | None = None
+        self._laid: Any = None
+        self._tiles: list[Tile] = []
+
+    def take(self, values: NDArray[np.float64]) -> None:
+        """Write the weights."""
+        self._layout = self._layout or Layout(self.graph)
+        self._laid = self._layout.at(values)
+
+    def share(self, other: Chains) -> bool:
+        """Go on with the weights of chains in lockstep."""
+        if isinstance(other, LockstepChains):
+            self._laid = other.laid
+        return isinstance(other, LockstepChains)
+
+    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+        """Draw what the chosen rows leave open; bits depend on a row's place among them."""
+        rows = np.arange(len(self.states)) if chosen is None else chosen
+        sweeps = 1 if self.colours.stop - self.colours.start == 1 else sweeps
+        pieces = [rows[first : first + LANES] for first in range(0, len(rows), LANES)]
+        while len(self._tiles) < len(pieces):
+            first = len(self._tiles) * LANES
+            own = np.repeat(self.states[:1], LANES, axis=0)
+            self._tiles.append(make_tile(Gibbs(), self.graph, self._laid, first, own, self._key))
+
+        def work(piece: int) -> None:
+            tile, some = self._tiles[piece], pieces[piece]
+            tile.data = self._laid
+            filled = np.resize(some, LANES)  # a tile is full; what is there twice is not read
+            tile.load(self.states[filled])
+            for sweep in range(self.swept, self.swept + sweeps):
+                tile.advance_colours(self.colours.start, self.colours.stop, sweep)
+            self.states[some] = tile.states()[: len(some)]
+
+        self.threads(work, len(pieces))
+        self.swept += sweeps
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """States, and how many sweeps were made."""
+        return {"states": self.states, "swept": np.array([self.swept])}
+
+    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+        """Take them up."""
+        refill(self.states, saved["states"], self.graph)
+        self.swept = int(saved["swept"][0])
+
+
+def open_colours(graph: FactorGraph, data: Data) -> slice | None:
+    """The colours that all rows leave open; None where rows differ, or a colour is half seen."""
+    assert data.seen is not None
+    if not lockstep_fits(graph) or (data.seen != data.seen[0]).any():
+        return None
+    places = order_places(graph, np.zeros(len(graph), dtype=np.int64))
+    missing = data.seen[0][places.variable] == 0
+    ends = places.ends
+    whole = np.array([missing[a:b].all() for a, b in pairwise(ends.tolist())])
+    some = np.array([missing[a:b].any() for a, b in pairwise(ends.tolist())])
+    numbers = np.flatnonzero(whole)
+    joined = len(numbers) > 0 and int(np.ptp(numbers)) == len(numbers) - 1
+    if not joined or (some != whole).any():
+        return None
+    return slice(int(numbers[0]), int(numbers[-1]) + 1)
+
+
+def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains | None:
+    """Chains of the rows in lockstep, where they fit."""
+    colours = open_colours(graph, data) if len(data) >= LEAST_CHAINS else None
+    if colours is None:
+        return None
+    states = data_states(graph, data, seed)
+    return LockstepRows(graph, states, colours, (seed, DATA), threads)
 
 
 def _probes(frame: Frame) -> list[NDArray[np.float64]]:

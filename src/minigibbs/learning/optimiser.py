@@ -1,4 +1,4 @@
-"""How a noisy gradient moves the parameters: Adam and plain steps, both with decay."""
+"""How a noisy gradient moves the parameters: Adam, plain and scaled steps, all with decay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 
-OPTIMISERS = ("adam", "sgd")
+OPTIMISERS = ("adam", "sgd", "natural")
+RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # by default
 _FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # Adam's, as published
 _POWER = 0.75  # of the decay: between 1/2 and 1, so that averages converge
 _LATE = 3.0  # averages weigh step t by about t**3
@@ -24,6 +25,7 @@ class Optimiser:
     decay: float  # steps after which the rate has fallen to 2**-0.75 of its first
     values: NDArray[np.float64]
     free: NDArray[np.bool_]
+    scale: NDArray[np.float64] | None = None  # of the length of natural steps
     step: int = 0
     average: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     first: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -32,6 +34,7 @@ class Optimiser:
     def __post_init__(self) -> None:
         if self.kind not in OPTIMISERS:
             raise LearnError(f"optimizer must be one of {', '.join(OPTIMISERS)}; got {self.kind!r}")
+        self._all = bool(self.free.all())
         if not len(self.average):
             self.average = self.values.copy()
             self.first, self.second = np.zeros_like(self.values), np.zeros_like(self.values)
@@ -40,19 +43,25 @@ class Optimiser:
         """Make a step upwards; L1 pulls towards 0, and to 0 exactly. Fixed values do not move."""
         self.step += 1
         rate = self.rate * (1.0 + self.step / self.decay) ** -_POWER
-        gradient = np.where(self.free, gradient, 0.0)
-        length = np.full(len(self.values), rate)
+        gradient = gradient if self._all else np.where(self.free, gradient, 0.0)
+        length: float | NDArray[np.float64] = rate
         if self.kind == "adam":
             self.first += (1 - _FIRST) * (gradient - self.first)
             self.second += (1 - _SECOND) * (gradient**2 - self.second)
             gradient = self.first / (1 - _FIRST**self.step)
             length = rate / (np.sqrt(self.second / (1 - _SECOND**self.step)) + _LEAST)
-        moved = self.values[self.free] + (length * gradient)[self.free]
-        pull = (length * l1)[self.free]
-        moved = np.sign(moved) * np.maximum(np.abs(moved) - pull, 0.0)
-        self.values[self.free] = moved
+        elif self.scale is not None:
+            length = rate * self.scale
+        moved = self.values + length * gradient
+        if l1.any():
+            moved = np.sign(moved) * np.maximum(np.abs(moved) - length * l1, 0.0)
         share = min(1.0, (_LATE + 1) / (self.step + _LATE))
-        self.average[self.free] += share * (moved - self.average[self.free])
+        if self._all:
+            self.values[:] = moved
+            self.average += share * (moved - self.average)
+        else:
+            self.values[self.free] = moved[self.free]
+            self.average[self.free] += share * (moved[self.free] - self.average[self.free])
 
     def state(self) -> dict[str, NDArray[np.float64]]:
         """What a checkpoint keeps."""

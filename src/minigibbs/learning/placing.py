@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
-from minigibbs.learning.chains import MODEL, Chains, GroupChains, RowChains, Threads
-from minigibbs.learning.lockstep import LEAST_CHAINS, LockstepChains, lockstep_fits
+from minigibbs.learning.chains import (
+    MODEL,
+    Chains,
+    GroupChains,
+    RowChains,
+    Threads,
+    data_chains,
+)
+from minigibbs.learning.data import Data
+from minigibbs.learning.device import DeviceChains
+from minigibbs.learning.lockstep import (
+    LEAST_CHAINS,
+    LockstepChains,
+    lockstep_fits,
+    lockstep_rows,
+)
 from minigibbs.running.request import start_states
 from minigibbs.samplers import Sampler
 
 
 def model_chains(
-    graph: FactorGraph, sampler: Sampler | None, chains: int, seed: int, threads: Threads
+    graph: FactorGraph,
+    sampler: Sampler | None,
+    chains: int,
+    seed: int,
+    threads: Threads,
+    backend: str = "cpu",
 ) -> Chains:
     """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
     states = start_states(graph, "random", chains, seed)
+    if backend == "cuda":
+        if sampler is not None:
+            raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')
+        return DeviceChains(graph, states, (seed, MODEL))
     if sampler is not None:
         return GroupChains(graph, sampler, states, (seed, MODEL), threads)
     if chains >= LEAST_CHAINS and lockstep_fits(graph):
         return LockstepChains(graph, states, (seed, MODEL), threads)
     return RowChains(graph, states, free_variables(graph.evidence), (seed, MODEL), threads)
+
+
+def row_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains:
+    """Chains of rows with values missing: in lockstep where they fit."""
+    return lockstep_rows(graph, data, seed, threads) or data_chains(graph, data, seed, threads)

@@ -11,6 +11,7 @@ from minigibbs.errors import LearnError
 
 METHODS = ("pcd", "cd", "pseudo", "exact")
 SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
+BACKENDS = ("cpu", "cuda")  # where the chains of the model are
 LOOK = 10  # steps between two looks at the moments
 _MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # of one fit, or one step of it
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
@@ -32,10 +33,13 @@ class Settings:
     pearson: float | None
     patience: int
     seed: int
+    backend: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise LearnError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}")
+        if self.backend not in BACKENDS:
+            raise LearnError(f"backend must be one of {', '.join(BACKENDS)}; got {self.backend!r}")
         for name, least in _LEAST.items():
             count = getattr(self, name)
             whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
@@ -58,5 +62,6 @@ class Settings:
         """From JSON; checked as if a user had asked."""
         if not isinstance(header, dict):
             raise ValueError("settings: expected names and values")
-        given = {field.name: header[field.name] for field in fields(cls)}
+        header = {"backend": "cpu"} | header
+        given: dict[str, Any] = {field.name: header[field.name] for field in fields(cls)}
         return cls(**given | {"seed": int(given["seed"])})

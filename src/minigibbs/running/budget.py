@@ -108,7 +108,7 @@ def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
     """Nanoseconds of one energy and of one update by colours, about."""
     pairs = len(graph.packed.pair_weight)
     unary = bool((graph.packed.rows["pair_end"] == graph.packed.rows["unary_begin"]).all())
-    if unary and draws_nothing(sampler, graph):
+    if unary and not graph.implicits and draws_nothing(sampler, graph):
         if spins_fit(graph):
             return _COLOUR_PAIR * pairs, _SPIN + _SPIN_PAIR * pairs / len(graph)
         if small_fit(graph):

@@ -29,12 +29,14 @@ def learn(
     ] = None,
     method: Annotated[str, typer.Option(help="pcd, cd, pseudo or exact.")] = "pcd",
     steps: Annotated[int | None, typer.Option(help="Gradient steps at the most [1000].")] = None,
-    rate: Annotated[float, typer.Option(help="Of the first steps.")] = 0.05,
+    rate: Annotated[
+        float | None, typer.Option(help="Of the first steps [0.05; natural ones 0.02].")
+    ] = None,
     chains: Annotated[int | None, typer.Option(help="Chains of the model.")] = None,
     sweeps: Annotated[int, typer.Option(help="Sweeps of each chain in a step.")] = 1,
     l1: Annotated[float, typer.Option(help="Penalty on absolute values.")] = 0.0,
     l2: Annotated[float, typer.Option(help="Penalty on squares.")] = 0.0,
-    start: Annotated[str, typer.Option(help="given or pseudo.")] = "given",
+    start: Annotated[str | None, typer.Option(help="given, independent or pseudo.")] = None,
     error: Annotated[float | None, typer.Option(help="Stop when no moment is further off.")] = None,
     max_time: MaxTime = None,
     seed: Seed = None,

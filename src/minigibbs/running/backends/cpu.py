@@ -354,7 +354,7 @@ class AsyncGroup(CpuGroup):
             left -= step
             if not left:
                 break
-        recorder.since[:] = self.clock
+        go_on_counting(recorder, self.clock, self.chain.x)
 
     def _work(self, chain: Chain, scan: Scan, updates: int) -> None:
         """What one of the threads does."""

@@ -82,6 +82,20 @@ class CudaColours(CudaGroup):
     def _write(self, states: NDArray[Any]) -> None:
         """Put states [chain, variable] on the device."""
 
+    def load(self, states: NDArray[Any]) -> None:
+        """Go on from these states [chain, variable]."""
+        self._write(states)
+
+    def states(self) -> NDArray[Any]:
+        """All states on the host: [chain, variable]."""
+        return self._read()
+
+    def sweep(self, first: int, sweeps: int) -> None:
+        """Make so many sweeps of all chains, from number `first` on; nothing is recorded."""
+        for number in range(first, first + sweeps):
+            for launch in self.launches:
+                launch(number, self.chains)
+
     def _blocks(self, items: int) -> int:
         return -(-items // int(self.own.THREADS))
 
@@ -229,12 +243,20 @@ class CudaBits(CudaColours):
         self._place_records()
         self._place_energies()
 
-    def _place_model(self) -> None:
+    def take(self, data: Any) -> None:
+        """Send the weights; launches read them from here."""
+        self.data = data
+        self._place_spins()
+
+    def _place_spins(self) -> None:
         tails = isinstance(self.data, SpinTailColours)
         names = (self.own.TailSpins if tails else self.own.Spins)._fields
         spins = tuple(getattr(self.data, name) for name in names)
-        fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
         self.spins = [to_device(self.cuda, part) for part in spins]
+
+    def _place_model(self) -> None:
+        self._place_spins()
+        fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
         self.device_model = to_device(self.cuda, self.model)
         self.device_places = to_device(self.cuda, self.places)
         self.device_fixed = to_device(self.cuda, fixed)
@@ -462,7 +484,7 @@ class CudaSmall(CudaColours):
         """Begin: with first states [chain, variable], or with random ones made on the device."""
         graph = self.plan.graph
         self.domain = int(graph.sizes.max())
-        self.small = [to_device(self.cuda, part) for part in self._arrays()]
+        self._place_small()
         self.device_model = to_device(self.cuda, self.model)
         self.grid = self._blocks(self.chains)
         x = self.cuda.device_array((len(graph), self.chains), self.kind)
@@ -476,6 +498,16 @@ class CudaSmall(CudaColours):
         else:
             self._write(states)
         self._place_records()
+        self.launches = self._parts_of_a_sweep()
+
+    def _place_small(self) -> None:
+        self.small = [to_device(self.cuda, part) for part in self._arrays()]
+
+    def take(self, data: Any) -> None:
+        """Send the weights, or the tables of all sites."""
+        self.data = data
+        if not self._site_bytes():
+            self._place_small()
         self.launches = self._parts_of_a_sweep()
 
     def _arrays(self) -> list[NDArray[Any]]:
@@ -496,8 +528,10 @@ class CudaSmall(CudaColours):
         own, x, changed = self.own, self.device_chains.x, self.changed
         if isinstance(self.data, SmallTailColours):
             walkers = -(-self.chains // own.QUAD)
-            walk = own.walk_with_tails(self.domain)[-(-walkers // own.WALKING), own.WALKING]
-            return [lambda s, c: walk(*self.small, *self.key, s, c, x, changed, self.drawn)]
+            alike = bool((self.plan.graph.sizes == self.domain).all())
+            kernel = own.walk_with_tails(self.domain, alike)
+            walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
+            return [lambda s, c: walk(*self.small, *self.key, s, c, x, flat, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain

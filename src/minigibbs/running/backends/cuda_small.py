@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from minigibbs.kernels.choice import FURTHER, LEAST, NEAR, TAIL, unit_of
+from minigibbs.kernels.choice import FURTHER, NEAR, TAIL, unit_of
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.samplers.chromatic.first import FIRST, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
@@ -34,6 +34,7 @@ _ZERO = np.float32(0.0)
 _LOW = np.float32(-3.0e38)
 _NONE, _ONE, _S4, _TAIL = np.uint32(0), np.uint32(1), np.uint32(4), np.uint32(TAIL)
 _LOWER = np.uint32(0xFFFF)
+_LEFT, _RIGHT = np.int32(0), np.int32(1)  # of a number
 
 
 class Small(NamedTuple):
@@ -74,21 +75,22 @@ def _choice(most):
     @cuda.jit(device=True, inline=True, fastmath=False)
     def choose(field, size, bits, key0, key1, chain, variable, sweep):
         sums = cuda.local.array(most, np.float32)
-        top, total, value = field[0], _ZERO, 0
+        top, total, value, above = field[0], _ZERO, _LEFT, _LEFT
         for v in range(1, most):
             if v < size:
-                top = max(top, field[v])
+                top = field[v] if field[v] > top else top  # `max` would look for NaN
         for v in range(most):
             if v < size:
-                total = np.float32(total + math.exp2(max(np.float32(field[v] - top), LEAST)))
+                total = np.float32(total + math.exp2(np.float32(field[v] - top)))
             sums[v] = total
-        mark, gap = np.float32(unit_of(bits) * total), total
+        mark, near = np.float32(unit_of(bits) * total), np.float32(NEAR * total)
+        low, high = np.float32(mark - near), np.float32(mark + near)
         for v in range(most - 1):
             if v < size - 1:
-                value += 1 if sums[v] <= mark else 0
-                gap = min(gap, abs(np.float32(sums[v] - mark)))
-        if gap < np.float32(NEAR * total):
-            value = finely(field, size, bits, key0, key1, chain, variable, sweep)
+                value = np.int32(value + (_RIGHT if sums[v] <= low else _LEFT))
+                above = np.int32(above + (_RIGHT if sums[v] <= high else _LEFT))
+        if value != above:  # rounding could tell
+            value = np.int32(finely(field, size, bits, key0, key1, chain, variable, sweep))
         return value
 
     return choose
@@ -108,43 +110,48 @@ class SmallTails(NamedTuple):
 
 
 @cache
-def walk_with_tails(most):
+def walk_with_tails(most, alike):
     """A kernel that makes a sweep, each thread with four chains of its own: x[variable, chain].
 
-    Log weights of up to `most` values are in shared memory, where each thread has columns.
+    Log weights of up to `most` values are in shared memory, where each thread has columns. The
+    variables may be all `alike`, with as many values.
     """
     choose, cells = _choice(most), most * QUAD * WALKING
-    value_step = QUAD * WALKING
+    step = QUAD * WALKING  # from one value to the next
 
     @cuda.jit(fastmath=False)
     def walk_small(
         blocks, variable, first, base, target, weight, parts, tail,
-        seed0, seed1, sweep, chains, x, changed, drawn,
+        seed0, seed1, sweep, chains, x, flat, changed, drawn,
     ):  # fmt: skip
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         weights = cuda.shared.array(cells, np.float32)
         stream, field = cuda.local.array(4, np.uint64), cuda.local.array(most, np.float32)
         chance, tails = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint32)
-        quad, begin_chain = np.uint32(cuda.grid(1)), QUAD * np.int64(cuda.grid(1))
-        own, live = np.int64(cuda.threadIdx.x), min(chains - QUAD * np.int64(cuda.grid(1)), QUAD)
+        column, chain = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint64)
+        quad, row = np.uint32(cuda.grid(1)), np.uint64(chains)
+        begin_chain = QUAD * np.int64(cuda.grid(1))
+        live = min(chains - begin_chain, QUAD)
+        for c in range(QUAD):
+            column[c] = np.uint32(c * WALKING + cuda.threadIdx.x)
+            chain[c] = np.uint64(begin_chain + (c if c < live else 0))
         changes, draws, b = np.int64(0), np.int64(0), 0
         while b < len(blocks) and live > 0:
             block = blocks[np.uint64(b)]
-            lane = 0
+            lane, size = 0, most if alike else block["size"]
             while lane < block.count:
-                place, size = np.uint64(block.first + lane), block["size"]
+                place = np.uint64(block.first + lane)
                 i, begin, part = np.uint64(variable[place]), np.uint64(first[place]), parts[place]
                 for v in range(most):
                     more = base[begin + np.uint64(v)] if v < size else _LOW
                     for c in range(QUAD):
-                        weights[np.uint32(v * value_step + c * WALKING + own)] = more
+                        weights[np.uint32(np.uint32(v * step) + column[c])] = more
                 entry, left = np.uint64(block.entry + lane), block.degree
                 while left > 0:
-                    j, more = np.uint64(target[entry]), weight[entry]
+                    own, more = np.uint64(np.uint64(target[entry]) * row), weight[entry]
                     for c in range(QUAD):
-                        chain = begin_chain + (c if c < live else 0)
-                        near = np.int64(x[j, np.uint64(chain)])
-                        cell = np.uint32(near * value_step + c * WALKING + own)
+                        near = np.uint32(flat[own + chain[c]])
+                        cell = np.uint32(np.uint32(near * np.uint32(step)) + column[c])
                         weights[cell] = np.float32(weights[cell] + more)
                     entry += np.uint64(block.count)
                     left -= 1
@@ -159,23 +166,21 @@ def walk_with_tails(most):
                     tails[2], tails[3] = (s2 >> shift) & _LOWER, (s3 >> shift) & _LOWER
                 for c in range(QUAD):
                     if c < live:
-                        chain, at = begin_chain + c, c * WALKING + own
+                        which, at = np.int64(chain[c]), np.int64(column[c])
                         if part.count and tails[c] >= part.cut:
-                            more_draws = tail_draws(
-                                part, key0, key1, chain, np.uint32(i), sweep, tails[c], stream
+                            found = tail_draws(
+                                part, key0, key1, which, np.uint32(i), sweep, tails[c], stream
                             )
-                            draws += more_draws
-                            add_tail(
-                                tail, part, more_draws, x, i, np.uint64(chain), stream,
-                                weights, at, value_step,
-                            )  # fmt: skip
+                            draws += found
+                            add_tail(tail, part, found, x, i, chain[c], stream, weights, at, step)
                         for v in range(most):
-                            field[v] = weights[np.uint32(v * value_step + at)]
+                            field[v] = weights[np.uint32(np.uint32(v * step) + column[c])]
                         value = choose(
-                            field, size, chance[c], key0, key1, chain, np.uint32(i), sweep
+                            field, size, chance[c], key0, key1, which, np.uint32(i), sweep
                         )
-                        changes += value != x[i, np.uint64(chain)]
-                        x[i, np.uint64(chain)] = value
+                        cell = np.uint64(i * row + chain[c])
+                        changes += value != flat[cell]
+                        flat[cell] = value
                 lane += 1
             b += 1
         if live > 0:

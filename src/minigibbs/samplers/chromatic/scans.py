@@ -43,7 +43,9 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
     if not isinstance(sampler, PoissonGibbs):
         return ScanChoice("random", "as the sampler was published")
     if graph.implicits:
-        return ScanChoice("random", "implicit factors join all variables, so that none are apart")
+        return ScanChoice(
+            "random", "implicit factors couple all variables, so no two can be updated at once"
+        )
     if not spins_fit(graph) and not small_fit(graph):
         return ScanChoice(
             "random", "colours have no layout for zeros, large domains or factors of three and more"

@@ -143,20 +143,34 @@ def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
     ).astype(np.int64)
     if not len(uses):
         return _Entries(owner, target, np.zeros(0), np.zeros(0, np.int64)), np.zeros(0)
-    once, first, use = np.unique(uses, axis=0, return_index=True, return_inverse=True)
-    stride = _stride(graph)
-    parts, starts, length = [], np.zeros(len(once), np.int64), 0
-    for number, k in enumerate(first.tolist()):
-        d, e = int(graph.sizes[owner[k]]), int(graph.sizes[target[k]])
-        begin, scale = int(factors["table_start"][k]), float(factors["weight"][k]) * LOG2_E
-        shape = (e, d) if second[k] else (d, e)
-        square = model.table[begin : begin + d * e].reshape(shape) * scale
-        padded = np.zeros((d, stride))
-        padded[:, :e] = square.T if second[k] else square
-        parts.append(padded.ravel())
-        starts[number], length = length, length + d * stride
+    _, first, use = np.unique(uses, axis=0, return_index=True, return_inverse=True)
+    starts, table = _oriented(graph, factors[first], owner[first], target[first], second[first])
     own = starts[use.ravel()]
-    return _Entries(owner, target, np.zeros(len(owner)), own), np.concatenate(parts)
+    return _Entries(owner, target, np.zeros(len(owner)), own), table
+
+
+def _oriented(
+    graph: FactorGraph,
+    factors: NDArray[np.void],
+    owner: NDArray[np.int64],
+    target: NDArray[np.int64],
+    second: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Where the tables of some factors begin, and their numbers: [own value][other's value]."""
+    stride, rows = _stride(graph), graph.sizes[owner].astype(np.int64)
+    columns = graph.sizes[target].astype(np.int64)
+    starts = np.cumsum(rows * stride) - rows * stride
+    table = np.zeros(int(rows.sum()) * stride)
+    begin, scale = factors["table_start"], factors["weight"] * LOG2_E
+    shapes = np.stack([rows, columns, second], axis=1)
+    for d, e, turned in np.unique(shapes, axis=0).tolist():
+        some = np.flatnonzero((shapes == [d, e, turned]).all(axis=1))
+        flat = graph.packed.table[begin[some][:, None] + np.arange(d * e)] * scale[some][:, None]
+        square = flat.reshape(-1, e, d).swapaxes(1, 2) if turned else flat.reshape(-1, d, e)
+        padded = np.zeros((len(some), d, stride))
+        padded[:, :, :e] = square
+        table[starts[some][:, None] + np.arange(d * stride)] = padded.reshape(len(some), -1)
+    return starts, table
 
 
 def _fold_clamped(

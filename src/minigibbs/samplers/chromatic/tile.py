@@ -106,6 +106,11 @@ class Tile(ABC):
                 self._flush()
                 self._since = 0
 
+    def advance_colours(self, first: int, last: int, sweep: int) -> None:
+        """Update the variables of the colours from `first` up to `last`, as in sweep `sweep`."""
+        ends = self._ends()
+        self.noted += self._sweep(int(ends[first]), int(ends[last]), sweep, 1, False)
+
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
         ends, m = self._ends(), int((self.graph.evidence < 0).sum())
         threads = min(self.threads, m * self._lanes() // (_WORTH * max(len(ends) - 1, 1)))

@@ -374,7 +374,7 @@ def points_copy(data, copies, number):
         data.points,
         data.order,
         data.homes,
-        data.slots,
+        data.words,
         data.attracts,
         data.more,
         data.gain,

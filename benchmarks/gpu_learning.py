@@ -1,0 +1,22 @@
+"""Learning with chains on a GPU: the Potts family of `learning`, 10,000 chains."""
+
+from __future__ import annotations
+
+import warnings
+
+from benchmarks.learning import NOTE, potts
+from benchmarks.report import Report
+
+CHAINS = 10_000
+
+
+def main() -> None:
+    report = Report("gpu_learning", "Learning weights on a GPU")
+    warnings.simplefilter("ignore")  # pairs of values that no row has: the same for both
+    potts(report, CHAINS, "cuda")
+    report.notes.append(NOTE)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

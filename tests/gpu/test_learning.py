@@ -1,0 +1,88 @@
+"""Learning with chains on a real GPU: the weights of the CPU; skipped where there is none."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.learning.chains import Threads
+from minigibbs.learning.device import DeviceChains
+from minigibbs.learning.placing import model_chains
+from tests.gpu.test_device import device_is_there
+
+pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
+
+
+def spins(n=12):
+    i, j = np.triu_indices(n, 1)
+    factors = [mg.Ising(i, j, 0.0, name="J"), mg.Unary(range(n), np.zeros((n, 2)), name="h")]
+    return mg.FactorGraph([2] * n, factors)
+
+
+def sites(n=12, q=4):
+    """All joined by tables, which have a kernel of their own."""
+    i, j = np.triu_indices(n, 1)
+    pairs = mg.Table(np.stack([i, j], 1), np.zeros((len(i), q, q)), name="J")
+    return mg.FactorGraph([q] * n, [pairs, mg.Unary(range(n), np.zeros((n, q)), name="h")])
+
+
+def ring(n=12, q=3):
+    i = np.arange(n)
+    pairs = mg.Table(np.stack([i, (i + 1) % n], 1), np.zeros((n, q, q)), name="J")
+    return mg.FactorGraph([q] * n, [pairs, mg.Unary(i, np.zeros((n, q)), name="h")])
+
+
+GRAPHS = {"spins": spins, "sites": sites, "ring": ring}
+
+
+def rows_of(graph, count=300):
+    rows = (np.random.default_rng(1).random((count, len(graph))) * graph.sizes).astype(int)
+    rows[:, 1::2] = np.where(np.random.default_rng(2).random((count, 6)) < 0.5, rows[:, ::2], 0)
+    return rows
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("chains", [7, 70, 1000])
+def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
+    """Sums in another order can tell about once in a million updates: one chain may differ."""
+    graph = GRAPHS[name]()
+    draws = np.random.default_rng(3)
+    here = model_chains(graph, None, max(chains, 16), 5, Threads(2))
+    there = model_chains(graph, None, max(chains, 16), 5, Threads(2), "cuda")
+    assert isinstance(there, DeviceChains)
+    for _ in range(4):
+        values = draws.normal(0, 0.4, graph.frame.size)
+        for one in (here, there):
+            one.take(values)
+            one.advance(3)
+        differ = (here.states != there.states).any(axis=1).sum()
+        assert differ <= (1 if name == "sites" else 0)
+    assert (here.states[0] != here.states[1:]).any()
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_fit_is_that_of_the_cpu(name):
+    graph = GRAPHS[name]()
+    options = {"chains": 200, "steps": 30, "l2": 0.05, "seed": 1, "progress": False}
+    fits = [mg.learn(graph, rows_of(graph), backend=b, **options) for b in ("cpu", "cuda")]
+    for key, values in fits[0].parameters.items():
+        np.testing.assert_allclose(fits[1].parameters[key], values, atol=0.05)
+        assert np.abs(values).max() > 0.1
+
+
+def test_a_resumed_fit_has_the_same_bits(tmp_path):
+    graph, path = ring(), tmp_path / "fit.mgl"
+    rows = rows_of(graph)
+    options = {"chains": 64, "l2": 0.05, "seed": 1, "decay": 9.0, "progress": False}
+    whole = mg.learn(graph, rows, steps=24, backend="cuda", **options)
+    mg.learn(graph, rows, steps=11, backend="cuda", checkpoint=path, **options)
+    again = mg.resume_learning(path, steps=13, progress=False)
+    for key, values in whole.parameters.items():
+        np.testing.assert_array_equal(again.parameters[key], values)
+
+
+def test_what_does_not_fit_is_refused():
+    graph = mg.FactorGraph([2] * 3, [mg.Logical("and", [[0, 1, 2]], 0.0, name="w")])
+    with pytest.raises(mg.LearnError, match='backend="cuda" is for graphs'):
+        mg.learn(graph, [[0, 1, 1]], backend="cuda", l2=0.1, progress=False)
+    with pytest.raises(mg.LearnError, match="leave sampler out"):
+        mg.learn(ring(), rows_of(ring()), backend="cuda", sampler="gibbs", progress=False)
