@@ -14,6 +14,7 @@ SAMPLED = ("pcd", "cd")  # methods that follow a noisy gradient
 BACKENDS = ("cpu", "cuda")  # where the chains of the model are
 LOOK = 10  # steps between two looks at the moments
 _MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # of one fit, or one step of it
+_OPEN = ("batch", "error", "pearson")  # what may be left open
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
 
 
@@ -43,14 +44,14 @@ class Settings:
         for name, least in _LEAST.items():
             count = getattr(self, name)
             whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-            if count is not None and not (whole and count >= least):
+            if not (whole and count >= least) and not (count is None and name in _OPEN):
                 raise LearnError(f"{name} must be an integer of at least {least}, got {count!r}")
             if name in _MOST and count > _MOST[name]:
                 raise LearnError(f"{name} must be at most {_MOST[name]:,}, got {count!r}")
         for name in ("rate", "decay", "error", "pearson"):
             number = getattr(self, name)
             real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-            if number is not None and not (real and 0 < number < np.inf):
+            if not (real and 0 < number < np.inf) and not (number is None and name in _OPEN):
                 raise LearnError(f"{name} must be a number above 0, got {number!r}")
 
     def encode(self) -> dict[str, Any]:

@@ -211,8 +211,9 @@ def _check(fit: Fit) -> None:
         array = getattr(fit, name)
         if array is not None and (array.shape != shape or array.dtype != np.float64):
             raise ValueError(f"{name}: expected {shape[0]} doubles, got {array.shape}")
-    lengths = {len(series) for series in fit.history.values()}
-    if len(lengths) > 1 or any(s.dtype != np.float64 for s in fit.history.values()):
+    lengths = {series.shape for series in fit.history.values()}
+    flat = all(len(shape) == 1 for shape in lengths)
+    if len(lengths) > 1 or not flat or any(s.dtype != np.float64 for s in fit.history.values()):
         raise ValueError("history: expected series of doubles of one length")
     if fit.steps < 0 or not fit.seconds >= 0 or fit.rows < 1 or fit.seed < 0:
         raise ValueError("steps, seconds, rows and seed must not be negative")
