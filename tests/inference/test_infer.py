@@ -140,6 +140,7 @@ def test_an_answer_has_marginals_however_short_the_time(beta, monkeypatch):
     np.testing.assert_allclose(answer.marginals.sum(axis=1), 1.0)
     assert (answer.standard_errors > 0.05).all()  # four sweeps of four chains know next to nothing
     assert answer.log_z is None
+    assert answer.run.info.seed != 1  # which led to where it starts
 
 
 def test_a_short_time_that_is_enough_is_not_complained_of():

@@ -189,3 +189,21 @@ def test_a_machine_learns_on_any_number_of_threads():
     for fit in fits[1:]:
         np.testing.assert_array_equal(fit.parameters["W"], fits[0].parameters["W"])
         np.testing.assert_array_equal(fit.deviations, fits[0].deviations)
+
+
+def backwards(work, count):
+    """Pieces, the last one first."""
+    for piece in reversed(range(count)):
+        work(piece)
+
+
+def test_rows_that_are_chosen_twice_do_not_depend_on_who_is_first():
+    graph = machine()
+    data = read_data(graph, np.random.default_rng(0).integers(0, 2, (150, 4)), range(4))
+    chosen, found = np.concatenate([np.arange(100), np.arange(100)]), []
+    for threads in (Threads(1), backwards):
+        chains = row_chains(graph, data, 3, threads)
+        chains.take(graph.frame.flat(graph.factors))
+        chains.advance(1, chosen)
+        found.append(chains.states.copy())
+    np.testing.assert_array_equal(*found)

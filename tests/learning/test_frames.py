@@ -200,3 +200,10 @@ def test_the_hospital_is_repaired():
     assert precision > 0.9  # most of what is wrong is in one column, Stateavg
     assert recall > 0.8
     assert (cells["probability"] <= 1).all()
+
+
+def test_columns_of_a_structured_array():
+    frame = np.array([("a", "x"), ("a", "y"), ("b", "x")], dtype=[("name", "U1"), ("value", "U1")])
+    pairs = {"one": ["a"], "two": ["b"]}
+    rule = mg.Rule(pairs, ["one", "two"], same=True, name="same")
+    assert mg.from_frames(frame, [rule]).graph.domains.names == ("a", "b")

@@ -111,3 +111,14 @@ def test_what_natural_steps_need_is_said():
         learn(family((2, 2)), hidden, optimizer="natural")
     with pytest.raises(mg.LearnError, match="backend must be one of cpu, cuda"):
         learn(family((2, 2)), rows, backend="tpu")
+
+
+def test_numbers_that_no_factor_uses_stay_as_they_are():
+    fields = mg.Unary(np.arange(3), np.zeros((3, 2)), name="f")
+    tables = mg.Table([[0, 1], [1, 2]], np.zeros((3, 2, 2)), name="t", tied=[0, 2])
+    graph = mg.FactorGraph([2] * 3, [fields, tables])
+    rows = np.random.default_rng(0).integers(0, 2, (500, 3))
+    with pytest.warns(UserWarning, match="no factor depends"):
+        fit = learn(graph, rows, optimizer="natural", steps=20, chains=64, l2=0.1)
+    assert (fit.parameters["t"][1] == 0).all()
+    assert (fit.parameters["t"][0] != 0).any()

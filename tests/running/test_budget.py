@@ -228,3 +228,24 @@ def test_what_is_kept_is_bounded_and_does_not_travel(monkeypatch):
     np.testing.assert_array_equal(
         mg.sample(copy, sweeps=3, **QUIET).state, mg.sample(graph, sweeps=3, **QUIET).state
     )
+
+
+ALONE = {
+    "fields": mg.FactorGraph([2] * 300, [mg.Unary(range(300), np.zeros((300, 2)))]),
+    "nothing": mg.FactorGraph([2] * 300, []),
+    "small domains": mg.FactorGraph([3] * 300, [mg.Unary(range(300), np.zeros((300, 3)))]),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_variables_that_nothing_joins_have_energies(name):
+    """An energy that costs nothing is taken at every record."""
+    graph = ALONE[name]
+    for colours in (False, True):
+        for records in (1000, 10**9, None):
+            assert budget.energy_every(graph, mg.PoissonGibbs(), 300, records, colours=colours) >= 1
+    run = mg.sample(graph, sweeps=1000, **QUIET)
+    assert run.info.scan == "chromatic"
+    assert run.energy.shape[1] > 0
+    until = mg.sample_until(graph, max_time="0.2s", **QUIET)
+    assert until.energy.shape[1] > 0

@@ -110,7 +110,7 @@ def infer(
     chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
     call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
     if sampler is None and graph.influence < 1.0 and not graph.implicits:
-        ladder = _ladder(call(Tempering(), _LOG_Z * limit, begun, error))
+        ladder = _ladder(call(Tempering(), _LOG_Z * limit, begun, error, beyond=False))
         light = lighter(graph) if observe is None else graph  # which shifts the energy
         call = partial(call.func, light, **call.keywords)
         run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error, observe=observe)
@@ -173,12 +173,13 @@ def _sample(
     threads: int | None,
     progress: bool,
     observe: Observe = None,
+    beyond: bool = True,
 ) -> Run:
     """Sample until the errors are as asked, or time is up; the beginning is not recorded.
 
     What was spent on preparations counts as a part of the time at the most: code that is compiled
     for the first time takes longer than it ever will again. Where time was up before every chain
-    had recorded a sweep, a few are recorded all the same: an answer has marginals.
+    had recorded a sweep, a few are recorded all the same, `beyond` it: an answer has marginals.
     """
     free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
     sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
@@ -194,16 +195,20 @@ def _sample(
         "observe": observe,
     }
     run = sample_until(graph, sampler, error=error, max_time=limit, warmup=warmup, **common)
-    if run.info.ended != TIME or int(run.clock.min()) >= free:
+    recorded = int(run.clock.min()) >= free
+    if run.info.ended != TIME or recorded or not beyond:
         return run
     fit = int(_BEYOND * workers / (chains * sweep))
     few = min(max(fit, 1), LEAST_SWEEPS)
+    if seed is not None:  # other random numbers than those that led to where it starts
+        common["seed"] = int(np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)[0])
     return sample(graph, sampler, sweeps=few, start=run, **common)
 
 
 def _ladder(run: Run) -> Ladder | None:
     """What a run's ladder knows of log Z; None where the run was too short to know anything."""
-    return None if run.info.ended == LENGTH else run.ladder
+    short = int(run.clock.min()) < max(int((~run.clamped).sum()), 1)
+    return None if short or run.info.ended == LENGTH else run.ladder
 
 
 def _sampled(

@@ -371,14 +371,25 @@ def _flat_marginals(result: Any, sizes: NDArray[np.int32]) -> NDArray[np.float64
 
 def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
     """One column as an array: rows of plain entries."""
-    known = list(frame.columns) if hasattr(frame, "columns") else frame
-    if not hasattr(frame, "columns") and not isinstance(frame, Mapping):
+    known = _names(frame)
+    if known is None:
         raise GraphError(f"{where}: expected columns by name, got {type(frame).__name__}")
     if not isinstance(name, str) or name not in known:
         raise GraphError(
             f"{where}: there is no column {name!r}; there are {', '.join(map(repr, known))}"
         )
     return _as_column(frame[name], f"{where}, column {name!r}")
+
+
+def _names(frame: Any) -> list[Any] | None:
+    """The names of a frame's columns: of pandas, Polars, Arrow, a mapping, a structured array."""
+    if isinstance(frame, Mapping):
+        return list(frame)
+    names = getattr(getattr(frame, "dtype", None), "names", None)
+    for found in (getattr(frame, "column_names", None), names, getattr(frame, "columns", None)):
+        if found is not None:
+            return list(found)
+    return None
 
 
 def _as_column(given: Any, where: str) -> NDArray[Any]:

@@ -213,22 +213,25 @@ class LockstepRows(Chains):
         """Draw what the chosen rows leave open; bits depend on a row's place among them."""
         rows = np.arange(len(self.states)) if chosen is None else chosen
         sweeps = 1 if self.colours.stop - self.colours.start == 1 else sweeps
-        pieces = [rows[first : first + LANES] for first in range(0, len(rows), LANES)]
-        while len(self._tiles) < len(pieces):
+        pieces = -(-len(rows) // LANES)
+        while len(self._tiles) < pieces:
             first = len(self._tiles) * LANES
             own = np.repeat(self.states[:1], LANES, axis=0)
             self._tiles.append(make_tile(Gibbs(), self.graph, self._laid, first, own, self._key))
 
+        drawn = self.states[rows]
+
         def work(piece: int) -> None:
-            tile, some = self._tiles[piece], pieces[piece]
+            tile, some = self._tiles[piece], drawn[LANES * piece : LANES * (piece + 1)]
             tile.data = self._laid
-            filled = np.resize(some, LANES)  # a tile is full; what is there twice is not read
-            tile.load(self.states[filled])
+            filled = np.resize(np.arange(len(some)), LANES)  # a tile is full; the rest is not read
+            tile.load(some[filled])
             for sweep in range(self.swept, self.swept + sweeps):
                 tile.advance_colours(self.colours.start, self.colours.stop, sweep)
-            self.states[some] = tile.states()[: len(some)]
+            some[:] = tile.states()[: len(some)]
 
-        self.threads(work, len(pieces))
+        self.threads(work, pieces)
+        self.states[rows] = drawn  # at once: of a row that was chosen twice the last one stays
         self.swept += sweeps
 
     def save(self) -> dict[str, NDArray[Any]]:

@@ -66,7 +66,7 @@ class Natural:
         self.place = frame.ties.factor[_of(frame, 2)]
         self.field = np.empty(len(sizes), dtype=np.int64)
         self.field[_single(frame)] = frame.ties.factor[_of(frame, 1)]
-        self.scale = np.empty(frame.size)
+        self.scale = np.zeros(frame.size)  # what no factor uses stays as it is
         where = np.repeat(self.field - self.first[:-1], sizes) + np.arange(len(self.share))
         self.scale[where] = 1.0 / self.share
         self._fields = where

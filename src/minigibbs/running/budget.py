@@ -107,12 +107,14 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
 def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
     """Nanoseconds of one energy and of one update by colours, about."""
     pairs = len(graph.packed.pair_weight)
+    fields = int((graph.packed.rows["end"] > graph.packed.rows["unary_begin"]).sum())
+    energy = _COLOUR_PAIR * (pairs + fields)
     unary = bool((graph.packed.rows["pair_end"] == graph.packed.rows["unary_begin"]).all())
     if unary and not graph.implicits and draws_nothing(sampler, graph):
         if spins_fit(graph):
-            return _COLOUR_PAIR * pairs, _SPIN + _SPIN_PAIR * pairs / len(graph)
+            return energy, _SPIN + _SPIN_PAIR * pairs / len(graph)
         if small_fit(graph):
-            return _COLOUR_PAIR * pairs, _SMALL + _SMALL_VALUE * float(graph.sizes.mean())
+            return energy, _SMALL + _SMALL_VALUE * float(graph.sizes.mean())
     return energy_cost(graph), update_cost(graph, sampler) / _DEARER
 
 
@@ -137,7 +139,7 @@ def energy_every(
         cost, update = colour_costs(graph, sampler)
     else:
         update = update_cost(graph, sampler)
-    every = math.ceil(cost / (share * thin * max(update, 1.0)))
+    every = max(math.ceil(cost / (share * thin * max(update, 1.0))), 1)
     if records is None:
         return min(every, _MOST_UNTIL)
     if every <= records:

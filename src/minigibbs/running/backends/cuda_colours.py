@@ -244,9 +244,10 @@ class CudaBits(CudaColours):
         self._place_energies()
 
     def take(self, data: Any) -> None:
-        """Send the weights; launches read them from here."""
+        """Send the weights; launches are made anew, with thresholds that follow from them."""
         self.data = data
         self._place_spins()
+        self.launches = self._parts_of_a_sweep()
 
     def _place_spins(self) -> None:
         tails = isinstance(self.data, SpinTailColours)
@@ -448,6 +449,7 @@ class CudaBits(CudaColours):
             states[first : first + len(packed)] = bits
 
         with ThreadPoolExecutor() as pool:
+            spreading = []
             for first in range(0, self.chains, step):
                 rows = min(step, self.chains - first)
                 device = self.cuda.device_array((rows, width), np.uint8)
@@ -457,7 +459,9 @@ class CudaBits(CudaColours):
                 )
                 packed = device.copy_to_host()
                 for k in range(0, rows, _SPREAD):
-                    pool.submit(spread, first + k, packed[k : k + _SPREAD])
+                    spreading.append(pool.submit(spread, first + k, packed[k : k + _SPREAD]))
+            for piece in spreading:
+                piece.result()  # which raises what went wrong
         return states
 
     def _write(self, states: NDArray[Any]) -> None:
