@@ -110,9 +110,9 @@ def test_clamped_variables_stay():
 
 
 @pytest.mark.parametrize(
-    ("chains", "each"), [(1, 1), (15, 1), (16, 16), (64, 64), (65, 36), (100, 52)]
+    ("chains", "each"), [(1, 1), (15, 1), (16, 16), (64, 64), (65, 40), (100, 56)]
 )
-def test_groups_are_equal_and_begin_with_a_multiple_of_four(chains, each):
+def test_groups_are_equal_and_begin_with_a_multiple_of_eight(chains, each):
     plan = type("Plan", (), {"chains": chains})
     assert group_chains(plan) == each
 

@@ -26,6 +26,7 @@ from minigibbs.running.plan import Plan
 _LEAST_RECORDS = 50  # a chain: in the first round, and looked at
 _MOST_ENERGIES = 20_000  # of all chains that are looked at, or four times the ESS that is wanted
 _MOST_DRAWS = 4_000  # of all chains that are looked at for each value, or four times the ESS
+_MOST_WANTED = 2.0**53  # records that anybody can ask for
 _MOST_VARIABLES = 25  # whose draws are looked at,
 _MOST_VALUES = 10  # each, as in `diagnostics.judge`
 _LEAST_VALUES = 5  # of all these variables, and one more for each so many updates:
@@ -221,7 +222,7 @@ def _seconds(records: int) -> float:
 
 def _wanted(goal: Goal, most: int) -> float:
     """How many records are looked at: four times those that the ESS needs, at the least."""
-    return max(most, 4 * (goal.ess or 0))
+    return max(most, 4 * min(goal.ess or 0, _MOST_WANTED))
 
 
 def _thinned(series: NDArray[Any], most: float) -> NDArray[Any]:
