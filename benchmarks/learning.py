@@ -186,7 +186,7 @@ def million(report: Report, factors: int = 1_000_000) -> None:
     sweep = (time.perf_counter() - begun) / 5
     options = {"chains": 4, "errors": False, "l2": 1e-6, "seed": 1, "progress": False}
     mg.learn(given, steps=1, **options)
-    fit = mg.learn(given, steps=5, **options)
+    fit = mg.learn(given, steps=20, **options)
     step = fit.seconds / fit.steps
     report.add(
         f"{factors:,} tied factors, half the variables observed, 4 chains: a step",

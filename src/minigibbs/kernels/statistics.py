@@ -20,10 +20,11 @@ def add_statistics(model, ties, x, weight, first, last, out):
     pairs, states = len(model.pair), x.shape[1]
     for k in range(first, min(last, len(ties.pair))):
         if ties.pair[k] >= 0:
-            i, j, total = model.pair[k, 0], model.pair[k, 1], 0.0
-            for s in range(states):
-                total += weight[s] if x[i, s] == x[j, s] else 0.0
-            out[ties.pair[k]] += ties.pair_scale[k] * total
+            i, j, total = np.uint64(model.pair[k, 0]), np.uint64(model.pair[k, 1]), 0.0
+            for s in range(states):  # by a product: a branch would be guessed wrong half the time
+                state = np.uint64(s)
+                total += weight[state] * np.float64(x[i, state] == x[j, state])
+            out[np.uint64(ties.pair[k])] += ties.pair_scale[k] * total
     for k in range(max(first - pairs, 0), min(last - pairs, len(ties.factor))):
         if ties.factor[k] >= 0:
             _add_factor(model, ties, k, x, weight, out)
