@@ -139,11 +139,14 @@ class Job:
         self._process.wait()
 
     def outcome(self) -> dict:
-        """What it reports, or its error."""
+        """What it reports; what it wrote besides counts only if the run is not the same.
+
+        Killed processes leave warnings behind, of semaphores that nobody released.
+        """
         told, error = ((self._folder / name).read_text() for name in ("out", "err"))
         shutil.rmtree(self._folder, ignore_errors=True)
         found = json.loads(told) if told else {"killed": 0, "progressed": 0, "same": False}
-        if error:
+        if error and not found["same"]:
             found["error"] = error[-500:]
         return found
 

@@ -75,6 +75,8 @@ class Sampling:
             try:
                 return mg.resume(folder, progress=False, **options)
             except mg.SampleError as error:
+                if self.progress(folder):  # a run that has begun can be resumed
+                    print(repr(error), file=sys.stderr, flush=True)
                 if "in use" not in str(error) or time.monotonic() > end:
                     break
             time.sleep(0.05)  # workers of the killed run have not ended yet, and hold its lock
@@ -172,15 +174,19 @@ def child(action):
     return pid
 
 
-def on_device(job, seconds, path):
-    """An undisturbed run in a child, long enough to be killed in; returns what it says."""
+def in_a_child(job, seconds, path):
+    """An undisturbed run in a child, long enough to be killed in; returns what it says.
+
+    A device, and processes that start others, must not be shared with children.
+    """
 
     def work():
-        job.scale(seconds)
+        if seconds:
+            job.scale(seconds)
         run = job.start()
         run.save(path)
         with open(f"{path}.json", "w") as stream:
-            told = {name: job.options[name] for name in ("sweeps", "thin")}
+            told = {name: job.options[name] for name in ("sweeps", "thin") if seconds}
             json.dump([told, run.info.seconds], stream)
 
     _, status = os.waitpid(child(work), 0)
@@ -205,8 +211,9 @@ def main(model, sampler, options, kills, folder):
     learning, device = "steps" in options, options.get("backend") == "cuda"
     noticed = device or options.get("noticed", False)
     job = (Learning if learning else Sampling)(model, sampler, options)
-    if device:
-        undisturbed, seconds = on_device(job, 0.5 * kills, f"{folder}.whole")
+    if device or "executor" in options:
+        most = 0.5 * kills if device else 0.0
+        undisturbed, seconds = in_a_child(job, most, f"{folder}.whole")
     else:
         undisturbed = job.start()
         seconds = undisturbed.seconds if learning else undisturbed.info.seconds
