@@ -16,7 +16,7 @@ from minigibbs.running.budget import prepared
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
-from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.base import Sampler, SweepSampler
 from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.system import memory
@@ -146,6 +146,10 @@ def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
     if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
         raise ValueError("replicas holds what it cannot")
+    if isinstance(plan.sampler, SweepSampler):
+        carried = state["carried"]
+        chains = math.prod(carried.shape[:-1])
+        plan.sampler.account(plan.graph, carried.reshape(chains, carried.shape[-1]), 0)
 
 
 def _are_counts(array: NDArray[np.int64], most: int) -> bool:

@@ -64,6 +64,7 @@ def account(
     """
     pairs = len(beta) - 1
     notes = carried[:, own:]
+    check_notes(notes, len(beta), twins)
     rounds = notes[:, ROUNDS]
     chances = notes[:, FIRST : FIRST + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
     start = FIRST + pairs + 3 * len(beta) * twins + twins
@@ -83,6 +84,23 @@ def account(
         log_z=None if log_z is None else first_log_z + log_z,
         log_z_error=error,
     )
+
+
+def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
+    """Refuse notes that no ladder has: some of them are places in memory."""
+    begun = notes[notes.any(axis=1)]
+    rounds, trips, length = (begun[:, k] for k in (ROUNDS, TRIPS, LENGTH))
+    first, lanes = FIRST + levels - 1, levels * twins
+    where, label = begun[:, first : first + lanes], begun[:, first + lanes : first + 2 * lanes]
+    right = (
+        ((rounds >= 0) & (rounds <= BLOCKS * length) & (length >= 1) & (length <= 2.0**53)).all()
+        and (np.floor(begun[:, :FIRST]) == begun[:, :FIRST]).all()
+        and ((trips >= 0) & (trips <= 2.0**53)).all()
+        and (np.sort(where, axis=1) == np.arange(lanes)).all()
+        and np.isin(label, (0.0, 1.0, 2.0)).all()
+    )
+    if not right:
+        raise ValueError("carried holds what no ladder notes")
 
 
 def _parts(
