@@ -5,7 +5,7 @@ The heavy part is as in `small`, whether and what a chain draws from its tail as
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,9 @@ from minigibbs.samplers.chromatic.small_tiles import (
 )
 from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tails import (
+    Tailed,
     lane_tails,
     lay_tails,
-    noted_tally,
     tail_bits,
     tail_draws,
 )
@@ -70,12 +70,10 @@ def small_tail_colours(graph: FactorGraph, split: Split) -> SmallTailColours:
     return SmallTailColours(*small, *lay_tails(graph, small.variable, heavy.parts, heavy.tail))
 
 
-class SmallTailRow(SmallRow):
+class SmallTailRow(Tailed, SmallRow):
     """One chain."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.noted = np.zeros((2, 1), np.int64)
+    width = 1
 
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
@@ -85,17 +83,11 @@ class SmallTailRow(SmallRow):
         found = sweep_small_tail_row(self.data, self.key, self.first, *arguments)
         return np.array(found)[:, None]
 
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbours, and draws."""
-        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
 
-
-class SmallTailLanes(SmallLanes):
+class SmallTailLanes(Tailed, SmallLanes):
     """Up to 64 chains, a byte each."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.noted = np.zeros((2, LANES), np.int64)
+    width = LANES
 
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
@@ -104,10 +96,6 @@ class SmallTailLanes(SmallLanes):
         span, quad = (begin, end, sweep, sweeps), self.first // 4
         sweep_small_tail_lanes(self.data, self.key, quad, *span, self.x, few, noted)
         return noted
-
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbours, and draws."""
-        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
 
 
 @literal

@@ -7,7 +7,7 @@ one. On a dense graph every colour is one variable: a systematic scan of chains 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from minigibbs.samplers.chromatic.spin_tiles import (
     row_store,
 )
 from minigibbs.samplers.chromatic.spins import spin_colours, spins_fit
-from minigibbs.samplers.chromatic.tile import LANES, QUADS, columns
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import Split
 
@@ -113,22 +113,27 @@ def lay_tails(
     return parts, tail
 
 
-def noted_tally(
-    noted: NDArray[np.int64], swept: int, entries: int, chains: int
-) -> NDArray[np.int64]:
-    """What chains did: `noted` has changes and draws by lane."""
-    tally = np.zeros(CHANGES + 1, np.int64)
-    tally[EVALUATIONS] = swept * chains * entries
-    tally[CHANGES], tally[DRAWS] = noted[:, columns(chains)].sum(axis=1)
-    return tally
+class Tailed(Tile):
+    """Chains with a tail: what they note are changes and draws."""
 
-
-class SpinTailRow(SpinRow):
-    """One chain."""
+    width: ClassVar[int]  # columns
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.noted = np.zeros((2, 1), np.int64)
+        self.noted = np.zeros((2, self.width), np.int64)
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Heavy neighbours, and draws."""
+        tally = np.zeros(CHANGES + 1, np.int64)
+        tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
+        tally[CHANGES], tally[DRAWS] = self.noted[:, columns(chains)].sum(axis=1)
+        return tally
+
+
+class SpinTailRow(Tailed, SpinRow):
+    """One chain."""
+
+    width = 1
 
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
@@ -137,17 +142,11 @@ class SpinTailRow(SpinRow):
         arguments = (begin, end, sweep, sweeps, self.x, few)
         return np.array(sweep_tail_row(self.data, self.key, self.first, *arguments))[:, None]
 
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbours, and draws."""
-        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
 
-
-class SpinTailLanes(SpinLanes):
+class SpinTailLanes(Tailed, SpinLanes):
     """Up to 64 chains, a bit each."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.noted = np.zeros((2, LANES), np.int64)
+    width = LANES
 
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
@@ -156,10 +155,6 @@ class SpinTailLanes(SpinLanes):
         span, quad = (begin, end, sweep, sweeps), self.first // 4
         sweep_tail_lanes(self.data, self.key, quad, *span, self.x, few, noted[0], noted[1])
         return noted
-
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbours, and draws."""
-        return noted_tally(self.noted, self.swept, len(self.data.weight), chains)
 
 
 @literal
