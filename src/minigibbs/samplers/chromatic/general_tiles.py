@@ -16,7 +16,7 @@ from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.base import Sampler, update
 from minigibbs.samplers.chromatic.places import order_places
-from minigibbs.samplers.chromatic.tile import Tile
+from minigibbs.samplers.chromatic.tile import VisitTile
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -37,7 +37,7 @@ def general_colours(sampler: Sampler, graph: FactorGraph) -> GeneralColours:
     return GeneralColours(places.ends, places.variable, sampler.prepare(graph, lanes=2))
 
 
-class GeneralTile(Tile):
+class GeneralTile(VisitTile):
     """Chains one after another, each a row of values by variable."""
 
     def __init__(
@@ -92,26 +92,6 @@ class GeneralTile(Tile):
             sweep_chain(self.data, model, chain, self.key, number, *span, visits)
             tallies.append(chain.tally)
         return np.stack(tallies)
-
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """The sum over chains."""
-        tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
-        return tally
-
-    def _flush(self) -> None:
-        """Counts are whole numbers from the start."""
-
-    def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """As they were counted; a clamped variable was always where it is."""
-        counts, first = self.visits.copy(), self.graph.packed.first
-        clamped = np.flatnonzero(self.graph.evidence >= 0)
-        counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
-        return counts
-
-    def clear(self) -> None:
-        """Forget the counts."""
-        super().clear()
-        self.visits[:] = 0
 
 
 @kernel

@@ -28,10 +28,10 @@ from minigibbs.samplers.chromatic.points import (
     settle,
     unit_of_words,
 )
-from minigibbs.samplers.chromatic.tile import Tile
+from minigibbs.samplers.chromatic.tile import VisitTile
 
 
-class PointTile(Tile):
+class PointTile(VisitTile):
     """Chains one after another, each a row of values by place."""
 
     data: PointColours
@@ -81,26 +81,6 @@ class PointTile(Tile):
             )
             tallies.append(tally)
         return np.stack(tallies)
-
-    def tally(self, chains: int) -> NDArray[np.int64]:
-        """The sum over chains."""
-        tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
-        return tally
-
-    def _flush(self) -> None:
-        """Counts are whole numbers from the start."""
-
-    def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """As they were counted; a clamped variable was always where it is."""
-        counts, first = self.visits.copy(), self.graph.packed.first
-        clamped = np.flatnonzero(self.graph.evidence >= 0)
-        counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
-        return counts
-
-    def clear(self) -> None:
-        """Forget the counts."""
-        super().clear()
-        self.visits[:] = 0
 
 
 @literal

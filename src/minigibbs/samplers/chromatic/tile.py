@@ -134,6 +134,32 @@ class Tile(ABC):
             self.noted += other.result()
 
 
+class VisitTile(Tile):
+    """Chains that go one by one, and count in whole numbers."""
+
+    visits: NDArray[np.int64]  # [chain, sum of sizes]
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """The sum over chains."""
+        tally: NDArray[np.int64] = self.noted[:chains].sum(axis=0)
+        return tally
+
+    def _flush(self) -> None:
+        """Counts are whole numbers from the start."""
+
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """As they were counted; a clamped variable was always where it is."""
+        counts, first = self.visits.copy(), self.graph.packed.first
+        clamped = np.flatnonzero(self.graph.evidence >= 0)
+        counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
+        return counts
+
+    def clear(self) -> None:
+        """Forget the counts."""
+        super().clear()
+        self.visits[:] = 0
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     """Threads that help the one that advances a tile; idle ones cost nothing."""
