@@ -1,6 +1,5 @@
 """Cases, each fixed by a seed and a number, and what comes of them."""
 
-import hashlib
 import os
 import random
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import minigibbs as mg
 from tests.fuzz import graphs, implicit
-from tests.fuzz.mutations import pack, spoil, spoil_archive, spoil_json, unpack
+from tests.fuzz.mutations import adopt, spoil, spoil_archive, spoil_json
 from tests.fuzz.readers import READERS
 
 KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
@@ -82,15 +81,8 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
     else:
         content[name] = spoil(content[name], rng)
     if archive == "sealed" and name == "model.mg" and rng.random() < 0.7:
-        adopt(content)
+        content["run.npz"] = adopt(content["run.npz"], content["model.mg"])
     return content
-
-
-def adopt(content: dict[str, bytes]) -> None:
-    """Let a checkpoint's request name the model that lies beside it."""
-    header, arrays = unpack(content["run.npz"])
-    header = header | {"model": hashlib.blake2b(content["model.mg"], digest_size=32).hexdigest()}
-    content["run.npz"] = pack(header, arrays, sealed=True)
 
 
 def keep(target: str, folder: Path, what: str, kept: Path = KEPT) -> Path:
