@@ -26,10 +26,19 @@ _SEALED = (".npz", ".mgl")
 
 def run_case(target: str, seed: int, number: int, folder: Path) -> str:
     """Make a case and try it: READ, REFUSED, or what went wrong."""
-    rng = random.Random(f"{target} {seed} {number}")
     if target in CHECKS:
-        return outcome(lambda: CHECKS[target](rng))
-    return try_files(target, spoiled(target, rng), folder)
+        return outcome(lambda: CHECKS[target](generator(target, seed, number)))
+    return try_files(target, mutant(target, seed, number), folder)
+
+
+def generator(target: str, seed: int, number: int) -> random.Random:
+    """What a case is drawn from."""
+    return random.Random(f"{target} {seed} {number}")
+
+
+def mutant(target: str, seed: int, number: int) -> dict[str, bytes]:
+    """The files of a case."""
+    return spoiled(target, generator(target, seed, number))
 
 
 def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
@@ -85,10 +94,14 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
     return content
 
 
-def keep(target: str, folder: Path, what: str, kept: Path = KEPT) -> Path:
+def kind(what: str) -> str:
+    """The kind of harm that a case did, as a folder's name."""
+    return re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
+
+
+def keep(target: str, folder: Path, what: str) -> Path:
     """Keep the files of a case that did harm, for the tests to come."""
-    name = re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
-    place = kept / target / name
+    place = KEPT / target / kind(what)
     if not place.exists():
         shutil.copytree(folder, place, ignore=shutil.ignore_patterns("lock"))
     return place

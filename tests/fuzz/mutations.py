@@ -23,8 +23,8 @@ VALUES += ["", "x", "1", "length", [], [0], [[]], ["a"], {}, {"0": 1}, {"a": {"b
 
 
 def spoil(content: bytes, rng: random.Random) -> bytes:
-    """One to four changes of bytes."""
-    for _ in range(rng.choice((1, 1, 2, 4))):
+    """One to six changes of bytes."""
+    for _ in range(rng.choice((1, 1, 2, 3, 4, 6))):
         content = rng.choice(_BLIND)(content, rng)
     return content
 
@@ -99,7 +99,7 @@ def spoil_archive(content: bytes, rng: random.Random, sealed: bool) -> bytes:
     """Change the header or an array of an archive of ours, which is then sound as an archive."""
     header, members = unpack(content)[0], dict(_members(content))
     paths = _header_paths(content)
-    for _ in range(rng.choice((1, 1, 2))):
+    for _ in range(rng.choice((1, 1, 2, 2, 3))):
         if not members or rng.random() < 0.5:
             header = _replaced(header, rng.choice(paths), rng.choice(_VALUES_OR_NONE))
             paths = list(_paths(header))
@@ -124,6 +124,13 @@ def _members(content: bytes) -> dict[str, Member]:
 @lru_cache(4096)
 def _variants(content: bytes, name: str) -> list[Member]:
     return [_member(name, array) for array in spoiled_arrays(unpack(content)[1][name])]
+
+
+def prime(content: bytes) -> None:
+    """Make all that mutants of an archive are put together from."""
+    _header_paths(content)
+    for name in _members(content):
+        _variants(content, name)
 
 
 def _member(name: str, array) -> Member:
@@ -153,7 +160,10 @@ def join(header, members: Iterable[Member], sealed: bool) -> bytes:
         parts.append(member.local)
         place, count = place + len(member.local), count + 1
     directory = b"".join(entries)
-    parts += [directory, struct.pack(_END, b"PK\x05\x06", 0, 0, count, count, len(directory), place, 0)]
+    parts += [
+        directory,
+        struct.pack(_END, b"PK\x05\x06", 0, 0, count, count, len(directory), place, 0),
+    ]
     whole = b"".join(parts)
     if sealed:
         whole += f"\n{hashlib.blake2b(whole, digest_size=32).hexdigest()}\n".encode()
@@ -161,9 +171,9 @@ def join(header, members: Iterable[Member], sealed: bool) -> bytes:
 
 
 def spoil_json(content: bytes, rng: random.Random) -> bytes:
-    """Change one to three values of a file of JSON, which then still is one."""
+    """Change one to four values of a file of JSON, which then still is one."""
     value = json.loads(content)
-    for _ in range(rng.choice((1, 1, 2, 3))):
+    for _ in range(rng.choice((1, 1, 2, 3, 4))):
         paths = list(_paths(value))
         if not paths:
             break
