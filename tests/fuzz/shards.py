@@ -23,7 +23,7 @@ from tests.fuzz.cases import READ, REFUSED, kind, mutant, try_files, valid
 from tests.fuzz.limits import limited_memory
 from tests.fuzz.seen import Seen
 
-PATIENCE = 30.0  # seconds for a case
+PATIENCE = 120.0  # seconds for a case, which may have to compile
 FINDINGS = "findings.jsonl"  # every case that went wrong; the first of each kind with its files
 _SECONDS = 10.0  # of work, about, between two looks at which reader is next
 _MOST = 20_000  # cases between two looks

@@ -45,9 +45,21 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file through a temporary one beside it, so that no half-written file remains."""
+    """Write a file through a temporary one beside it, so that no half-written file remains.
+
+    Where the system refuses, as on a full disk, its error names the file.
+    """
     check_target(path)
     target = Path(path)
+    try:
+        _write_whole(target, write)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def _write_whole(target: Path, write: Callable[[IO[bytes]], Any]) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
     try:
         with os.fdopen(handle, "w+b") as stream:
