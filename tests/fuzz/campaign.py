@@ -204,13 +204,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=540.0, help="of the whole")
     parser.add_argument("--cases", type=int, default=1_000_000, help="of each reader")
     parser.add_argument(
-        "--at-most", type=_limit, nargs="*", default=[], help="fewer of some, such as resume=100000"
+        "--at-most",
+        type=_limit,
+        action="append",
+        default=[],
+        help="fewer of one, such as resume=100000",
     )
     parser.add_argument("--kills", type=int, default=1000, help="of all configurations together")
     parser.add_argument("--card-kills", type=int, default=60, help="of them on a GPU, if any")
     parser.add_argument("--lanes", type=int, help="runs to be killed side by side")
     parser.add_argument(
-        "--only", nargs="*", help="parts of the names of configurations to be killed, such as GPU"
+        "--only", action="append", help="part of the names of configurations to be killed: GPU"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)

@@ -145,7 +145,10 @@ class Job:
         """
         told, error = ((self._folder / name).read_text() for name in ("out", "err"))
         shutil.rmtree(self._folder, ignore_errors=True)
-        found = json.loads(told) if told else {"killed": 0, "progressed": 0, "same": False}
+        try:
+            found = json.loads(told.splitlines()[-1])
+        except (IndexError, ValueError):  # it ended before it could say anything, or was ended
+            found, error = {"killed": 0, "progressed": 0, "same": False}, error + told
         if error and not found["same"]:
             found["error"] = error[-500:]
         return found
