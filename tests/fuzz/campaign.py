@@ -4,13 +4,16 @@ Every reader gets so many mutants, and runs of every configuration are killed so
 side. All readers go on at the same pace, and what was found is written down every few seconds, so
 that a campaign that is cut short has its results: `results.json`, `results.md`, and in
 `findings.jsonl` the files that did harm (`python -m tests.fuzz keep DIR` has the tests look at
-them). Campaigns with other seeds add up: `python -m tests.fuzz add DIR DIR ...`.
+them). Campaigns with other seeds, and those that go on behind another (`--after`), add up:
+`python -m tests.fuzz add DIR DIR ...`.
 """
 
 import argparse
 import base64
 import importlib.metadata
+import itertools
 import json
+import operator
 import os
 import platform
 import shutil
@@ -60,6 +63,8 @@ def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -
         name: {
             "cases": one.cases,
             "made": one.made,
+            "first": one.first,
+            "following": one.following,
             "exhausted": int(one.exhausted),
             "read": one.read,
             "refused": one.refused,
@@ -134,9 +139,10 @@ def write(out: Path, found: dict) -> None:
 def add(folders: list[Path]) -> dict:
     """The sum of several campaigns, which must not share a seed."""
     parts = [json.loads((folder / "results.json").read_text()) for folder in folders]
-    seeds = [seed for part in parts for seed in part["seeds"]]
-    if len(set(seeds)) < len(seeds):
-        raise SystemExit(f"campaigns of one seed try the same cases: got seeds {seeds}")
+    for a, b in itertools.combinations(parts, 2):
+        if set(a["seeds"]) & set(b["seeds"]) and _overlap(a["readers"], b["readers"]):
+            raise SystemExit("campaigns of one seed try the same cases, unless one has --after")
+    seeds = sorted({seed for part in parts for seed in part["seeds"]})
     whole = {**parts[0], "seeds": seeds, "seconds": sum(part["seconds"] for part in parts)}
     whole["without"] = sorted({text for part in parts for text in part["without"]})
     for part_of in ("readers", "kills"):
@@ -148,11 +154,22 @@ def add(folders: list[Path]) -> dict:
     return whole
 
 
+def _overlap(a: dict, b: dict) -> bool:
+    """Whether two campaigns of one seed have numbers of mutants in common."""
+    return any(
+        a[name]["first"] < b[name]["following"] and b[name]["first"] < a[name]["following"]
+        for name in a.keys() & b.keys()
+    )
+
+
+_JOINED = {"first": min, "following": max, "slowest_seconds": max, "slowest_case": max}
+
+
 def _sum(parts: list[dict]) -> dict:
     whole = dict(parts[0])
     for part in parts[1:]:
         for key, value in part.items():
-            whole[key] = max(whole[key], value) if key.startswith("slowest") else whole[key] + value
+            whole[key] = _JOINED.get(key, operator.add)(whole[key], value)
         if part.get("slowest_seconds") == whole.get("slowest_seconds"):
             whole["slowest_case"] = part.get("slowest_case")
     return whole
@@ -169,11 +186,13 @@ def run(options: argparse.Namespace) -> int:
     goals |= {name: min(most, goals[name]) for name, most in options.at_most if name in goals}
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     scratch = Path(tempfile.mkdtemp(prefix="fuzz-", dir=base))
-    shards = Shards(goals, options.seed, out, scratch)
+    before = _before(options.after)
+    shards = Shards(goals, options.seed, out, scratch, max(before.values(), default=0))
     lanes = min(options.lanes or max(options.cores // 4, 1), options.cores)
     killing = kills.Killing(options.kills, options.card_kills, options.seed, lanes, options.only)
     try:
         shards.warm(killing.look)
+        shards.remember(before, options.cores)
         last = time.monotonic()
         while time.monotonic() < deadline and not (shards.done and killing.done):
             killing.look()
@@ -217,9 +236,18 @@ def main(arguments: list[str]) -> int:
         "--only", action="append", help="part of the names of configurations to be killed: GPU"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--after", type=Path, help="the folder of a campaign of this seed before")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("targets", nargs="*", help=f"readers, by default all of {list(READERS)}")
     return run(parser.parse_args(arguments))
+
+
+def _before(folder: Path | None) -> dict[str, int]:
+    """The number behind the last mutant of a campaign before, by reader."""
+    if folder is None:
+        return {}
+    readers = json.loads((folder / "results.json").read_text())["readers"]
+    return {name: one["following"] for name, one in readers.items()}
 
 
 def _limit(text: str) -> tuple[str, int]:

@@ -45,7 +45,8 @@ class Reading:
     seconds: float = 0.0  # of a core
     slowest: float = 0.0
     which: int = -1  # the slowest case
-    following: int = 0  # the number of the next mutant
+    first: int = 0  # the number of the first mutant
+    following: int = 0  # and of the next one
     running: int = 0  # mutants that children have been given and have not ended
     made: int = 0  # mutants of children that have ended, those that were no new ones included
     exhausted: bool = False  # hardly any mutant is new
@@ -197,10 +198,10 @@ class Shard:
 class Shards:
     """Children on so many cores, that try so many cases of each reader."""
 
-    def __init__(self, goals: dict[str, int], seed: int, out: Path, scratch: Path):
+    def __init__(self, goals: dict[str, int], seed: int, out: Path, scratch: Path, before: int = 0):
         self.seed, self.out, self.scratch = seed, out, scratch
         self.readings = {target: Reading(goal) for target, goal in goals.items()}
-        self._seen = {target: Seen(goal + 20 * _MOST) for target, goal in goals.items()}
+        self._seen = {target: Seen(before + goal + 20 * _MOST) for target, goal in goals.items()}
         self._again: list[tuple[str, int, int]] = []  # what children left behind when they died
         self.live: list[Shard] = []
         self._made = 0
@@ -221,6 +222,31 @@ class Shards:
             print(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
         gc.collect()
         gc.freeze()  # children need not look at all this again and again
+
+    def remember(self, done: dict[str, int], cores: int) -> None:
+        """Go on behind another campaign: its mutants are made again, so that none counts anew."""
+        pieces = []
+        for target in self.readings.keys() & done.keys():
+            reading, number = self.readings[target], done[target]
+            reading.first = reading.following = number
+            pieces += [(target, k, min(k + _MOST, number)) for k in range(0, number, _MOST)]
+        children = [self._remember(pieces[k::cores]) for k in range(cores)]
+        ended = [os.waitpid(child, 0)[1] for child in children]
+        if any(ended):
+            raise SystemExit("the mutants of the campaign before could not be made again")
+
+    def _remember(self, pieces: list[tuple[str, int, int]]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for target, first, end in pieces:
+                    for number in range(first, end):
+                        self._seen[target].add(mutant(target, self.seed, number))
+            except BaseException as error:
+                os.write(2, f"{error!r}\n".encode())
+                os._exit(1)
+            os._exit(0)
+        return pid
 
     def fill(self, cores: int) -> None:
         """Start children until all cores have one, or nothing is left to start."""

@@ -52,6 +52,16 @@ def test_fewer_of_some_and_sums_of_campaigns(tmp_path):
         campaign.add([tmp_path / "1", tmp_path / "1"])
 
 
+def test_a_campaign_goes_on_behind_another(tmp_path):
+    run(tmp_path / "1", "--cases", "200", "PR")
+    found = run(tmp_path / "2", "--cases", "200", "--after", str(tmp_path / "1"), "PR")["PR"]
+    whole = campaign.add([tmp_path / "1", tmp_path / "2"])["readers"]["PR"]
+    assert whole["cases"] >= 400
+    assert 0 < found["first"] < found["following"] == whole["following"]
+    made = [cases.mutant("PR", 0, number) for number in range(found["following"])]
+    assert len({str(one) for one in made if one not in cases.valid("PR")}) == whole["cases"]
+
+
 def harmful(path):
     """What a reader might do: it depends on the first byte."""
     first = path.read_bytes()[:1]
