@@ -193,7 +193,7 @@ def main(folder: Path) -> None:
         return kernel
 
     cuda_points.sweep_points = sweep_points
-    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = 4
+    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
