@@ -14,7 +14,7 @@ from numba import extending
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.running import simulate_cuda  # noqa: E402
+from tests.running import simulate_cuda
 
 
 class Direct:
