@@ -490,6 +490,10 @@ def coin(**options):
         (lambda: learn(coin(), [[0, 0]], "exact", checkpoint="x"), "checkpoint is for pcd and cd"),
         (lambda: learn(coin(), [[0, 0]], "exact", held_out=[[0, 1]]), "held_out is for pcd and cd"),
         (lambda: learn(coin(), [[0, 0]], "pseudo", pearson=0.9), "pearson is for pcd and cd"),
+        (
+            lambda: learn(coin(), [[0, 0]] * 4, weights=[1, 0, 0, 0], held_out=0.5),
+            "held_out=0.5: rows that are held out.*no weight",
+        ),
         (lambda: learn(coin(), [[0, 0]], pearson=1.5), "correlation of at most 1, got 1.5"),
         (lambda: learn(coin(), [[0, 0]], columns=[1, 1]), "columns: variable 1 has more than one"),
         (lambda: learn(coin(), {"x0": [0], 0: [1]}), "data: variable 0 has more than one"),

@@ -556,7 +556,13 @@ def _split(
                 f"sides; got {held_out!r}"
             )
         order = np.random.default_rng([seed, count]).permutation(len(rows))
-        return rows.some(np.sort(order[count:])), rows.some(np.sort(order[:count]))
+        parts = np.sort(order[count:]), np.sort(order[:count])
+        if not all(rows.weight[part].any() for part in parts):
+            raise LearnError(
+                f"held_out={held_out}: rows that are held out, or those that are left, have no "
+                "weight; give rows to hold out, or more rows with weight"
+            )
+        return rows.some(parts[0]), rows.some(parts[1])
     return rows, read_data(graph, held_out, columns)
 
 
