@@ -396,6 +396,9 @@ def _names(frame: Any) -> list[Any] | None:
     return None
 
 
+_NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
+
+
 def _as_column(given: Any, where: str) -> NDArray[Any]:
     """An array of entries that can be looked up."""
     try:
@@ -405,9 +408,10 @@ def _as_column(given: Any, where: str) -> NDArray[Any]:
     if column.ndim != 1:
         raise GraphError(f"{where}: expected a plain entry in each row")
     if column.dtype == object:
-        for row, entry in enumerate(column.tolist()):
-            if isinstance(entry, list | dict | set | np.ndarray):
-                raise GraphError(f"{where}, row {row}: expected a plain entry, got {entry!r}")
+        entries = column.tolist()
+        if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):
+            row = next(row for row, entry in enumerate(entries) if isinstance(entry, _NOT_PLAIN))
+            raise GraphError(f"{where}, row {row}: expected a plain entry, got {entries[row]!r}")
     return column
 
 
