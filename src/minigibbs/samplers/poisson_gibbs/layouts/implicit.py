@@ -396,6 +396,7 @@ def projected_copy(data, copies, number):
         data.refresh,
         data.first + number * copies.room,
         copies.scales[number],
+        False,
     )
 
 
