@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.kernels.lanes import as_double, word_of
+from minigibbs.kernels.lines import empty_lines
 
 GAUSSIAN, LAPLACE, POWER = range(3)
 PIECE, FEATURES = 8, 7  # numbers of a row's pieces, and features among them
@@ -31,7 +32,8 @@ class Decay(NamedTuple):
 def point_rows(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows for `decay_value`: features in pieces, and scales."""
     n, dims = features.shape
-    rows = np.zeros((n, -(-dims // FEATURES), PIECE), dtype=np.float32)
+    rows = empty_lines((n, -(-dims // FEATURES), PIECE), np.float32)
+    rows[:] = 0.0
     for piece in range(rows.shape[1]):
         own = features[:, piece * FEATURES : (piece + 1) * FEATURES]
         rows[:, piece, : own.shape[1]] = own
