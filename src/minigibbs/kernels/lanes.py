@@ -98,6 +98,40 @@ def fetch(context, array, place, line):  # type: ignore[no-untyped-def]
     return types.void(array, types.int64, types.int64), generate
 
 
+@intrinsic
+def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
+    """The squared distance of two rows of floats, in seven columns from `first` on; as a double.
+
+    Eight are read, side by side.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        view = context.make_array(rows)(context, builder, arguments[0])
+        width = cgutils.unpack_tuple(builder, view.shape)[1]
+        floats, doubles = (ir.VectorType(kind, 8) for kind in (ir.FloatType(), ir.DoubleType()))
+        wide = []
+        for row in arguments[1:3]:
+            place = builder.add(builder.mul(row, width), arguments[3])
+            pointer = builder.bitcast(builder.gep(view.data, [place]), floats.as_pointer())
+            wide.append(builder.fpext(builder.load(pointer, align=4), doubles))
+        step = builder.fsub(*wide)
+        counted = ir.Constant(ir.VectorType(ir.IntType(1), 8), [1] * 7 + [0])
+        squares = builder.select(
+            counted, builder.fmul(step, step), ir.Constant(doubles, [0.0] * 8)
+        )
+        for half in (4, 2, 1):
+            index = ir.VectorType(ir.IntType(32), half)
+            low = ir.Constant(index, list(range(half)))
+            high = ir.Constant(index, list(range(half, 2 * half)))
+            squares = builder.fadd(
+                builder.shuffle_vector(squares, squares, low),
+                builder.shuffle_vector(squares, squares, high),
+            )
+        return builder.extract_element(squares, ir.IntType(32)(0))
+
+    return types.float64(rows, types.uint64, types.uint64, types.uint64), generate
+
+
 def _vector(context, builder, kind, array, value):  # type: ignore[no-untyped-def]
     """A pointer to an array's first 64 numbers as one vector, aligned as its numbers are."""
     data = context.make_array(kind)(context, builder, array).data

@@ -118,9 +118,26 @@ def below(stream, count):
 
 
 @kernel
-def likely_below(stream, count):
-    """What `below` will most likely return next; the stream stays as it is."""
-    word = _rotate(stream[0] + stream[3], 23) + stream[0]
+def later_word(stream, skipped):
+    """What `next_word` returns after so many other words; the stream stays as it is."""
+    s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    k = 0
+    while k < skipped:
+        t = s1 << _SHIFT_17
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= t
+        s3 = _rotate(s3, 45)
+        k += 1
+    return _rotate(s0 + s3, 23) + s0
+
+
+@kernel
+def likely_below(stream, count, skipped):
+    """What `below` will most likely return after so many words; the stream stays as it is."""
+    word = later_word(stream, skipped)
     return np.int64(((word >> _SHIFT_32) * np.uint64(count)) >> _SHIFT_32)
 
 

@@ -132,7 +132,7 @@ def _log_weight(data, chain, i, place, share):
 @kernel
 def _fetch_next(data, chain):
     """Ask for what the next update of a random scan will read, if no number is drawn before it."""
-    i = likely_below(chain.stream, len(chain.x))
+    i = likely_below(chain.stream, len(chain.x), 0)
     fetch(chain.x, i, 0)
     for line in range(min((8 * data.a.shape[1] + 126) // 64, _LINES)):
         fetch(data.a, i, line)
