@@ -116,9 +116,7 @@ def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
             wide.append(builder.fpext(builder.load(pointer, align=4), doubles))
         step = builder.fsub(*wide)
         counted = ir.Constant(ir.VectorType(ir.IntType(1), 8), [1] * 7 + [0])
-        squares = builder.select(
-            counted, builder.fmul(step, step), ir.Constant(doubles, [0.0] * 8)
-        )
+        squares = builder.select(counted, builder.fmul(step, step), ir.Constant(doubles, [0.0] * 8))
         for half in (4, 2, 1):
             index = ir.VectorType(ir.IntType(32), half)
             low = ir.Constant(index, list(range(half)))

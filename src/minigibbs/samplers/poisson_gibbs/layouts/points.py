@@ -152,19 +152,18 @@ def _list_next(data, chain, variable, draws):
     """List the slots that the next update draws, most likely; returns how many, at least `draws`.
 
     They are asked for one by one while the true weights of this update's draws are computed: a
-    processor waits for a few lines of memory at a time. If nobody knows the variable that comes
-    next, a slot that is near already stands for all.
+    processor waits for a few lines of memory at a time. Where nobody knows which variable comes
+    next, what is on the list is of no use, and does no harm.
     """
-    scratch, first = chain.scratch, data.first + NEXT
-    home = data.homes[max(variable, 0)]
-    key = later_word(chain.stream, data.later + 2 + data.before)
-    slots, likely = np.int64(home.slots), np.int64(home.rate * data.share)
     if variable < 0:
-        slots = likely = 0
-    last, k = first + min(max(likely, draws), BATCH), first
+        return 0
+    scratch, home, first = chain.scratch, data.homes[variable], data.first + NEXT
+    key = later_word(chain.stream, data.later + 2 + data.before)
+    start, slots = home.start, home.slots
+    last, k = first + min(max(np.int64(home.rate * data.share), draws), BATCH), first
     while k < last:
         slot = np.int64(counted_uniform(key, 3 * (k - first)) * slots)
-        scratch[np.uint64(k)] = home.start + slot
+        scratch[np.uint64(k)] = start + slot
         k += 1
     return last - first
 
