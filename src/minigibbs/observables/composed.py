@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
-from minigibbs.observables.base import Measure, Observable, need_number
+from minigibbs.observables.base import Measure, Observable, Sums, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
 
@@ -55,9 +56,11 @@ class Moments(Observable):
             out[:] = np.hstack([value, np.abs(value), square, square * square])
 
         function = None if inner.function is None else _moments_of(inner.function)
-        return Measure(MOMENTS, evaluate, function, inner.parameters)
+        sums = inner.sums and replace(inner.sums, function=_moments_of(inner.sums.function))
+        return Measure(MOMENTS, evaluate, function, inner.parameters, sums)
 
 
+@lru_cache(maxsize=64)
 def _moments_of(function: Any) -> Any:
     @kernel
     def moments(x, parameters, out):  # type: ignore[no-untyped-def]
@@ -116,9 +119,14 @@ class Histogram(Observable):
         edges = np.linspace(low, high, bins + 1)
         labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
-        return Measure(labels, evaluate, function, (inner.parameters, low, high, scale))
+        parameters, sums = (inner.parameters, low, high, scale), None
+        if inner.sums:
+            own = (inner.sums.parameters, low, high, scale)
+            sums = Sums(_histogram_of(inner.sums.function), own, inner.sums.terms)
+        return Measure(labels, evaluate, function, parameters, sums)
 
 
+@lru_cache(maxsize=64)
 def _histogram_of(function: Any) -> Any:
     @kernel
     def histogram(x, parameters, out):  # type: ignore[no-untyped-def]
