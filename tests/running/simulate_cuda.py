@@ -136,6 +136,7 @@ def run_case(path):
     """Do what one file asks for."""
     import minigibbs as mg
     from minigibbs.graph import packing
+    from minigibbs.observables.reading import decode
     from minigibbs.running import request
     from minigibbs.running.backends import base, cuda, cuda_colours
     from minigibbs.running.group import Group
@@ -151,6 +152,7 @@ def run_case(path):
     base.colour_data = lambda sampler, graph: data
     cuda_colours._WALKERS = case.get("walkers", cuda_colours._WALKERS)
     cuda._BUFFER_BYTES = case["buffer"]
+    cuda_colours._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
     left = [case["die_after"] or -1]
@@ -170,7 +172,11 @@ def run_case(path):
     else:
         record = mg.Record(*case["record"], **case["record_options"])
         options = {"backend": "cuda", "record": record, "progress": False, **case["options"]}
-        options["observe"] = (options.get("observe") or {}) | (own or {})
+        known = {key: np.array(array) for key, array in case.get("observe_arrays", {}).items()}
+        options["observe"] = (own or {}) | {
+            key: decode(one, known) if isinstance(one, dict) else one
+            for key, one in (options.get("observe") or {}).items()
+        }
         request._MOST_SERIES = case["most_series"]
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
     type(sampler).prepare = prepare

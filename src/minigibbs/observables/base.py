@@ -33,19 +33,6 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sums:
-    """An observable as a function of sums over variables, or of the energy alone.
-
-    `function(sums, parameters, out)` takes the sums in place of a state. Sums of `terms` are whole
-    numbers: they are the same in whatever order they are added up.
-    """
-
-    function: Any
-    parameters: tuple[Any, ...] = ()
-    terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
-
-
-@dataclass(frozen=True)
 class Measure:
     """An observable of one graph."""
 
@@ -59,6 +46,17 @@ class Measure:
     def width(self) -> int:
         """How many numbers it gives."""
         return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """An observable as a function of sums over variables, or of the energy alone.
+
+    Sums of `terms` are whole numbers: they are the same in whatever order they are added up.
+    """
+
+    of: Measure  # which takes sums in place of a state
+    terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
 
 
 class Observable(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -48,16 +48,19 @@ class Moments(Observable):
         """Wherever the number itself is known."""
         inner = self.of.bind(graph)
         need_number(inner, self.name)
+        return _moments(inner)
 
-        def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
-            value = np.empty((len(states), 1))
-            inner.evaluate(states, value)
-            square = value * value
-            out[:] = np.hstack([value, np.abs(value), square, square * square])
 
-        function = None if inner.function is None else _moments_of(inner.function)
-        sums = inner.sums and replace(inner.sums, function=_moments_of(inner.sums.function))
-        return Measure(MOMENTS, evaluate, function, inner.parameters, sums)
+def _moments(inner: Measure) -> Measure:
+    def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+        value = np.empty((len(states), 1))
+        inner.evaluate(states, value)
+        square = value * value
+        out[:] = np.hstack([value, np.abs(value), square, square * square])
+
+    function = None if inner.function is None else _moments_of(inner.function)
+    sums = inner.sums and Sums(_moments(inner.sums.of), inner.sums.terms)
+    return Measure(MOMENTS, evaluate, function, inner.parameters, sums)
 
 
 @lru_cache(maxsize=64)
@@ -104,9 +107,13 @@ class Histogram(Observable):
 
     def bind(self, graph: FactorGraph) -> Measure:
         """Wherever the number itself is known."""
-        inner, bins = self.of.bind(graph), int(self.bins)
+        inner = self.of.bind(graph)
         need_number(inner, self.name)
-        low, high, scale = float(self.low), float(self.high), bins / (self.high - self.low)
+        return self._law(inner)
+
+    def _law(self, inner: Measure) -> Measure:
+        low, high, bins = float(self.low), float(self.high), int(self.bins)
+        scale = bins / (self.high - self.low)
 
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             value = np.empty((len(states), 1))
@@ -119,11 +126,8 @@ class Histogram(Observable):
         edges = np.linspace(low, high, bins + 1)
         labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
-        parameters, sums = (inner.parameters, low, high, scale), None
-        if inner.sums:
-            own = (inner.sums.parameters, low, high, scale)
-            sums = Sums(_histogram_of(inner.sums.function), own, inner.sums.terms)
-        return Measure(labels, evaluate, function, parameters, sums)
+        sums = inner.sums and Sums(self._law(inner.sums.of), inner.sums.terms)
+        return Measure(labels, evaluate, function, (inner.parameters, low, high, scale), sums)
 
 
 @lru_cache(maxsize=64)

@@ -44,8 +44,8 @@ class PottsOrder(Observable):
             raise SampleError("potts-order needs variables of 2 values or more; all have one")
         sums = None
         if values * len(graph) <= _MOST_TERMS:
-            parameters = (values, len(graph))
-            sums = Sums(order_of_counts, parameters, lambda: all_with(range(values), len(graph)))
+            of = plain(orders_of_counts, order_of_counts, (values, len(graph)), ("",))
+            sums = Sums(of, lambda: all_with(range(values), len(graph)))
         return plain(potts_orders, potts_order, (values,), ("",), sums)
 
 
@@ -79,6 +79,13 @@ def order_of_counts(sums, parameters, out):
 
 
 @entry
+def orders_of_counts(sums, parameters, out):
+    """The same for each row of counts."""
+    for k in range(len(sums)):
+        order_of_counts(sums[k], parameters, out[k])
+
+
+@entry
 def potts_orders(states, parameters, out):
     """The same of each row of states."""
     for k in range(len(states)):
@@ -101,7 +108,8 @@ class Matches(Observable):
         variables, wanted, everything, share = self.of(graph)
         parameters = (len(variables), everything, share)
         terms = Terms(variables, wanted, np.array([len(variables)]))
-        sums = Sums(number_of_matches, parameters, lambda: terms)
+        of = plain(numbers_of_matches, number_of_matches, parameters, ("",))
+        sums = Sums(of, lambda: terms)
         whole = (variables, wanted, everything, share)
         return plain(matches_of, matches, whole, ("",), sums)
 
@@ -129,6 +137,13 @@ def number_of_matches(sums, parameters, out):
     """The same, from how many match."""
     variables, everything, share = parameters
     out[0] = _matching(np.int64(sums[0]), variables, everything, share)
+
+
+@entry
+def numbers_of_matches(sums, parameters, out):
+    """The same for each row of counts."""
+    for k in range(len(sums)):
+        number_of_matches(sums[k], parameters, out[k])
 
 
 @entry

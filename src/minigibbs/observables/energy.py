@@ -42,8 +42,12 @@ class Energy(Observable):
 
         if graph.implicits:
             return Measure(("",), evaluate)
-        sums = Sums(energy_of_sum, (graph.offset,))
-        return Measure(("",), evaluate, energy, (graph.packed, graph.offset), sums)
+
+        def from_sums(sums: NDArray[Any], out: NDArray[np.float64]) -> None:
+            out[:] = sums + graph.offset
+
+        of = Measure(("",), from_sums, energy_of_sum, (graph.offset,))
+        return Measure(("",), evaluate, energy, (graph.packed, graph.offset), Sums(of))
 
 
 @kernel

@@ -125,7 +125,8 @@ class StructureFactor(Observable):
         angle = 2.0 * math.pi * np.arange(sides[0]) / sides[0]
         parameters = (sides[0], len(sides), np.cos(angle), np.sin(angle))
         labels = tuple(f"m={m}" for m in range(self.largest + 1))
-        sums = Sums(waves_of_layers, parameters, lambda: _layers(sides[0], len(sides)))
+        of = plain(waves_of_rows, waves_of_layers, parameters, labels)
+        sums = Sums(of, lambda: _layers(sides[0], len(sides)))
         return plain(structure_factors, structure_factor, parameters, labels, sums)
 
 
@@ -177,6 +178,13 @@ def waves_of_layers(sums, parameters, out):
                 real += spin * cos[phase]
                 imaginary += spin * sin[phase]
             out[m] += (real * real + imaginary * imaginary) / (dimensions * count * side)
+
+
+@entry
+def waves_of_rows(sums, parameters, out):
+    """The same for each row of sums."""
+    for k in range(len(sums)):
+        waves_of_layers(sums[k], parameters, out[k])
 
 
 @entry

@@ -46,7 +46,8 @@ class Magnetization(Observable):
         """For graphs of spins."""
         need_spins(graph, "magnetization", "use mg.observables.PottsOrder() or Count()")
         parameters = (int(self.power), bool(self.absolute), len(graph))
-        sums = Sums(power_of_mean, parameters, lambda: all_with([1], len(graph)))
+        of = plain(powers_of_means, power_of_mean, parameters, ("",))
+        sums = Sums(of, lambda: all_with([1], len(graph)))
         return plain(magnetizations, magnetization, parameters, ("",), sums)
 
 
@@ -83,3 +84,10 @@ def magnetizations(states, parameters, out):
     """The same of each row of states."""
     for k in range(len(states)):
         magnetization(states[k], parameters, out[k])
+
+
+@entry
+def powers_of_means(sums, parameters, out):
+    """The same for each row of sums."""
+    for k in range(len(sums)):
+        power_of_mean(sums[k], parameters, out[k])

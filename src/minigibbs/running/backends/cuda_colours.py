@@ -22,9 +22,10 @@ from minigibbs.running.backends.cuda import (
     load,
     row_ends,
 )
-from minigibbs.running.backends.cuda_observed import share, signed_places, to_device
+from minigibbs.running.backends.cuda_observed import share, to_device
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
+from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.points import PointColours
 from minigibbs.samplers.chromatic.small import SmallColours
@@ -476,7 +477,7 @@ class CudaBits(CudaColours):
         sizes = (own.THREADS, own.EIGHT, own.MOST_EIGHTS, together)
         pieces, *self.tiles = share(terms.ends, self.words, *sizes)
         self.blocks_of_sums = len(pieces) * self.tiles[0]
-        places = signed_places(terms, self.places, len(self.data.variable))
+        places = signed_places(terms, self.data.variable)
         self.terms, self.pieces = (to_device(self.cuda, array) for array in (places, pieces))
 
     def _observe(self) -> None:

@@ -12,73 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.graph.graph import FactorGraph
-from minigibbs.observables.base import Measure, Terms
 from minigibbs.running.plan import Plan
 
 _MOST_BLOCKS = 65535  # along the second and third axis of a grid
 _ACROSS = 5  # bits of how many neighbouring words or chains a block of threads has, at the most
 _BLOCKS = 1024  # of threads that share in counting, if there is enough to count
-
-
-class Summed(NamedTuple):
-    """The sums that observables are functions of, each of them once."""
-
-    terms: Terms  # of variables that are not clamped
-    constants: NDArray[np.int32]  # [sum] how many clamped ones match
-    own: dict[int, tuple[int, int]]  # by number of an observable: its first sum, and the last's end
-
-
-def summed(graph: FactorGraph, measures: tuple[Measure, ...]) -> Summed:
-    """All sums of some observables; those of the same terms are counted together."""
-    known: list[tuple[Terms, int]] = []  # and where their sums begin
-    own, count = {}, 0
-    for number, measure in enumerate(measures):
-        if measure.sums is None or measure.sums.terms is None:
-            continue
-        terms = measure.sums.terms()
-        first = next((first for other, first in known if _alike(terms, other)), count)
-        if first == count:
-            known.append((terms, first))
-            count += len(terms.ends)
-        own[number] = (first, first + len(terms.ends))
-    return Summed(*_free(graph, [terms for terms, _ in known]), own)
-
-
-def _alike(a: Terms, b: Terms) -> bool:
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in Terms._fields)
-
-
-def _free(graph: FactorGraph, several: list[Terms]) -> tuple[Terms, NDArray[np.int32]]:
-    """Terms one after the other, without those that never change, and the sums of these."""
-    none = np.empty(0, np.int32)
-    variables = np.concatenate([none, *(terms.variables for terms in several)])
-    wanted = np.concatenate([none, *(terms.wanted for terms in several)])
-    sizes = np.concatenate([none, *(np.diff(terms.ends, prepend=0) for terms in several)])
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    fixed = graph.evidence[variables]
-    constants = np.bincount(which[(fixed >= 0) & (fixed == wanted)], minlength=len(sizes))
-    free = (fixed < 0) & (wanted >= 0) & (wanted < graph.sizes[variables])
-    ends = np.cumsum(np.bincount(which[free], minlength=len(sizes)))
-    terms = Terms(variables[free], wanted[free].astype(np.int64), ends)
-    return terms, constants.astype(np.int32)
-
-
-def signed_places(terms: Terms, places: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """The terms of spins by place, in order, complements where a 0 is wanted.
-
-    None at all for one sum over all `count` places.
-    """
-    here = places[terms.variables]
-    if len(terms.ends) == 1 and len(here) == count and terms.wanted.all():
-        seen = np.zeros(count, np.bool_)
-        seen[here] = True
-        if seen.all():
-            return np.empty(0, np.int32)
-    which = np.repeat(np.arange(len(terms.ends)), np.diff(terms.ends, prepend=0))
-    keys = np.sort((which * count + here) * 2 + (terms.wanted == 0))
-    place = keys // 2 % max(count, 1)
-    return np.where(keys % 2 == 1, ~place, place).astype(np.int32)
 
 
 class Shared(NamedTuple):
@@ -119,7 +57,7 @@ class Observing:
         """
         self.cuda, self.plan = cuda, plan
         measures = plan.measures
-        self.summed = summed(plan.graph, measures)
+        self.summed = plan.summed
         self.of_energy = {
             number
             for number, measure in enumerate(measures)
@@ -143,7 +81,8 @@ class Observing:
         self._measures = []
         first = 0
         for number, measure in enumerate(plan.measures):
-            source = measure if number in self.of_states or measure.sums is None else measure.sums
+            by_state = number in self.of_states or measure.sums is None
+            source = measure if by_state or measure.sums is None else measure.sums.of
             make = kernels.observe_kernel if source is measure else counting.sums_kernel
             parameters = to_device(self.cuda, source.parameters or (0,))
             self._measures.append((make(source.function), parameters, first))
