@@ -31,7 +31,7 @@ LATTICE = SPINS | {
 VALUES = {"order": of.PottsOrder(), "twos": of.Count(2), "e": of.Energy()}
 CLOSE = ("e", "e2", "waves")  # sums of fractions: in another order
 GRID = mg.models.ising_lattice(side=4, beta=0.4)
-FIELD = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 0.4]])])
+PAIR = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4)])
 POTTS = mg.models.potts_lattice(side=3, states=3, beta=0.8)
 CLAMPED = colours.glass(6, 0.5).condition({1: 1, 4: 0})
 MARGINALS = {"record": ["marginals"]}
@@ -43,7 +43,7 @@ CASES = {  # graph, chains, observables, and what differs
     "words": (GRID, 35, {"m": SPINS["m"], "zeros": SPINS["zeros"]}, {}),
     "as-they-are": (GRID, 3, SPINS, {"large": 0}),  # no snapshots
     "clamped": (CLAMPED, 5, SPINS, MARGINALS),
-    "variable": (FIELD, 1, {"m": SPINS["m"], "e": SPINS["e"]}, {}),
+    "variable": (PAIR.condition({1: 0}), 1, {"m": SPINS["m"], "e": SPINS["e"]}, {}),
     "walk": (colours.glass(6, 0.5), 17, {"m": SPINS["m"], "e": SPINS["e"]}, {"walkers": 1}),
     "potts": (POTTS, 3, VALUES, {"part": 4}),
     "potts-clamped": (POTTS.condition({0: 2, 5: 1}), 1, VALUES, {}),

@@ -24,7 +24,7 @@ PLANES = _LOW + _HIGH + 7  # bits of the counters of a block of 2 ** 7 threads
 _CELLS = PLANES * THREADS
 
 _NONE, _ONE, _TWO, _FIVE = (np.uint32(number) for number in (0, 1, 2, 5))
-_LANES, _ALL = np.uint32(WORD - 1), np.uint32(0xFFFFFFFF)
+_LANES = np.uint32(WORD - 1)
 
 
 @literal
@@ -45,17 +45,6 @@ def _plus_eight(ones, twos, fours, words):
     twos, d = _three(twos, a, b)
     fours, carry = _three(fours, c, d)
     return ones, twos, fours, carry
-
-
-@literal
-def _word(snapshot, terms, k, words, w):
-    """A word of what term number k counts, a bit a chain."""
-    if len(terms) == 0:
-        return np.uint32(snapshot[np.uint64(k * words + w)])
-    place = np.int64(terms[np.uint64(k)])
-    if place < 0:
-        return np.uint32(np.uint32(snapshot[np.uint64(~place * words + w)]) ^ _ALL)
-    return np.uint32(snapshot[np.uint64(place * words + w)])
 
 
 @cuda.jit
@@ -80,17 +69,21 @@ def count_words(
     rows = np.int64(threads >> by)
     ones, twos, fours = _NONE, _NONE, _NONE
     high, near = cuda.local.array(_HIGH, np.uint32), cuda.local.array(EIGHT, np.uint32)
+    spots, flips = cuda.local.array(EIGHT, np.int64), cuda.local.array(EIGHT, np.uint32)
     for plane in range(_HIGH):
         high[plane] = _NONE
     while w < words and k < end:
-        if k + (EIGHT - 1) * rows < end:
-            for j in range(EIGHT):  # what is far away is asked for together
-                near[j] = _word(snapshot, terms, k + j * rows, words, w)
-        else:
+        for j in range(EIGHT):
+            spots[j], flips[j] = min(k + j * rows, end - 1), _NONE
+        if len(terms):
             for j in range(EIGHT):
-                near[j] = _NONE
-                if k + j * rows < end:
-                    near[j] = _word(snapshot, terms, k + j * rows, words, w)
+                place = np.int64(terms[np.uint64(spots[j])])
+                sign = place >> 63
+                spots[j], flips[j] = place ^ sign, np.uint32(sign)
+        for j in range(EIGHT):  # what is far away is asked for together
+            near[j] = snapshot[np.uint64(spots[j] * words + w)]
+        for j in range(EIGHT):
+            near[j] = np.uint32(near[j] ^ flips[j]) if k + j * rows < end else _NONE
         k += EIGHT * rows
         ones, twos, fours, carry = _plus_eight(ones, twos, fours, near)
         for plane in range(_HIGH):
