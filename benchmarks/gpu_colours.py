@@ -51,6 +51,48 @@ def main() -> None:
     report.write()
     whole_call(report)
     report.write()
+    observed(report)
+    report.write()
+
+
+def observed(report) -> None:
+    """What observables of every sweep cost on 1,000 x 1,000 spins; runs take turns."""
+    graph = mg.models.ising_lattice(1000, 0.44)
+    waves = mg.observables.StructureFactor((1000, 1000))
+    sets: dict[str, dict[str, Any]] = {
+        "a magnetisation": {"m": "magnetization"},
+        "four moments of it and its histogram": {"m": "moments", "law": "histogram"},
+        "an agreement": {"same": mg.observables.Agreement(np.arange(10**6) % 2)},
+        "a structure factor": {"waves": waves},
+        "an energy": {"e": "energy"},
+    }
+    for chains, sweeps in ((1, 2000), (32, 1000), (256, 200)):
+        for record in ((), ("marginals",)):
+            best: dict[str, float] = {}
+            for seed in range(4):
+                for name, observe in ({"": None} | sets).items():
+                    run = mg.sample(
+                        graph,
+                        mg.Gibbs(),
+                        sweeps=sweeps,
+                        chains=chains,
+                        scan="chromatic",
+                        backend="cuda",
+                        seed=seed,
+                        record=mg.Record(*record, thin=1),
+                        observe=observe,
+                        progress=False,
+                    )
+                    best[name] = min(best.get(name, np.inf), run.info.seconds / sweeps * 1e6)
+            for name in sets:
+                ratio, held = best[name] / best[""], name == "a magnetisation"
+                report.add(
+                    f"{name} of every sweep, 1,000 x 1,000 lattice, {chains} chains, "
+                    f"{' and '.join(record) or 'nothing else'} recorded",
+                    f"{best['']:.1f} us without, {best[name]:.1f} us with: {ratio:.3f}x",
+                    "at most 1.1x" if held else "",
+                    ratio <= 1.1 if held else None,
+                )
 
 
 def peer(report, side: int, chains: int, sweeps: int = 512) -> None:

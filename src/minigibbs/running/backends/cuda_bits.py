@@ -523,21 +523,23 @@ def part_energies(lanes):
 
 
 @cuda.jit
-def sum_energies(parts, kept, firsts, record, energy):
-    """The sums over all parts, for kept chains: energy[record, kept chain]; a block for each."""
+def sum_energies(parts, lanes, constant, record, energy):
+    """The sums over all parts, and a constant: energy[record, chain]; a block for each.
+
+    lanes[chain] says which lane of which group it is: numbered group by group.
+    """
     sums = cuda.shared.array(THREADS, np.float64)
-    k, thread, total, which = cuda.blockIdx.x, cuda.threadIdx.x, 0.0, 0
-    while kept[k] >= firsts[which] + parts.shape[2]:
-        which += 1
+    k, thread, total = cuda.blockIdx.x, cuda.threadIdx.x, 0.0
+    which, lane = lanes[k] // parts.shape[2], lanes[k] % parts.shape[2]
     for part in range(thread, len(parts), THREADS):
-        total += parts[part, which, kept[k] - firsts[which]]
+        total += parts[part, which, lane]
     sums[thread] = total
     cuda.syncthreads()
     if thread == 0:
         total = 0.0
         for other in range(THREADS):
             total += sums[other]
-        energy[record, k] = total
+        energy[record, k] = total + constant
 
 
 @cuda.jit
