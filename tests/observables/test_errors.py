@@ -34,7 +34,7 @@ def coverage(memory, error_of, runs=400):
     return sum(covered(error_of(autoregressive(rng, memory, 4, 1000))) for _ in range(runs))
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.9, 0.97])
 def test_intervals_cover_the_mean(memory):
     """90% intervals; with blocks of 10 autocorrelation times errors are up to 5% too small.
 
