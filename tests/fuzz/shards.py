@@ -75,7 +75,7 @@ class Reading:
         """The first mutant of a child's work, and how many."""
         rate = self.made / self.seconds if self.seconds else 20.0
         left = (1 - self.share) * self.goal / self.new
-        count = int(min(max(rate * _SECONDS, 20), _MOST, left + 1))
+        count = int(min(max(rate * _SECONDS, 20), _MOST, max(self.goal / 50, 100), left + 1))
         first, self.following = self.following, self.following + count
         self.running += count
         return first, count
