@@ -177,6 +177,18 @@ def coins(rule):
             r"column 'w' has 2 rows, 'a' has 1",
         ),
         (lambda: coins(mg.Rule({"a": ["a"]}, ["a"], start="x")), r"start must be a number"),
+        (
+            lambda: mg.from_frames({"name": np.array([1.0, np.nan]), "value": [0, 1]}, []),
+            r"variables, row 1: expected a name, got nan",
+        ),
+        (
+            lambda: mg.from_frames({"name": ["a", "a"], "value": np.array([np.nan, 1.0])}, []),
+            r"variables, row 0: expected a value, got nan",
+        ),
+        (
+            lambda: coins(mg.Rule({"a": ["a"], "w": np.array([np.nan])}, ["a"], weight="w")),
+            r"row 0: expected what a weight stands for, got nan",
+        ),
     ],
 )
 def test_bad_frames_are_refused_by_name(make, message):
