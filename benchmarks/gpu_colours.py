@@ -9,6 +9,7 @@ import numpy as np
 
 import minigibbs as mg
 from benchmarks.report import Report
+from benchmarks.sparse import thrml
 
 DEFAULT = ("marginals", "energy")
 
@@ -19,6 +20,8 @@ def main() -> None:
     for side, chains, sweeps in ((64, 16_384, 2000), (1024, 256, 400)):
         name = f"Ising lattice {side} x {side}, {chains:,} chains"
         rates(report, name, lattice(side, 0.3), gibbs, chains, sweeps, 4e11)
+    for side, chains in ((64, 16_384), (256, 256)):
+        peer(report, side, chains)
     dense = mg.models.ising_rbf(implicit=False)
     for chains, bar in ((1_048_576, 1.2e11), (4_194_304, 0.0), (16_777_216, 1.6e11)):
         name = f"the paper's Ising model with its tail, {chains:,} chains"
@@ -48,6 +51,60 @@ def main() -> None:
     report.write()
     whole_call(report)
     report.write()
+    observed(report)
+    report.write()
+
+
+def observed(report) -> None:
+    """What observables of every sweep cost on 1,000 x 1,000 spins; runs take turns."""
+    graph = mg.models.ising_lattice(1000, 0.44)
+    waves = mg.observables.StructureFactor((1000, 1000))
+    sets: dict[str, dict[str, Any]] = {
+        "a magnetisation": {"m": "magnetization"},
+        "four moments of it and its histogram": {"m": "moments", "law": "histogram"},
+        "an agreement": {"same": mg.observables.Agreement(np.arange(10**6) % 2)},
+        "a structure factor": {"waves": waves},
+        "an energy": {"e": "energy"},
+    }
+    for chains, sweeps in ((1, 2000), (32, 1000), (256, 200)):
+        for record in ((), ("marginals",)):
+            best: dict[str, float] = {}
+            for seed in range(4):
+                for name, observe in ({"": None} | sets).items():
+                    run = mg.sample(
+                        graph,
+                        mg.Gibbs(),
+                        sweeps=sweeps,
+                        chains=chains,
+                        scan="chromatic",
+                        backend="cuda",
+                        seed=seed,
+                        record=mg.Record(*record, thin=1),
+                        observe=observe,
+                        progress=False,
+                    )
+                    best[name] = min(best.get(name, np.inf), run.info.seconds / sweeps * 1e6)
+            for name in sets:
+                ratio, held = best[name] / best[""], name == "a magnetisation"
+                report.add(
+                    f"{name} of every sweep, 1,000 x 1,000 lattice, {chains} chains, "
+                    f"{' and '.join(record) or 'nothing else'} recorded",
+                    f"{best['']:.1f} us without, {best[name]:.1f} us with: {ratio:.3f}x",
+                    "at most 1.1x" if held else "",
+                    ratio <= 1.1 if held else None,
+                )
+
+
+def peer(report, side: int, chains: int, sweeps: int = 512) -> None:
+    """thrml, where it is there: JAX on the same card."""
+    graph = mg.models.ising_lattice(side, 0.3)
+    rival = thrml(graph, 64, chains)
+    if rival is None:
+        return
+    rival(1)
+    begun = time.perf_counter()
+    rate = rival(sweeps) / (time.perf_counter() - begun)
+    report.add(f"thrml, Ising lattice {side} x {side}, {chains:,} chains", f"{rate:.2e} updates/s")
 
 
 def whole_call(report) -> None:

@@ -30,7 +30,32 @@ def measured(observable, graph, states):
 
         call(states[0], measure.parameters or (0,), alone)
         np.testing.assert_allclose(alone, out[0], rtol=1e-12)
+    check_sums(measure, graph, states, out)
     return out if measure.width > 1 else out[:, 0]
+
+
+def check_sums(measure, graph, states, out):
+    """As a function of sums it gives the same, in blocks and for compiled code."""
+    if measure.sums is None:
+        return
+    if measure.sums.terms is None:
+        sums = (graph.energy(states) - graph.offset)[:, None]
+    else:
+        terms = measure.sums.terms()
+        match = states[:, terms.variables] == terms.wanted
+        cuts = itertools.pairwise([0, *terms.ends.tolist()])
+        sums = np.stack([match[:, a:b].sum(axis=1) for a, b in cuts], axis=1)
+    of, again = measure.sums.of, np.full_like(out, np.nan)
+    of.evaluate(sums, again)
+    np.testing.assert_allclose(again, out, rtol=1e-12, atol=1e-12)
+    function, alone = of.function, np.full(of.width, np.nan)
+
+    @numba.njit
+    def call(x, parameters, out):
+        function(x, parameters, out)
+
+    call(sums[0], of.parameters, alone)
+    np.testing.assert_allclose(alone, again[0], rtol=1e-12, atol=1e-12)
 
 
 def magnetization(states):
@@ -193,6 +218,8 @@ def test_what_cannot_be_observed_is_refused(observe, message):
     "make",
     [
         lambda: mg.observables.Magnetization(power=0),
+        lambda: mg.observables.Magnetization(power=1001),
+        lambda: mg.observables.Magnetization(power=10**30),
         lambda: mg.observables.Magnetization(power=True),
         lambda: mg.observables.Histogram(low=1.0, high=1.0),
         lambda: mg.observables.Histogram(bins=0),

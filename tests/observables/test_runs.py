@@ -56,6 +56,32 @@ def test_the_series_is_that_of_the_draws():
     assert run.observables["law"].series.shape == (4, 50, 4)
 
 
+WAVES = {"waves": mg.observables.StructureFactor((5, 5)), "zeros": mg.observables.Count(0)}
+
+
+@pytest.mark.parametrize("record", ["marginals", "energy", "draws"])
+@pytest.mark.parametrize("chains", [1, 3, 18])
+@pytest.mark.parametrize("observe", [{"m": "magnetization"}, READY | WAVES, ALL])
+def test_the_series_by_colours_does_not_depend_on_what_else_is_kept(record, chains, observe, mode):
+    """Counted as spins lie, a byte or a bit each, with some of them clamped."""
+    graph = GRID.condition({3: 1, 7: 0, 8: 0})
+    options = {"sweeps": 21, "chains": chains, "scan": "chromatic", "observe": observe, **QUIET}
+    run = mg.sample(graph, record=mg.Record(record, thin=2), **options)
+    whole = mg.sample(graph, record=mg.Record("draws", thin=2), **options)
+    same(run.observed, whole.observed)
+    m = 2.0 * whole.draws.mean(axis=2) - 1.0
+    np.testing.assert_allclose(run.observables["m"].mean, m.mean(), atol=1e-12)
+    assert m.std() > 0
+
+
+def test_a_run_by_colours_that_keeps_observables_alone_resumes_to_the_same_bits(tmp_path, mode):
+    options = {"scan": "chromatic", "record": mg.Record("marginals", thin=3), "observe": READY}
+    whole = mg.sample(GRID, sweeps=40, chains=2, **options, **QUIET)
+    folder = tmp_path / "run.zarr"
+    mg.sample(GRID, sweeps=17, chains=2, checkpoint=folder, **options, **QUIET)
+    same(mg.resume(folder, sweeps=23, progress=False).observed, whole.observed)
+
+
 def test_chains_that_were_stopped_at_different_places(tmp_path, mode, monkeypatch):
     """Each goes on for a segment of its own when time is up: what all have is kept."""
     options = {"record": "draws", "observe": {"m": "magnetization", "up": up}, **QUIET}

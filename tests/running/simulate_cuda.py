@@ -86,20 +86,24 @@ class Nested:
         return FakeWithinKernelCUDAArray(value) if isinstance(value, FakeCUDAArray) else value
 
 
+def seeing_into_tuples(make):
+    """In place of a function that makes kernels."""
+
+    def made(*settings):
+        kernel = make(*settings)
+        kernel.extensions.append(Nested())
+        return kernel
+
+    return made
+
+
 def small_device(cuda):
     """Few threads and short paths, so that few chains reach every branch."""
     kernels = cuda.load_kernels()
     kernels.THREADS = cuda.LANES = 4
     cuda._MOST_BLOCKS, cuda._PATH, cuda._COUNT_EVERY = 2, 10, 4
     found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
-    make = kernels.observe_kernel
-
-    def observe_kernel(function):
-        kernel = make(function)
-        kernel.extensions.append(Nested())
-        return kernel
-
-    kernels.observe_kernel = observe_kernel
+    kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
     for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
         kernel.extensions.append(Nested())
 
@@ -141,6 +145,7 @@ def run_case(path):
     """Do what one file asks for."""
     import minigibbs as mg
     from minigibbs.graph import packing
+    from minigibbs.observables.reading import decode
     from minigibbs.running import request
     from minigibbs.running.backends import base, cuda, cuda_colours
     from minigibbs.running.group import Group
@@ -156,6 +161,7 @@ def run_case(path):
     base.colour_data = lambda sampler, graph: data
     cuda_colours._WALKERS = case.get("walkers", cuda_colours._WALKERS)
     cuda._BUFFER_BYTES = case["buffer"]
+    cuda_colours._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
     left = [case["die_after"] or -1]
@@ -175,7 +181,11 @@ def run_case(path):
     else:
         record = mg.Record(*case["record"], **case["record_options"])
         options = {"backend": "cuda", "record": record, "progress": False, **case["options"]}
-        options["observe"] = (options.get("observe") or {}) | (own or {})
+        known = {key: np.array(array) for key, array in case.get("observe_arrays", {}).items()}
+        options["observe"] = (own or {}) | {
+            key: decode(one, known) if isinstance(one, dict) else one
+            for key, one in (options.get("observe") or {}).items()
+        }
         request._MOST_SERIES = case["most_series"]
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
     type(sampler).prepare = prepare
@@ -186,7 +196,15 @@ def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
     extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
-    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_points, cuda_small
+    from minigibbs.running.backends import (
+        cuda,
+        cuda_bits,
+        cuda_colours,
+        cuda_observed,
+        cuda_points,
+        cuda_small,
+        cuda_sums,
+    )
     from minigibbs.running.group import Group
     from minigibbs.samplers import chromatic
 
@@ -194,15 +212,10 @@ def main(folder: Path) -> None:
     chromatic.points_fit = lambda sampler, graph: True  # which it has to be, or is not asked
     small_device(cuda)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
-    make = cuda_points.sweep_points
-
-    def sweep_points(*sizes):
-        kernel = make(*sizes)
-        kernel.extensions.append(Nested())
-        return kernel
-
-    cuda_points.sweep_points = sweep_points
-    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = 4
+    cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
+    cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
+    cuda_sums.THREADS, cuda_observed._MOST_BLOCKS, cuda_observed._BLOCKS = 4, 2, 2
+    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

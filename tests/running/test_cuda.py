@@ -24,6 +24,8 @@ from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
+from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
+from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
@@ -108,6 +110,7 @@ def test_every_recording_kernel_compiles_for_a_gpu():
     parts = types.Array(types.float64, 3, "C")
     ptx(backend.part_energies, device_type(ZOO["mixed"].packed), states, parts)
     ptx(backend.sum_parts, parts, matrix(types.float64))
+    ptx(backend.average_rows, parts, types.int64, types.int64, parts)
 
 
 def row(kind):
@@ -158,11 +161,54 @@ def test_counts_and_energies_of_bits_compile_for_a_gpu(word):
     pairs = matrix(types.uint32)
     for lanes in (1, 32):
         ptx(bits.part_energies(lanes), pairs, numbers, numbers, x, counts, parts)
-    ptx(bits.sum_energies, parts, counts, counts, types.int64, matrix(types.float64))
+    constant = types.float64
+    ptx(bits.sum_energies, parts, counts, constant, types.int64, matrix(types.float64))
     ptx(bits.read_bits, x, places, values, types.int64, matrix(types.uint8))
     states = types.Array(types.uint8, 3, "C")
     ptx(bits.keep_bits, x, places, values, counts, places, types.int64, states)
     ptx(bits.clear, words)
+
+
+@pytest.mark.parametrize("word", [types.uint8, types.uint32])
+def test_sums_over_variables_compile_for_a_gpu(word):
+    """Counters stay in registers."""
+    places, pieces, number = row(types.int32), matrix(types.int32), types.int64
+    kept = types.Array(types.int32, 3, "C")
+    text = ptx(sums.count_words, matrix(word), number, number, places, pieces, *[number] * 5, kept)
+    assert ".local" not in text
+    wanted = row(types.int64)
+    ptx(sums.count_values, matrix(word), places, wanted, pieces, *[number] * 3, kept)
+    ptx(sums.begin_sums, places, kept)
+
+
+READY_MADE = [
+    mg.observables.Magnetization(power=3, absolute=True),
+    mg.observables.PottsOrder(),
+    mg.observables.Count(),
+    mg.observables.AllHold({0: 1, 3: 0}),
+    mg.observables.Agreement([0, 1] * 8),
+    mg.observables.StructureFactor((4, 4)),
+    mg.observables.Energy(),
+    mg.observables.Moments(mg.observables.Energy()),
+    mg.observables.Histogram(mg.observables.Magnetization(), bins=3),
+]
+
+
+@pytest.mark.parametrize("observable", READY_MADE, ids=lambda one: one.name)
+def test_functions_of_sums_compile_for_a_gpu(observable):
+    measure = observable.bind(mg.models.ising_lattice(side=4, beta=0.4))
+    assert measure.sums is not None
+    parameters = placed_type(measure.sums.of.parameters)
+    kept = types.Array(types.int32 if measure.sums.terms else types.float64, 3, "C")
+    values, numbers = types.Array(types.float64, 3, "C"), [types.int64] * 3
+    ptx(sums.sums_kernel(measure.sums.of.function), parameters, kept, *numbers, values)
+
+
+def placed_type(value):
+    """As `device_type`, with tuples that have no names."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return types.Tuple([placed_type(part) for part in value])
+    return device_type(value)
 
 
 def test_small_domains_by_colours_compile_for_a_gpu():
@@ -182,9 +228,10 @@ def test_small_domains_with_tails_compile_for_a_gpu():
     data = colour_data(mg.PoissonGibbs(heavy=4), graph)
     arrays = [device_type(getattr(data, name)) for name in small.SmallTails._fields]
     x, counts = matrix(types.uint8), row(types.int64)
+    flat, words = row(types.uint8), row(types.uint32)
     for alike in (False, True):
-        kernel, flat = small.walk_with_tails(6, alike), row(types.uint8)
-        ptx(kernel, *arrays, *NUMBERS, types.int64, x, flat, counts, counts)
+        kernel = small.walk_with_tails(6, alike, alike)
+        ptx(kernel, *arrays, *NUMBERS, types.int64, x, flat, words, counts, counts)
 
 
 def test_turning_compiles_for_a_gpu():
@@ -200,9 +247,10 @@ def test_points_compile_for_a_gpu(kernel):
     data = colour_data(mg.PoissonGibbs(), graph)
     arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
-    sweep = points.sweep_points(2, 3, data.quads, kernel == "gaussian", points.THREADS)
-    text = ptx(sweep, arrays, *NUMBERS, types.int64, x, counts, counts)
-    assert text.count("ld.global.v4") >= 6
+    packed = device_type(pack_points(data, 5))
+    sweep = points.sweep_points(2, 3, 5, kernel == "gaussian", points.THREADS)
+    text = ptx(sweep, arrays, packed, *NUMBERS, types.int64, x, counts, counts)
+    assert text.count("ld.global.v4") >= 5
     assert text.count("ld.shared.v4") >= 3
     numbers = row(types.int32)
     ptx(points.first_places, numbers, numbers, numbers, types.int64, types.int64, x)

@@ -4,15 +4,16 @@ An observable is a frozen description. Bound to a graph it becomes a `Measure`: 
 gives, and a function that evaluates it for each row of `states`, a block [record, variable] of one
 chain's states. Whatever layout a backend keeps its chains in, it copies states out and calls that.
 For a GPU it gives a compiled function of one state, `function(x, parameters, out)`, and the arrays
-that go with it.
+that go with it. Where it is a function of sums over the variables it says so, since many threads
+can share in those: see `Sums`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,14 @@ from minigibbs.graph.graph import FactorGraph
 Evaluate = Callable[[NDArray[Any], NDArray[np.float64]], None]  # states, out[record, number]
 
 
+class Terms(NamedTuple):
+    """Sums over variables: each says how many of its variables have the value that is wanted."""
+
+    variables: NDArray[np.int32]  # those of the first sum, then those of the second, ...
+    wanted: NDArray[np.int64]  # the value of each; -1 for one that none has
+    ends: NDArray[np.int64]  # where the variables of each sum end
+
+
 @dataclass(frozen=True)
 class Measure:
     """An observable of one graph."""
@@ -31,11 +40,23 @@ class Measure:
     evaluate: Evaluate
     function: Any = None  # function(x, parameters, out) for compiled code; None: not on a GPU
     parameters: tuple[Any, ...] = ()
+    sums: Sums | None = None  # the same as a function of sums, where it is one
 
     @property
     def width(self) -> int:
         """How many numbers it gives."""
         return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """An observable as a function of sums over variables, or of the energy alone.
+
+    Sums of `terms` are whole numbers: they are the same in whatever order they are added up.
+    """
+
+    of: Measure  # which takes sums in place of a state
+    terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
 
 
 class Observable(ABC):
@@ -48,13 +69,26 @@ class Observable(ABC):
         """What it is on a graph; raises `SampleError` where it means nothing there."""
 
 
-def plain(entry: Any, kernel: Any, parameters: tuple[Any, ...], labels: tuple[str, ...]) -> Measure:
+def plain(
+    entry: Any,
+    kernel: Any,
+    parameters: tuple[Any, ...],
+    labels: tuple[str, ...],
+    sums: Sums | None = None,
+) -> Measure:
     """The measure of compiled functions: `entry` for blocks of states, `kernel` for one."""
 
     def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
         entry(states, parameters, out)
 
-    return Measure(labels, evaluate, kernel, parameters)
+    return Measure(labels, evaluate, kernel, parameters, sums)
+
+
+def all_with(values: Sequence[int], count: int) -> Terms:
+    """How many of all variables have each of these values."""
+    every = np.arange(count, dtype=np.int32)
+    ends = count * np.arange(1, len(values) + 1)
+    return Terms(np.tile(every, len(values)), np.repeat(np.array(values, np.int64), count), ends)
 
 
 def need_spins(graph: FactorGraph, what: str, instead: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
-from minigibbs.observables.base import Measure, Observable, need_number
+from minigibbs.observables.base import Measure, Observable, Sums, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
 
@@ -47,17 +48,22 @@ class Moments(Observable):
         """Wherever the number itself is known."""
         inner = self.of.bind(graph)
         need_number(inner, self.name)
-
-        def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
-            value = np.empty((len(states), 1))
-            inner.evaluate(states, value)
-            square = value * value
-            out[:] = np.hstack([value, np.abs(value), square, square * square])
-
-        function = None if inner.function is None else _moments_of(inner.function)
-        return Measure(MOMENTS, evaluate, function, inner.parameters)
+        return _moments(inner)
 
 
+def _moments(inner: Measure) -> Measure:
+    def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+        value = np.empty((len(states), 1))
+        inner.evaluate(states, value)
+        square = value * value
+        out[:] = np.hstack([value, np.abs(value), square, square * square])
+
+    function = None if inner.function is None else _moments_of(inner.function)
+    sums = inner.sums and Sums(_moments(inner.sums.of), inner.sums.terms)
+    return Measure(MOMENTS, evaluate, function, inner.parameters, sums)
+
+
+@lru_cache(maxsize=64)
 def _moments_of(function: Any) -> Any:
     @kernel
     def moments(x, parameters, out):  # type: ignore[no-untyped-def]
@@ -101,9 +107,13 @@ class Histogram(Observable):
 
     def bind(self, graph: FactorGraph) -> Measure:
         """Wherever the number itself is known."""
-        inner, bins = self.of.bind(graph), int(self.bins)
+        inner = self.of.bind(graph)
         need_number(inner, self.name)
-        low, high, scale = float(self.low), float(self.high), bins / (self.high - self.low)
+        return self._law(inner)
+
+    def _law(self, inner: Measure) -> Measure:
+        low, high, bins = float(self.low), float(self.high), int(self.bins)
+        scale = bins / (self.high - self.low)
 
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             value = np.empty((len(states), 1))
@@ -116,9 +126,11 @@ class Histogram(Observable):
         edges = np.linspace(low, high, bins + 1)
         labels = tuple(f"{a:g} to {b:g}" for a, b in itertools.pairwise(edges))
         function = None if inner.function is None else _histogram_of(inner.function)
-        return Measure(labels, evaluate, function, (inner.parameters, low, high, scale))
+        sums = inner.sums and Sums(self._law(inner.sums.of), inner.sums.terms)
+        return Measure(labels, evaluate, function, (inner.parameters, low, high, scale), sums)
 
 
+@lru_cache(maxsize=64)
 def _histogram_of(function: Any) -> Any:
     @kernel
     def histogram(x, parameters, out):  # type: ignore[no-untyped-def]

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.jit import entry, kernel
-from minigibbs.observables.base import Measure, Observable, plain
+from minigibbs.kernels.jit import entry, kernel, literal
+from minigibbs.observables.base import Measure, Observable, Sums, Terms, all_with, plain
+
+_MOST_TERMS = 1 << 25  # of a sum for each value; with more, states are counted one by one
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,11 @@ class PottsOrder(Observable):
         values = int(graph.sizes.max())
         if values < 2:
             raise SampleError("potts-order needs variables of 2 values or more; all have one")
-        return plain(potts_orders, potts_order, (values,), ("",))
+        sums = None
+        if values * len(graph) <= _MOST_TERMS:
+            of = plain(orders_of_counts, order_of_counts, (values, len(graph)), ("",))
+            sums = Sums(of, lambda: all_with(range(values), len(graph)))
+        return plain(potts_orders, potts_order, (values,), ("",), sums)
 
 
 @kernel
@@ -53,7 +59,30 @@ def potts_order(x, parameters, out):
             count += np.int64(x[i] == value)
         if count > most:
             most = count
-    out[0] = (values * (most / len(x)) - 1.0) / (values - 1.0)
+    out[0] = _order(values, most, len(x))
+
+
+@literal
+def _order(values, most, variables):
+    """The order parameter, where so many variables have the most frequent value: one division."""
+    return (values * most - variables) / ((values - 1) * variables)
+
+
+@literal
+def order_of_counts(sums, parameters, out):
+    """The same, from how many variables have each value."""
+    values, variables = parameters
+    most = 0
+    for value in range(values):
+        most = max(most, np.int64(sums[value]))
+    out[0] = _order(values, most, variables)
+
+
+@entry
+def orders_of_counts(sums, parameters, out):
+    """The same for each row of counts."""
+    for k in range(len(sums)):
+        order_of_counts(sums[k], parameters, out[k])
 
 
 @entry
@@ -77,7 +106,12 @@ class Matches(Observable):
     def bind(self, graph: FactorGraph) -> Measure:
         """For graphs that know the variables and values."""
         variables, wanted, everything, share = self.of(graph)
-        return plain(matches_of, matches, (variables, wanted, everything, share), ("",))
+        parameters = (len(variables), everything, share)
+        terms = Terms(variables, wanted, np.array([len(variables)]))
+        of = plain(numbers_of_matches, number_of_matches, parameters, ("",))
+        sums = Sums(of, lambda: terms)
+        whole = (variables, wanted, everything, share)
+        return plain(matches_of, matches, whole, ("",), sums)
 
 
 @kernel
@@ -87,11 +121,29 @@ def matches(x, parameters, out):
     count = 0
     for k in range(len(variables)):
         count += np.int64(np.int64(x[variables[k]]) == wanted[k])
-    out[0] = count
+    out[0] = _matching(count, len(variables), everything, share)
+
+
+@literal
+def _matching(count, variables, everything, share):
+    """What is said of so many matches: whether they are all, their share, or their number."""
     if everything:
-        out[0] = 1.0 if count == len(variables) else 0.0
-    elif share:
-        out[0] = count / len(variables)
+        return 1.0 if count == variables else 0.0
+    return count / variables if share else np.float64(count)
+
+
+@literal
+def number_of_matches(sums, parameters, out):
+    """The same, from how many match."""
+    variables, everything, share = parameters
+    out[0] = _matching(np.int64(sums[0]), variables, everything, share)
+
+
+@entry
+def numbers_of_matches(sums, parameters, out):
+    """The same for each row of counts."""
+    for k in range(len(sums)):
+        number_of_matches(sums[k], parameters, out[k])
 
 
 @entry

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies, total_energy
 from minigibbs.kernels.jit import kernel
-from minigibbs.observables.base import Measure, Observable
+from minigibbs.observables.base import Measure, Observable, Sums
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,23 @@ class Energy(Observable):
             if graph.implicits:  # one by one: sums of several at a time may differ in the last bit
                 out[:, 0] += [float(graph.implicit_energies(state[None])[0]) for state in states]
 
-        function = None if graph.implicits else energy
-        return Measure(("",), evaluate, function, (graph.packed, graph.offset))
+        if graph.implicits:
+            return Measure(("",), evaluate)
+
+        def from_sums(sums: NDArray[Any], out: NDArray[np.float64]) -> None:
+            out[:] = sums + graph.offset
+
+        of = Measure(("",), from_sums, energy_of_sum, (graph.offset,))
+        return Measure(("",), evaluate, energy, (graph.packed, graph.offset), Sums(of))
 
 
 @kernel
 def energy(x, parameters, out):
     """The energy of one state."""
     out[0] = total_energy(parameters[0], x) + parameters[1]
+
+
+@kernel
+def energy_of_sum(sums, parameters, out):
+    """The energy, from that of the factors."""
+    out[0] = sums[0] + parameters[0]

@@ -10,7 +10,15 @@ import numpy as np
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.observables.base import Measure, Observable, check_shape, need_spins, plain
+from minigibbs.observables.base import (
+    Measure,
+    Observable,
+    Sums,
+    Terms,
+    check_shape,
+    need_spins,
+    plain,
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,18 @@ class StructureFactor(Observable):
         angle = 2.0 * math.pi * np.arange(sides[0]) / sides[0]
         parameters = (sides[0], len(sides), np.cos(angle), np.sin(angle))
         labels = tuple(f"m={m}" for m in range(self.largest + 1))
-        return plain(structure_factors, structure_factor, parameters, labels)
+        of = plain(waves_of_rows, waves_of_layers, parameters, labels)
+        sums = Sums(of, lambda: _layers(sides[0], len(sides)))
+        return plain(structure_factors, structure_factor, parameters, labels, sums)
+
+
+def _layers(side: int, dimensions: int) -> Terms:
+    """The spins that are up in each layer across each axis, from the last axis to the first."""
+    number = np.arange(side**dimensions, dtype=np.int32).reshape((side,) * dimensions)
+    across = [np.moveaxis(number, axis, 0) for axis in range(dimensions - 1, -1, -1)]
+    variables = np.concatenate([layers.ravel() for layers in across])
+    ends = number.size // side * np.arange(1, dimensions * side + 1)
+    return Terms(variables, np.ones(len(variables), np.int64), ends)
 
 
 @kernel
@@ -141,6 +160,31 @@ def structure_factor(x, parameters, out):
                 imaginary += spin * sin[phase]
             out[m] += (real * real + imaginary * imaginary) / (dimensions * len(x))
         stride *= side
+
+
+@kernel
+def waves_of_layers(sums, parameters, out):
+    """The same, from how many spins are up in each layer."""
+    side, dimensions, cos, sin = parameters
+    count = 1
+    for _ in range(dimensions - 1):
+        count *= side
+    for m in range(len(out)):
+        out[m] = 0.0
+        for axis in range(dimensions):
+            real, imaginary = 0.0, 0.0
+            for along in range(side):
+                spin, phase = 2.0 * sums[axis * side + along] - count, m * along % side
+                real += spin * cos[phase]
+                imaginary += spin * sin[phase]
+            out[m] += (real * real + imaginary * imaginary) / (dimensions * count * side)
+
+
+@entry
+def waves_of_rows(sums, parameters, out):
+    """The same for each row of sums."""
+    for k in range(len(sums)):
+        waves_of_layers(sums[k], parameters, out[k])
 
 
 @entry

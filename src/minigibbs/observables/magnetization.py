@@ -8,8 +8,10 @@ import numpy as np
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.jit import entry, kernel
-from minigibbs.observables.base import Measure, Observable, need_spins, plain
+from minigibbs.kernels.jit import entry, kernel, literal
+from minigibbs.observables.base import Measure, Observable, Sums, all_with, need_spins, plain
+
+_HIGHEST = 1000  # power: it is multiplied out at every record
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,16 @@ class Magnetization(Observable):
 
     def __post_init__(self) -> None:
         whole = isinstance(self.power, int | np.integer) and not isinstance(self.power, bool)
-        if not whole or self.power < 1:
-            raise SampleError(f"magnetization: power must be at least 1, got {self.power!r}")
+        if not whole or not 1 <= self.power <= _HIGHEST:
+            raise SampleError(f"magnetization: power must be 1 to {_HIGHEST}, got {self.power!r}")
 
     def bind(self, graph: FactorGraph) -> Measure:
         """For graphs of spins."""
         need_spins(graph, "magnetization", "use mg.observables.PottsOrder() or Count()")
-        parameters = (int(self.power), bool(self.absolute))
-        return plain(magnetizations, magnetization, parameters, ("",))
+        parameters = (int(self.power), bool(self.absolute), len(graph))
+        of = plain(powers_of_means, power_of_mean, parameters, ("",))
+        sums = Sums(of, lambda: all_with([1], len(graph)))
+        return plain(magnetizations, magnetization, parameters, ("",), sums)
 
 
 @kernel
@@ -55,13 +59,26 @@ def magnetization(x, parameters, out):
     up = 0
     for i in range(len(x)):
         up += np.int64(x[i])
-    mean = 2.0 * up / len(x) - 1.0
-    if parameters[1] and mean < 0.0:
+    _power(up, parameters, out)
+
+
+@literal
+def _power(up, parameters, out):
+    """A power of the mean spin, where so many of all are 1: one division, the same everywhere."""
+    power, absolute, spins = parameters
+    mean = (2 * up - spins) / spins
+    if absolute and mean < 0.0:
         mean = -mean
     value = 1.0
-    for _ in range(parameters[0]):
+    for _ in range(power):
         value *= mean
     out[0] = value
+
+
+@literal
+def power_of_mean(sums, parameters, out):
+    """The same, from how many are 1."""
+    _power(np.int64(sums[0]), parameters, out)
 
 
 @entry
@@ -69,3 +86,10 @@ def magnetizations(states, parameters, out):
     """The same of each row of states."""
     for k in range(len(states)):
         magnetization(states[k], parameters, out[k])
+
+
+@entry
+def powers_of_means(sums, parameters, out):
+    """The same for each row of sums."""
+    for k in range(len(sums)):
+        power_of_mean(sums[k], parameters, out[k])

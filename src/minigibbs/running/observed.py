@@ -51,12 +51,20 @@ class Observer:
             larger[: len(self.series)] = self.series
             self.series = larger
 
-    def measure(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """The observables of some states of one chain: [record, number]."""
+    def measure(
+        self, states: NDArray[Any], sums: Mapping[int, NDArray[Any]] | None = None
+    ) -> NDArray[np.float64]:
+        """The observables of some states: [state, number].
+
+        `sums` are those [state, sum] of observables, by number, that are functions of them.
+        """
         out, first = np.empty((len(states), self.width)), 0
-        for measure in self.plan.measures:
-            part = np.empty((len(states), measure.width))
-            measure.evaluate(states, part)
+        for number, measure in enumerate(self.plan.measures):
+            part, own = np.empty((len(states), measure.width)), (sums or {}).get(number)
+            if own is not None and measure.sums is not None:
+                measure.sums.of.evaluate(own, part)
+            else:
+                measure.evaluate(states, part)
             out[:, first : first + measure.width] = part
             first += measure.width
         return out

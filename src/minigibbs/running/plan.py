@@ -18,6 +18,7 @@ from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.observables import Measure, Observable
 from minigibbs.observables.reading import decode, encode
 from minigibbs.results.run import OWN_SCAN, check_drawn
+from minigibbs.running.sums import Summed, summed
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import check_colours
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
@@ -82,6 +83,11 @@ class Plan:
     def measures(self) -> tuple[Measure, ...]:
         """The observables, ready to be evaluated."""
         return tuple(one.bind(self.graph) for one in self.observe.values())
+
+    @cached_property
+    def summed(self) -> Summed:
+        """The sums over variables that they are functions of, where they are."""
+        return summed(self.graph, self.measures)
 
     @property
     def width(self) -> int:

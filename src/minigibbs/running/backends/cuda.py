@@ -31,6 +31,7 @@ from minigibbs.running.backends.base import (
     require_records,
 )
 from minigibbs.running.backends.cpu import first_scan
+from minigibbs.running.backends.cuda_observed import Observing, share, to_device
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
@@ -54,6 +55,8 @@ _SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
 _MOST_BLOCKS = 65535  # along the second axis of a grid
 _PART = 64  # factors whose energies a thread adds up, at the least
 _ADDING = 1 << 17  # threads that add up energies of one record, at the most
+_OBSERVED = 4  # part of the buffer that observables take
+_TERMS, _MOST_TERMS = 8, 64  # of sums that a thread counts, and how many times so many
 
 
 def load_kernels() -> Any:
@@ -212,7 +215,6 @@ class CudaGroup(Group):
         apart = apart or self.sweeping or carries(self.data)
         self.wide = self.weight_rows > self.kernels.NARROW or apart
         numbers = 4 + space.carried + space.scratch + CHANGES + 1
-        numbers += max((measure.width for measure in self.plan.measures), default=0)
         numbers += self.weight_rows if self.wide else 0
         each = (1 + space.replicas) * len(self.model.rows) * self.kind.itemsize + 8 * numbers
         return each * self.chains, 4 * _PATH
@@ -249,7 +251,7 @@ class CudaGroup(Group):
         if self.draws and self.plan.variables is not None:
             self.held.append(self.plan.variables)
         record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
-        adding = 8 * self.kept * (1 + self._parts()) if self.energy else 0
+        adding = 8 * self.kept * (1 + self._parts(self.kept)) if self.energy else 0
         room = max(_BUFFER_BYTES // max(record + adding, 1), 1)
         self.room = min(room, max(self.plan.records, 1), _MOST_BLOCKS) if self.held else 0
         size = self.room * (record + adding)
@@ -258,10 +260,17 @@ class CudaGroup(Group):
 
     def _plan_measures(self) -> int:
         """Choose how many records of observables wait on the device; returns their bytes."""
-        averages = 8 * self.kept * self.plan.width
-        room = max(_BUFFER_BYTES // 16 // max(averages, 1), 1)
-        self.seen_room = min(room, max(self.plan.records, 1))
-        return self.seen_room * averages
+        buffer, by_parts = _BUFFER_BYTES // _OBSERVED, self._observed_parts() > 1
+        self.observing = Observing(self.cuda, self.plan, buffer, by_parts)
+        return self.observing.bytes + self._parts_bytes()
+
+    def _observed_parts(self) -> int:
+        """Threads that share in the energy of a chain, where it is observed."""
+        return self._parts(self.chains)
+
+    def _parts_bytes(self) -> int:
+        """Bytes of what they add up."""
+        return 8 * self._observed_parts() * self.chains if self.observing.of_energy else 0
 
     def place(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
         """Begin: first states [chain, variable], and streams [chain, 4]."""
@@ -316,40 +325,58 @@ class CudaGroup(Group):
         self._make_rows(self.length // self.plan.thin)
 
     def _place_measures(self) -> None:
-        """Compile observables as kernels, and make room for what they give."""
-        self.device_measures = [
-            (
-                self.kernels.observe_kernel(measure.function),
-                _placed(self.cuda, measure.parameters or (0,)),
-                self.cuda.device_array((measure.width, self.chains), np.float64),
+        """Make room for what is observed."""
+        self.summing = load("cuda_sums")
+        if not self.plan.observe:
+            return
+        self.observing.place(self.kernels, self.summing)
+        self._place_sums()
+
+    def _place_sums(self) -> None:
+        """Place what is counted for observables."""
+        terms, threads = self.observing.summed.terms, self.summing.THREADS
+        pieces, *tiles = share(terms.ends, self.chains, threads, _TERMS, _MOST_TERMS)
+        arrays = [to_device(self.cuda, array) for array in (*terms[:2], pieces)]
+        self.count_sums: Any = None
+        if len(pieces):
+            count = self.summing.count_values[len(pieces) * tiles[0], threads]
+            self.count_sums = lambda record: count(
+                self.device_chains.x, *arrays, *tiles, record, self.observing.sums
             )
-            for measure in self.plan.measures
-        ]
-        shape = (self.seen_room, self.kept, self.plan.width)
-        self.averages: Any = self.cuda.device_array(shape, np.float64) if self.plan.width else None
-        self.seen = 0  # records on the device that the host has not taken yet
+        if self.observing.of_energy:
+            shape = (1, self._observed_parts(), self.chains)
+            self.observed_parts = self.cuda.device_array(shape, np.float64)
 
     def _observe(self) -> None:
         """Measure every chain, and keep the means over rows."""
-        first, threads = 0, self.kernels.THREADS
-        for kernel, parameters, values in self.device_measures:
-            kernel[self.grid, threads](parameters, self.device_chains.x, values)
-            average = self.kernels.average_rows[(self.kept, values.shape[0]), threads]
-            average(values, self.seen, first, self.averages)
-            first += values.shape[0]
-        self.seen += 1
-        if self.seen == self.seen_room:
+        self.observing.measure_states(self.device_chains.x)
+        self._keep_sums()
+        self.observing.filled += 1
+        if self.observing.filled == self.observing.room:
             self._take_observed()
+
+    def _keep_sums(self) -> None:
+        """Keep the sums that observables are functions of."""
+        record = self.observing.filled
+        if self.count_sums:
+            self.count_sums(record)
+        if self.observing.of_energy:
+            x, threads = self.device_chains.x, self.kernels.THREADS
+            parts = self.observed_parts.shape[1]
+            across = min(_power_of_2(self.chains), LANES)
+            grid = (-(-self.chains // across), -(-parts // (threads // across)), 1)
+            add = self.kernels.part_energies[grid, (across, threads // across)]
+            add(self.device_model, x.reshape(1, *x.shape), self.observed_parts)
+            total = self.kernels.sum_parts[(self.chains, 1), threads]
+            total(self.observed_parts, self.observing.energies[record])
 
     def _take_observed(self) -> None:
         """Move what was observed to the host."""
-        if not self.seen:
+        if not self.plan.observe or not self.observing.filled:
             return
-        first = int(self.observer.count[0])
-        averages = self.averages[: self.seen].copy_to_host()
+        first, averages = int(self.observer.count[0]), self.observing.take()
         for row in range(self.kept):
             self.observer.take(row, np.ascontiguousarray(averages[:, row]), first)
-        self.seen = 0
 
     def _no_counts(self) -> Any:
         values = self.plan.values if self.marginals else 0
@@ -434,9 +461,9 @@ class CudaGroup(Group):
                 self._count(self.counts)
                 self._counted[:] = self._counted[0] + 1, self._clock
             if self._clock % self.plan.thin == 0:
-                self._keep()
                 if self.plan.observe:
                     self._observe()
+                self._keep()
 
     def _count(self, counts: Any) -> None:
         x, threads = self.device_chains.x, self.kernels.THREADS
@@ -496,7 +523,7 @@ class CudaGroup(Group):
 
     def _kept_energies(self) -> NDArray[np.float64]:
         """The energies of the kept states on the device: [record, row]."""
-        across, parts = min(_power_of_2(self.kept), LANES), self._parts()
+        across, parts = min(_power_of_2(self.kept), LANES), self._parts(self.kept)
         threads = (across, self.kernels.THREADS // across)
         each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
         grid = (-(-self.kept // across), -(-parts // threads[1]), self.filled)
@@ -514,10 +541,10 @@ class CudaGroup(Group):
                 found[k] += self.plan.graph.implicit_energies(states)
         return found
 
-    def _parts(self) -> int:
-        """How many parts the factors are cut into, each added up by a thread."""
+    def _parts(self, chains: int) -> int:
+        """How many parts the factors are cut into, each a thread's, for so many chains."""
         factors = len(self.model.pair) + len(self.model.factors)
-        return max(min(-(-factors // _PART), _ADDING // self.kept), 1)
+        return max(min(-(-factors // _PART), _ADDING // chains), 1)
 
     def state(self) -> State:
         """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
@@ -543,7 +570,6 @@ class CudaGroup(Group):
     def restore(self, state: State) -> None:
         """Take up a state."""
         self.observer.restore(state)
-        self.seen = 0
         chains = self.device_chains
         for name, array in (
             ("x", chains.x),
@@ -729,20 +755,6 @@ def _next(clock: int, spacing: int) -> int:
 def blocks_along(count: int, each: int) -> int:
     """Blocks along a grid's second axis; kernels go on from the last one with the first."""
     return min(-(-count // each), _MOST_BLOCKS)
-
-
-def to_device(cuda: Any, value: Any) -> Any:
-    """An array, or a tuple of them, on the device."""
-    if isinstance(value, tuple):
-        return type(value)(*(to_device(cuda, part) for part in value))
-    return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
-
-
-def _placed(cuda: Any, value: Any) -> Any:
-    """Parameters on the device; plain tuples stay plain tuples."""
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_placed(cuda, part) for part in value)
-    return to_device(cuda, value)
 
 
 def _bytes(value: Any) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
@@ -21,10 +22,12 @@ from minigibbs.running.backends.cuda import (
     blocks_along,
     load,
     row_ends,
-    to_device,
 )
+from minigibbs.running.backends.cuda_observed import share, to_device
+from minigibbs.running.backends.packed_points import pack_points
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
+from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.points import PointColours
 from minigibbs.samplers.chromatic.small import SmallColours
@@ -49,6 +52,8 @@ _MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
 _FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
+_SNAPSHOTS = 28  # sweeps that are observed together, so that launches are few
+_LARGE = 1 << 24  # bytes of values, with which launches do not matter
 
 
 Launch = Callable[
@@ -97,7 +102,8 @@ class CudaColours(CudaGroup):
                 launch(number, self.chains)
 
     def _blocks(self, items: int) -> int:
-        return -(-items // int(self.own.THREADS))
+        """Blocks of threads for so many items: one at the least, as no launch has none."""
+        return max(-(-items // int(self.own.THREADS)), 1)
 
     def _across(self, chains: int, threads: int) -> int:
         """Blocks of threads for as many variables as a block of places has."""
@@ -166,6 +172,33 @@ class CudaColours(CudaGroup):
         self.filled, self.flushed = 0, self.records
 
 
+class Adding(NamedTuple):
+    """How threads share in the energies of some chains."""
+
+    firsts: NDArray[np.int64]  # the first chain of each group
+    width: int  # chains of a group: one, or all of a word
+    lanes: NDArray[np.int64]  # of each chain, among those of all groups
+
+    @property
+    def parts(self) -> int:
+        """Threads that share in a group."""
+        return -(-_ADDING // max(len(self.firsts), 1))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what they add up."""
+        return 8 * self.parts * self.width * len(self.firsts)
+
+
+def adding(chains: NDArray[np.int64]) -> Adding:
+    """Groups with these chains, which are in order: one by one, or all of a word if many are."""
+    words = WORD * np.unique(chains // WORD)
+    if len(chains) < _CROWDED * len(words):
+        return Adding(chains, 1, np.arange(len(chains)))
+    which = np.searchsorted(words, chains, side="right") - 1
+    return Adding(words, WORD, which * WORD + chains - words[which])
+
+
 class CudaBits(CudaColours):
     """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
 
@@ -180,11 +213,24 @@ class CudaBits(CudaColours):
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        planes = self.own.PLANES + self.own.WAITING if "marginals" in self.plan.kept else 0
+        planes = (self.own.PLANES if self.marginals else 0) + self._snapshots()
         size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
-        size += self.chains * len(self.plan.graph) if self.plan.observe else 0
+        if any(measure.sums is None for measure in self.plan.measures):
+            size += self.chains * len(self.plan.graph)
         table = 4 * self.own.PATTERNS * len(self.data.variable) if self._by_patterns() else 0
-        return size + 8 * self.chains * self.plan.width, table
+        return size, table
+
+    def _snapshots(self) -> int:
+        """How many sweeps' values are kept to be counted together, for marginals or observables.
+
+        Without marginals, what takes long to sweep is counted where it is.
+        """
+        if self.marginals:
+            return int(self.own.WAITING)
+        sums = (measure.sums for measure in self.plan.measures)
+        counted = any(one is not None and one.terms is not None for one in sums)
+        large = self.word.itemsize * len(self.data.variable) * self.words > _LARGE
+        return 0 if large or not counted else _SNAPSHOTS
 
     @property
     def walking(self) -> bool:
@@ -222,24 +268,24 @@ class CudaBits(CudaColours):
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
-        if self.marginals:
-            shape = (self.own.WAITING, m * self.words)
-            self.waiting = self.cuda.device_array(shape, self.word)
-            self.snapshots = [self.waiting[k] for k in range(self.own.WAITING)]
+        self.waiting = self.flat.reshape(1, self.flat.size)
+        self.snapshots = []
+        if self._snapshots():
+            self.waiting = self.cuda.device_array((self._snapshots(), m * self.words), self.word)
+            self.snapshots = [self.waiting[k] for k in range(len(self.waiting))]
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
-        self.noted, self.held_back, self.counting = 0, 0, False  # since the planes were empty
+        self.noted, self.held_back, self.recording = 0, 0, False  # since the planes were empty
+        self.marked: list[int] = []  # snapshots that are records
         if states is None:
             first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
             first(self.spins[1], *self.key, self.x)
         else:
             self._write(states)
-        if self.plan.observe:
-            shape = (len(self.plan.graph), self.chains)
-            self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
-            self.grid = self._blocks(self.chains)
+        shape = (len(self.plan.graph) if self.observing.of_states else 0, self.chains)
+        self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
         self._place_records()
         self._place_energies()
 
@@ -296,7 +342,7 @@ class CudaBits(CudaColours):
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
-        self.counting = recording and self.marginals
+        self.recording = recording
         super().advance(updates, recording)
 
     def _count(self, counts: Any) -> None:
@@ -309,40 +355,49 @@ class CudaBits(CudaColours):
             compare = early or self._sweep % _NOTED == _NOTED - 1
             if compare:
                 self.before.copy_to_device(self.flat)
-            if self.counting and self.noted + self.held_back == self.own.MOST_COUNTED:
-                self._flush_counts()
-            self.copy = self.snapshots[self.held_back] if self.counting else self.nothing
+            keeping = self.recording and self._keeps_sweep()
+            self.copy = self._next_snapshot() if keeping else self.nothing
             super()._launch(self.unit)
             if compare:
                 times = 1 if early else _NOTED
                 self.note(self.flat, self.before, self.words, self.last_word, times, self.changed)
-            if self.counting:
-                self._count_sweep()
+            if keeping:
+                if self.walking:
+                    self.copy.copy_to_device(self.flat)
+                self.held_back += 1
+
+    def _keeps_sweep(self) -> bool:
+        """Whether the values after the next sweep are kept, to be counted with those of others."""
+        if self.marginals:
+            return True
+        return bool(self.snapshots) and (self._clock + self.unit) % self.plan.thin == 0
+
+    def _next_snapshot(self) -> Any:
+        """Where they go; what waits is counted before, if there is no room."""
+        if self.held_back == len(self.snapshots):
+            self._count_waiting()
+        if self.noted + self.held_back == self.own.MOST_COUNTED:
+            self._flush_counts()
+        return self.snapshots[self.held_back]
 
     def _changes(self, noted: int) -> int:
         """How many updates changed a value, by those of the first eight and every eighth sweep."""
         covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
         return round(noted * self._sweep / max(covered, 1))
 
-    def _count_sweep(self) -> None:
-        """Keep the values after a sweep, to be counted with those after other sweeps."""
-        if self.walking:
-            self.copy.copy_to_device(self.flat)
-        self.held_back += 1
-        if self.held_back == len(self.snapshots):
-            self._count_waiting()
-
     def _count_waiting(self) -> None:
         """Count the values that wait."""
-        self.count(self.waiting, self.held_back, self.planes)
-        self.noted += self.held_back
+        self._count_marked()
+        if self.marginals:
+            self.count(self.waiting, self.held_back, self.planes)
+            self.noted += self.held_back
         self.held_back = 0
 
     def _flush_counts(self) -> None:
         """Add what waits and what the planes hold to the counts."""
         if self.held_back:
             self._count_waiting()
-        if self.noted and self.marginals:
+        if self.noted:
             m = len(self.data.variable)
             grid = (self._blocks(m), blocks_along(self.kept, 1))
             planes = self.planes.reshape(self.own.PLANES, m, self.words)
@@ -366,56 +421,100 @@ class CudaBits(CudaColours):
         record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
         room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
         self.room = room if self.draws or self.energy else 0
-        heads = row_ends(self.plan)[:-1]
-        words = WORD * np.unique(heads // WORD)
-        self.adding = 1 if len(heads) < _CROWDED * len(words) else WORD
-        groups = heads if self.adding == 1 else words
-        self.groups = groups if self.energy else groups[:0]
-        self.parts = -(-_ADDING // max(len(groups), 1))
-        adding = 8 * self.parts * self.adding * len(self.groups)
+        self.adding = adding(row_ends(self.plan)[:-1] if self.energy else np.empty(0, np.int64))
         values = self.plan.values if self.marginals else 0
-        adding += self._plan_measures()
-        return int(self.room * record + adding + 8 * self.kept * (values + 1))
+        more = self.adding.bytes + self._plan_measures()
+        return int(self.room * record + more + 8 * self.kept * (values + 1))
+
+    def _observed_parts(self) -> int:
+        """Energies are always added up by many threads."""
+        return 2
+
+    def _parts_bytes(self) -> int:
+        every = np.arange(self.chains if self.observing.of_energy else 0)
+        self.adding_all = adding(every)
+        return self.adding_all.bytes
 
     def _place_energies(self) -> None:
         """Put what energies are made of on the device."""
-        if not self.energy:
+        if not self.energy and not self.observing.of_energy:
             return
         found = spin_energy(self.plan.graph, self.data.variable)
         arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
-        self.device_groups = to_device(self.cuda, self.groups)
-        shape = (self.parts, len(self.groups), self.adding)
-        self.part_sums = self.cuda.device_array(shape, np.float64)
-        self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
+        if self.energy:
+            self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
+            self.keep_energies = self._energies_to(self.adding, self.device_energy)
+        if self.observing.of_energy:
+            every = self.observing.energies.reshape(self.observing.room, self.chains)
+            self.observe_energies = self._energies_to(self.adding_all, every)
+
+    def _energies_to(self, how: Adding, energy: Any) -> Callable[[int], None]:
+        """A function that adds up the energies of some chains, to energy[record, chain]."""
+        firsts, lanes = (to_device(self.cuda, array) for array in (how.firsts, how.lanes))
+        parts = self.cuda.device_array((how.parts, len(how.firsts), how.width), np.float64)
+        grid, threads = self._blocks(how.parts * len(how.firsts)), self.own.THREADS
+        add = self.own.part_energies(how.width)[grid, threads]
+        total = self.own.sum_energies[len(how.lanes), threads]
+
+        def keep(record: int) -> None:
+            add(*self.energy_arrays, self.x, firsts, parts)
+            total(parts, lanes, self.constant, record, energy)
+
+        return keep
 
     def _keep_energies(self) -> None:
         if self.energy and self.records % self.plan.energy_every == 0:
-            grid = self._blocks(self.parts * len(self.groups))
-            self.own.part_energies(self.adding)[grid, self.own.THREADS](
-                *self.energy_arrays, self.x, self.device_groups, self.part_sums
-            )
-            self.own.sum_energies[self.kept, self.own.THREADS](
-                self.part_sums,
-                self.device_heads,
-                self.device_groups,
-                self.filled,
-                self.device_energy,
-            )
+            self.keep_energies(self.filled)
 
     def _kept_energies(self) -> NDArray[np.float64]:
         found: NDArray[np.float64] = self.device_energy[: self.filled].copy_to_host()
-        return found + self.constant
+        return found
+
+    def _place_sums(self) -> None:
+        """Place what is counted for observables: bits of words."""
+        terms, own = self.observing.summed.terms, self.summing
+        together = max(self._snapshots(), 1)
+        sizes = (own.THREADS, own.EIGHT, own.MOST_EIGHTS, together)
+        pieces, *self.tiles = share(terms.ends, self.words, *sizes)
+        self.blocks_of_sums = len(pieces) * self.tiles[0]
+        places = signed_places(terms, self.data.variable)
+        self.terms, self.pieces = (to_device(self.cuda, array) for array in (places, pieces))
 
     def _observe(self) -> None:
-        """Measure every chain, from a byte for each of its values."""
-        x = self.device_chains.x
-        grid = (self._blocks(self.chains), blocks_along(len(self.places), 1))
-        self.own.spread_bits[grid, (self.own.THREADS, 1)](
-            self.x, self.device_places, self.device_fixed, x
-        )
+        """Measure every chain; what is no sum from a byte for each of its values."""
+        if self.observing.of_states:
+            grid = (self._blocks(self.chains), blocks_along(len(self.places), 1))
+            spread = self.own.spread_bits[grid, (self.own.THREADS, 1)]
+            spread(self.x, self.device_places, self.device_fixed, self.device_chains.x)
         super()._observe()
+
+    def _keep_sums(self) -> None:
+        """Mark the last snapshot, which is counted with others, or count the values as they are."""
+        record = self.observing.filled
+        if self.blocks_of_sums:
+            if not self.marked:
+                self.first_marked = record
+            self.marked.append(max(self.held_back - 1, 0))
+            if not self.snapshots:
+                self._count_marked()
+        if self.observing.of_energy:
+            self.observe_energies(record)
+
+    def _count_marked(self) -> None:
+        """Count the snapshots that are marked, for observables."""
+        rows, self.marked = self.marked, []
+        if rows:
+            step, grid = rows[-1] - rows[0], (self.blocks_of_sums, len(rows))
+            step = step // (len(rows) - 1) if step else 1  # every so many sweeps is a record
+            arrays = (self.terms, self.pieces, self.words, *self.tiles, self.chains)
+            count = self.summing.count_words[grid, self.summing.THREADS]
+            count(self.waiting, rows[0], step, *arrays, self.first_marked, self.observing.sums)
+
+    def _take_observed(self) -> None:
+        self._count_marked()
+        super()._take_observed()
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
         grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
@@ -481,7 +580,7 @@ class CudaSmall(CudaColours):
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        size = self.chains * (len(self.plan.graph) + 8 * self.plan.width)
+        size = self.chains * len(self.plan.graph)
         return size, 8 * _SLOTS + self._site_bytes()
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
@@ -533,9 +632,12 @@ class CudaSmall(CudaColours):
         if isinstance(self.data, SmallTailColours):
             walkers = -(-self.chains // own.QUAD)
             alike = bool((self.plan.graph.sizes == self.domain).all())
-            kernel = own.walk_with_tails(self.domain, alike)
+            whole = self.chains % own.QUAD == 0
+            kernel = own.walk_with_tails(self.domain, alike, whole)
             walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
-            return [lambda s, c: walk(*self.small, *self.key, s, c, x, flat, changed, self.drawn)]
+            words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)  # not read
+            states = (x, flat, words)
+            return [lambda s, c: walk(*self.small, *self.key, s, c, *states, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
@@ -581,15 +683,22 @@ class CudaPoints(CudaColours):
     kernels_name = "cuda_points"
     data: PointColours
 
+    @property
+    def features(self) -> int:
+        """Of a point, at the most."""
+        groups = self.plan.graph.implicits
+        return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
+
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
-        return self.chains * (2 * len(self.plan.graph) + 8 * self.plan.width), 16 * _SLOTS
+        return 2 * self.chains * len(self.plan.graph), 16 * _SLOTS
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
         """Begin: with first states [chain, variable], or with random ones made on the device."""
         graph, data = self.plan.graph, self.data
         self.domain = int(graph.sizes.max())
         self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
+        self.packed = to_device(self.cuda, pack_points(data, self.features))
         self.device_model = to_device(self.cuda, self.model)
         self.grid = self._blocks(self.chains)
         turned = self.cuda.device_array((len(graph), self.chains), self.kind)
@@ -612,12 +721,12 @@ class CudaPoints(CudaColours):
         threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
         plain = bool((self.data.codes == GAUSSIAN).all())
         groups = len(self.data.codes)
-        sizes, chunk = (groups, self.domain, self.data.quads), self.own.CHUNK
+        sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
         while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
             chunk //= 2
         run = self.own.sweep_points(*sizes, plain, threads, chunk)[self.chains, threads]
         data, x, changed, drawn = self.device_data, self.x, self.changed, self.drawn
-        return [lambda s, c: run(data, *self.key, s, c, x, changed, drawn)]
+        return [lambda s, c: run(data, self.packed, *self.key, s, c, x, changed, drawn)]
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""

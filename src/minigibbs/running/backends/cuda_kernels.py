@@ -9,7 +9,7 @@ Importing this module needs numba-cuda; `backends.cuda` says so kindly where it 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,39 +207,41 @@ def keep_states(x, kept, variables, place, states):
             states[place, i, k] = x[variables[i], kept[k]]
 
 
+@lru_cache(maxsize=64)
 def observe_kernel(function):
-    """A kernel that measures an observable of every chain: values[number, chain]."""
+    """A kernel that measures an observable of every chain: values[0, number, chain]."""
 
     @cuda.jit
     def observe(parameters, x, values):
         c = cuda.grid(1)
         if c < x.shape[1]:
-            function(x[:, c], parameters, values[:, c])
+            function(x[:, c], parameters, values[0, :, c])
 
     return observe
 
 
 @cuda.jit
 def average_rows(values, place, first, averages):
-    """Means over rows of chains, to averages[place, row, first + number].
+    """Means over rows of chains, to averages[place + record, row, first + number].
 
-    Of C chains in K rows, row k holds those from k * C // K up to (k + 1) * C // K. A block takes a
-    row and a number; the order of the sums does not depend on anything but the block's size.
+    `values` are [record, number, chain]. Of C chains in K rows, row k holds those from k * C // K
+    up to (k + 1) * C // K. A block takes a row, a number and a record; the order of the sums does
+    not depend on anything but the block's size.
     """
     row, number, thread = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
-    chains, rows = values.shape[1], averages.shape[1]
+    chains, rows, record = values.shape[2], averages.shape[1], cuda.blockIdx.z
     partial = cuda.shared.array(THREADS, np.float64)
     begin, end = row * chains // rows, (row + 1) * chains // rows
     total = 0.0
     for c in range(begin + thread, end, cuda.blockDim.x):
-        total += values[number, c]
+        total += values[record, number, c]
     partial[thread] = total
     cuda.syncthreads()
     if thread == 0:
         total = 0.0
         for k in range(cuda.blockDim.x):
             total += partial[k]
-        averages[place, row, first + number] = total / (end - begin)
+        averages[place + record, row, first + number] = total / (end - begin)
 
 
 @cuda.jit

@@ -18,9 +18,11 @@ from minigibbs.results.marginals import mean_distance
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
+from minigibbs.running.sums import NO_SUMS, signed_places
 from minigibbs.samplers.chromatic import LANES, make_tile
 
 _LOCKSTEP = 16  # chains from which on they are laid side by side
+_TOGETHER = 256  # records of sums that are made together
 
 
 def group_chains(plan: Plan) -> int:
@@ -67,6 +69,9 @@ class LockstepGroup(Group):
         self._before = np.zeros((self.tile.chains, plan.values if self.marginals else 0), np.int64)
         self._from = 0  # the clock at which the tile's counts begin
         self.observer = Observer(plan, self.tile.chains)
+        self._summed = plan.summed if self.tile.spins else NO_SUMS
+        if self._summed.own:
+            self._terms = signed_places(self._summed.terms, data.variable)
         self._rows: dict[str, NDArray[Any]] = {}
         self._make_rows()
 
@@ -124,18 +129,54 @@ class LockstepGroup(Group):
         if not recording:
             self._sweep(updates // self.unit, False)
             return
-        if not any(map(len, self._rows.values())):  # nothing is kept at a record
+        if not self.plan.observe and not any(map(len, self._rows.values())):  # nothing is kept
             self._sweep(updates // self.unit, self.marginals)
             self._clock += updates
             return
         end, thin = self._clock + updates, self.plan.thin
         while self._clock < end:
+            if (records := self._summed_records(end)) > 1:
+                self._sweep_summed(records)
+                continue
             step = min(end - self._clock, thin - self._clock % thin)
             self._sweep(step // self.unit, self.marginals)
             self._clock += step
             record = self._clock // thin - 1
             if self._clock % thin == 0 and record < self.length // thin:
                 self._keep(slice(record, record + 1), self._clock)
+
+    def _summed_records(self, end: int) -> int:
+        """How many records lie ahead of which sums are all that is kept, whole ones up to a clock.
+
+        They are made together: between two sweeps there is little else to do.
+        """
+        rows, thin, observed = self._rows, self.plan.thin, len(self.plan.observe)
+        if not observed or len(self._summed.own) < observed or self._clock % thin:
+            return 0
+        if len(rows["draws"]) or len(rows["error"]):
+            return 0
+        record, every = self._clock // thin, self.plan.energy_every
+        ahead = min(end // thin, self.length // thin, record + _TOGETHER) - record
+        return min(ahead, every - 1 - record % every) if len(rows["energy"]) else ahead
+
+    def _sweep_summed(self, records: int) -> None:
+        """Make so many records of sums."""
+        first, each = self._clock // self.plan.thin, self.plan.thin // self.unit
+        sums = np.empty((records, self.tile.chains, len(self._summed.constants)), np.int64)
+        for own in sums:
+            self._sweep(each, self.marginals)
+            own[:] = self.tile.spin_sums(self._terms, self._summed.terms.ends)
+        sums += self._summed.constants
+        self._clock += records * self.plan.thin
+        none = np.empty((records, 0), self.plan.graph.state_type)
+        for chain in range(self.tile.chains):
+            values = self.observer.measure(none, self._split(sums[:, chain]))
+            self.observer.take(chain, values, first)
+
+    def _split(self, sums: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+        """The sums [row, sum] of each observable that is a function of them, by its number."""
+        own = self._summed.own.items()
+        return {number: np.ascontiguousarray(sums[:, a:b]) for number, (a, b) in own}
 
     def _sweep(self, sweeps: int, counting: bool) -> None:
         self.tile.advance(self._swept, sweeps, counting)
@@ -145,7 +186,8 @@ class LockstepGroup(Group):
         """Keep what was asked for."""
         rows, plan = self._rows, self.plan
         moving = len(plan.order) > 0
-        if len(rows["draws"]) or (plan.observe and moving):
+        states = np.empty((self.tile.chains, 0), plan.graph.state_type)  # where none are needed
+        if len(rows["draws"]) or (len(self._summed.own) < len(plan.observe) and moving):
             states = self.tile.states()
         if len(rows["draws"]):
             rows["draws"][records] = states if plan.variables is None else states[:, plan.drawn]
@@ -161,10 +203,17 @@ class LockstepGroup(Group):
 
     def _observe(self, states: NDArray[Any], records: slice) -> None:
         """Measure every chain's state, which is that of all these records."""
-        values = self.observer.measure(states)
+        values = self.observer.measure(states, self._sums())
         for chain, own in enumerate(values):
             several = np.repeat(own[None], records.stop - records.start, axis=0)
             self.observer.take(chain, several, records.start)
+
+    def _sums(self) -> dict[int, NDArray[np.int64]]:
+        """The sums [chain, sum] of observables, by number, that are functions of them."""
+        if not self._summed.own:
+            return {}
+        sums = self.tile.spin_sums(self._terms, self._summed.terms.ends)
+        return self._split(sums + self._summed.constants)
 
     def _counts(self, clock: int) -> NDArray[np.int64]:
         """Updates spent in each value: a sweep counts as one update of every variable."""

@@ -21,6 +21,7 @@ from minigibbs.samplers.chromatic.spin_energy import (
     row_energy,
     spin_energy,
 )
+from minigibbs.samplers.chromatic.spin_sums import lane_sums, row_sums
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 
 _WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
@@ -30,6 +31,7 @@ FIRST = np.uint32(0)  # draw
 class SpinTile(Tile):
     """What both kinds have in common: value 1 is counted, place by place."""
 
+    spins = True
     few: NDArray[np.uint8]  # sweeps since the last flush
     ones: NDArray[np.uint32]  # all before
 
@@ -108,6 +110,15 @@ class SpinRow(SpinTile):
     def _ones(self) -> NDArray[Any]:
         return self.ones[None]
 
+    def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The chain's sums."""
+        out = np.empty((1, len(ends)), np.int64)
+        if len(ends) and len(terms) < ends[-1]:
+            out[:] = np.count_nonzero(self.x.view(np.bool_))
+        else:
+            row_sums(self.x, terms, ends, out[0])
+        return out
+
     def energies(self) -> NDArray[np.float64]:
         """The state's energy."""
         return np.array([row_energy(self.energy_parts, self.x)])
@@ -155,6 +166,12 @@ class SpinLanes(SpinTile):
 
     def _ones(self) -> NDArray[Any]:
         return self.ones[:, self.columns].T
+
+    def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The chains' sums."""
+        out = np.empty((len(ends), LANES), np.int64)
+        lane_sums(self.x, terms, ends, out)
+        return np.ascontiguousarray(out[:, self.columns].T)
 
     def energies(self) -> NDArray[np.float64]:
         """The states' energies."""

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ def columns(chains: int) -> NDArray[np.int64]:
 class Tile(ABC):
     """Some chains, from number `first` on, at their first states [chain, variable]."""
 
+    spins: ClassVar[bool] = False  # whether sums over them can be counted as they lie
+
     def __init__(
         self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
     ) -> None:
@@ -47,6 +49,7 @@ class Tile(ABC):
         self.noted: NDArray[np.int64] = np.zeros(1, np.int64)  # [lane, ...]
         self.swept = 0  # sweeps since `clear`
         self._since = 0  # sweeps counted since the last flush
+        self._free = int((graph.evidence < 0).sum())
 
     @abstractmethod
     def load(self, states: NDArray[Any]) -> None:
@@ -55,6 +58,10 @@ class Tile(ABC):
     @abstractmethod
     def states(self) -> NDArray[Any]:
         """The states [chain, variable], clamped variables included."""
+
+    def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums over spins [chain, sum]: of tiles that have `spins` alone. See `spin_sums`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _ends(self) -> NDArray[np.int64]:
@@ -112,8 +119,8 @@ class Tile(ABC):
         self.noted += self._sweep(int(ends[first]), int(ends[last]), sweep, 1, False)
 
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        ends, m = self._ends(), int((self.graph.evidence < 0).sum())
-        threads = min(self.threads, m * self._lanes() // (_WORTH * max(len(ends) - 1, 1)))
+        ends = self._ends()
+        threads = min(self.threads, self._free * self._lanes() // (_WORTH * max(len(ends) - 1, 1)))
         if threads < 2:
             self.noted += self._sweep(0, int(ends[-1]), sweep, sweeps, counting)
             return

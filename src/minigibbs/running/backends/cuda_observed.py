@@ -1,0 +1,144 @@
+"""Observables of all chains on a GPU: measured and averaged there, and taken to the host in blocks.
+
+What is a function of sums over variables is measured by many threads a chain: the sums of many
+records wait on the device, and the functions are evaluated for all of them at once. All else is
+measured by one thread a chain. The compiled side is `cuda_kernels` and `cuda_sums`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.running.plan import Plan
+
+_MOST_BLOCKS = 65535  # along the second and third axis of a grid
+_ACROSS = 5  # bits of how many neighbouring words or chains a block of threads has, at the most
+_BLOCKS = 1024  # of threads that share in counting, if there is enough to count
+
+
+class Shared(NamedTuple):
+    """How blocks of threads share in sums."""
+
+    pieces: NDArray[np.int32]  # [piece, 3] where its terms begin and end, and its sum
+    tiles: int  # of 2 ** shift columns
+    shift: int  # 2 ** shift neighbouring threads have neighbouring columns
+
+
+def share(
+    ends: NDArray[np.int64], columns: int, threads: int, least: int, most: int, records: int = 1
+) -> Shared:
+    """Pieces of sums for blocks of threads that count so many records at a time.
+
+    A thread counts `least` terms of each record, or a multiple of that, up to `most` times it.
+    """
+    shift = min((max(columns, 1) - 1).bit_length(), _ACROSS, threads.bit_length() - 1)
+    tiles, rows = -(-columns >> shift), threads >> shift
+    terms = int(ends[-1]) if len(ends) else 0
+    each = min(max(records * terms * tiles // (_BLOCKS * rows * least), 1), most)
+    size, begins = each * least * rows, ends - np.diff(ends, prepend=0)
+    counts = -(-(ends - begins) // size)
+    which = np.repeat(np.arange(len(ends)), counts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = begins[which] + number * size
+    pieces = np.stack([first, np.minimum(first + size, ends[which]), which], axis=1)
+    return Shared(pieces.astype(np.int32), tiles, shift)
+
+
+class Observing:
+    """What is observed of a group's chains, on the device until the host takes it."""
+
+    def __init__(self, cuda: Any, plan: Plan, buffer: int, by_parts: bool) -> None:
+        """Plan what a buffer of so many bytes holds.
+
+        `by_parts` says whether energies are sums that many threads share in.
+        """
+        self.cuda, self.plan = cuda, plan
+        measures = plan.measures
+        self.summed = plan.summed
+        self.of_energy = {
+            number
+            for number, measure in enumerate(measures)
+            if by_parts and measure.sums is not None and measure.sums.terms is None
+        }
+        self.of_states = set(range(len(measures))) - self.of_energy - set(self.summed.own)
+        later = [measures[number].width for number in {*self.of_energy, *self.summed.own}]
+        self.widest = max(later, default=0)
+        record = plan.chains * (4 * len(self.summed.constants) + 8 * self.widest)
+        record += 8 * plan.chains * bool(self.of_energy) + 8 * plan.rows * plan.width
+        self.room = min(max(buffer // max(record, 1), 1), max(plan.records, 1), _MOST_BLOCKS)
+        widths = sum(measures[number].width for number in self.of_states)
+        self.bytes = self.room * record + 8 * plan.chains * widths
+        self.bytes += 20 * len(self.summed.terms.variables)  # at the most
+        self.filled = 0  # records on the device that the host has not taken yet
+
+    def place(self, kernels: Any, counting: Any) -> None:
+        """Compile observables as kernels, and make room for what they give."""
+        plan, chains, array = self.plan, self.plan.chains, self.cuda.device_array
+        self.kernels, self.counting = kernels, counting
+        self._measures = []
+        first = 0
+        for number, measure in enumerate(plan.measures):
+            by_state = number in self.of_states or measure.sums is None
+            source = measure if by_state or measure.sums is None else measure.sums.of
+            make = kernels.observe_kernel if source is measure else counting.sums_kernel
+            parameters = to_device(self.cuda, source.parameters or (0,))
+            self._measures.append((make(source.function), parameters, first))
+            first += measure.width
+        self._values = {
+            number: array((1, plan.measures[number].width, chains), np.float64)
+            for number in self.of_states
+        }
+        self._later = array(self.room * self.widest * chains, np.float64)
+        self.sums = array((self.room, len(self.summed.constants), chains), np.int32)
+        self.energies = array((self.room if self.of_energy else 0, 1, chains), np.float64)
+        self._constants = self.cuda.to_device(self.summed.constants)
+        self.averages = array((self.room, plan.rows, plan.width), np.float64)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let all sums begin anew."""
+        if self.sums.size:
+            threads = self.counting.THREADS
+            rows = min(self.sums.shape[0] * self.sums.shape[1], _MOST_BLOCKS)
+            begin = self.counting.begin_sums[(-(-self.plan.chains // threads), rows), (threads, 1)]
+            begin(self._constants, self.sums)
+
+    def measure_states(self, x: Any) -> None:
+        """Measure what is no function of sums: of states x[variable, chain]."""
+        threads = self.kernels.THREADS
+        for number, values in self._values.items():
+            kernel, parameters, first = self._measures[number]
+            kernel[-(-self.plan.chains // threads), threads](parameters, x, values)
+            self._average(values, self.filled, 1, first)
+
+    def _average(self, values: Any, place: int, records: int, first: int) -> None:
+        """Keep means over rows of values[record, number, chain]."""
+        grid = (self.plan.rows, values.shape[1], records)
+        self.kernels.average_rows[grid, self.kernels.THREADS](values, place, first, self.averages)
+
+    def take(self) -> NDArray[np.float64]:
+        """Move what was observed to the host: [record, row, number]."""
+        records, threads, chains = self.filled, self.counting.THREADS, self.plan.chains
+        for number in sorted({*self.of_energy, *self.summed.own}):
+            kernel, parameters, first = self._measures[number]
+            width = self.plan.measures[number].width
+            values = self._later[: records * width * chains].reshape(records, width, chains)
+            sums = self.energies if number in self.of_energy else self.sums
+            run = kernel[(-(-chains // threads), records), (threads, 1)]
+            run(parameters, sums, *self.summed.own.get(number, (0, 1)), records, values)
+            self._average(values, 0, records, first)
+        averages: NDArray[np.float64] = self.averages[:records].copy_to_host()
+        self._begin()
+        self.filled = 0
+        return averages
+
+
+def to_device(cuda: Any, value: Any) -> Any:
+    """An array, or a tuple of them, on the device; numbers stay as they are."""
+    if isinstance(value, tuple):
+        parts = [to_device(cuda, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,84 @@
+"""The sums over variables that a run's observables are functions of: what a backend counts.
+
+Where chains lie in another order than that of the variables, or as bits, it is far quicker to count
+them as they lie than to copy states out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.observables.base import Measure, Terms
+
+
+class Summed(NamedTuple):
+    """The sums that observables are functions of, each of them once."""
+
+    terms: Terms  # of variables that are not clamped
+    constants: NDArray[np.int32]  # [sum] how many clamped ones match
+    own: dict[int, tuple[int, int]]  # by number of an observable: its first sum, and the last's end
+
+
+NO_SUMS = Summed(
+    Terms(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64)),
+    np.empty(0, np.int32),
+    {},
+)
+
+
+def summed(graph: FactorGraph, measures: tuple[Measure, ...]) -> Summed:
+    """All sums of some observables; those of the same terms are counted together."""
+    known: list[tuple[Terms, int]] = []  # and where their sums begin
+    own, count = {}, 0
+    for number, measure in enumerate(measures):
+        if measure.sums is None or measure.sums.terms is None:
+            continue
+        terms = measure.sums.terms()
+        first = next((first for other, first in known if _alike(terms, other)), count)
+        if first == count:
+            known.append((terms, first))
+            count += len(terms.ends)
+        own[number] = (first, first + len(terms.ends))
+    return Summed(*_free(graph, [terms for terms, _ in known]), own)
+
+
+def _alike(a: Terms, b: Terms) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in Terms._fields)
+
+
+def _free(graph: FactorGraph, several: list[Terms]) -> tuple[Terms, NDArray[np.int32]]:
+    """Terms one after the other, without those that never change, and the sums of these."""
+    none = np.empty(0, np.int32)
+    variables = np.concatenate([none, *(terms.variables for terms in several)])
+    wanted = np.concatenate([none, *(terms.wanted for terms in several)])
+    sizes = np.concatenate([none, *(np.diff(terms.ends, prepend=0) for terms in several)])
+    possible = (wanted >= 0) & (wanted < graph.sizes[variables])
+    if possible.all() and (graph.evidence < 0).all():
+        return Terms(variables, wanted, np.cumsum(sizes)), np.zeros(len(sizes), np.int32)
+    which, fixed = np.repeat(np.arange(len(sizes)), sizes), graph.evidence[variables]
+    constants = np.bincount(which[(fixed >= 0) & (fixed == wanted)], minlength=len(sizes))
+    free = (fixed < 0) & possible
+    ends = np.cumsum(np.bincount(which[free], minlength=len(sizes)))
+    terms = Terms(variables[free], wanted[free].astype(np.int64), ends)
+    return terms, constants.astype(np.int32)
+
+
+def signed_places(terms: Terms, variable: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The terms of spins by place, in order, complements where a 0 is wanted.
+
+    `variable` stands at each place. One sum over all places has no terms at all.
+    """
+    count, own = len(variable), terms.variables
+    whole = len(terms.ends) == 1 and len(own) == count and terms.wanted.all()
+    if whole and (own[1:] > own[:-1]).all():
+        return np.empty(0, np.int32)
+    places = np.zeros(int(variable.max(initial=-1)) + 1, np.int64)
+    places[variable] = np.arange(count)
+    which = np.repeat(np.arange(len(terms.ends)), np.diff(terms.ends, prepend=0))
+    keys = np.sort((which * count + places[own]) * 2 + (terms.wanted == 0))
+    place = keys // 2 % max(count, 1)
+    return np.where(keys % 2 == 1, ~place, place).astype(np.int32)

@@ -1,0 +1,153 @@
+"""Observables of chromatic runs in Numba's CUDA simulator: those of the CPU, from counted bits."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.observables.reading import encode
+from tests.running import test_cuda_colours as colours
+from tests.running.test_cuda_simulator import simulate
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+of = mg.observables
+SWEEPS, SEED = 9, 5
+SPINS = {
+    "m": of.Magnetization(),
+    "m3": of.Magnetization(power=3, absolute=True),
+    "order": of.PottsOrder(),
+    "zeros": of.Count(0),
+    "both": of.AllHold({0: 1, 1: 0}),
+    "moments": of.Moments(of.Magnetization()),
+    "law": of.Histogram(of.Magnetization(), bins=3),
+    "e": of.Energy(),
+    "e2": of.Moments(of.Energy()),
+}
+LATTICE = SPINS | {
+    "same": of.Agreement([0, 1, 1, 0] * 4),
+    "waves": of.StructureFactor((4, 4), largest=2),
+    "pairs": of.Correlations((4, 4)),  # which is no function of sums over variables
+}
+VALUES = {"order": of.PottsOrder(), "twos": of.Count(2), "e": of.Energy()}
+CLOSE = ("e", "e2", "waves")  # sums of fractions: in another order
+GRID = mg.models.ising_lattice(side=4, beta=0.4)
+PAIR = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4)])
+POTTS = mg.models.potts_lattice(side=3, states=3, beta=0.8)
+CLAMPED = colours.glass(6, 0.5).condition({1: 1, 4: 0})
+MARGINALS = {"record": ["marginals"]}
+CASES = {  # graph, chains, observables, and what differs
+    "one": (GRID, 1, LATTICE, {}),
+    "one-counted": (GRID, 1, LATTICE, MARGINALS),
+    "few": (GRID, 5, SPINS, {"thin": 2}),
+    "few-counted": (GRID, 5, SPINS, {"thin": 2, **MARGINALS}),
+    "words": (GRID, 35, {"m": SPINS["m"], "zeros": SPINS["zeros"]}, {}),
+    "as-they-are": (GRID, 3, SPINS, {"large": 0}),  # no snapshots
+    "clamped": (CLAMPED, 5, SPINS, MARGINALS),
+    "variable": (PAIR.condition({1: 0}), 1, {"m": SPINS["m"], "e": SPINS["e"]}, {}),
+    "walk": (colours.glass(6, 0.5), 17, {"m": SPINS["m"], "e": SPINS["e"]}, {"walkers": 1}),
+    "potts": (POTTS, 3, VALUES, {"part": 4}),
+    "potts-clamped": (POTTS.condition({0: 2, 5: 1}), 1, VALUES, {}),
+}
+RESUMED = {
+    "few": 3,
+    "few-counted": 4,
+    "words": 2,
+    "potts": 3,
+}  # segments after which they are killed
+
+
+def write_case(folder, name, **changes):
+    graph, chains, observe, settings = CASES[name]
+    colours.CASES[name], arrays = (graph, mg.Gibbs(), chains, settings.get("walkers", 1000)), {}
+    options = {
+        "sweeps": SWEEPS,
+        "warmup": 2,
+        "chains": chains,
+        "seed": SEED,
+        "scan": "chromatic",
+        "observe": {key: encode(one, 1, arrays) for key, one in observe.items()},
+    }
+    try:
+        colours.write_case(
+            folder,
+            name,
+            record=settings.get("record", []),
+            record_options={"chains": chains, "thin": settings.get("thin", 1)},
+            options=options | changes.pop("options", {}),
+            observe_arrays={key: array.tolist() for key, array in arrays.items()},
+            segment=2 * len(graph),
+            **{key: settings[key] for key in ("large", "part") if key in settings},
+            **changes,
+        )
+    finally:
+        del colours.CASES[name]
+
+
+def measured(name):
+    graph, chains, observe, settings = CASES[name]
+    return mg.sample(
+        graph,
+        mg.Gibbs(),
+        sweeps=SWEEPS,
+        warmup=2,
+        chains=chains,
+        seed=SEED,
+        scan="chromatic",
+        record=mg.Record("marginals", thin=settings.get("thin", 1)),
+        observe=observe,
+        progress=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("observed")
+    for name in CASES:
+        write_case(folder, name)
+    done = simulate(folder)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {name: mg.load(folder / f"{name}.run") for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_observables_are_those_of_the_cpu(name, simulated):
+    """Whole numbers divided once: the same bits, whatever the order of the sums."""
+    found, expected = simulated[name], measured(name)
+    np.testing.assert_array_equal(found.state, expected.state)
+    for key in CASES[name][2]:
+        ours, theirs = found.observables[key].series, expected.observables[key].series
+        if key in CLOSE:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "clamped" not in name])
+def test_observables_move(name, simulated):
+    """So that equal series say something."""
+    for key in set(CASES[name][2]) - {"both", "law"}:
+        series = simulated[name].observables[key].series
+        assert len(np.unique(series)) > 1, key
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("resumed")
+    for name, after in RESUMED.items():
+        (folder / name).mkdir()
+        options = {"checkpoint": str(folder / name / "run.zarr"), "every": 0}
+        write_case(folder / name, name, options=options, die_after=after)
+        assert simulate(folder / name).returncode == -9
+    (folder / "again").mkdir()
+    for name in RESUMED:
+        write_case(folder / "again", name, resume=str(folder / name / "run.zarr"))
+    done = simulate(folder / "again")
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {name: mg.load(folder / "again" / f"{name}.run") for name in RESUMED}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_killed_run_resumes_to_the_same_observables(name, resumed, simulated):
+    ours, theirs = resumed[name].observed, simulated[name].observed
+    for array in ("series", "count", "moments", "sums"):
+        np.testing.assert_array_equal(getattr(ours, array), getattr(theirs, array))
