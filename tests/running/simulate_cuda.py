@@ -54,6 +54,15 @@ IN_PYTHON = {  # what the compiler has instructions for
 }
 
 
+def squared_steps(rows, i, j, first):
+    columns = range(int(first), int(first) + 7)
+    steps = [np.float64(rows[int(i), k]) - np.float64(rows[int(j), k]) for k in columns]
+    return sum(step * step for step in steps)
+
+
+IN_PYTHON |= {"fetch": lambda array, place, line: None, "squared_steps": squared_steps}
+
+
 def in_python(function=None, **options):
     """In place of Numba's `intrinsic`; what only CPUs have is left as it is."""
     return in_python if function is None else IN_PYTHON.get(function.__name__, function)
