@@ -9,6 +9,7 @@ import numpy as np
 
 import minigibbs as mg
 from benchmarks.report import Report
+from benchmarks.sparse import thrml
 
 DEFAULT = ("marginals", "energy")
 
@@ -19,6 +20,8 @@ def main() -> None:
     for side, chains, sweeps in ((64, 16_384, 2000), (1024, 256, 400)):
         name = f"Ising lattice {side} x {side}, {chains:,} chains"
         rates(report, name, lattice(side, 0.3), gibbs, chains, sweeps, 4e11)
+    for side, chains in ((64, 16_384), (256, 256)):
+        peer(report, side, chains)
     dense = mg.models.ising_rbf(implicit=False)
     for chains, bar in ((1_048_576, 1.2e11), (4_194_304, 0.0), (16_777_216, 1.6e11)):
         name = f"the paper's Ising model with its tail, {chains:,} chains"
@@ -90,6 +93,18 @@ def observed(report) -> None:
                     "at most 1.1x" if held else "",
                     ratio <= 1.1 if held else None,
                 )
+
+
+def peer(report, side: int, chains: int, sweeps: int = 512) -> None:
+    """thrml, where it is there: JAX on the same card."""
+    graph = mg.models.ising_lattice(side, 0.3)
+    rival = thrml(graph, 64, chains)
+    if rival is None:
+        return
+    rival(1)
+    begun = time.perf_counter()
+    rate = rival(sweeps) / (time.perf_counter() - begun)
+    report.add(f"thrml, Ising lattice {side} x {side}, {chains:,} chains", f"{rate:.2e} updates/s")
 
 
 def whole_call(report) -> None:

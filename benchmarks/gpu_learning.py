@@ -1,4 +1,7 @@
-"""Learning with chains on a GPU: the Potts family of `learning`, 10,000 chains."""
+"""Learning with chains on a GPU: the Potts family of `learning`, 10,000 chains.
+
+adabmDCA beside it, with its Triton kernels: see `learning` for how it is found.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from benchmarks.learning import NOTE, potts
 from benchmarks.report import Report
 
 CHAINS = 10_000
+PATIENCE = 150  # seconds that adabmDCA has
 
 
 def main() -> None:
     report = Report("gpu_learning", "Learning weights on a GPU")
     warnings.simplefilter("ignore")  # pairs of values that no row has: the same for both
-    potts(report, CHAINS, "cuda")
+    potts(report, CHAINS, "cuda", PATIENCE)
     report.notes.append(NOTE)
     report.write()
 

@@ -159,15 +159,19 @@ def dwave(graph: mg.FactorGraph) -> Rival | None:
     return run
 
 
-def thrml(graph: mg.FactorGraph, together: int = 16) -> Rival | None:
-    """Gibbs by two colours in JAX, so many sweeps at a time, since each number of them compiles."""
+def thrml(graph: mg.FactorGraph, together: int = 16, chains: int = 0) -> Rival | None:
+    """Gibbs by two colours in JAX, so many sweeps at a time, since each number of them compiles.
+
+    One chain on the CPU, or many on what JAX finds.
+    """
     if not _library("thrml"):
         return None
     import jax
     from thrml import Block, SamplingSchedule, SpinNode, sample_states
     from thrml.models import IsingEBM, IsingSamplingProgram
 
-    jax.config.update("jax_platforms", "cpu")
+    if not chains:
+        jax.config.update("jax_platforms", "cpu")
     (group,) = graph.factors
     nodes = [SpinNode() for _ in range(len(graph))]
     edges = [(nodes[i], nodes[j]) for i, j in group.scope.tolist()]
@@ -182,17 +186,23 @@ def thrml(graph: mg.FactorGraph, together: int = 16) -> Rival | None:
     blocks = [Block([nodes[i] for i in np.flatnonzero(colour == c)]) for c in np.unique(colour)]
     program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
     schedule = SamplingSchedule(n_warmup=together - 1, n_samples=1, steps_per_sample=1)
-    advance = jax.jit(lambda key, state: sample_states(key, program, schedule, state, [], blocks))
-    state = [jax.numpy.zeros(len(block), bool) for block in blocks]
-    keys = iter(jax.random.split(jax.random.key(1), 100_000))
+
+    def sweep(key, state):
+        kept = sample_states(key, program, schedule, state, [], blocks)
+        return [values[0] for values in kept]
+
+    shape = (chains,) if chains else ()
+    state = [jax.numpy.zeros((*shape, len(block)), bool) for block in blocks]
+    advance, key = jax.jit(jax.vmap(sweep) if chains else sweep), jax.random.key(1)
 
     def run(sweeps: int) -> int:
-        nonlocal state
+        nonlocal state, key
         calls = -(-sweeps // together)
         for _ in range(calls):
-            state = [kept[0] for kept in advance(next(keys), state)]
+            key, own = jax.random.split(key)
+            state = advance(jax.random.split(own, chains) if chains else own, state)
         jax.block_until_ready(state)
-        return calls * together * len(graph)
+        return calls * together * len(graph) * max(chains, 1)
 
     return run
 

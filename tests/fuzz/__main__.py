@@ -87,7 +87,12 @@ def _outcomes(folder: Path) -> list[tuple[int, str]]:
 
 
 def main() -> int:
-    commands = {"campaign": counted.main, "add": counted.main_add, "lost": lost.main}
+    commands = {
+        "campaign": counted.main,
+        "add": counted.main_add,
+        "keep": counted.main_keep,
+        "lost": lost.main,
+    }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,14 +1,19 @@
 """Campaigns by count over many cores: `python -m tests.fuzz campaign --cores 16 --out DIR`.
 
-Every reader gets so many cases, and runs of every configuration are killed so many times, side by
-side. What was found is written down every few seconds, so that a campaign that is cut short
-has its results: `results.json`, `results.md`, and in `kept` the files that did harm. Campaigns
-with other seeds add up: `python -m tests.fuzz add DIR DIR ...`.
+Every reader gets so many mutants, and runs of every configuration are killed so many times, side by
+side. All readers go on at the same pace, and what was found is written down every few seconds, so
+that a campaign that is cut short has its results: `results.json`, `results.md`, and in
+`findings.jsonl` the files that did harm (`python -m tests.fuzz keep DIR` has the tests look at
+them). Campaigns with other seeds, and those that go on behind another (`--after`), add up:
+`python -m tests.fuzz add DIR DIR ...`.
 """
 
 import argparse
+import base64
 import importlib.metadata
+import itertools
 import json
+import operator
 import os
 import platform
 import shutil
@@ -18,8 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.fuzz import kills
+from tests.fuzz.cases import KEPT, kind
 from tests.fuzz.readers import DIAGNOSED, READERS
-from tests.fuzz.shards import Shards
+from tests.fuzz.shards import FINDINGS, Shards
 
 _WRITE = 5.0  # seconds between two writings of the results
 _SPARE = 5.0  # seconds of the whole that are left for the end
@@ -56,13 +62,18 @@ def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -
     readers = {
         name: {
             "cases": one.cases,
+            "made": one.made,
+            "first": one.first,
+            "following": one.following,
+            "exhausted": int(one.exhausted),
             "read": one.read,
             "refused": one.refused,
             "foreign_errors": len(one.wrong),
             "hangs": one.hangs,
             "deaths": one.deaths,
             "core_seconds": round(one.seconds, 1),
-            "slowest_seconds": round(float(one.slowest), 3),
+            "slowest_seconds": round(one.slowest, 3),
+            "slowest_case": one.which,
             "wrong": one.wrong[:100],
         }
         for name, one in shards.readings.items()
@@ -88,15 +99,17 @@ def table(found: dict) -> str:
         f"{versions}. Seed {seeds}; {found['seconds']:,.0f} s.",
         *(f"Without {text}." for text in found["without"]),
         "",
-        "| reader | cases | read | refused | foreign errors | hangs | deaths | core seconds "
-        "| slowest case, s |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| reader | mutants | read | refused | foreign errors | hangs | deaths "
+        "| made, repetitions included | core seconds | ms a mutant | slowest, s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    columns = ("cases", "read", "refused", "foreign_errors", "hangs", "deaths")
+    columns = ("cases", "read", "refused", "foreign_errors", "hangs", "deaths", "made")
     for name, one in found["readers"].items():
         counts = " | ".join(f"{one[column]:,}" for column in columns)
+        each = 1e3 * one["core_seconds"] / max(one["cases"], 1)
         lines.append(
-            f"| {name} | {counts} | {one['core_seconds']:,.0f} | {one['slowest_seconds']:.2f} |"
+            f"| {name} | {counts} | {one['core_seconds']:,.0f} | {each:.2f} "
+            f"| {one['slowest_seconds']:.2f} |"
         )
     lines += ["", "| killed run | kills | runs | with progress | differences | failures |"]
     lines += ["|---|--:|--:|--:|--:|--:|"]
@@ -126,24 +139,39 @@ def write(out: Path, found: dict) -> None:
 def add(folders: list[Path]) -> dict:
     """The sum of several campaigns, which must not share a seed."""
     parts = [json.loads((folder / "results.json").read_text()) for folder in folders]
-    seeds = [seed for part in parts for seed in part["seeds"]]
-    if len(set(seeds)) < len(seeds):
-        raise SystemExit(f"campaigns of one seed try the same cases: got seeds {seeds}")
+    for a, b in itertools.combinations(parts, 2):
+        if set(a["seeds"]) & set(b["seeds"]) and _overlap(a["readers"], b["readers"]):
+            raise SystemExit("campaigns of one seed try the same cases, unless one has --after")
+    seeds = sorted({seed for part in parts for seed in part["seeds"]})
     whole = {**parts[0], "seeds": seeds, "seconds": sum(part["seconds"] for part in parts)}
     whole["without"] = sorted({text for part in parts for text in part["without"]})
-    for kind in ("readers", "kills"):
-        names = dict.fromkeys(name for part in parts for name in part[kind])
-        whole[kind] = {
-            name: _sum([part[kind][name] for part in parts if name in part[kind]]) for name in names
+    for part_of in ("readers", "kills"):
+        names = dict.fromkeys(name for part in parts for name in part[part_of])
+        whole[part_of] = {
+            name: _sum([part[part_of][name] for part in parts if name in part[part_of]])
+            for name in names
         }
     return whole
+
+
+def _overlap(a: dict, b: dict) -> bool:
+    """Whether two campaigns of one seed have numbers of mutants in common."""
+    return any(
+        a[name]["first"] < b[name]["following"] and b[name]["first"] < a[name]["following"]
+        for name in a.keys() & b.keys()
+    )
+
+
+_JOINED = {"first": min, "following": max, "slowest_seconds": max, "slowest_case": max}
 
 
 def _sum(parts: list[dict]) -> dict:
     whole = dict(parts[0])
     for part in parts[1:]:
         for key, value in part.items():
-            whole[key] = max(whole[key], value) if key.startswith("slowest") else whole[key] + value
+            whole[key] = _JOINED.get(key, operator.add)(whole[key], value)
+        if part.get("slowest_seconds") == whole.get("slowest_seconds"):
+            whole["slowest_case"] = part.get("slowest_case")
     return whole
 
 
@@ -154,16 +182,17 @@ def run(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     about = machine()
     counted = [name for name, one in READERS.items() if one.counted]
-    targets = options.targets or counted
-    if options.cases == 0:
-        targets = []
+    goals = dict.fromkeys(options.targets or counted, options.cases) if options.cases else {}
+    goals |= {name: min(most, goals[name]) for name, most in options.at_most if name in goals}
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     scratch = Path(tempfile.mkdtemp(prefix="fuzz-", dir=base))
-    shards = Shards(targets, options.seed, options.cases, out, scratch)
+    before = _before(options.after)
+    shards = Shards(goals, options.seed, out, scratch, max(before.values(), default=0))
     lanes = min(options.lanes or max(options.cores // 4, 1), options.cores)
     killing = kills.Killing(options.kills, options.card_kills, options.seed, lanes, options.only)
     try:
         shards.warm(killing.look)
+        shards.remember(before, options.cores)
         last = time.monotonic()
         while time.monotonic() < deadline and not (shards.done and killing.done):
             killing.look()
@@ -193,14 +222,51 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=540.0, help="of the whole")
     parser.add_argument("--cases", type=int, default=1_000_000, help="of each reader")
+    parser.add_argument(
+        "--at-most",
+        type=_limit,
+        action="append",
+        default=[],
+        help="fewer of one, such as resume=100000",
+    )
     parser.add_argument("--kills", type=int, default=1000, help="of all configurations together")
     parser.add_argument("--card-kills", type=int, default=60, help="of them on a GPU, if any")
     parser.add_argument("--lanes", type=int, help="runs to be killed side by side")
-    parser.add_argument("--only", nargs="*", help="configurations to be killed; by default all")
+    parser.add_argument(
+        "--only", action="append", help="part of the names of configurations to be killed: GPU"
+    )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--after", type=Path, help="the folder of a campaign of this seed before")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("targets", nargs="*", help=f"readers, by default all of {list(READERS)}")
     return run(parser.parse_args(arguments))
+
+
+def _before(folder: Path | None) -> dict[str, int]:
+    """The number behind the last mutant of a campaign before, by reader."""
+    if folder is None:
+        return {}
+    readers = json.loads((folder / "results.json").read_text())["readers"]
+    return {name: one["following"] for name, one in readers.items()}
+
+
+def _limit(text: str) -> tuple[str, int]:
+    name, _, most = text.partition("=")
+    return name, int(most)
+
+
+def main_keep(arguments: list[str]) -> int:
+    """The command line of `keep`."""
+    for argument in arguments:
+        for line in (Path(argument) / FINDINGS).read_text().splitlines():
+            target, _, _, what, content = json.loads(line)
+            place = KEPT / target / kind(what)
+            if content and not place.exists():
+                place.mkdir(parents=True)
+                for name, data in content.items():
+                    (place / name).write_bytes(base64.b64decode(data))
+                print(place)
+    return 0
 
 
 def main_add(arguments: list[str]) -> int:

@@ -1,6 +1,5 @@
 """Cases, each fixed by a seed and a number, and what comes of them."""
 
-import hashlib
 import os
 import random
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import minigibbs as mg
 from tests.fuzz import graphs, implicit
-from tests.fuzz.mutations import pack, spoil, spoil_archive, spoil_json, unpack
+from tests.fuzz.mutations import adopt, spoil, spoil_archive, spoil_json
 from tests.fuzz.readers import READERS
 
 KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
@@ -27,10 +26,19 @@ _SEALED = (".npz", ".mgl")
 
 def run_case(target: str, seed: int, number: int, folder: Path) -> str:
     """Make a case and try it: READ, REFUSED, or what went wrong."""
-    rng = random.Random(f"{target} {seed} {number}")
     if target in CHECKS:
-        return outcome(lambda: CHECKS[target](rng))
-    return try_files(target, spoiled(target, rng), folder)
+        return outcome(lambda: CHECKS[target](generator(target, seed, number)))
+    return try_files(target, mutant(target, seed, number), folder)
+
+
+def generator(target: str, seed: int, number: int) -> random.Random:
+    """What a case is drawn from."""
+    return random.Random(f"{target} {seed} {number}")
+
+
+def mutant(target: str, seed: int, number: int) -> dict[str, bytes]:
+    """The files of a case."""
+    return spoiled(target, generator(target, seed, number))
 
 
 def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
@@ -82,21 +90,18 @@ def spoiled(target: str, rng: random.Random) -> dict[str, bytes]:
     else:
         content[name] = spoil(content[name], rng)
     if archive == "sealed" and name == "model.mg" and rng.random() < 0.7:
-        adopt(content)
+        content["run.npz"] = adopt(content["run.npz"], content["model.mg"])
     return content
 
 
-def adopt(content: dict[str, bytes]) -> None:
-    """Let a checkpoint's request name the model that lies beside it."""
-    header, arrays = unpack(content["run.npz"])
-    header = header | {"model": hashlib.blake2b(content["model.mg"], digest_size=32).hexdigest()}
-    content["run.npz"] = pack(header, arrays, sealed=True)
+def kind(what: str) -> str:
+    """The kind of harm that a case did, as a folder's name."""
+    return re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
 
 
-def keep(target: str, folder: Path, what: str, kept: Path = KEPT) -> Path:
+def keep(target: str, folder: Path, what: str) -> Path:
     """Keep the files of a case that did harm, for the tests to come."""
-    name = re.sub(r"[^\w-]+", "-", what.split(":")[0].replace(".py", ""))
-    place = kept / target / name
+    place = KEPT / target / kind(what)
     if not place.exists():
         shutil.copytree(folder, place, ignore=shutil.ignore_patterns("lock"))
     return place

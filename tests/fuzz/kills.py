@@ -145,7 +145,10 @@ class Job:
         """
         told, error = ((self._folder / name).read_text() for name in ("out", "err"))
         shutil.rmtree(self._folder, ignore_errors=True)
-        found = json.loads(told) if told else {"killed": 0, "progressed": 0, "same": False}
+        try:
+            found = json.loads(told.splitlines()[-1])
+        except (IndexError, ValueError):  # it ended before it could say anything, or was ended
+            found, error = {"killed": 0, "progressed": 0, "same": False}, error + told
         if error and not found["same"]:
             found["error"] = error[-500:]
         return found
@@ -171,9 +174,11 @@ class Killing:
         self.found: dict[str, Killed] = {}
         self.live: list[Job] = []
         self._lanes, self._seed = lanes, seed
-        names = [n for n in configurations() if not only or n in only]
-        cards = [n for n in CARD if not only or n in only] if kills and card() else []
-        on_card = min(card_kills, kills) if cards else 0
+        names, cards = (
+            [name for name in some if not only or any(part in name for part in only)]
+            for some in (configurations(), CARD if kills and card() else {})
+        )
+        on_card = min(card_kills if names else kills, kills) if cards else 0
         runs = [(cards[k % len(cards)], CARD_KILLS) for k in range(-(-on_card // CARD_KILLS))]
         left = kills - CARD_KILLS * len(runs)
         rest = [(names[k % len(names)], KILLS) for k in range(-(-left // KILLS))] if names else []

@@ -1,9 +1,12 @@
 """Cases by count: forked children that share imports, compiled code and valid files.
 
 Each child has its own folder in memory and its own limits. What it counts lies in memory that it
-shares with its parent, so that nothing is lost when it is killed.
+shares with its parent, so that nothing is lost when it is killed. A mutant that was tried before is
+neither tried nor counted again, and one that is a valid file is none.
 """
 
+import base64
+import gc
 import json
 import mmap
 import os
@@ -15,11 +18,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz.cases import READ, REFUSED, keep, run_case, try_files, valid
+from tests.fuzz import mutations
+from tests.fuzz.cases import READ, REFUSED, kind, mutant, try_files, valid
 from tests.fuzz.limits import limited_memory
+from tests.fuzz.seen import Seen
 
-PATIENCE = 30.0  # seconds for a case
-_SECONDS = 15.0  # of work, about, between two looks at which reader is next
+PATIENCE = 120.0  # seconds for a case, which may have to compile
+FINDINGS = "findings.jsonl"  # every case that went wrong; the first of each kind with its files
+_SECONDS = 10.0  # of work, about, between two looks at which reader is next
+_MOST = 20_000  # cases between two looks
+_NEW = 0.02  # where fewer mutants than this share are new, there are no more to be had
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
 
 
@@ -27,6 +36,7 @@ _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
 class Reading:
     """What came of one reader's cases."""
 
+    goal: int  # cases that it is to have
     read: int = 0
     refused: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -34,66 +44,101 @@ class Reading:
     deaths: int = 0
     seconds: float = 0.0  # of a core
     slowest: float = 0.0
-    following: int = 0  # the next case
-    running: int = 0  # cases that children have been given and have not ended
+    which: int = -1  # the slowest case
+    first: int = 0  # the number of the first mutant
+    following: int = 0  # and of the next one
+    running: int = 0  # mutants that children have been given and have not ended
+    made: int = 0  # mutants of children that have ended, those that were no new ones included
+    exhausted: bool = False  # hardly any mutant is new
 
     @property
     def cases(self) -> int:
-        """Cases that were tried."""
+        """Mutants that were tried."""
         return self.read + self.refused + len(self.wrong) + self.hangs + self.deaths
+
+    @property
+    def new(self) -> float:
+        """The share of mutants that were new, so far."""
+        return max(self.cases / self.made, _NEW) if self.made else 1.0
+
+    @property
+    def share(self) -> float:
+        """How much of its goal it will have when its children have ended, about."""
+        return (self.cases + self.running * self.new) / self.goal
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes more children."""
+        return self.share < 1 and not self.exhausted
+
+    def take(self) -> tuple[int, int]:
+        """The first mutant of a child's work, and how many."""
+        rate = self.made / self.seconds if self.seconds else 20.0
+        left = (1 - self.share) * self.goal / self.new
+        count = int(min(max(rate * _SECONDS, 20), _MOST, left + 1))
+        first, self.following = self.following, self.following + count
+        self.running += count
+        return first, count
 
 
 class Shard:
     """A child that tries the cases of one reader, from one number to another."""
 
-    def __init__(self, target: str, seed: int, first: int, count: int, out: Path, folder: Path):
-        self.target, self.seed, self.first, self.count = target, seed, first, count
+    def __init__(
+        self, target: str, seed: int, work: tuple[int, int], seen: Seen, out: Path, folder: Path
+    ):
+        self.target, self.seed, (self.first, self.count) = target, seed, work
         self.out, self.folder = out, folder
         self._memory = mmap.mmap(-1, 64)
         self.shared = np.frombuffer(self._memory, np.int64)
-        self.shared[_NUMBER] = first
+        self.shared[_NUMBER] = self.first
         self.begun = self._moved = time.monotonic()
-        self._seen, self.used = first, 0.0
+        self._seen, self.used = self.first, 0.0
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            self._live()
+            self._live(seen)
 
-    def _live(self) -> None:
+    def _live(self, seen: Seen) -> None:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            log = os.open(self.out / "stderr.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            log = os.open(self.out / "stderr.log", _APPEND, 0o644)
             os.dup2(log, 2)
             with limited_memory():
-                self._try_all()
+                self._try_all(seen)
         except BaseException as error:
             os.write(2, f"{self.target} from {self.first}: {error!r}\n".encode())
             os._exit(1)
         os._exit(0)
 
-    def _try_all(self) -> None:
-        shared, case = self.shared, self.folder / "case"
+    def _try_all(self, seen: Seen) -> None:
+        shared, case, kinds = self.shared, self.folder / "case", set()
         for number in range(self.first, self.first + self.count):
-            begun = time.perf_counter_ns()
-            what = run_case(self.target, self.seed, number, case)
-            taken = time.perf_counter_ns() - begun
-            if taken > shared[_SLOWEST]:
-                shared[_SLOWEST], shared[_WHICH] = taken, number
-            if what == READ:
-                shared[_READ] += 1
-            elif what == REFUSED:
-                shared[_REFUSED] += 1
-            else:
-                self._note(number, what)
-                shared[_WRONG] += 1
+            content = mutant(self.target, self.seed, number)
+            if seen.add(content):
+                begun = time.perf_counter_ns()
+                what = try_files(self.target, content, case)
+                taken = time.perf_counter_ns() - begun
+                if taken > shared[_SLOWEST]:
+                    shared[_SLOWEST], shared[_WHICH] = taken, number
+                if what == READ:
+                    shared[_READ] += 1
+                elif what == REFUSED:
+                    shared[_REFUSED] += 1
+                else:
+                    self._note(number, what, {} if kind(what) in kinds else content)
+                    kinds.add(kind(what))
+                    shared[_WRONG] += 1
             shared[_NUMBER] = number + 1
 
-    def _note(self, number: int, what: str) -> None:
-        keep(self.target, self.folder / "case", what, self.out / "kept")
-        line = json.dumps([self.target, self.seed, number, what]) + "\n"
-        with open(self.out / "wrong.jsonl", "a") as stream:
-            stream.write(line)
+    def _note(self, number: int, what: str, content: dict[str, bytes]) -> None:
+        """Write down what went wrong, on a line."""
+        files = {name: base64.b64encode(data).decode() for name, data in content.items()}
+        line = json.dumps([self.target, self.seed, number, what, files]) + "\n"
+        handle = os.open(self.out / FINDINGS, _APPEND, 0o644)
+        os.write(handle, line.encode())
+        os.close(handle)
 
     def poll(self) -> str | None:
         """None while it runs; "" when it is done, else what became of it."""
@@ -119,36 +164,44 @@ class Shard:
     def settle(self, reading: Reading, what: str) -> None:
         """Add what it did; "cut" where time was up."""
         shared, ended = self.shared, int(self.shared[_NUMBER])
+        before = reading.cases
         reading.read += int(shared[_READ])
         reading.refused += int(shared[_REFUSED])
         reading.seconds += self.used
-        reading.slowest = max(reading.slowest, shared[_SLOWEST] * 1e-9)
+        if shared[_SLOWEST] * 1e-9 > reading.slowest:
+            reading.slowest, reading.which = float(shared[_SLOWEST] * 1e-9), int(shared[_WHICH])
         reading.running -= self.count
+        reading.made += ended - self.first
         if shared[_WRONG]:
-            lines = (self.out / "wrong.jsonl").read_text().splitlines()
-            found = [json.loads(line) for line in lines]
-            reading.wrong += [
-                f"case {number}: {text}"
-                for target, seed, number, text in found
-                if (target, seed) == (self.target, self.seed) and self.first <= number < ended
-            ]
+            reading.wrong += self._wrong(ended)
+        new = reading.cases - before
+        reading.exhausted |= what == "" and self.count >= 1000 and new < _NEW * self.count
         if what in ("", "cut"):
             return
-        keep(self.target, self.folder / "case", f"{what} case {ended}", self.out / "kept")
+        reading.made += 1
         if what == "hang":
             reading.hangs += 1
         else:
             reading.deaths += 1
-        with open(self.out / "wrong.jsonl", "a") as stream:
-            stream.write(json.dumps([self.target, self.seed, ended, what]) + "\n")
+        self._note(ended, what, mutant(self.target, self.seed, ended))
+
+    def _wrong(self, ended: int) -> list[str]:
+        """What its cases did wrong, from what was written down."""
+        found = [json.loads(line) for line in (self.out / FINDINGS).read_text().splitlines()]
+        return [
+            f"case {number}: {text}"
+            for target, seed, number, text, _ in found
+            if (target, seed) == (self.target, self.seed) and self.first <= number < ended
+        ]
 
 
 class Shards:
     """Children on so many cores, that try so many cases of each reader."""
 
-    def __init__(self, targets: list[str], seed: int, cases: int, out: Path, scratch: Path):
-        self.seed, self.cases, self.out, self.scratch = seed, cases, out, scratch
-        self.readings = {target: Reading() for target in targets}
+    def __init__(self, goals: dict[str, int], seed: int, out: Path, scratch: Path, before: int = 0):
+        self.seed, self.out, self.scratch = seed, out, scratch
+        self.readings = {target: Reading(goal) for target, goal in goals.items()}
+        self._seen = {target: Seen(before + goal + 20 * _MOST) for target, goal in goals.items()}
         self._again: list[tuple[str, int, int]] = []  # what children left behind when they died
         self.live: list[Shard] = []
         self._made = 0
@@ -160,9 +213,40 @@ class Shards:
             begun = time.monotonic()
             place = self.scratch / "warm"
             for content in valid(target):
+                self._seen[target].add(content)
                 what = try_files(target, content, place)
                 assert what == READ, f"{target}: valid files are not read: {what}"
+                for data in content.values():
+                    if data[:2] == b"PK":
+                        mutations.prime(data)
             print(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
+        gc.collect()
+        gc.freeze()  # children need not look at all this again and again
+
+    def remember(self, done: dict[str, int], cores: int) -> None:
+        """Go on behind another campaign: its mutants are made again, so that none counts anew."""
+        pieces = []
+        for target in self.readings.keys() & done.keys():
+            reading, number = self.readings[target], done[target]
+            reading.first = reading.following = number
+            pieces += [(target, k, min(k + _MOST, number)) for k in range(0, number, _MOST)]
+        children = [self._remember(pieces[k::cores]) for k in range(cores)]
+        ended = [os.waitpid(child, 0)[1] for child in children]
+        if any(ended):
+            raise SystemExit("the mutants of the campaign before could not be made again")
+
+    def _remember(self, pieces: list[tuple[str, int, int]]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for target, first, end in pieces:
+                    for number in range(first, end):
+                        self._seen[target].add(mutant(target, self.seed, number))
+            except BaseException as error:
+                os.write(2, f"{error!r}\n".encode())
+                os._exit(1)
+            os._exit(0)
+        return pid
 
     def fill(self, cores: int) -> None:
         """Start children until all cores have one, or nothing is left to start."""
@@ -170,31 +254,23 @@ class Shards:
             work = self._next()
             if work is None:
                 return
-            target, first, count = work
+            target, *numbers = work
             folder = self.scratch / f"shard-{self._made}"
             folder.mkdir()
             self._made += 1
-            self.live.append(Shard(target, self.seed, first, count, self.out, folder))
+            self.live.append(
+                Shard(target, self.seed, tuple(numbers), self._seen[target], self.out, folder)
+            )
 
     def _next(self) -> tuple[str, int, int] | None:
-        """The reader that has had the least time, among those that are not done."""
+        """Work of the reader that has the smallest part of its cases: all go on side by side."""
         if self._again:
             return self._again.pop()
-        open_ = [name for name, one in self.readings.items() if one.following < self.cases]
+        open_ = [name for name, one in self.readings.items() if one.open]
         if not open_:
             return None
-        target = min(open_, key=lambda name: self._time(name))
-        reading = self.readings[target]
-        rate = reading.cases / reading.seconds if reading.seconds else 20.0
-        count = min(max(int(rate * _SECONDS), 20), self.cases - reading.following)
-        first, reading.following = reading.following, reading.following + count
-        reading.running += count
-        return target, first, count
-
-    def _time(self, target: str) -> float:
-        """Seconds of cores that a reader has had, children that are at work included."""
-        live = [time.monotonic() - one.begun for one in self.live if one.target == target]
-        return self.readings[target].seconds + sum(live) + 1e-3 * len(live)
+        target = min(open_, key=lambda name: self.readings[name].share)
+        return target, *self.readings[target].take()
 
     def look(self) -> None:
         """Take in what children have done, and start anew behind what killed one."""
@@ -221,5 +297,4 @@ class Shards:
     @property
     def done(self) -> bool:
         """Whether every case was tried."""
-        left = any(one.following < self.cases for one in self.readings.values())
-        return not (self.live or self._again or left)
+        return not (self.live or self._again or any(one.open for one in self.readings.values()))

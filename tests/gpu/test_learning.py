@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.learning.chains import Threads
+from minigibbs.learning.chains import MODEL, Threads
 from minigibbs.learning.device import DeviceChains
-from minigibbs.learning.placing import model_chains
+from minigibbs.learning.lockstep import LockstepChains
+from minigibbs.running.request import start_states
 from tests.gpu.test_device import device_is_there
 
 pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
@@ -31,7 +32,23 @@ def ring(n=12, q=3):
     return mg.FactorGraph([q] * n, [pairs, mg.Unary(i, np.zeros((n, q)), name="h")])
 
 
-GRAPHS = {"spins": spins, "sites": sites, "ring": ring}
+def line(n=12):
+    """Spins with few neighbours, whose values are looked up; ties."""
+    i = np.arange(n - 1)
+    pairs = mg.Ising(i, i + 1, [0.0, 0.0], name="J", tied=i % 2)
+    return mg.FactorGraph([2] * n, [pairs, mg.Unary(range(n), np.zeros((n, 2)), name="h")])
+
+
+def template(n=12, q=3):
+    """One table for all, times weights, and Potts factors beside it."""
+    i = np.arange(n - 1)
+    one = mg.Table(np.stack([i, i + 1], 1), np.zeros((q, q)), 1.0 + 0.1 * i, name="J")
+    fields = mg.Unary(range(n), np.zeros((n, q)), name="h")
+    return mg.FactorGraph([q] * n, [one, mg.Potts([0, 1], [2, 3], 0.0, name="P"), fields])
+
+
+GRAPHS = {"spins": spins, "line": line, "sites": sites, "ring": ring, "template": template}
+MOVED = GRAPHS | {"crowd": lambda: spins(70)}  # so many colours that threads go through all
 
 
 def rows_of(graph, count=300):
@@ -40,15 +57,15 @@ def rows_of(graph, count=300):
     return rows
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("chains", [7, 70, 1000])
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("chains", [1, 7, 70, 1000])
 def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
     """Sums in another order can tell about once in a million updates: one chain may differ."""
-    graph = GRAPHS[name]()
-    draws = np.random.default_rng(3)
-    here = model_chains(graph, None, max(chains, 16), 5, Threads(2))
-    there = model_chains(graph, None, max(chains, 16), 5, Threads(2), "cuda")
-    assert isinstance(there, DeviceChains)
+    graph = MOVED[name]()
+    draws, states = np.random.default_rng(3), start_states(graph, "random", chains, 5)
+    here = LockstepChains(graph, states.copy(), (5, MODEL), Threads(2))
+    there = DeviceChains(graph, states.copy(), (5, MODEL))
+    before = states
     for _ in range(4):
         values = draws.normal(0, 0.4, graph.frame.size)
         for one in (here, there):
@@ -56,7 +73,31 @@ def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
             one.advance(3)
         differ = (here.states != there.states).any(axis=1).sum()
         assert differ <= (1 if name == "sites" else 0)
-    assert (here.states[0] != here.states[1:]).any()
+        assert (there.states != before).any()
+        before = there.states.copy()
+
+
+def machine(seen=10, hidden=6):
+    """Every visible variable is joined to every hidden one."""
+    a, b = np.meshgrid(np.arange(seen), seen + np.arange(hidden), indexing="ij")
+    weight, n = np.random.default_rng(7).normal(0, 0.1, a.size), seen + hidden
+    pairs = mg.Ising(a.ravel(), b.ravel(), weight, name="J")
+    return mg.FactorGraph([2] * n, [pairs, mg.Unary(range(n), np.zeros((n, 2)), name="h")])
+
+
+@pytest.mark.parametrize("method", ["pcd", "cd"])
+def test_hidden_variables_are_drawn_here_and_the_model_there(method):
+    """Spins of both are the same bits, and so is what they teach."""
+    graph = machine()
+    rows = np.random.default_rng(1).integers(0, 2, (200, 10))
+    rows[:, 1] = rows[:, 0]
+    options = {"chains": 100, "steps": 20, "l2": 0.01, "seed": 1, "progress": False}
+    fits = [
+        mg.learn(graph, rows, method, columns=range(10), backend=b, **options)
+        for b in ("cpu", "cuda")
+    ]
+    np.testing.assert_array_equal(fits[0].parameters["J"], fits[1].parameters["J"])
+    assert np.abs(fits[0].parameters["J"] - graph.parameters["J"]).max() > 0.05
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -9,6 +9,10 @@ import pytest
 import minigibbs as mg
 from minigibbs.kernels.boxes import grow_tree, make_tables, pair_sums, scaled
 from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay
+from minigibbs.kernels.layout import DRAWS
+from minigibbs.kernels.random import below
+from minigibbs.running.api import one_chain
+from minigibbs.samplers.poisson_gibbs.layouts.points import BATCH, GUESS
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
@@ -246,3 +250,47 @@ def test_a_guarantee_goes_by_the_true_weights():
     strong = mg.FactorGraph([3] * 600, [mg.Points(rows, weight=40.0)])
     told = mg.PoissonGibbs().describe(strong)
     assert "Guaranteed" not in told
+
+
+def test_what_is_drawn_from_lies_on_lines_of_memory():
+    group = mg.Points(cloud(3000, 5), norms="sums")
+    for array in (group.tables.slots, group.tree.points):
+        assert array.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("wrong", [1.0, 1.1])
+def test_updates_of_several_batches_keep_the_law(wrong):
+    """One free variable, whose proposals are so many that they take turns; and a wrong weight."""
+    places, labels = cloud(8, 2, spread=0.5), [0, 1, 2, 0, 1, 1, 0, 2]
+    graphs = [
+        mg.FactorGraph([3] * 8, [mg.Points(places, weight=w), mg.Points(places, weight=0.3)])
+        for w in (0.5, 0.5 * wrong)
+    ]
+    clamped = [graph.condition(dict(enumerate(labels[:7]))) for graph in graphs]
+    every = np.repeat([labels], 3, axis=0)
+    every[:, 7] = range(3)
+    law = np.exp(clamped[0].energy(every) - clamped[0].energy(every).max())
+    law /= law.sum()
+    sampler = mg.PoissonGibbs(theta=100.0)
+    assert sampler.split(clamped[1]).implicits[0].draws > 1.5 * BATCH
+    starts = every[np.random.default_rng(5).choice(3, size=400_000, p=law)]
+    states, _, counts = advance_each(clamped[1], sampler, starts, 1, seed=6)
+    p = chi_square(states[:, 7].astype(int), law)
+    assert p > FALSE_ALARM if wrong == 1.0 else p < FALSE_ALARM
+    assert counts[DRAWS] > 1.5 * BATCH * len(starts)
+
+
+@numba.njit
+def visited_next(stream, count):
+    return below(stream, count)
+
+
+def test_the_next_variable_of_a_random_scan_is_foreseen():
+    groups = [mg.Points(cloud(40, 2, seed=k), weight=0.3) for k in range(3)]
+    graph, sampler = mg.FactorGraph([3] * 40, groups), mg.PoissonGibbs()
+    first = sampler.prepare(graph).implicit.group.first + GUESS
+    chain = one_chain(graph, sampler)
+    for _ in range(100):
+        chain.advance(1, False)
+        following = visited_next(chain.chain.stream.copy(), 40)
+        np.testing.assert_array_equal(chain.chain.scratch[first : first + 3], following)

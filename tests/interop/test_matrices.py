@@ -195,5 +195,6 @@ def test_bad_matrices(case):
 
 def test_too_large_for_memory(monkeypatch):
     monkeypatch.setattr("minigibbs.system.memory.available", lambda: 1000)
+    monkeypatch.setattr("minigibbs.system.memory.HARMLESS", 0)
     with pytest.raises(mg.TooLargeError, match="18 couplings"):
         mg.ising_from_matrix(symmetric())

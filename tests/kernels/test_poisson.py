@@ -7,8 +7,14 @@ from scipy import stats
 from minigibbs.kernels.alias import draw_alias, fill_alias
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import ALIAS
-from minigibbs.kernels.poisson import expected_draws, poisson, poisson_beyond, poisson_vector
-from minigibbs.kernels.random import uniform
+from minigibbs.kernels.poisson import (
+    counted_poisson,
+    expected_draws,
+    poisson,
+    poisson_beyond,
+    poisson_vector,
+)
+from minigibbs.kernels.random import next_word, uniform
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from tests.harness import FALSE_ALARM, chi_square
 
@@ -23,10 +29,17 @@ def draw_poisson(mean, none, stream, out):
         out[k] = poisson(mean, none, stream)
 
 
+@entry
+def draw_counted(mean, none, stream, out):
+    for k in range(len(out)):
+        out[k] = counted_poisson(mean, none, next_word(stream))
+
+
+@pytest.mark.parametrize("draw", [draw_poisson, draw_counted], ids=["streamed", "counted"])
 @pytest.mark.parametrize("mean", [0.0, 1e-3, 0.5, 3.0, 9.99, 10.0, 31.4, 185.0, 1e4])
-def test_poisson_law(mean):
+def test_poisson_law(mean, draw):
     out = np.empty(200_000, dtype=np.int64)
-    draw_poisson(mean, np.exp(-mean), stream(1), out)
+    draw(mean, np.exp(-mean), stream(1), out)
     if mean == 0.0:
         assert not out.any()
         return

@@ -18,6 +18,8 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.random import (
     below,
     counted_uniform,
+    later_word,
+    likely_below,
     next_word,
     positive_uniform,
     streams,
@@ -137,6 +139,24 @@ def test_below_rejects_what_would_bias_it():
     assert out.min() >= 0
     assert out.max() < 3 * 2**30
     assert stats.chisquare(np.bincount(out % 3, minlength=3)).pvalue > FALSE_ALARM
+
+
+@entry
+def _look_ahead(stream, count, words, guesses):
+    for k in range(len(words)):
+        words[k], guesses[k] = later_word(stream, k), likely_below(stream, count, k)
+
+
+def test_later_words_are_those_that_come_and_the_stream_stays():
+    stream, count = streams(3, 1)[0], 1000
+    before, words, guesses = stream.copy(), np.empty(50, np.uint64), np.empty(50, np.int64)
+    _look_ahead(stream, count, words, guesses)
+    np.testing.assert_array_equal(stream, before)
+    come = np.empty(50, np.uint64)
+    _words(before.copy(), come)
+    np.testing.assert_array_equal(words, come)
+    drawn = draws_below(count, 50, seed=3)  # one in four million is drawn again
+    np.testing.assert_array_equal(guesses, drawn)
 
 
 def test_streams_differ_by_chain_and_seed():

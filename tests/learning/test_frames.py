@@ -82,7 +82,8 @@ def test_weights_come_back_as_a_frame():
     assert (found["error"] < 0.5).all()
 
 
-def test_a_million_factors_take_no_loop():
+@pytest.mark.parametrize("kind", [str, object])  # of NumPy, and of most frames
+def test_a_million_factors_take_no_loop(kind):
     """Rows are only looked up in dictionaries and sorted: no Python function runs for each."""
     count = 200_000
     rng = np.random.default_rng(0)
@@ -95,6 +96,7 @@ def test_a_million_factors_take_no_loop():
     frame["b"] = np.where(
         frame["a"] == frame["b"], names[(frame["a"].astype(int) + 1) % 1000], frame["b"]
     )
+    frame = {name: column.astype(kind) for name, column in frame.items()}
     calls = []
 
     import sys
@@ -175,6 +177,18 @@ def coins(rule):
             r"column 'w' has 2 rows, 'a' has 1",
         ),
         (lambda: coins(mg.Rule({"a": ["a"]}, ["a"], start="x")), r"start must be a number"),
+        (
+            lambda: mg.from_frames({"name": np.array([1.0, np.nan]), "value": [0, 1]}, []),
+            r"variables, row 1: expected a name, got nan",
+        ),
+        (
+            lambda: mg.from_frames({"name": ["a", "a"], "value": np.array([np.nan, 1.0])}, []),
+            r"variables, row 0: expected a value, got nan",
+        ),
+        (
+            lambda: coins(mg.Rule({"a": ["a"], "w": np.array([np.nan])}, ["a"], weight="w")),
+            r"row 0: expected what a weight stands for, got nan",
+        ),
     ],
 )
 def test_bad_frames_are_refused_by_name(make, message):

@@ -365,6 +365,95 @@ def test_frames_and_labels(backwards):
     )
 
 
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int8, np.float32, object])
+def test_masked_values_are_missing_whatever_their_type(kind):
+    """A mask says so, and not a number that the type may not have."""
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
+    rows = [[1, 1], [1, 0], [0, 0], [0, 1]]
+    masked = np.ma.array(rows, dtype=kind, mask=[[0, 0], [0, 1], [0, 0], [0, 0]])
+    found = learn(graph, masked, "exact").parameters["J"]
+    expected = learn(graph, [[1, 1], [1, -1], [0, 0], [0, 1]], "exact").parameters["J"]
+    np.testing.assert_array_equal(found, expected)
+    assert abs(found[0] - learn(graph, rows, "exact").parameters["J"][0]) > 0.1
+
+
+def test_columns_tell_what_is_missing_in_their_own_way():
+    """Masks, -1 as a float, and pandas' own missing values; truth stands for 0 and 1."""
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")], names=["a", "b"])
+    expected = learn(graph, [[1, 1], [-1, 0], [0, 0], [0, 1]], "exact").parameters["J"]
+    other = [1, 0, 0, 1]
+    columns = [
+        np.ma.array([1, 1, 0, 0], mask=[0, 1, 0, 0]),
+        np.array([1.0, -1.0, 0.0, 0.0]),
+        [1, None, 0, 0],
+        [True, None, False, False],
+    ]
+    pandas = pytest.importorskip("pandas")
+    for kind, values in (("Int64", [1, None, 0, 0]), ("boolean", [True, None, False, False])):
+        columns.append(pandas.array(values, dtype=kind))
+    for column in columns:
+        found = learn(graph, {"a": column, "b": other}, "exact").parameters["J"]
+        np.testing.assert_array_equal(found, expected)
+    text = mg.FactorGraph(graph.sizes, graph.factors, names=["a", "b"], labels={"a": ["n", "y"]})
+    frame = pandas.DataFrame({"a": pandas.array(["y", None, "n", "n"], "string"), "b": other})
+    np.testing.assert_array_equal(learn(text, frame, "exact").parameters["J"], expected)
+
+
+def test_points_of_a_grid_are_no_numbers_of_values():
+    """1.0 is the last of -1, 0, 1, and -1.0 is not missing."""
+    domains = mg.Domains([mg.Grid(-1.0, 1.0, 3)], ["level"])
+    graph = mg.FactorGraph(domains, [mg.Unary([0], [0.0, 0.0, 0.0], name="h")])
+    found = learn(graph, {"level": [1.0, -1.0, 1.0, 0.0]}, "exact").parameters["h"]
+    expected = learn(graph, [[2], [0], [2], [1]], "exact").parameters["h"]
+    np.testing.assert_array_equal(found, expected)
+    assert found.argmax() == 2
+
+
+def test_errors_of_a_pseudo_likelihood_are_what_rows_differ_by():
+    """One row says nothing of that; rows of no weight say nothing at all."""
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.0, name="J", tied=0)])
+    assert learn(graph, [[0, 1, 0]], "pseudo", l2=0.1).errors is None
+    rows, weights = np.random.default_rng(0).integers(0, 2, (30, 3)), np.ones(30)
+    weights[::3] = 0.0
+    found = learn(graph, rows, "pseudo", weights=weights).errors["J"]
+    assert np.isfinite(found).all()
+    assert (found > 0).all()
+
+
+def test_errors_do_not_depend_on_units():
+    """A weight times a millionth is known a million times less well, and no better.
+
+    All states are as frequent, so that the maximum is at 0 with both.
+    """
+    rows = [[0, 0], [0, 1], [1, 0], [1, 1]] * 50
+
+    def fitted(scale):
+        joined = mg.Ising([0], [1], 0.0, name="J", scale=[scale])
+        graph = mg.FactorGraph([2, 2], [joined, mg.Unary([0, 1], [0.0, 0.0], name="h")])
+        return learn(graph, rows, "exact").errors
+
+    plain, small = fitted(1.0), fitted(1e-6)
+    np.testing.assert_allclose(small["J"], 1e6 * plain["J"], rtol=1e-6)
+    np.testing.assert_allclose(small["h"], plain["h"], rtol=1e-6)
+
+
+def test_what_never_happens_has_no_small_error():
+    """Its weight goes to minus infinity, where no state tells of it any more."""
+    graph = mg.FactorGraph([3], [mg.Unary([0], [-40.0, 0.0, 0.0], name="h")])
+    with pytest.warns(UserWarning, match=r"'h'\[0\] to minus infinity"):
+        fit = learn(graph, [[1], [2], [2]], "exact", steps=0)
+    assert fit.errors["h"][0] == np.inf
+    assert fit.errors["h"][1] < 1
+
+
+def test_moments_of_rows_with_values_missing_are_weighed():
+    """The second row, of all the weight, has both alike; the first has not."""
+    graph = mg.FactorGraph([2] * 3, [mg.Logical("equal", [[0, 1]], 0.0, name="same")])
+    rows = [[0, 1, -1], [1, 1, -1]]
+    fit = learn(graph, rows, "pseudo", weights=[0.0, 1.0], l2=0.1)
+    assert fit.data_moments[0] == 1.0
+
+
 def coin(**options):
     return mg.FactorGraph([2, 2], [mg.Unary([0, 1], [0.0, 0.0], name="h", **options)])
 
@@ -399,6 +488,19 @@ def coin(**options):
         (lambda: learn(coin(), [[0, 0]], start={"h": [1.0, 2, 3]}), r"'h' must hold.*shape \(2,\)"),
         (lambda: learn(coin(), [[0, 0]], held_out=0.5), "leaves some of 1 rows"),
         (lambda: learn(coin(), [[0, 0]], "exact", checkpoint="x"), "checkpoint is for pcd and cd"),
+        (lambda: learn(coin(), [[0, 0]], "exact", held_out=[[0, 1]]), "held_out is for pcd and cd"),
+        (lambda: learn(coin(), [[0, 0]], "pseudo", pearson=0.9), "pearson is for pcd and cd"),
+        (
+            lambda: learn(coin(), [[0, 0]] * 4, weights=[1, 0, 0, 0], held_out=0.5),
+            "held_out=0.5: rows that are held out.*no weight",
+        ),
+        (lambda: learn(coin(), [[0, 0]], pearson=1.5), "correlation of at most 1, got 1.5"),
+        (lambda: learn(coin(), [[0, 0]], columns=[1, 1]), "columns: variable 1 has more than one"),
+        (lambda: learn(coin(), {"x0": [0], 0: [1]}), "data: variable 0 has more than one"),
+        (lambda: learn(coin(), [[np.inf, 0]]), "whole numbers.*inf"),
+        (lambda: learn(coin(), [[0, 0]], weights=["a"]), "weights must be 1 finite"),
+        (lambda: learn(coin(), [[0, 0]], prior={"h": (0, 1, 2)}), "prior of parameter 'h'"),
+        (lambda: learn(coin(), [[0, 0]], prior={"h": "wide"}), "prior of parameter 'h'"),
         (
             lambda: learn(coin(fixed=[True, False]), [[0, 0]], start={"h": 1.0}),
             r"'h'\[0\] is fixed",

@@ -1,9 +1,10 @@
 """Deliberate mistakes, one by one: `make mutants`, or `python -m tests.mutants [part of name]`.
 
 Each is made in a copy of the sources, where the tests that should object are run, first without the
-mistake: a test that fails there says nothing, and the mutant counts as not tried. A mutant that no
-test objects to has survived, and is reported; so is one that cannot be made any more. With `--out`
-what came of each is written down as it is found.
+mistake: a test that fails there, or needs a package that is not installed, says nothing, and where
+no other is named the mutant counts as not tried. A mutant that no test objects to has survived, and
+is reported; so is one that cannot be made any more. With `--out` what came of each is written down
+as it is found; with `--seen`, those that such files say were caught come last.
 """
 
 import argparse
@@ -95,6 +96,15 @@ class Found:
                     stream.write(json.dumps([mutant.name, mutant.file, word, why]) + "\n")
 
 
+def sound(folder: Path, mutant: Mutant, patience: float) -> tuple[list[str], str]:
+    """The tests of a mutant that pass without it, all or some, and what the others say."""
+    passed, last = run_tests(folder, mutant.tests, patience)
+    if passed:
+        return mutant.tests, last
+    alone = mutant.tests if len(mutant.tests) > 1 else []
+    return [test for test in alone if run_tests(folder, [test], patience)[0]], last
+
+
 def work(mutants: queue.Queue[Mutant], found: Found, deadline: float) -> None:
     """Try mutants in a copy of one's own, until there are none or time is up."""
     with tempfile.TemporaryDirectory() as name:
@@ -107,15 +117,22 @@ def work(mutants: queue.Queue[Mutant], found: Found, deadline: float) -> None:
                 return
             begun, word, why = time.monotonic(), UNTRIED, "time is up"
             patience = min(PATIENCE, deadline - begun)
-            passed, last = run_tests(folder, mutant.tests, patience)
-            if not passed:
+            tests, last = sound(folder, mutant, patience)
+            if not tests:
                 why = f"without the mistake: {last}"
             elif (left := deadline - time.monotonic()) > 0:
-                passed, why = try_mutant(folder, mutant, min(PATIENCE, left))
+                some = mutant._replace(tests=tests)
+                passed, why = try_mutant(folder, some, min(PATIENCE, left))
                 late = time.monotonic() >= deadline
                 if passed is not None and not late:  # None: a mistake that only breaks an import
                     word = SURVIVED if passed else CAUGHT
             found.note(mutant, word, why, time.monotonic() - begun)
+
+
+def seen_caught(paths: list[Path]) -> set[str]:
+    """The mutants that files of `--out` say were caught."""
+    lines = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    return {name for name, _, word, _ in lines if word == CAUGHT}
 
 
 def main() -> int:
@@ -123,15 +140,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=math.inf, help="of the whole")
     parser.add_argument("--out", type=Path, help="a folder for mutants.jsonl")
-    parser.add_argument("--but", type=Path, help="leave out what such a file says was caught")
+    parser.add_argument("--seen", type=Path, nargs="*", default=[], help="files mutants.jsonl")
+    parser.add_argument("--but", action="store_true", help="leave those seen caught out altogether")
     parser.add_argument("parts", nargs="*", help="of names or files; by default all mutants")
     options = parser.parse_args()
     begun, chosen = time.monotonic(), listed()
     if options.parts:
         chosen = [m for m in chosen if any(p in f"{m.file}: {m.name}" for p in options.parts)]
+    known = seen_caught(options.seen)
+    chosen.sort(key=lambda mutant: mutant.name in known)
     if options.but:
-        lines = [json.loads(line) for line in options.but.read_text().splitlines()]
-        known = {name for name, _, word, _ in lines if word == CAUGHT}
         chosen = [mutant for mutant in chosen if mutant.name not in known]
     waiting: queue.Queue[Mutant] = queue.Queue()
     for mutant in chosen:

@@ -16,11 +16,18 @@ _PARTS = {
 }
 
 
+_DECORATORS = ("given", "settings", "example", "composite")
+
+
 class _Anything:
     """Whatever is asked of it, it is; tests that it decorates are skipped."""
 
+    def __init__(self, decorates=False):
+        self._decorates = decorates
+
     def __call__(self, *arguments, **options):
-        if len(arguments) == 1 and isinstance(arguments[0], types.FunctionType) and not options:
+        one = len(arguments) == 1 and isinstance(arguments[0], types.FunctionType) and not options
+        if self._decorates and one:
 
             @pytest.mark.skip(reason="needs a package that is not there")
             def skipped(*unused, **unused_too):
@@ -32,7 +39,7 @@ class _Anything:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return self
+        return _Anything(name in _DECORATORS)
 
     def __or__(self, other):
         return self
@@ -42,7 +49,7 @@ class _Module(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Anything()
+        return _Anything(name in _DECORATORS)
 
 
 for _name, _parts in _PARTS.items():

@@ -218,6 +218,8 @@ def test_what_cannot_be_observed_is_refused(observe, message):
     "make",
     [
         lambda: mg.observables.Magnetization(power=0),
+        lambda: mg.observables.Magnetization(power=1001),
+        lambda: mg.observables.Magnetization(power=10**30),
         lambda: mg.observables.Magnetization(power=True),
         lambda: mg.observables.Histogram(low=1.0, high=1.0),
         lambda: mg.observables.Histogram(bins=0),

@@ -205,7 +205,7 @@ def test_no_flipped_byte_does_worse_than_a_refusal(saved):
 
 def test_a_file_is_not_read_into_memory_that_is_not_there(saved, monkeypatch):
     monkeypatch.setattr(files.memory, "available", lambda: 100)
-    monkeypatch.setattr(files, "_HARMLESS", 100)
+    monkeypatch.setattr(files.memory, "HARMLESS", 100)
     with pytest.raises(mg.TooLargeError, match=r"run\.mgr"):
         mg.load(saved)
 

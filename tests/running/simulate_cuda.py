@@ -206,7 +206,7 @@ def main(folder: Path) -> None:
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
     cuda_sums.THREADS, cuda_observed._MOST_BLOCKS, cuda_observed._BLOCKS = 4, 2, 2
-    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = 4
+    cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

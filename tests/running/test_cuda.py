@@ -25,6 +25,7 @@ from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
+from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
@@ -227,9 +228,10 @@ def test_small_domains_with_tails_compile_for_a_gpu():
     data = colour_data(mg.PoissonGibbs(heavy=4), graph)
     arrays = [device_type(getattr(data, name)) for name in small.SmallTails._fields]
     x, counts = matrix(types.uint8), row(types.int64)
+    flat, words = row(types.uint8), row(types.uint32)
     for alike in (False, True):
-        kernel, flat = small.walk_with_tails(6, alike), row(types.uint8)
-        ptx(kernel, *arrays, *NUMBERS, types.int64, x, flat, counts, counts)
+        kernel = small.walk_with_tails(6, alike, alike)
+        ptx(kernel, *arrays, *NUMBERS, types.int64, x, flat, words, counts, counts)
 
 
 def test_turning_compiles_for_a_gpu():
@@ -245,9 +247,10 @@ def test_points_compile_for_a_gpu(kernel):
     data = colour_data(mg.PoissonGibbs(), graph)
     arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
-    sweep = points.sweep_points(2, 3, data.quads, kernel == "gaussian", points.THREADS)
-    text = ptx(sweep, arrays, *NUMBERS, types.int64, x, counts, counts)
-    assert text.count("ld.global.v4") >= 6
+    packed = device_type(pack_points(data, 5))
+    sweep = points.sweep_points(2, 3, 5, kernel == "gaussian", points.THREADS)
+    text = ptx(sweep, arrays, packed, *NUMBERS, types.int64, x, counts, counts)
+    assert text.count("ld.global.v4") >= 5
     assert text.count("ld.shared.v4") >= 3
     numbers = row(types.int32)
     ptx(points.first_places, numbers, numbers, numbers, types.int64, types.int64, x)

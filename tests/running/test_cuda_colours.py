@@ -71,6 +71,12 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
         7,
         1000,
     ),
+    "potts-tails-whole": (  # chains: four at a time, as are heavy neighbours
+        mg.models.potts_rbf(side=3, states=4, beta=1.0, implicit=False),
+        mg.PoissonGibbs(heavy=6),
+        8,
+        1000,
+    ),
     "potts": (mg.models.potts_lattice(side=3, states=3, beta=0.8), mg.Gibbs(), 6, 1000),
     "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),
     "sites": (complete(5, 3), mg.Gibbs(), 6, 1000),

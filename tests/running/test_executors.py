@@ -233,9 +233,11 @@ def test_a_killed_run_leaves_no_processes_and_the_next_one_sweeps_its_folder(
         time.sleep(0.1)
     assert not any(map(alive, pids))
     assert (left / "model.mg").exists()
+    assert list(scratch.glob("pymp-*"))  # the folder of the fork server's socket
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     with Scratch() as living:
         assert not left.exists()
+        assert not list(scratch.glob("pymp-*"))
         code = "from minigibbs.running.executors.scratch import Scratch; Scratch().close()"
         subprocess.run([sys.executable, "-c", code], env=environment, check=True)
         assert living.exists()  # another process's sweep leaves it alone
@@ -266,6 +268,24 @@ def test_only_folders_of_our_own_are_swept(tmp_path, monkeypatch):
     with Scratch():
         assert foreign.exists()
     assert (treasure / "lock").read_text() == "gold"
+
+
+@pytest.mark.parametrize(
+    "noted", ["treasure", "../treasure", "pymp-1/../treasure", "pymp-link", "\0"]
+)
+def test_what_is_noted_as_the_fork_servers_is_not_believed(tmp_path, monkeypatch, noted):
+    """Only a folder beside ours, of the name that Python gives, goes with it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    treasure, left = tmp_path / "treasure", tmp_path / "minigibbs-1-left"
+    for folder in (treasure, left, tmp_path / "pymp-1"):
+        folder.mkdir()
+    (tmp_path / "pymp-link").symlink_to(treasure)
+    (treasure / "gold").write_text("")
+    (left / "lock").write_text("")
+    (left / "sockets").write_text(noted)
+    Scratch().close()
+    assert not left.exists()
+    assert (treasure / "gold").exists()
 
 
 def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):

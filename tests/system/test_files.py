@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and read as data or refused."""
 
+import errno
 import io
 import json
 import os
@@ -66,6 +67,15 @@ def test_write_whole_leaves_the_old_file_on_failure(tmp_path, error):
         files.write_whole(tmp_path / "a", fail)
     assert (tmp_path / "a").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
+    def full(stream):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.txt'"):
+        files.write_whole(tmp_path / "a.txt", full)
+    assert not list(tmp_path.iterdir())
 
 
 def test_write_whole_takes_a_bare_name(tmp_path, monkeypatch):

@@ -33,16 +33,12 @@ def test_some_memory_is_available():
 def test_a_containers_limit_counts(monkeypatch):
     files = {"/sys/fs/cgroup/memory.max": "5000\n", "/sys/fs/cgroup/memory.current": "2000\n"}
 
-    class Fake:
-        def __init__(self, name):
-            self.name = name
+    def content(path):
+        if path not in files:
+            raise FileNotFoundError(path)
+        return files[path].encode()
 
-        def read_text(self):
-            if self.name not in files:
-                raise FileNotFoundError(self.name)
-            return files[self.name]
-
-    monkeypatch.setattr(memory, "Path", Fake)
+    monkeypatch.setattr(memory, "_content", content)
     monkeypatch.setattr(memory, "_physical", lambda: 10_000)
     assert memory.available() == 3000
     files["/sys/fs/cgroup/memory.max"] = "max\n"  # no limit
@@ -77,6 +73,13 @@ def test_require_says_what_is_needed_and_what_there_is(monkeypatch):
         "a thing needs 3.0 GiB, but only 1.0 MiB of memory is available; do without"
     )
     assert isinstance(caught.value, MemoryError)
+
+
+def test_for_a_few_bytes_the_system_is_not_asked(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 0)
+    memory.require(memory.HARMLESS, "a thing", "do without")
+    with pytest.raises(mg.TooLargeError):
+        memory.require(memory.HARMLESS + 1, "a thing", "do without")
 
 
 def test_a_model_beyond_any_machine_is_refused_at_once():

@@ -45,8 +45,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     <FactorGraph: 2 variables; factors: 1 table>
     """
     module = _format(path)
-    taken = list(inspect.signature(module.read).parameters)[1:]
     for option in options:
+        taken = list(inspect.signature(module.read).parameters)[1:]
         if option not in taken:
             takes = f"takes {', '.join(taken)}" if taken else "takes no options"
             raise FormatError(f"{path}: reading this format {takes}; got {option}")

@@ -30,12 +30,11 @@ _XZ_MEMORY = 2**28  # bytes for the xz decoder; `xz -9` asks for a quarter of it
 def read_text(path: str | os.PathLike[str]) -> bytes:
     """The content of a file, decompressed if its name ends in .gz or .xz."""
     ending, packed = Path(path).suffix, os.path.getsize(path)
-    most = memory.available() // _TAKEN
-    blocks, size = [], 0
+    most, blocks, size = memory.HARMLESS // _TAKEN, [], 0
     try:
         for block in _blocks(path, ending):
             size += len(block)
-            if size > most:
+            if size > most and size > (most := memory.available() // _TAKEN):
                 raise TooLargeError(
                     f"{path}: there is memory to read {memory.readable(most)} of text, but it "
                     "holds more; use a machine with more memory"

@@ -156,6 +156,7 @@ def from_frames(
     """
     names = _column(variables, name, "variables")
     found, number = _numbered(names)
+    _refuse(number[:, None] < 0, "variables", "a name", [names])
     if not len(found):
         raise GraphError("variables: expected at least one row")
     if value is None:
@@ -172,6 +173,7 @@ def from_frames(
                 f"variables: column {value!r} has {len(values)} rows, {name!r} has {len(names)}"
             )
         known, code = _numbered(values)
+        _refuse(code[:, None] < 0, "variables", "a value", [values])
         lookup = _Values(number, code, len(found), names, labels=known)
         domains = Domains(lookup.sizes, _texts(found))
         cuts = np.cumsum(lookup.sizes)[:-1]
@@ -316,7 +318,9 @@ def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.i
         if entry not in places:
             places[entry] = len(known)
             known.append(entry)
-    return _look_up(places, column)
+    tied = _look_up(places, column)
+    _refuse(tied[:, None] < 0, where, "what a weight stands for", [column])
+    return tied
 
 
 def _scales(rule: Rule, where: str) -> NDArray[np.float64] | None:
@@ -392,6 +396,9 @@ def _names(frame: Any) -> list[Any] | None:
     return None
 
 
+_NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
+
+
 def _as_column(given: Any, where: str) -> NDArray[Any]:
     """An array of entries that can be looked up."""
     try:
@@ -401,14 +408,15 @@ def _as_column(given: Any, where: str) -> NDArray[Any]:
     if column.ndim != 1:
         raise GraphError(f"{where}: expected a plain entry in each row")
     if column.dtype == object:
-        for row, entry in enumerate(column.tolist()):
-            if isinstance(entry, list | dict | set | np.ndarray):
-                raise GraphError(f"{where}, row {row}: expected a plain entry, got {entry!r}")
+        entries = column.tolist()
+        if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):
+            row = next(row for row, entry in enumerate(entries) if isinstance(entry, _NOT_PLAIN))
+            raise GraphError(f"{where}, row {row}: expected a plain entry, got {entries[row]!r}")
     return column
 
 
 def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries in the order they come, and the number of each row's."""
+    """The distinct entries in the order they come, and the number of each row's; -1 for NaN."""
     found = list(dict.fromkeys(column.tolist()))
     return found, _look_up(_places(found), column)
 

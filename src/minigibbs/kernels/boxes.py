@@ -26,6 +26,7 @@ from minigibbs.kernels.decay import (
     rounded_up,
 )
 from minigibbs.kernels.jit import entry, kernel
+from minigibbs.kernels.lines import joined_lines
 
 BLOCK = 64  # points that sums go over at a time
 GROUP = 8  # points whose sums are taken together
@@ -96,7 +97,7 @@ def grow_tree(features: NDArray[np.float32]) -> Tree:
 
 def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
     """The tree with a scale for each variable."""
-    points, nodes = tree.points.copy(), tree.nodes.copy()
+    points, nodes = joined_lines([tree.points]), tree.nodes.copy()
     points[:, FEATURES] = scale[tree.order]
     _scale_nodes(points, nodes)
     return tree._replace(points=points, nodes=nodes)
@@ -157,7 +158,7 @@ def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
         np.repeat(np.arange(len(order), dtype=np.int32), size),
         start.astype(np.int64),
         np.array([made[node][1] for node in order]),
-        np.concatenate([made[node][0] for node in order]),
+        joined_lines([made[node][0] for node in order]),
     )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.jit import chosen_by_type, kernel
-from minigibbs.kernels.lanes import as_double, word_of
+from minigibbs.kernels.lanes import as_double, squared_steps, word_of
+from minigibbs.kernels.lines import empty_lines
 
 GAUSSIAN, LAPLACE, POWER = range(3)
 PIECE, FEATURES = 8, 7  # numbers of a row's pieces, and features among them
@@ -31,7 +32,8 @@ class Decay(NamedTuple):
 def point_rows(features: NDArray[np.float32], scale: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows for `decay_value`: features in pieces, and scales."""
     n, dims = features.shape
-    rows = np.zeros((n, -(-dims // FEATURES), PIECE), dtype=np.float32)
+    rows = empty_lines((n, -(-dims // FEATURES), PIECE), np.float32)
+    rows[:] = 0.0
     for piece in range(rows.shape[1]):
         own = features[:, piece * FEATURES : (piece + 1) * FEATURES]
         rows[:, piece, : own.shape[1]] = own
@@ -83,12 +85,10 @@ def _exp_minus(t):
 @kernel
 def _square(points, i, j):
     """The squared distance of two points."""
-    square, piece, here, there = 0.0, 0, np.uint64(i), np.uint64(j)
+    here, there = np.uint64(i), np.uint64(j)
+    square, piece = squared_steps(points, here, there, np.uint64(0)), PIECE
     while piece < points.shape[1]:
-        for k in range(FEATURES):
-            at = np.uint64(piece + k)
-            step = np.float64(points[here, at]) - np.float64(points[there, at])
-            square += step * step
+        square += squared_steps(points, here, there, np.uint64(piece))
         piece += PIECE
     return square
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.cpu import CPUContext
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
@@ -71,6 +72,62 @@ def lanes_of(context, size, example):  # type: ignore[no-untyped-def]
         return array._getvalue()
 
     return kind(size, example), generate
+
+
+@intrinsic
+def fetch(context, array, place, line):  # type: ignore[no-untyped-def]
+    """Ask for a line of memory that will be read soon: 64 bytes, `line` lines after array[place].
+
+    It may lie beyond the array, and be the wrong one: nothing is read. CUDA does without.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        if isinstance(context, CPUContext):
+            view, byte = context.make_array(array)(context, builder, arguments[0]), ir.IntType(8)
+            stride = cgutils.unpack_tuple(builder, view.strides)[0]
+            ahead = builder.mul(arguments[2], context.get_constant(types.intp, 64))
+            far = builder.add(builder.mul(arguments[1], stride), ahead)
+            address = builder.gep(builder.bitcast(view.data, byte.as_pointer()), [far])
+            word = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word, word, word])
+            name = "llvm.prefetch.p0"
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            builder.call(function, [address, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+@intrinsic
+def squared_steps(context, rows, i, j, first):  # type: ignore[no-untyped-def]
+    """The squared distance of two rows of floats, in seven columns from `first` on; as a double.
+
+    Eight are read, side by side.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        view = context.make_array(rows)(context, builder, arguments[0])
+        width = cgutils.unpack_tuple(builder, view.shape)[1]
+        floats, doubles = (ir.VectorType(kind, 8) for kind in (ir.FloatType(), ir.DoubleType()))
+        wide = []
+        for row in arguments[1:3]:
+            place = builder.add(builder.mul(row, width), arguments[3])
+            pointer = builder.bitcast(builder.gep(view.data, [place]), floats.as_pointer())
+            wide.append(builder.fpext(builder.load(pointer, align=4), doubles))
+        step = builder.fsub(*wide)
+        counted = ir.Constant(ir.VectorType(ir.IntType(1), 8), [1] * 7 + [0])
+        squares = builder.select(counted, builder.fmul(step, step), ir.Constant(doubles, [0.0] * 8))
+        for half in (4, 2, 1):
+            index = ir.VectorType(ir.IntType(32), half)
+            low = ir.Constant(index, list(range(half)))
+            high = ir.Constant(index, list(range(half, 2 * half)))
+            squares = builder.fadd(
+                builder.shuffle_vector(squares, squares, low),
+                builder.shuffle_vector(squares, squares, high),
+            )
+        return builder.extract_element(squares, ir.IntType(32)(0))
+
+    return types.float64(rows, types.uint64, types.uint64, types.uint64), generate
 
 
 def _vector(context, builder, kind, array, value):  # type: ignore[no-untyped-def]

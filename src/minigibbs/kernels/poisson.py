@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from minigibbs.kernels.alias import build_alias
 from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.layout import ALIAS, POISSON_ROW, STRONG, PoissonVector
-from minigibbs.kernels.random import positive_uniform, uniform
+from minigibbs.kernels.random import counted_uniform, positive_uniform, uniform
 
 _INVERSION = 10.0  # means from here on are drawn by rejection
 FEW_DRAWS = 6.9  # means up to this have exp(-mean) above 1/1000
 STRONG_RATE = 1.0
+_LEAST = 2.0**-53  # keeps a uniform number away from 0
 
 
 @kernel
@@ -68,26 +69,49 @@ def poisson_by_inversion(u, mean, none):
 
 
 @kernel
+def counted_poisson(mean, none, key):
+    """A Poisson variate by the counted numbers of a key, from -1 downwards."""
+    if mean < _INVERSION:
+        u = counted_uniform(key, -1)
+        return poisson_by_inversion(u, mean, none)
+    count, number = -1, -1
+    while count < 0:
+        u, v = counted_uniform(key, number), counted_uniform(key, number - 1)
+        count = _accept(mean, u - 0.5, v + _LEAST)
+        number -= 2
+    return count
+
+
+@kernel
 def _poisson_by_rejection(mean, stream):
-    """Transformed rejection with squeeze, for means from 10 on.
+    """A Poisson variate for means from 10 on."""
+    count = -1
+    while count < 0:
+        u, v = uniform(stream) - 0.5, positive_uniform(stream)
+        count = _accept(mean, u, v)
+    return count
+
+
+@kernel
+def _accept(mean, u, v):
+    """Transformed rejection with squeeze: a count, or -1 for another try.
 
     Hormann 1993, doi:10.1016/0167-6687(93)90997-4, algorithm PTRS.
     """
     b = 0.931 + 2.53 * math.sqrt(mean)
     a = -0.059 + 0.02483 * b
-    while True:
-        u, v = uniform(stream) - 0.5, positive_uniform(stream)
-        us = 0.5 - abs(u)
-        if us < 1e-12:
-            continue
-        count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
-        if us >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2.0):
-            return int(count)
-        if count < 0.0 or (us < 0.013 and v > us):
-            continue
-        scale = math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b))
-        if scale <= count * math.log(mean) - mean - math.lgamma(count + 1.0):
-            return int(count)
+    us = 0.5 - abs(u)
+    if us < 1e-12:
+        return -1
+    count = math.floor((2.0 * a / us + b) * u + mean + 0.43)
+    if us >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2.0):
+        return int(count)
+    if count < 0.0 or (us < 0.013 and v > us):
+        return -1
+    scale = math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b))
+    if scale <= count * math.log(mean) - mean - math.lgamma(count + 1.0):
+        return int(count)
+    return -1
 
 
 def poisson_vector(

@@ -117,6 +117,30 @@ def below(stream, count):
     return np.int64(product >> _SHIFT_32)
 
 
+@kernel
+def later_word(stream, skipped):
+    """What `next_word` returns after so many other words; the stream stays as it is."""
+    s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
+    k = 0
+    while k < skipped:
+        t = s1 << _SHIFT_17
+        s2 ^= s0
+        s3 ^= s1
+        s1 ^= s2
+        s0 ^= s3
+        s2 ^= t
+        s3 = _rotate(s3, 45)
+        k += 1
+    return _rotate(s0 + s3, 23) + s0
+
+
+@kernel
+def likely_below(stream, count, skipped):
+    """What `below` will most likely return after so many words; the stream stays as it is."""
+    word = later_word(stream, skipped)
+    return np.int64(((word >> _SHIFT_32) * np.uint64(count)) >> _SHIFT_32)
+
+
 @inlined
 def leftover(u, bound, inverse, stream):
     """A fresh uniform number from one that is known to lie below `bound`, drawn anew if too coarse.

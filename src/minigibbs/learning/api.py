@@ -161,8 +161,8 @@ def learn(
     checks.require_parameters(graph)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     interval = None if every is None else durations.seconds(every, "every")
-    if checkpoint is not None and method not in SAMPLED:
-        raise LearnError(f'checkpoint is for {" and ".join(SAMPLED)}, not for method="{method}"')
+    given = {"checkpoint": checkpoint, "held_out": held_out, "error": error, "pearson": pearson}
+    _require_sampled(method, [name for name, value in given.items() if value is not None])
     whole = _unclamped(graph) if data is None else graph
     rows = read_data(graph, data, columns, weights)
     kind = _optimizer(graph, rows, method, optimizer)
@@ -421,12 +421,12 @@ class _Task:
             evidence = self.whole.evidence
             return law.of_data(values, self.data)[1], law.of(values, evidence)[1]
         frame, chains = self.whole.frame, self._chains(values, pool)
-        found = []
-        for one in chains:
+        weights, found = [None, self.data.weight], []
+        for one, weight in zip(chains, weights, strict=False):
             total = np.zeros(frame.size)
             for _ in range(_BURN):
                 one.advance(self.settings.sweeps)
-                total += frame.summed(one.states, spread=pool) / len(one.states)
+                total += frame.summed(one.states, weight, pool) / len(one.states)
             found.append(total / _BURN)
         if len(chains) == 1:
             moments = frame.summed(self.data.rows, self.data.weight, pool)
@@ -459,8 +459,8 @@ class _Task:
         if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
             return None
         if likelihood is not None:
-            if not self.data.complete:
-                return None
+            if not self.data.complete or np.count_nonzero(self.data.weight) < 2:
+                return None  # errors are what rows differ by
             return information.sandwich(frame, likelihood, values, self.penalty)
         if isinstance(law, Enumerated):
             found = information.from_states(frame, law, values, self.data)
@@ -503,6 +503,12 @@ class _Task:
             deviations=deviations,
             warnings=tuple(found),
         )
+
+
+def _require_sampled(method: str, given: list[str]) -> None:
+    """Raise for what makes no sense where an objective is climbed to its end."""
+    if method in METHODS and method not in SAMPLED and given:
+        raise LearnError(f'{given[0]} is for {" and ".join(SAMPLED)}, not for method="{method}"')
 
 
 def _unclamped(graph: FactorGraph) -> FactorGraph:
@@ -550,7 +556,13 @@ def _split(
                 f"sides; got {held_out!r}"
             )
         order = np.random.default_rng([seed, count]).permutation(len(rows))
-        return rows.some(np.sort(order[count:])), rows.some(np.sort(order[:count]))
+        parts = np.sort(order[count:]), np.sort(order[:count])
+        if not all(rows.weight[part].any() for part in parts):
+            raise LearnError(
+                f"held_out={held_out}: rows that are held out, or those that are left, have no "
+                "weight; give rows to hold out, or more rows with weight"
+            )
+        return rows.some(parts[0]), rows.some(parts[1])
     return rows, read_data(graph, held_out, columns)
 
 

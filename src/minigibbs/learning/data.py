@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from minigibbs.errors import LearnError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+
+_LARGEST = 2.0**53  # whole numbers that doubles hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,7 @@ def _read_values(
             raise LearnError("data with named columns says which variables they are: no columns=")
         return _by_name(graph.domains, data)
     numbers = range(len(graph)) if columns is None else [graph.domains.index(c) for c in columns]
+    _require_distinct(graph.domains, list(numbers), "columns")
     array = _numbers(data)
     if array.ndim == 1 and len(array) == len(numbers) and len(numbers) > 1:
         array = array[None]
@@ -95,10 +99,17 @@ def _read_values(
     return values
 
 
+def _require_distinct(domains: Domains, variables: list[int], what: str) -> None:
+    """Raise where two columns stand for one variable."""
+    twice = [v for v, count in Counter(variables).items() if count > 1]
+    if twice:
+        raise LearnError(f"{what}: {domains.describe(twice[0])} has more than one column")
+
+
 def _numbers(data: Any) -> NDArray[np.int64]:
     """Integers, -1 where a value is masked, NaN or None."""
     if isinstance(data, np.ma.MaskedArray):
-        data = data.filled(FREE)
+        return np.where(np.ma.getmaskarray(data), FREE, _numbers(data.filled(0)))
     rule = "data must hold whole numbers, -1 where a value is missing"
     try:
         array = np.asarray(data)
@@ -108,8 +119,9 @@ def _numbers(data: Any) -> NDArray[np.int64]:
         raise LearnError(f"{rule}; got rows of different lengths, or no rows") from None
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), FREE, array)
-        if (array != np.round(array)).any():
-            raise LearnError(f"{rule}; got {array[array != np.round(array)][0]}")
+        wrong = (array != np.round(array)) | (np.abs(array) > _LARGEST)
+        if wrong.any():
+            raise LearnError(f"{rule}; got {array[wrong][0]}")
     elif array.dtype.kind not in "iub":
         raise LearnError(f"{rule}; got type {array.dtype}; labels need columns with names")
     return array.astype(np.int64)
@@ -118,7 +130,14 @@ def _numbers(data: Any) -> NDArray[np.int64]:
 def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
     """Columns by the names of variables, values by label or number; others are hidden."""
     names = list(data.columns) if hasattr(data, "columns") else list(data)
-    columns = {domains.index(name): np.asarray(data[name]) for name in names}
+    _require_distinct(domains, [domains.index(name) for name in names], "data")
+    columns = {domains.index(name): np.ma.asanyarray(data[name]) for name in names}
+    flat = [variable for variable, column in columns.items() if column.ndim != 1]
+    if flat:
+        raise LearnError(
+            f"data: {domains.describe(flat[0])} must have a column of one value a row; got shape "
+            f"{columns[flat[0]].shape}"
+        )
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise LearnError(f"data must have columns of one length, with rows; got {sorted(lengths)}")
@@ -130,19 +149,38 @@ def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
 
 def _column(domains: Domains, variable: int, column: NDArray[Any]) -> NDArray[np.int64]:
     """One variable's values: labels are looked up once each."""
-    missing = np.array([value is None or value != value for value in column.tolist()])
+    values = np.ma.getdata(column).tolist()
+    missing = np.array([_is_missing(domains, variable, value) for value in values])
+    missing |= np.ma.getmaskarray(column)
     found = np.full(len(column), FREE, dtype=np.int64)
-    if column.dtype.kind in "iu" and variable not in domains.labels:
-        missing |= column == FREE
-    kept = np.flatnonzero(~missing)
     lookup: dict[Any, int] = {}
-    for row, value in zip(kept.tolist(), column[kept].tolist(), strict=True):
-        if value not in lookup:
-            whole = isinstance(value, float) and value.is_integer()
-            plain = int(value) if whole and value not in domains.labels.get(variable, ()) else value
-            lookup[value] = domains.value(variable, plain)
-        found[row] = lookup[value]
+    for row in np.flatnonzero(~missing).tolist():
+        value = values[row]
+        key = type(value), value  # True is equal to 1, and is read otherwise
+        if not isinstance(value, Hashable) or key not in lookup:
+            number = domains.value(variable, _as_number(domains, variable, value))
+            lookup[key] = number
+        found[row] = lookup[key]
     return found
+
+
+def _is_missing(domains: Domains, variable: int, value: Any) -> bool:
+    """None, NaN and what else is not equal to itself; -1 where it is a number, and no label."""
+    try:
+        if value is None or bool(value != value):
+            return True
+    except TypeError:  # what does not tell, such as the missing value of pandas
+        return True
+    number = _as_number(domains, variable, value)
+    return isinstance(number, int) and number == FREE and variable not in domains.labels
+
+
+def _as_number(domains: Domains, variable: int, value: Any) -> Any:
+    """Whole numbers as such, and truth as 0 or 1, where they are no labels or points of a grid."""
+    labels = domains.labels.get(variable, ())
+    truth = isinstance(value, bool) and not labels
+    whole = isinstance(value, float) and value.is_integer() and value not in labels
+    return int(value) if truth or (whole and variable not in domains.grids) else value
 
 
 def _with_evidence(graph: FactorGraph, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -161,7 +199,10 @@ def _with_evidence(graph: FactorGraph, values: NDArray[np.int64]) -> NDArray[np.
 def _read_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
     if weights is None:
         return np.ones(rows)
-    array = np.asarray(weights, dtype=np.float64)
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
     if array.shape != (rows,) or not np.isfinite(array).all() or (array < 0).any():
         raise LearnError(
             f"weights must be {rows} finite numbers that are not negative, one per row of data"

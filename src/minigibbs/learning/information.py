@@ -91,11 +91,12 @@ def errors(frame: Frame, information: Matrix, penalty: Penalty, rows: float) -> 
     as known: the errors are those of what can be told.
     """
     free = np.flatnonzero(~frame.fixed)
-    curvature = rows * (information + np.diag(penalty.l2[free]))
+    scale = np.where(frame.scales[free] > 0, frame.scales[free], 1.0)  # all in units of energy
+    curvature = rows * (information + np.diag(penalty.l2[free])) / np.outer(scale, scale)
+    own = np.diag(curvature)
     deviations = np.zeros(frame.size)
-    deviations[free] = np.sqrt(np.diag(_inverse(curvature)))
-    unknown = np.diag(curvature) <= 0
-    deviations[free[unknown]] = np.inf
+    deviations[free] = np.sqrt(np.diag(_inverse(curvature))) / scale
+    deviations[free[own <= _LEAST * own.max(initial=0.0)]] = np.inf
     return deviations
 
 
@@ -113,8 +114,8 @@ def sandwich(
 
     curvature = -_differences(slope, values, free)
     curvature = (curvature + curvature.T) / 2
-    scores = np.empty((len(data), len(free)))
-    for row in range(len(data)):
+    scores = np.zeros((len(data), len(free)))
+    for row in np.flatnonzero(data.weight).tolist():
         one = PseudoLikelihood(likelihood.graph, data.some(np.array([row])), likelihood.threads)
         scores[row] = one.of(values)[1][free] * data.weight[row]
     centred = scores - scores.mean(axis=0)

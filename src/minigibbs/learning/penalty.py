@@ -39,12 +39,7 @@ def read_penalty(
     mean = np.zeros(frame.size)
     for name, given in (prior or {}).items():
         place = frame.find(name).place
-        centre, deviation = given if isinstance(given, tuple | list) else (0.0, given)
-        if not (np.isfinite(centre) and deviation > 0):
-            raise LearnError(
-                f"prior of parameter {name!r}: expected a deviation above 0, or (mean, deviation); "
-                f"got {given!r}"
-            )
+        centre, deviation = _read_prior(name, given)
         if second[place].any():
             raise LearnError(f"parameter {name!r} has l2 and a prior: give one of them")
         mean[place], second[place] = centre, 1.0 / (deviation**2 * rows)
@@ -52,13 +47,27 @@ def read_penalty(
     return Penalty(first * free, second * free, mean)
 
 
+def _read_prior(name: str, given: Any) -> tuple[float, float]:
+    """Mean and deviation."""
+    pair = tuple(given) if isinstance(given, tuple | list) else (0.0, given)
+    if len(pair) == 2 and all(map(_is_real, pair)) and np.isfinite(pair[0]) and pair[1] > 0:
+        return float(pair[0]), float(pair[1])
+    raise LearnError(
+        f"prior of parameter {name!r}: expected a deviation above 0, or (mean, deviation); "
+        f"got {given!r}"
+    )
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, int | float | np.number) and not isinstance(number, bool)
+
+
 def _by_parameter(frame: Frame, what: str, given: Any) -> NDArray[np.float64]:
     """A number for each parameter: one for all, or some by name."""
     numbers = np.zeros(frame.size)
     named = given if isinstance(given, Mapping) else dict.fromkeys(frame.parameters, given)
     for name, number in named.items():
-        real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
-        if not (real and 0 <= number < np.inf):
+        if not (_is_real(number) and 0 <= number < np.inf):
             raise LearnError(f"{what} must be a number of at least 0, got {number!r}")
         numbers[frame.find(name).place] = number
     return numbers

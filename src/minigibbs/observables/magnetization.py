@@ -11,6 +11,8 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel, literal
 from minigibbs.observables.base import Measure, Observable, Sums, all_with, need_spins, plain
 
+_HIGHEST = 1000  # power: it is multiplied out at every record
+
 
 @dataclass(frozen=True)
 class Magnetization(Observable):
@@ -39,8 +41,8 @@ class Magnetization(Observable):
 
     def __post_init__(self) -> None:
         whole = isinstance(self.power, int | np.integer) and not isinstance(self.power, bool)
-        if not whole or self.power < 1:
-            raise SampleError(f"magnetization: power must be at least 1, got {self.power!r}")
+        if not whole or not 1 <= self.power <= _HIGHEST:
+            raise SampleError(f"magnetization: power must be 1 to {_HIGHEST}, got {self.power!r}")
 
     def bind(self, graph: FactorGraph) -> Measure:
         """For graphs of spins."""

@@ -10,11 +10,12 @@ import os
 import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,8 @@ _SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal
 _LOCAL_HEADER = 30  # bytes of a zip member before its name
 _JSON_BYTE = 12  # bytes of memory, at the most, for each byte of a header: "ab" becomes a string,
 _JSON_BRACKET = 64  # and for each bracket: {} becomes a dictionary
-_HARMLESS = 2**16  # bytes that any machine has
-_NPY_HEADER = 10_000  # bytes of an array's header, at the most
+_NPY_HEADER = 10_012  # bytes of an .npy file before its numbers, at the most
+_ENCRYPTED, _UTF_8 = 0x1, 0x800  # flags of a zip member
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -44,9 +45,21 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file through a temporary one beside it, so that no half-written file remains."""
+    """Write a file through a temporary one beside it, so that no half-written file remains.
+
+    Where the system refuses, as on a full disk, its error names the file.
+    """
     check_target(path)
     target = Path(path)
+    try:
+        _write_whole(target, write)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def _write_whole(target: Path, write: Callable[[IO[bytes]], Any]) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent or ".")
     try:
         with os.fdopen(handle, "w+b") as stream:
@@ -159,7 +172,7 @@ def stated_format(path: str | os.PathLike[str]) -> Any:
         try:
             with zipfile.ZipFile(stream) as archive:
                 _check_members(archive, os.path.getsize(path))
-                return _read_header(archive)["format"]
+                return _read_header(archive, stream)["format"]
         except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
             return None
 
@@ -174,13 +187,13 @@ def read_arrays(
     with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
         length = os.path.getsize(path)
         members = _check_members(archive, length)
-        _require(0 if mapped else length, f"reading {path}")
-        header = _read_header(archive)
+        memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
+        header = _read_header(archive, stream)
         if not isinstance(header, dict) or header.get("format") not in expected:
             found = header.get("format") if isinstance(header, dict) else None
             raise FormatError(f"{path}: expected a {expected[-1]} file, got {found!r}")
         arrays = {
-            member.filename.removesuffix(".npy"): _read_array(archive, member, path, mapped)
+            member.filename.removesuffix(".npy"): _read_array(stream, member, path, mapped)
             for member in members
             if member.filename != _HEADER
         }
@@ -204,21 +217,15 @@ def _check_members(archive: zipfile.ZipFile, length: int) -> list[zipfile.ZipInf
     return members
 
 
-def _read_header(archive: zipfile.ZipFile) -> Any:
-    text = archive.read(_HEADER)
+def _read_header(archive: zipfile.ZipFile, stream: IO[bytes]) -> Any:
+    text = _read_member(stream, archive.getinfo(_HEADER), None)
     size = _JSON_BYTE * len(text) + _JSON_BRACKET * (text.count(b"{") + text.count(b"["))
-    _require(size, "reading a header")
+    memory.require(size, "reading a header", "use a machine with more")
     return json.loads(text)
 
 
-def _require(size: int, what: str) -> None:
-    """Raise if there is not so much memory; of a few bytes the system is not asked."""
-    if size > _HARMLESS:
-        memory.require(size, what, "use a machine with more")
-
-
 def _read_array(
-    archive: zipfile.ZipFile,
+    stream: IO[bytes],
     member: zipfile.ZipInfo,
     path: str | os.PathLike[str],
     mapped: bool,
@@ -226,27 +233,53 @@ def _read_array(
     name = f"{path}, {member.filename}"
     if not member.filename.endswith(".npy"):
         raise FormatError(f"{name}: a minigibbs file holds {_HEADER} and .npy arrays only")
-    with refusing_damage(name), archive.open(member) as stream:
-        shape, fortran, dtype = _array_header(_read_array_header(stream))
-        promised, held = math.prod(shape, start=dtype.itemsize), member.file_size - stream.tell()
+    with refusing_damage(name):
+        content = _read_member(stream, member, _NPY_HEADER if mapped else None)
+        head = _array_head(content)
+        shape, fortran, dtype = _array_header(content[:head])
+        promised, held = math.prod(shape, start=dtype.itemsize), member.file_size - head
         if dtype.hasobject or promised != held:
             raise FormatError(f"{name}: it promises {promised} bytes of {dtype}, but holds {held}")
+        order: Literal["C", "F"] = "F" if fortran else "C"
         if mapped and promised:
-            place = _data_offset(path, member) + stream.tell()
-            return np.memmap(path, dtype, "r", place, shape, "F" if fortran else "C")
-        array = np.frombuffer(stream.read(), dtype=dtype)
-        return array.reshape(shape, order="F" if fortran else "C")
+            place = stream.tell() - len(content) + head
+            return np.memmap(path, dtype, "r", place, shape, order)
+        array = np.frombuffer(content, dtype, offset=head) if promised else np.empty(0, dtype)
+        if not array.flags.aligned:  # behind a header of odd length, such as NumPy does not write
+            array = array.copy()
+        return array.reshape(shape, order=order)
 
 
-def _read_array_header(stream: IO[bytes]) -> bytes:
-    """The bytes of an .npy file before its numbers."""
-    first = stream.read(8)
-    width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}[first]
-    length = stream.read(width)
-    size = int.from_bytes(length, "little")
-    if size > _NPY_HEADER:
+def _read_member(stream: IO[bytes], member: zipfile.ZipInfo, most: int | None) -> bytes:
+    """What a stored member holds, or its beginning; whole ones are checked against their CRC.
+
+    `zipfile` reads a member through several layers, which takes most of the time of small files.
+    """
+    stream.seek(member.header_offset)
+    fixed = stream.read(_LOCAL_HEADER)
+    signature, flags, name, extra = struct.unpack("<4s2xH18x2H", fixed)
+    if signature != b"PK\x03\x04" or (flags | member.flag_bits) & _ENCRYPTED:
+        raise ValueError("no plain member of an archive")
+    written = stream.read(name).decode("utf-8" if flags & _UTF_8 else "cp437")
+    if written != member.orig_filename:
+        raise ValueError(f"a member's name is {member.orig_filename!r}, and {written!r} beside it")
+    stream.seek(extra, os.SEEK_CUR)
+    size = member.file_size if most is None else min(member.file_size, most)
+    content = stream.read(size)
+    if len(content) < size:
+        raise ValueError("cut short")
+    if most is None and zlib.crc32(content) != member.CRC:
+        raise ValueError("wrong checksum")
+    return content
+
+
+def _array_head(content: bytes) -> int:
+    """How many bytes of an .npy file stand before its numbers."""
+    width = {b"\x93NUMPY\x01\x00": 2, b"\x93NUMPY\x02\x00": 4}[content[:8]]
+    size = int.from_bytes(content[8 : 8 + width], "little")
+    if size > _NPY_HEADER - 12:
         raise ValueError(f"a header of {size} bytes")
-    return first + length + stream.read(size)
+    return 8 + width + size
 
 
 @lru_cache(4096)
@@ -259,14 +292,6 @@ def _array_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         read = np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(stream)
     return shape, fortran, dtype
-
-
-def _data_offset(path: str | os.PathLike[str], member: zipfile.ZipInfo) -> int:
-    """Where a member's content begins in the archive."""
-    with open(path, "rb") as stream:
-        stream.seek(member.header_offset)
-        name, extra = struct.unpack("<26x2H", stream.read(_LOCAL_HEADER))
-    return member.header_offset + _LOCAL_HEADER + int(name) + int(extra)
 
 
 def _umask() -> int:

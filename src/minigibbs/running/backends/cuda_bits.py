@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
+from numba import config, cuda
 
 from minigibbs.kernels.choice import RARE, TAIL, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
@@ -25,6 +25,7 @@ from minigibbs.samplers.chromatic.tails import tail_bits, tail_gain
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
+REGISTERS = 40  # of a thread with one chain: it waits for memory, as others can meanwhile
 HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter
@@ -34,6 +35,7 @@ MOST_JOINED = 4  # neighbours of spins that have a table of thresholds
 PATTERNS = 1 << MOST_JOINED  # of their values
 _MARKS = PATTERNS * THREADS
 
+_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 _ONE = np.uint32(1)
 _LOWER, _S16 = np.uint32(0xFFFF), np.uint32(16)
 _S2, _S3 = np.uint32(2), np.uint32(3)
@@ -55,6 +57,19 @@ class Spins(NamedTuple):
     base: Any
     target: Any
     weight: Any
+
+
+@literal
+def _item(first_block, words):
+    """Which block of places a thread is at, which of them it updates, and in which word."""
+    if words == 1:  # several blocks of places to a block of threads
+        thread = np.uint32(cuda.grid(1))
+        lane = np.int32(thread % np.uint32(BLOCK_SIZE))
+        return first_block + np.int64(thread // np.uint32(BLOCK_SIZE)), lane, _NONE
+    item = np.uint32(cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
+    lane = np.uint32(item // np.uint32(words))
+    w = np.uint32(item - np.uint32(lane * np.uint32(words)))
+    return first_block + np.int64(cuda.blockIdx.x), np.int32(lane), w
 
 
 @literal
@@ -156,30 +171,27 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 
 
 @cache
-def sweep_colour(kind, lanes):
+def sweep_colour(kind, lanes, registers=REGISTERS):
     """A kernel that updates all spins of one colour, a word a thread, `lanes` chains at a time.
 
     Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
     to `copy`, too, unless it is empty.
     """
     update = _update(kind, lanes)
+    options = {} if _SIMULATED or lanes > 1 else {"max_registers": registers}
 
-    @cuda.jit
+    @cuda.jit(**options)
     def sweep_bits(
         blocks, variable, base, target, weight,
         first_block, end_block, seed0, seed1, sweep, chains, x, copy,
     ):  # fmt: skip
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
-        words, number = x.shape[1], first_block + cuda.blockIdx.x
-        item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-        if words == 1:  # several blocks of places to a block of threads
-            number, item = first_block + cuda.grid(1) // BLOCK_SIZE, cuda.grid(1) % BLOCK_SIZE
+        words, (number, lane, w) = x.shape[1], _item(first_block, x.shape[1])
         if number >= end_block or chains == 0:  # none: to compile
             return
         block = data.blocks[np.uint64(number)]
-        if item < block.count * words:
-            lane, w = np.int32(item // words), np.uint32(item % words)
+        if lane < block.count:
             parts = (min(chains - WORD * np.int64(w), WORD) + lanes - 1) // lanes
             part, new, rare = 0, _NONE, _NONE
             while part < parts:
@@ -244,16 +256,13 @@ def sweep_patterns(
     data = Spins(blocks, variable, base, target, weight)
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
     marks = cuda.shared.array(_MARKS, np.uint32)  # a column a thread
-    words, number = x.shape[1], first_block + cuda.blockIdx.x
-    item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-    if words == 1:  # several blocks of places to a block of threads
-        number, item = first_block + cuda.grid(1) // BLOCK_SIZE, cuda.grid(1) % BLOCK_SIZE
+    words, (number, lane, w) = x.shape[1], _item(first_block, x.shape[1])
     if number >= end_block or chains == 0:  # none: to compile
         return
     block = data.blocks[np.uint64(number)]
-    if item >= block.count * words:
+    if lane >= block.count:
         return
-    lane, w, own = np.int32(item // words), np.uint32(item % words), np.uint32(cuda.threadIdx.x)
+    own = np.uint32(cuda.threadIdx.x)
     place, count = np.uint64(block.first + lane), np.uint64(block.count)
     near = cuda.local.array(MOST_JOINED, np.uint32)
     entry = np.uint64(block.entry + lane)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
@@ -23,6 +24,7 @@ from minigibbs.running.backends.cuda import (
     row_ends,
 )
 from minigibbs.running.backends.cuda_observed import share, to_device
+from minigibbs.running.backends.packed_points import pack_points
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
@@ -630,9 +632,12 @@ class CudaSmall(CudaColours):
         if isinstance(self.data, SmallTailColours):
             walkers = -(-self.chains // own.QUAD)
             alike = bool((self.plan.graph.sizes == self.domain).all())
-            kernel = own.walk_with_tails(self.domain, alike)
+            whole = self.chains % own.QUAD == 0
+            kernel = own.walk_with_tails(self.domain, alike, whole)
             walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
-            return [lambda s, c: walk(*self.small, *self.key, s, c, x, flat, changed, self.drawn)]
+            words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)  # not read
+            states = (x, flat, words)
+            return [lambda s, c: walk(*self.small, *self.key, s, c, *states, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
@@ -678,6 +683,12 @@ class CudaPoints(CudaColours):
     kernels_name = "cuda_points"
     data: PointColours
 
+    @property
+    def features(self) -> int:
+        """Of a point, at the most."""
+        groups = self.plan.graph.implicits
+        return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
+
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
         return 2 * self.chains * len(self.plan.graph), 16 * _SLOTS
@@ -687,6 +698,7 @@ class CudaPoints(CudaColours):
         graph, data = self.plan.graph, self.data
         self.domain = int(graph.sizes.max())
         self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
+        self.packed = to_device(self.cuda, pack_points(data, self.features))
         self.device_model = to_device(self.cuda, self.model)
         self.grid = self._blocks(self.chains)
         turned = self.cuda.device_array((len(graph), self.chains), self.kind)
@@ -709,12 +721,12 @@ class CudaPoints(CudaColours):
         threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
         plain = bool((self.data.codes == GAUSSIAN).all())
         groups = len(self.data.codes)
-        sizes, chunk = (groups, self.domain, self.data.quads), self.own.CHUNK
+        sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
         while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
             chunk //= 2
         run = self.own.sweep_points(*sizes, plain, threads, chunk)[self.chains, threads]
         data, x, changed, drawn = self.device_data, self.x, self.changed, self.drawn
-        return [lambda s, c: run(data, *self.key, s, c, x, changed, drawn)]
+        return [lambda s, c: run(data, self.packed, *self.key, s, c, x, changed, drawn)]
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""

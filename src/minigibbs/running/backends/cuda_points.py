@@ -6,8 +6,9 @@ the chunk's values are chosen: side by side, but for an update that looks at one
 chunk, which waits for its new value. Everything that is added is a whole number, so that results
 depend on no order: draws are those of the CPU.
 
-Proposals are made in single precision by 32 bits. What that leaves open, about one in ten thousand,
-is settled in double precision by 64.
+Proposals are made by 32 bits of random numbers, and of points and boxes packed into few words (see
+`packed_points`): loads are what takes most of the time. What that leaves open, about one in three
+hundred, is settled in double precision by 64 bits, for many proposals side by side.
 
 Importing this module needs numba-cuda.
 """
@@ -18,14 +19,20 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba import config, cuda
-from numba.core import types
-from numba.extending import intrinsic
 
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
 from minigibbs.kernels.philox import quad_bits
+from minigibbs.running.backends.cuda_words import (
+    as_long_double,
+    as_word,
+    far_four,
+    near_four,
+    quick_power_of_2,
+    quick_root,
+)
+from minigibbs.running.backends.packed_points import packed_quads
 from minigibbs.samplers.chromatic.first import FIRST as FIRST_STATE
 from minigibbs.samplers.chromatic.first import value_of
 from minigibbs.samplers.chromatic.points import (
@@ -47,6 +54,7 @@ REGISTERS = 48  # of a thread: 40 warps of them fit into a multiprocessor
 SHARED_BYTES = 48 * 1024  # what a block may take without asking
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
+MOST_OPEN = 128  # proposals of a chunk that are settled together
 TILE = 32  # side of the squares in which states are turned
 _TILE_ROW = TILE + 1  # so that columns lie in different banks
 
@@ -55,94 +63,14 @@ _ALIGNED = None if _SIMULATED else 16  # bytes, for loads of four words
 _device = cuda.jit(device=True, fastmath=False, **({} if _SIMULATED else {"forceinline": True}))
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
 _STRONG = np.uint32(1 << 16)
-_NONE, _ONE = np.uint32(0), np.uint32(1)
+_NONE, _ONE, _ZERO = np.uint32(0), np.uint32(1), np.float32(0.0)
 _UNIT = np.float32(2.0**-32)
-_HALF_LOG2_E = np.float32(-0.72134752044448170368)
-_LOG2_E = np.float32(-1.44269504088896340736)
-_SLACK = np.float32(3e-6)  # what single precision may be off, of a value, and more by the distance
+_BY_POWER = np.float32(1.4)  # how much more a value may be off, by the power of 2 that it is
+_MOST_SLACK = np.float32(0.1)
+_HALF_STEP = np.float32(0.51)
 _TINY = np.float32(1e-30)
+_WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float that counts by 1
 _FULL = np.uint32(0xFFFFFFFF)
-
-
-def _load_four(space):
-    """An intrinsic that loads four words at a time from one of the address spaces."""
-
-    def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        array = context.make_array(kind)(context, builder, arguments[0])
-        four = ir.VectorType(ir.IntType(32), 4)
-        start = array.data
-        if start.type.addrspace != space:
-            start = builder.addrspacecast(start, ir.PointerType(ir.IntType(32), space))
-        pointer = builder.bitcast(start, ir.PointerType(four, space))
-        words = builder.load(builder.gep(pointer, [arguments[1]]), align=16)
-        parts = [builder.extract_element(words, ir.IntType(32)(k)) for k in range(4)]
-        return context.make_tuple(builder, signature.return_type, parts)
-
-    return generate
-
-
-_FOUR_GLOBAL, _FOUR_SHARED = _load_four(1), _load_four(3)
-
-
-@intrinsic
-def far_four(context, words, quad):
-    """Words 4 * quad, ..., 4 * quad + 3 of an array in global memory, in one load."""
-    return types.UniTuple(types.uint32, 4)(words, types.uint64), _FOUR_GLOBAL
-
-
-@intrinsic
-def near_four(context, words, quad):
-    """The same of an array in shared memory."""
-    return types.UniTuple(types.uint32, 4)(words, types.uint32), _FOUR_SHARED
-
-
-@intrinsic
-def quick_power_of_2(context, value):
-    """2**value by the device's own instruction, to 2**-22."""
-
-    def generate(context, builder, signature, arguments):
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        code = ir.InlineAsm(kind, "ex2.approx.ftz.f32 $0, $1;", "=f,f")
-        return builder.call(code, arguments)
-
-    return types.float32(types.float32), generate
-
-
-@intrinsic
-def quick_root(context, value):
-    """The square root by the device's own instruction, to 2**-22."""
-
-    def generate(context, builder, signature, arguments):
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        code = ir.InlineAsm(kind, "sqrt.approx.ftz.f32 $0, $1;", "=f,f")
-        return builder.call(code, arguments)
-
-    return types.float32(types.float32), generate
-
-
-@intrinsic
-def as_word(context, value):
-    """The bits of a float."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.bitcast(arguments[0], ir.IntType(32))
-
-    return types.uint32(types.float32), generate
-
-
-@intrinsic
-def as_long_double(context, low, high):
-    """The double of two words."""
-
-    def generate(context, builder, signature, arguments):
-        long = ir.IntType(64)
-        low, high = (builder.zext(word, long) for word in arguments)
-        return builder.bitcast(
-            builder.or_(low, builder.shl(high, ir.Constant(long, 32))), ir.DoubleType()
-        )
-
-    return types.float64(types.uint32, types.uint32), generate
 
 
 @cuda.jit
@@ -192,6 +120,8 @@ class Room(NamedTuple):
     needs: Any  # [update] for which of the chunk's updates it waits, a bit each
     fresh: Any  # [update] the new values
     done: Any  # whose values are known, a bit each
+    open: Any  # proposals that packed words leave open
+    opened: Any  # how many there are, or would be if there were room
 
 
 class Who(NamedTuple):
@@ -247,9 +177,8 @@ def _segment_of(ends, flat):
 
 
 @_device
-def _settled(data, who, g, place, home, i, draw):
+def _settled(data, who, g, place, start, bits, row, i, draw):
     """A proposal in double precision: its place and what it counts, as in `Room.seen`."""
-    start, bits, row, _ = home
     words = np.uint64(np.uint64(g) * np.uint64(data.variable.size) + place) * np.uint64(HOME_WORDS)
     low = data.homes[words + np.uint64(SURPLUS)]
     high = data.homes[words + np.uint64(SURPLUS + 1)]
@@ -279,33 +208,54 @@ def _note(room, own, at, segment, g, target, amount, chunk, half, values):
         cuda.atomic.add(room.seen, np.uint32(segment * np.uint32(values) + now), amount)
 
 
+def home_quads(features: int) -> int:
+    """Quads of words in which a segment's home lies; odd, so that they lie in different banks."""
+    return (2 + -(-(2 + features) // QUAD)) | 1
+
+
+@_device
+def _whole(half):
+    """A number of 16 bits as a float, and 2**23 on top."""
+    return as_float(np.uint32(half | _WHOLE))
+
+
 @cache
-def _counting(quads, chunk):
+def _counting(features, chunk):
     """A function that counts what the updates of a chunk propose, and reads how they begin."""
-    words = 4 * (2 + quads)
+    words, quads = QUAD * home_quads(features), packed_quads(features)
 
     @_device
-    def count_all(data, who, room, at, width, thread):
+    def read_home(data, packed, home, at, g, i, four, low, high):
+        """What all proposals of an update begin with; see `_proposing`."""
+        start, bits, row, _ = four
+        home[at], home[at + 1], home[at + 2] = start, bits, row
+        surplus = np.float32(as_long_double(low, high))
+        home[at + 3] = as_word(_UNIT * surplus / packed.unit[g])
+        home[at + 4], home[at + 5] = i, as_word(np.float32(data.more[g]))
+        home[at + 6] = np.uint32(g)
+        home[at + 8], home[at + 9] = as_word(packed.power[g]), as_word(packed.slack[g])
+        for q in range(quads):
+            four = far_four(packed.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
+            for n in range(QUAD):
+                first = 2 * (QUAD * q + n) - 3  # of the features in a word
+                if 0 <= first < features:
+                    home[at + 10 + first] = as_word(_whole(np.uint32(four[n] & _LOW)))
+                if 0 <= first + 1 < features:
+                    home[at + 11 + first] = as_word(_whole(right(four[n], _S16)))
+
+    @_device
+    def count_all(data, packed, who, room, at, width, thread):
         k, draws = thread, np.int64(0)
         while k < room.counts.size:
             g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
             if u < width:
                 quad = np.uint64((g * data.variable.size + at + u) * (HOME_WORDS // QUAD))
-                start, bits, row, law = far_four(data.homes, quad)
+                four = far_four(data.homes, quad)
                 least, length, low, high = far_four(data.homes, quad + np.uint64(1))
                 i = np.uint32(data.variable[at + u])
                 _, _, c, d = _bits(who, i, np.uint32(COUNT + np.uint32(g)))
-                count = count_proposals(data.laws, law, least, length, unit_of_words(c, d))
-                home, k_words = room.home, k * np.int32(words)
-                home[k_words], home[k_words + 1], home[k_words + 2] = start, bits, row
-                home[k_words + 3] = as_word(np.float32(as_long_double(low, high)))
-                home[k_words + 4] = i
-                home[k_words + 5] = as_word(np.float32(data.more[g]))
-                home[k_words + 6] = np.uint32(g)
-                for q in range(quads):
-                    four = far_four(data.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
-                    for n in range(4):
-                        home[k_words + 8 + 4 * q + n] = four[n]
+                count = count_proposals(data.laws, four[3], least, length, unit_of_words(c, d))
+                read_home(data, packed, room.home, k * np.int32(words), g, i, four, low, high)
             room.counts[k] = count
             draws += count
             k += cuda.blockDim.x
@@ -315,89 +265,139 @@ def _counting(quads, chunk):
 
 
 @cache
-def _proposing(quads, plain, chunk, values, lanes, part):
-    """A function that makes the proposals of a chunk, in single precision where that tells."""
-    homes, half = 2 + quads, chunk * (chunk - 1) // 2
+def _proposing(features, plain, chunk, values, lanes, part):
+    """A function that makes the proposals of a chunk, by packed words where those tell."""
+    homes, half = home_quads(features), chunk * (chunk - 1) // 2
+    quads = packed_quads(features)
 
     @_device
-    def square_of(data, home, where, there):
-        """The scale and the place of a point, and its squared distance from the update's."""
+    def own_feature(home, where, number):
+        """A feature of the update's point, as a float; quads that were read are in registers."""
+        quad = np.uint32(where + np.uint32(2 + (2 + number) // QUAD))
+        return as_float(near_four(home, quad)[(2 + number) % QUAD])
+
+    @_device
+    def distance(packed, home, where, there):
+        """Of a point: its place, its scale, and the squared distance in steps from the update's."""
         row = np.uint64(there) * np.uint64(quads)
-        _, _, p, q = near_four(home, np.uint32(where + np.uint32(2)))
-        scale, target, h, m = _NONE, there, p, q
-        if part != NO_POINTS:
-            scale, target, h, m = far_four(data.points, row)
-        step, other = as_float(h) - as_float(p), as_float(m) - as_float(q)
-        square = step * step + other * other
-        for n in range(1, quads):
-            p, q, r, s = near_four(home, np.uint32(where + np.uint32(2 + n)))
-            e, f, h, m = p, q, r, s
+        target, scale, square = there, _ZERO, _ZERO
+        for q in range(quads):
+            words = near_four(home, where)
             if part != NO_POINTS:
-                e, f, h, m = far_four(data.points, row + np.uint64(n))
-            step, other = as_float(e) - as_float(p), as_float(f) - as_float(q)
-            square += step * step + other * other
-            step, other = as_float(h) - as_float(r), as_float(m) - as_float(s)
-            square += step * step + other * other
-        return as_float(scale), target, square
+                words = far_four(packed.points, row + np.uint64(q))
+            if q == 0:
+                target = words[0]
+                scale = _whole(np.uint32(words[1] & _LOW)) - _WHOLE_FLOAT
+            for n in range(QUAD):
+                first = 2 * (QUAD * q + n) - 3
+                if 0 <= first < features:
+                    other = _whole(np.uint32(words[n] & _LOW))
+                    step = other - own_feature(home, where, first)
+                    square += step * step
+                if 0 <= first + 1 < features:
+                    step = _whole(right(words[n], _S16)) - own_feature(home, where, first + 1)
+                    square += step * step
+        return target, scale, square
 
     @_device
-    def value_of_square(data, g, square):
-        """The kernel's value; and whether it is none that single precision knows."""
+    def power_of(data, g, square, power):
+        """The power of 2 that the kernel's value is; and whether it is none."""
         if plain:
-            return quick_power_of_2(square * _HALF_LOG2_E), False
+            return square * power, False
         code = data.codes[g]
-        power = quick_root(square) * _LOG2_E if code == LAPLACE else square * _HALF_LOG2_E
-        return quick_power_of_2(power), code > LAPLACE
+        reach = quick_root(square) if code == LAPLACE else square
+        return reach * power, code > LAPLACE
 
     @_device
-    def propose_one(data, who, home, where, at, segment, flat):
-        """One proposal: its group, its place, and what it counts, as in `Room.seen`."""
-        start, bits, row, word = near_four(home, where)
+    def propose_one(data, packed, who, home, where, flat):
+        """One proposal: its group, its place, what it counts (`Room.seen`), and if that is open."""
+        start, bits, row, grain = near_four(home, where)
         i, ratio, g, offset = near_four(home, np.uint32(where + _ONE))
         draw = np.uint32(offset + np.uint32(flat + flat))
         a, b, c, _ = _bits(who, i, draw)
         slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
         rest = np.uint32(a << bits)
-        cut, begin, count, bound = far_four(data.slots, np.uint64(2) * slot)
+        cut, box, other, logs = far_four(packed.slots, slot)
         unsure = right(np.uint32(rest ^ cut), bits) == _NONE
+        log = np.uint32(logs & _LOW)
         if rest >= cut:
-            begin, count, bound, _ = far_four(data.slots, np.uint64(2) * slot + np.uint64(1))
+            box, log = other, right(logs, _S16)
+        shift = np.uint32(packed.shift)
+        count = right(box, shift)
         product = np.uint64(b) * np.uint64(count)
-        there = np.uint32(begin + np.uint32(product >> _S32))
-        unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count)
-        grain = _UNIT * as_float(bound) * as_float(word)
-        mark = np.float32(c) * grain
-        scale, target, square = square_of(data, home, where, there)
-        value, unknown = value_of_square(data, g, square)
-        value, strong = scale * value, mark * as_float(ratio)
-        slack = (_SLACK + _SLACK * square) * value + grain
-        unsure = unsure or unknown or not abs(mark - value) > slack
-        unsure = unsure or not abs(strong - value) > slack * as_float(ratio) or value < _TINY
+        there = np.uint32(box ^ np.uint32(count << shift))
+        there = np.uint32(there + np.uint32(g * np.uint32(packed.members)))
+        there = np.uint32(there + np.uint32(product >> _S32))
+        unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count) or count == _NONE
+        target, scale, square = distance(packed, home, where, there)
+        word, slack, _, _ = near_four(home, np.uint32(where + np.uint32(2)))
+        power, unknown = power_of(data, g, square, as_float(word))
+        bound = (_whole(log) - _WHOLE_FLOAT) * np.float32(packed.step) + np.float32(packed.least)
+        value = quick_power_of_2(power + bound)
+        off = as_float(slack) - as_float(slack) * _BY_POWER * power
+        unsure = unsure or unknown or not off < _MOST_SLACK
+        mark, off = np.float32(c) * as_float(grain), off * scale * value + _HALF_STEP * value
+        off, value, strong = off + as_float(grain), value * scale, mark * as_float(ratio)
+        unsure = unsure or not abs(mark - value) > off
+        unsure = unsure or not abs(strong - value) > off * as_float(ratio) or value < _TINY
         amount = _NONE
         if mark < value and there != row:
             amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
-        if unsure and part != NO_POINTS:
-            place = np.uint64(at) + np.uint64(np.uint32(segment - g * np.uint32(chunk)))
-            target, amount = _settled(data, who, g, place, (start, bits, row, word), i, draw)
-        return g, target, amount
+        return g, target, amount, unsure and part != NO_POINTS
 
     @_device
-    def propose_all(data, who, room, own, at, thread):
+    def settle_open(data, who, room, own, at, thread):
+        """Settle what was left open, each thread some of it."""
+        k, count = np.uint32(thread), min(room.opened[0], np.uint32(MOST_OPEN))
+        while k < count:
+            flat = room.open[k]
+            segment = _segment_of(room.ends, flat)
+            where = np.uint32(segment * np.uint32(homes))
+            start, bits, row, _ = near_four(room.home, where)
+            i, _, g, offset = near_four(room.home, np.uint32(where + _ONE))
+            draw = np.uint32(offset + np.uint32(flat + flat))
+            place = np.uint64(at) + np.uint64(np.uint32(segment - g * np.uint32(chunk)))
+            target, amount = _settled(data, who, g, place, start, bits, row, i, draw)
+            if amount != _NONE:
+                _note(room, own, at, segment, g, target, amount, chunk, half, values)
+            k = np.uint32(k + np.uint32(cuda.blockDim.x))
+
+    @_device
+    def propose_some(data, packed, who, room, own, at, flat, stop):
+        """Make proposals until the end, or until no more can be left open; returns where it is."""
+        segment = _segment_of(room.ends, flat) if flat < stop else _NONE
+        while flat < stop:
+            while room.ends[np.uint32(segment + _ONE)] <= flat:
+                segment = np.uint32(segment + _ONE)
+            where = np.uint32(segment * np.uint32(homes))
+            g, target, amount, unsure = propose_one(data, packed, who, room.home, where, flat)
+            if unsure:
+                k = cuda.atomic.add(room.opened, 0, _ONE)
+                if k >= np.uint32(MOST_OPEN):
+                    return flat
+                room.open[np.uint32(k)] = flat
+            elif amount != _NONE:
+                _note(room, own, at, segment, g, target, amount, chunk, half, values)
+            flat = np.uint32(flat + np.uint32(lanes))
+        return flat
+
+    @_device
+    def propose_all(data, packed, who, room, own, at, thread):
         """Each warp takes an equal part of the proposals, and goes through it lane by lane."""
         total, warp = np.uint64(room.ends[room.counts.size]), thread // np.int32(lanes)
         warps = np.uint64(max(cuda.blockDim.x // lanes, 1))
         flat = np.uint32(total * np.uint64(warp) // warps)
         flat = np.uint32(flat + np.uint32(thread % np.int32(lanes)))
         stop = np.uint32(total * np.uint64(warp + 1) // warps)
-        segment = _segment_of(room.ends, flat) if flat < stop else _NONE
-        while flat < stop:
-            while room.ends[np.uint32(segment + _ONE)] <= flat:
-                segment = np.uint32(segment + _ONE)
-            where = np.uint32(segment * np.uint32(homes))
-            g, target, amount = propose_one(data, who, room.home, where, at, segment, flat)
-            if amount != _NONE:
-                _note(room, own, at, segment, g, target, amount, chunk, half, values)
-            flat = np.uint32(flat + np.uint32(lanes))
+        left = np.int32(1)
+        while left:
+            flat = propose_some(data, packed, who, room, own, at, flat, stop)
+            cuda.syncthreads()
+            settle_open(data, who, room, own, at, thread)
+            left = cuda.syncthreads_or(np.int32(1 if flat < stop else 0))
+            if thread == 0:
+                room.opened[0] = _NONE
+            cuda.syncthreads()
 
     return propose_all
 
@@ -461,21 +461,23 @@ def _choosing(groups, values, chunk):
 
 
 @cache
-def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=ALL, registers=REGISTERS):
+def sweep_points(
+    groups, values, features, plain, threads, chunk=CHUNK, part=ALL, registers=REGISTERS
+):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
     To see what takes how long, a `part` can be left out.
     """
     lanes, segments = min(WARP, threads), groups * chunk
-    words, marks = 4 * (2 + quads) * segments, segments + 1
+    home_words = QUAD * home_quads(features)
+    words, marks = home_words * segments, segments + 1
     bins, pairs = segments * values, groups * chunk * (chunk - 1) // 2 + 1
-    count_all, choose_all = _counting(quads, chunk), _choosing(groups, values, chunk)
-    propose_all = _proposing(quads, plain, chunk, values, lanes, part)
-    home_words = 4 * (2 + quads)
+    count_all, choose_all = _counting(features, chunk), _choosing(groups, values, chunk)
+    propose_all = _proposing(features, plain, chunk, values, lanes, part)
     options = {} if _SIMULATED else {"max_registers": registers}
 
     @cuda.jit(fastmath=False, **options)
-    def sweep(data, key0, key1, number, chains, x, changed, drawn):
+    def sweep(data, packed, key0, key1, number, chains, x, changed, drawn):
         chain, thread = cuda.blockIdx.x, np.int32(cuda.threadIdx.x)
         if chain >= chains:
             return
@@ -488,6 +490,8 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=ALL, r
             cuda.shared.array(chunk, np.uint32),
             cuda.shared.array(chunk, np.uint32),
             cuda.shared.array(1, np.uint32),
+            cuda.shared.array(MOST_OPEN, np.uint32),
+            cuda.shared.array(1, np.uint32),
         )
         field = cuda.local.array(values, np.float64)
         who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))
@@ -495,16 +499,17 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=ALL, r
         _clear(room.seen, thread)
         _clear(room.waits, thread)
         _clear(room.needs, thread)
+        _clear(room.opened, thread)
         while at < data.free:
             width = min(np.int32(chunk), np.int32(data.free - at))
-            draws += count_all(data, who, room, at, width, thread)
+            draws += count_all(data, packed, who, room, at, width, thread)
             cuda.syncthreads()
             _add_up(room, thread, chunk, home_words)
             if thread == 0:
                 room.done[0] = np.uint32(np.uint64(_FULL) << np.uint64(width))
             cuda.syncthreads()
             if part != NO_PROPOSALS:
-                propose_all(data, who, room, own, at, thread)
+                propose_all(data, packed, who, room, own, at, thread)
             cuda.syncthreads()
             changes += choose_all(data, who, room, own, at, width, thread, field)
             cuda.syncthreads()
@@ -517,7 +522,8 @@ def sweep_points(groups, values, quads, plain, threads, chunk=CHUNK, part=ALL, r
     return sweep
 
 
-def shared_bytes(groups: int, values: int, quads: int, chunk: int) -> int:
+def shared_bytes(groups: int, values: int, features: int, chunk: int) -> int:
     """What a block of `sweep_points` takes."""
     segments, pairs = groups * chunk, groups * chunk * (chunk - 1) // 2 + 1
-    return 4 * (segments * (4 * (2 + quads) + 2 + values) + pairs + 2 * chunk + 2)
+    words = segments * (QUAD * home_quads(features) + 2 + values) + pairs + 2 * chunk
+    return 4 * (words + MOST_OPEN + 3)

@@ -15,10 +15,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda
+from numba import config, cuda
 
 from minigibbs.kernels.choice import FURTHER, NEAR, TAIL, unit_of
+from minigibbs.kernels.lanes import right
 from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.running.backends.cuda_words import quick_power_of_2
 from minigibbs.samplers.chromatic.first import FIRST, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
 from minigibbs.samplers.chromatic.tails import tail_draws
@@ -26,14 +28,19 @@ from minigibbs.samplers.chromatic.tails import tail_draws
 THREADS = 128
 WALKING = 128  # threads of a block that walk, with four chains each
 QUAD = 4
+_STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
+REGISTERS = 80  # of a thread that walks
 CHAINS = 128  # of a block that shares a site's tables
 SHARED_BYTES = 48 * 1024
+_TOGETHER = 4  # heavy neighbours whose values are asked for together
+_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
 _LOW = np.float32(-3.0e38)
 _NONE, _ONE, _S4, _TAIL = np.uint32(0), np.uint32(1), np.uint32(4), np.uint32(TAIL)
-_LOWER = np.uint32(0xFFFF)
+_LOWER, _BYTE = np.uint32(0xFFFF), np.uint32(0xFF)
+_TWO = np.uint64(2)
 _LEFT, _RIGHT = np.int32(0), np.int32(1)  # of a number
 
 
@@ -81,7 +88,7 @@ def _choice(most):
                 top = field[v] if field[v] > top else top  # `max` would look for NaN
         for v in range(most):
             if v < size:
-                total = np.float32(total + math.exp2(np.float32(field[v] - top)))
+                total = np.float32(total + quick_power_of_2(np.float32(field[v] - top)))
             sums[v] = total
         mark, near = np.float32(unit_of(bits) * total), np.float32(NEAR * total)
         low, high = np.float32(mark - near), np.float32(mark + near)
@@ -110,32 +117,87 @@ class SmallTails(NamedTuple):
 
 
 @cache
-def walk_with_tails(most, alike):
+def _four_values(whole):
+    """A function that reads the values of a thread's four chains at a variable: bytes of a word.
+
+    They lie in one word if the number of chains is `whole`, a multiple of four.
+    """
+
+    @cuda.jit(device=True, inline=True)
+    def read(flat, words, row, i, quad, live):
+        if whole:
+            return words[i * np.uint64(row >> _TWO) + np.uint64(quad)]
+        word, begin = _NONE, np.uint64(i * row + np.uint64(QUAD) * np.uint64(quad))
+        for c in range(QUAD):
+            if c < live:
+                value = np.uint32(flat[begin + np.uint64(c)])
+                word = np.uint32(word | np.uint32(value << np.uint32(8 * c)))
+        return word
+
+    return read
+
+
+@cache
+def _add_heavy(whole):
+    """A function that adds what the heavy neighbours of a variable are worth, in four chains."""
+    read, most = _four_values(whole), _TOGETHER
+
+    @cuda.jit(device=True, inline=True, fastmath=False)
+    def add(near, more, weights, column):
+        for c in range(QUAD):
+            by = 8 * c - _STEP_BITS  # a value is shifted to where it counts steps
+            value = right(near, np.uint32(by)) if by > 0 else np.uint32(near << np.uint32(-by))
+            value = np.uint32(value & np.uint32(255 << _STEP_BITS))
+            cell = np.uint32(value | np.uint32(column | np.uint32(c * WALKING)))
+            weights[cell] = np.float32(weights[cell] + more)
+
+    @cuda.jit(device=True, inline=True, fastmath=False)
+    def add_heavy(target, weight, block, entry, flat, words, row, quad, live, weights, column):
+        left, count = block.degree, np.uint64(block.count)
+        near = cuda.local.array(most, np.uint32)
+        more = cuda.local.array(most, np.float32)
+        while left >= most:  # what is far away is asked for together
+            for k in range(most):
+                more[k] = weight[entry]
+                near[k] = read(flat, words, row, np.uint64(target[entry]), quad, live)
+                entry += count
+            for k in range(most):
+                add(near[k], more[k], weights, column)
+            left -= most
+        while left > 0:
+            word = read(flat, words, row, np.uint64(target[entry]), quad, live)
+            add(word, weight[entry], weights, column)
+            entry += count
+            left -= 1
+
+    return add_heavy
+
+
+@cache
+def walk_with_tails(most, alike, whole, registers=REGISTERS):
     """A kernel that makes a sweep, each thread with four chains of its own: x[variable, chain].
 
     Log weights of up to `most` values are in shared memory, where each thread has columns. The
-    variables may be all `alike`, with as many values.
+    variables may be all `alike`, with as many values, and the number of chains `whole`: see
+    `_four_values`. `words` are the states four chains at a time.
     """
     choose, cells = _choice(most), most * QUAD * WALKING
     step = QUAD * WALKING  # from one value to the next
+    read, add_heavy = _four_values(whole), _add_heavy(whole)
+    options = {} if _SIMULATED else {"max_registers": registers}
 
-    @cuda.jit(fastmath=False)
+    @cuda.jit(fastmath=False, **options)
     def walk_small(
         blocks, variable, first, base, target, weight, parts, tail,
-        seed0, seed1, sweep, chains, x, flat, changed, drawn,
+        seed0, seed1, sweep, chains, x, flat, words, changed, drawn,
     ):  # fmt: skip
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         weights = cuda.shared.array(cells, np.float32)
         stream, field = cuda.local.array(4, np.uint64), cuda.local.array(most, np.float32)
-        chance, tails = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint32)
-        column, chain = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint64)
         quad, row = np.uint32(cuda.grid(1)), np.uint64(chains)
-        begin_chain = QUAD * np.int64(cuda.grid(1))
-        live = min(chains - begin_chain, QUAD)
-        for c in range(QUAD):
-            column[c] = np.uint32(c * WALKING + cuda.threadIdx.x)
-            chain[c] = np.uint64(begin_chain + (c if c < live else 0))
-        changes, draws, b = np.int64(0), np.int64(0), 0
+        own, begin_chain = np.uint32(cuda.threadIdx.x), QUAD * np.int64(cuda.grid(1))
+        live = np.int32(min(chains - begin_chain, QUAD))
+        changes, draws, b = np.int32(0), np.int64(0), 0
         while b < len(blocks) and live > 0:
             block = blocks[np.uint64(b)]
             lane, size = 0, most if alike else block["size"]
@@ -145,42 +207,44 @@ def walk_with_tails(most, alike):
                 for v in range(most):
                     more = base[begin + np.uint64(v)] if v < size else _LOW
                     for c in range(QUAD):
-                        weights[np.uint32(np.uint32(v * step) + column[c])] = more
-                entry, left = np.uint64(block.entry + lane), block.degree
-                while left > 0:
-                    own, more = np.uint64(np.uint64(target[entry]) * row), weight[entry]
-                    for c in range(QUAD):
-                        near = np.uint32(flat[own + chain[c]])
-                        cell = np.uint32(np.uint32(near * np.uint32(step)) + column[c])
-                        weights[cell] = np.float32(weights[cell] + more)
-                    entry += np.uint64(block.count)
-                    left -= 1
+                        weights[np.uint32(own + np.uint32(v * step + c * WALKING))] = more
+                entry = np.uint64(block.entry + lane)
+                add_heavy(target, weight, block, entry, flat, words, row, quad, live, weights, own)
                 s0, s1, s2, s3 = quad_bits(key0, key1, quad, np.uint32(i), sweep, _NONE)
-                chance[0], chance[1], chance[2], chance[3] = s0, s1, s2, s3
+                t0, t1, t2, t3 = _NONE, _NONE, _NONE, _NONE
                 if part.count:
-                    s0, s1, s2, s3 = quad_bits(
+                    t0, t1, t2, t3 = quad_bits(
                         key0, key1, np.uint32(quad >> _ONE), np.uint32(i), sweep, _TAIL
                     )
-                    shift = np.uint32(np.uint32(quad & _ONE) << _S4)
-                    tails[0], tails[1] = (s0 >> shift) & _LOWER, (s1 >> shift) & _LOWER
-                    tails[2], tails[3] = (s2 >> shift) & _LOWER, (s3 >> shift) & _LOWER
-                for c in range(QUAD):
-                    if c < live:
-                        which, at = np.int64(chain[c]), np.int64(column[c])
-                        if part.count and tails[c] >= part.cut:
-                            found = tail_draws(
-                                part, key0, key1, which, np.uint32(i), sweep, tails[c], stream
-                            )
-                            draws += found
-                            add_tail(tail, part, found, x, i, chain[c], stream, weights, at, step)
-                        for v in range(most):
-                            field[v] = weights[np.uint32(np.uint32(v * step) + column[c])]
-                        value = choose(
-                            field, size, chance[c], key0, key1, which, np.uint32(i), sweep
+                old, new, c = read(flat, words, row, i, quad, live), _NONE, np.int32(0)
+                while c < live:
+                    bits = s0 if c == 0 else s1 if c == 1 else s2 if c == 2 else s3
+                    tails = t0 if c == 0 else t1 if c == 1 else t2 if c == 2 else t3
+                    tails = right(tails, np.uint32(np.uint32(quad & _ONE) << _S4)) & _LOWER
+                    which, at = begin_chain + c, np.uint32(own + np.uint32(c * WALKING))
+                    if part.count and tails >= part.cut:
+                        found = tail_draws(
+                            part, key0, key1, which, np.uint32(i), sweep, tails, stream
                         )
-                        cell = np.uint64(i * row + chain[c])
-                        changes += value != flat[cell]
-                        flat[cell] = value
+                        draws += found
+                        add_tail(
+                            tail, part, found, x, i, np.uint64(which), stream, weights, at, step
+                        )
+                    for v in range(most):
+                        field[v] = weights[np.uint32(at + np.uint32(v * step))]
+                    value = choose(field, size, bits, key0, key1, which, np.uint32(i), sweep)
+                    shift = np.uint32(8 * c)
+                    new = np.uint32(new | np.uint32(np.uint32(value) << shift))
+                    before = np.uint32(right(old, shift) & _BYTE)
+                    changes = np.int32(changes + np.int32(np.uint32(value) != before))
+                    c = np.int32(c + 1)
+                if whole:
+                    words[i * np.uint64(row >> _TWO) + np.uint64(quad)] = new
+                else:
+                    for c in range(QUAD):
+                        if c < live:
+                            value = np.uint32(right(new, np.uint32(8 * c)) & _BYTE)
+                            flat[i * row + np.uint64(begin_chain + c)] = value
                 lane += 1
             b += 1
         if live > 0:

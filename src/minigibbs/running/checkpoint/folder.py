@@ -151,6 +151,8 @@ class Checkpoint:
             plan = Plan.decode(native.read(model), header["plan"], arrays)
             if plan.backend not in BACKENDS:
                 raise ValueError(f"unknown backend {plan.backend!r}")
+            if BACKENDS[plan.backend].rows is None and plan.rows != plan.chains:
+                raise ValueError(f"{plan.rows} rows of {plan.chains} chains")
             for name in ("every", "max_time"):
                 if header.get(name) is not None:
                     header[name] = durations.seconds(header[name], name)

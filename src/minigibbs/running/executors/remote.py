@@ -165,6 +165,8 @@ class OwnProcesses(Processes):
         self._workers = workers
         self._home: dict[int, Executor] = {}  # the pool that each chain was sent to
         super().__init__(self._pool(), plan, data)
+        if _start_method() == "forkserver":
+            self._scratch.note_sockets()
 
     def _pool(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context(_start_method())

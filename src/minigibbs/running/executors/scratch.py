@@ -7,12 +7,14 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
+from multiprocessing import util
 from pathlib import Path
 
 from minigibbs.errors import SampleError
 from minigibbs.running.checkpoint.lock import LOCKS_HOLD, Lock
 
 _PREFIX, _LOCK = "minigibbs-", "lock"
+_SOCKETS, _PYTHONS = "sockets", "pymp-"  # where the fork server's folder is noted; its name
 
 
 class Scratch:
@@ -33,6 +35,10 @@ class Scratch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def note_sockets(self) -> None:
+        """Note the folder of the fork server's socket, which a killed process leaves."""
+        (self.path / _SOCKETS).write_text(os.path.basename(util.get_temp_dir()))
+
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -52,9 +58,23 @@ def _make() -> tuple[Path, Lock]:
 def _sweep(folder: Path) -> None:
     """Remove a folder whose lock nobody holds; one without a lock is not ours, or just begun."""
     with suppress(SampleError, OSError):  # it is in use, or gone by now
-        found = os.lstat(folder)
-        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if LOCKS_HOLD and ours and (folder / _LOCK).is_file():
+        if LOCKS_HOLD and _own(folder) and (folder / _LOCK).is_file():
             lock = Lock(folder / _LOCK)
+            _sweep_sockets(folder)
             shutil.rmtree(folder, ignore_errors=True)
             lock.release()
+
+
+def _sweep_sockets(folder: Path) -> None:
+    """Remove the folder of the fork server that a dead process had, as noted in its own."""
+    with suppress(OSError, ValueError):
+        noted = (folder / _SOCKETS).read_text()
+        sockets = folder.parent / noted
+        if noted == sockets.name and noted.startswith(_PYTHONS) and _own(sockets):
+            shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _own(folder: Path) -> bool:
+    """Whether it is a folder, no link to one, and this user's."""
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

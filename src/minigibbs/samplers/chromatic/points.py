@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_VALUES, MOST_GROUPS, MOST_RATE = 32, 8, 2.0**14
 QUAD = 4  # words that devices load at a time
-_HEAD = 2  # words of a point's row before its features: its scale and its place
+HEAD = 2  # words of a point's row before its features: its scale and its place
 _MOST_QUADS = 4
 _STEPS = 64  # rates within a power of 2 that have a law of their own
 
@@ -78,7 +78,7 @@ def points_fit(sampler: Sampler, graph: FactorGraph) -> bool:
 
     if not isinstance(sampler, PoissonGibbs) or not 0 < len(graph.implicits) <= MOST_GROUPS:
         return False
-    most = _MOST_QUADS * QUAD - _HEAD
+    most = _MOST_QUADS * QUAD - HEAD
     for group in graph.implicits:
         if not isinstance(group, Points) or not isinstance(group.kernel, str):
             return False
@@ -113,7 +113,7 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     variable = np.concatenate([order[~clamped], order[clamped]]).astype(np.int32)
     place = np.empty(len(variable), np.int32)
     place[variable] = np.arange(len(variable), dtype=np.int32)
-    quads = max(-(-(_HEAD + group.features.shape[1]) // QUAD) for group in groups)
+    quads = max(-(-(HEAD + group.features.shape[1]) // QUAD) for group in groups)
     laws, law = _laws(np.unique(np.concatenate([_rung(rate) for rate in rates])))
     slots: list[NDArray[np.uint32]] = []
     rows, homes = [], []
@@ -202,7 +202,7 @@ def _rows(group: Points, place: NDArray[np.int32], quads: int) -> NDArray[np.uin
     tree = group.tree
     rows = np.zeros((len(place), QUAD * quads), np.float32)
     rows[:, 0] = group.scale[tree.order]
-    rows[:, _HEAD : _HEAD + tree.features.shape[1]] = tree.features
+    rows[:, HEAD : HEAD + tree.features.shape[1]] = tree.features
     words = rows.view(np.uint32)
     words[:, 1] = place[tree.order].astype(np.uint32)
     return words
@@ -309,7 +309,7 @@ def draw_number(group, number):
 @literal
 def _square(points, width, here, there):
     """The squared distance of two rows."""
-    square, k = 0.0, _HEAD
+    square, k = 0.0, HEAD
     while k < width:
         a, b = points[np.uint64(here * width + k)], points[np.uint64(there * width + k)]
         step = np.float64(as_float(a)) - np.float64(as_float(b))

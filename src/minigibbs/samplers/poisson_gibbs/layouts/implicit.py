@@ -119,26 +119,37 @@ def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
     data: Any = NothingData(0)
     values = int(graph.sizes.max())
     first, scratch = (0, 0) if logs else touched_space(values)  # theirs comes after what is touched
-    for group, how in zip(reversed(graph.implicits), reversed(split.implicits), strict=True):
+    groups = list(zip(graph.implicits, split.implicits, strict=True))
+    for before, (group, how) in reversed(list(enumerate(groups))):
+        others = before, len(groups) - 1 - before
         if isinstance(group, Copied):
-            one = _prepare_group(group.group, how, logs, values, first, scratch)
+            one = _prepare_group(group.group, how, logs, values, first, scratch, others)
             own: Any = _prepare_copied(one, group.scales, logs)
         else:
-            own = _prepare_group(group, how, logs, values, first, scratch)
+            own = _prepare_group(group, how, logs, values, first, scratch, others)
         first += implicit_space(own)[0]
         data = own if isinstance(data, NothingData) else SeveralData(own, data)
     return data
 
 
 def _prepare_group(
-    group: Implicit, how: ImplicitSplit, logs: bool, values: int, first: int, scratch: int
+    group: Implicit,
+    how: ImplicitSplit,
+    logs: bool,
+    values: int,
+    first: int,
+    scratch: int,
+    others: tuple[int, int],
 ) -> Any:
-    """One group; its numbers lie in what the chain carries from `first` on."""
+    """One group; its numbers lie in what the chain carries from `first` on.
+
+    So many others draw before and after it.
+    """
     if how.projected:
         assert isinstance(group, LowRank)
         return prepare_projected(group, values, first)
     if isinstance(group, Points):
-        return prepare_points(group, how.theta, logs, scratch)
+        return prepare_points(group, how.theta, logs, scratch, others)
     return _PREPARE[type(group)](group, how, logs)
 
 
@@ -159,7 +170,7 @@ def implicit_space(data: Any) -> tuple[int, int]:
     if isinstance(data, CopiedData):
         return len(data.scales) * data.room, implicit_space(data.group)[1]
     if isinstance(data, PointsData):
-        return 0, SCRATCH
+        return 0, SCRATCH + data.before
     return (projected_room(data), 0) if isinstance(data, ProjectedData) else (0, 0)
 
 
@@ -381,6 +392,8 @@ def points_copy(data, copies, number):
         data.loss,
         data.first,
         copies.scales[number],
+        data.before,
+        data.later,
     )
 
 
@@ -396,6 +409,7 @@ def projected_copy(data, copies, number):
         data.refresh,
         data.first + number * copies.room,
         copies.scales[number],
+        False,
     )
 
 

@@ -11,20 +11,22 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
 from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.lanes import as_double, as_float, word_of
+from minigibbs.kernels.lanes import as_double, as_float, fetch, word_of
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
-from minigibbs.kernels.poisson import poisson
-from minigibbs.kernels.random import counted_uniform, next_word
+from minigibbs.kernels.lines import empty_lines
+from minigibbs.kernels.poisson import counted_poisson
+from minigibbs.kernels.random import counted_uniform, later_word, likely_below, next_word
 from minigibbs.kernels.touched import touch
 
-BATCH = 64  # draws that are made side by side
-SCRATCH = 5 * BATCH  # integers
+BATCH = 128  # draws that are made side by side
+SCRATCH = 5 * BATCH + 1  # integers, and one more for each group before this one
 # What the parts of the scratch hold, a place a draw. Numbers are kept as their bits.
-SLOTS = VALUES = 0  # the slot drawn; later the value at the point, and then whether it is kept
-PLACES = KEPT = BATCH  # the point drawn; at last the values that are kept
-BOUNDS = 2 * BATCH  # the bound it was drawn by
-FIRST = MEASURES = 3 * BATCH  # a number for the box; later what the true weight follows from
-SECOND = SCALES = 4 * BATCH  # a number for the point in the box; later the point's scale
+SLOTS = SCALES = 0  # the slot drawn; later the scale of the point drawn
+PLACES = BATCH  # the point drawn
+FIRST = MARKS = 2 * BATCH  # a number for the box; later what the true weight must exceed
+SECOND = MEASURES = 3 * BATCH  # a number for the point in the box; later the value at its distance
+KEPT = NEXT = 4 * BATCH  # which draws the true weight keeps; before that the next update's slots
+GUESS = 5 * BATCH  # which variable comes next, most likely; each group has its own
 _OWN, _OTHER = 2, 5  # where a slot's two boxes begin among its words: see `boxes.SLOT`
 _HALF = np.uint64(32)
 
@@ -34,6 +36,7 @@ HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line 
         ("start", np.int64),  # of its source's slots
         ("slots", np.int32),
         ("place", np.int32),  # of its point
+        ("none", np.float64),  # the chance of no proposal
     ],
     align=True,
 )
@@ -54,10 +57,14 @@ class PointsData(NamedTuple):
     loss: float  # and one that repels
     first: int  # where its part of the chain's scratch begins
     share: float  # of the rates: below 1 for a weaker copy of the group
+    before: int  # groups that draw before this one in an update
+    later: int  # and after it
 
 
-def prepare_points(group: Points, theta: float, logs: bool, first: int) -> PointsData:
-    """Lay out the points; theta fixes the rates."""
+def prepare_points(
+    group: Points, theta: float, logs: bool, first: int, others: tuple[int, int]
+) -> PointsData:
+    """Lay out the points; theta fixes the rates, and so many groups draw before and after it."""
     gain = math.log1p(1.0 / theta)
     gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
     return PointsData(
@@ -73,32 +80,34 @@ def prepare_points(group: Points, theta: float, logs: bool, first: int) -> Point
         loss,
         first,
         1.0,
+        *others,
     )
 
 
 def _homes(group: Points, theta: float) -> NDArray[np.void]:
     """Where each variable's point is, and what it proposes."""
     order, tables = group.tree.order, group.tables
-    homes = np.zeros(len(order), dtype=HOME)
+    homes = empty_lines((len(order),), HOME)
     homes["place"][order] = np.arange(len(order))
     homes["start"][order] = tables.start[tables.source]
     homes["slots"][order] = np.diff(tables.start)[tables.source]
     homes["rate"] = (1.0 + theta) * group.energy_per_weight * group.bounds()
+    homes["none"] = np.exp(-homes["rate"])
     return homes
 
 
 @kernel
-def _propose(data, chain, key, start, slots, draws):
-    """Draw places by bounds: scratch gets them, and the bounds.
+def _propose(data, chain, key, number, start, slots, draws):
+    """Draw places by bounds: scratch gets them, and what their true weights must exceed.
 
-    No step depends on what another draw gave, nor branches. What comes from far memory is first
-    looked at in loops that do little else, so that a processor waits for many lines at a time. A
-    uniform number gives a slot, and by its leftover digits the box.
+    No step depends on what another draw gave, nor branches. What comes from far memory is asked for
+    in loops that do little else, so that a processor waits for many lines at a time. A uniform
+    number gives a slot, and by its leftover digits the box.
     """
     scratch, first, words = chain.scratch, data.first, data.words
     k = first
     while k < first + draws:
-        count = 3 * (k - first)
+        count = 3 * (number + k - first)
         mark = counted_uniform(key, count) * slots
         slot = np.int64(mark)
         scratch[np.uint64(k + SLOTS)] = start + slot
@@ -107,8 +116,7 @@ def _propose(data, chain, key, start, slots, draws):
         k += 1
     k = first
     while k < first + draws:
-        slot = np.uint64(scratch[np.uint64(k + SLOTS)])
-        scratch[np.uint64(k + PLACES)] = words[slot, np.uint64(_OWN)]
+        fetch(words, scratch[np.uint64(k + SLOTS)], 0)
         k += 1
     k = first
     while k < first + draws:
@@ -120,75 +128,129 @@ def _propose(data, chain, key, start, slots, draws):
         within = np.int64(as_double(np.uint64(scratch[np.uint64(k + SECOND)])) * count)
         bound = as_float(words[slot, box + np.uint64(2)])
         scratch[np.uint64(k + PLACES)] = begin + within
-        scratch[np.uint64(k + BOUNDS)] = word_of(np.float64(bound))
+        scratch[np.uint64(k + MARKS)] = word_of(np.float64(bound))
+        fetch(data.points, begin + within, 0)
         k += 1
 
 
 @kernel
-def _look(data, chain, here, draws):
-    """Look at the points drawn: their values, scales, and what their weights follow from."""
-    scratch, first = chain.scratch, data.first
-    k = first
-    while k < first + draws:
-        there = np.uint64(scratch[np.uint64(k + PLACES)])
-        seen = np.int64(data.points[there, FEATURES] >= np.float32(0.0))  # it is, and is near now
-        scratch[np.uint64(k + VALUES)] = seen * np.int64(chain.x[data.order[there]])
-        k += 1
-    k = first
-    while k < first + draws:
-        there = scratch[np.uint64(k + PLACES)]
-        scale = np.float64(data.points[np.uint64(there), FEATURES])
-        measure = decay_measure(data.rule, data.features, data.points, here, there)
-        scratch[np.uint64(k + MEASURES)] = word_of(measure)
-        scratch[np.uint64(k + SCALES)] = word_of(scale if there != here else -1.0)
-        k += 1
-    decay_finish(data.rule, scratch, first + MEASURES, draws)
+def _guess(data, chain, i):
+    """Guess which variable a random scan visits next, and ask for its home.
+
+    Returns it, or -1 if the last guess was wrong: then variables are visited in another order. It
+    is right if each group draws one word an update, and the update another one.
+    """
+    place = np.uint64(data.first + GUESS + data.before)
+    last, variable = chain.scratch[place], likely_below(chain.stream, len(chain.x), data.later)
+    chain.scratch[place] = variable
+    fetch(data.homes, variable, 0)
+    return variable if last == i else -1
 
 
 @kernel
-def _keep(data, chain, key, label, draws):
-    """List the values of the draws that true weights and labels keep; returns how many.
+def _list_next(data, chain, variable, draws):
+    """List the slots that the next update draws, most likely; returns how many, at least `draws`.
 
-    A pair at its minimum is kept more rarely. A list is made without branches, since nobody could
-    predict them.
+    They are asked for one by one while the true weights of this update's draws are computed: a
+    processor waits for a few lines of memory at a time. Where nobody knows which variable comes
+    next, what is on the list is of no use, and does no harm.
+    """
+    if variable < 0:
+        return 0
+    scratch, home, first = chain.scratch, data.homes[variable], data.first + NEXT
+    key = later_word(chain.stream, data.later + 2 + data.before)
+    start, slots = home.start, home.slots
+    last, k = first + min(max(np.int64(home.rate * data.share), draws), BATCH), first
+    while k < last:
+        slot = np.int64(counted_uniform(key, 3 * (k - first)) * slots)
+        scratch[np.uint64(k)] = start + slot
+        k += 1
+    return last - first
+
+
+@kernel
+def _weigh(data, chain, here, key, number, draws, following):
+    """List the draws that true weights keep if the pair is at its maximum; returns how many.
+
+    A list is made without branches, since nobody could predict them. So many slots are those of
+    the next update.
     """
     scratch, first, kept = chain.scratch, data.first, 0
     k = first
     while k < first + draws:
-        value = scratch[np.uint64(k + VALUES)]
-        low = (value == label) != data.attracts
-        mark = counted_uniform(key, 3 * (k - first) + 2) * (data.more if low else 1.0)
-        mark *= as_double(np.uint64(scratch[np.uint64(k + BOUNDS)]))
+        there = scratch[np.uint64(k + PLACES)]
+        scale = np.float64(data.points[np.uint64(there), np.uint64(FEATURES)])
+        measure = decay_measure(data.rule, data.features, data.points, here, there)
+        scratch[np.uint64(k + MEASURES)] = word_of(measure)
+        scratch[np.uint64(k + SCALES)] = word_of(scale if there != here else -1.0)
+        fetch(data.words, scratch[np.uint64(k + NEXT)], 0)
+        k += 1
+    while k < first + following:
+        fetch(data.words, scratch[np.uint64(k + NEXT)], 0)
+        k += 1
+    decay_finish(data.rule, scratch, first + MEASURES, draws)
+    k = first
+    while k < first + draws:
+        mark = counted_uniform(key, 3 * (number + k - first) + 2)
+        mark *= as_double(np.uint64(scratch[np.uint64(k + MARKS)]))
         weight = as_double(np.uint64(scratch[np.uint64(k + SCALES)]))
         weight *= as_double(np.uint64(scratch[np.uint64(k + MEASURES)]))
-        scratch[np.uint64(k + BOUNDS)] = np.int64(mark < weight)
+        scratch[np.uint64(k + MARKS)] = word_of(mark)
+        scratch[np.uint64(k + MEASURES)] = word_of(weight)
         k += 1
     k = first
     while k < first + draws:
-        scratch[np.uint64(first + KEPT + kept)] = scratch[np.uint64(k + VALUES)]
-        kept += scratch[np.uint64(k + BOUNDS)]
+        mark = as_double(np.uint64(scratch[np.uint64(k + MARKS)]))
+        weight = as_double(np.uint64(scratch[np.uint64(k + MEASURES)]))
+        scratch[np.uint64(first + KEPT + kept)] = k
+        kept += np.int64(mark < weight)
         k += 1
     return kept
+
+
+@kernel
+def _touch_kept(data, chain, label, kept, mode, size, touched):
+    """Multiply the values at the points that are kept; a pair at its minimum is so more rarely."""
+    scratch, first = chain.scratch, data.first
+    factor = data.gain if data.attracts else data.loss
+    left, k = 0, 0
+    while k < kept:
+        draw = scratch[np.uint64(first + KEPT + k)]
+        value = np.int64(chain.x[data.order[np.uint64(scratch[np.uint64(draw + PLACES)])]])
+        mark = as_double(np.uint64(scratch[np.uint64(draw + MARKS)]))
+        mark *= data.more if (value == label) != data.attracts else 1.0
+        weight = as_double(np.uint64(scratch[np.uint64(draw + MEASURES)]))
+        scratch[np.uint64(first + KEPT + left)] = value
+        left += np.int64(mark < weight)
+        k += 1
+    k = 0
+    while k < left:
+        value = scratch[np.uint64(first + KEPT + k)]
+        touched = touch(chain, mode, size, value, factor, touched)
+        k += 1
+    return touched
 
 
 @kernel
 def points_draw(data, chain, i, mode, size, touched):
     """A Poisson number of points by bounds; kept by value, scale and whether labels agree.
 
-    Random numbers are counted, not streamed: each batch takes a key of its own.
+    Random numbers are counted, not streamed: an update takes one word as a key.
     """
-    home = data.homes[i]
+    home, key = data.homes[i], next_word(chain.stream)
     rate, here = home.rate * data.share, np.int64(home.place)
-    left = poisson(rate, math.exp(-rate), chain.stream) if rate > 0.0 else 0
-    factor = data.gain if data.attracts else data.loss
+    none = home.none if data.share == 1.0 else math.exp(-rate)
+    following = _guess(data, chain, i)
+    left = counted_poisson(rate, none, key) if rate > 0.0 else 0
     chain.tally[DRAWS] += left
     chain.tally[EVALUATIONS] += left
+    number = 0
     while left > 0:
-        draws, key = min(left, BATCH), next_word(chain.stream)
-        _propose(data, chain, key, home.start, home.slots, draws)
-        _look(data, chain, here, draws)
-        kept = _keep(data, chain, key, np.int64(chain.x[i]), draws)
-        for k in range(data.first + KEPT, data.first + KEPT + kept):
-            touched = touch(chain, mode, size, chain.scratch[np.uint64(k)], factor, touched)
+        draws = min(left, BATCH)
+        _propose(data, chain, key, number, home.start, home.slots, draws)
+        slots = _list_next(data, chain, following if left == draws else -1, draws)
+        kept = _weigh(data, chain, here, key, number, draws, slots)
+        touched = _touch_kept(data, chain, np.int64(chain.x[i]), kept, mode, size, touched)
         left -= draws
+        number += draws
     return touched

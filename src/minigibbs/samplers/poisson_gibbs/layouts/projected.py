@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.kernels.jit import kernel
+from minigibbs.kernels.lanes import fetch
 from minigibbs.kernels.layout import EVALUATIONS
+from minigibbs.kernels.random import likely_below
 from minigibbs.kernels.touched import SUMS, touch
 
 _REFRESH = 16  # changes a variable between two times that the sums are taken anew
+_LINES = 8  # of a row that are asked for at most; a processor sees the others come by itself
 
 
 class ProjectedData(NamedTuple):
@@ -34,6 +37,7 @@ class ProjectedData(NamedTuple):
     refresh: int  # changes until the sums are taken anew
     first: int  # where in `carried` the count is; the sums follow
     share: float  # what log weights are multiplied by: below 1 for a weaker copy of the group
+    ahead: bool  # whether to ask for what a random scan reads next; not for copies
 
 
 def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
@@ -43,7 +47,7 @@ def prepare_projected(group: LowRank, values: int, first: int) -> ProjectedData:
     a = np.ascontiguousarray(scale * group.a)
     b = a if alike else np.ascontiguousarray(scale * group.b)
     count = 1 if spins else values
-    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first, 1.0)
+    return ProjectedData(a, b, spins, alike, count, _REFRESH * len(a), first, 1.0, True)
 
 
 def projected_room(data: ProjectedData) -> int:
@@ -53,32 +57,39 @@ def projected_room(data: ProjectedData) -> int:
 
 @kernel
 def _product(rows, others, i, share, sums, begin):
-    """A row times a sum of others, less its own share in that sum."""
-    total, k, rank = 0.0, 0, rows.shape[1]
-    while k < rank:
-        total += rows[i, k] * (sums[begin + k] - share * others[i, k])
-        k += 1
+    """A row times the sum of others that begins there, less its own share in that sum."""
+    row, other, own = rows[i], others[i], sums[begin : begin + rows.shape[1]]
+    total = 0.0
+    for k in range(len(row)):
+        total += row[k] * (own[k] - share * other[k])
     return total
 
 
 @kernel
 def _add_row(rows, i, share, sums, begin):
-    """Add a share of a row to a sum."""
-    k, rank = 0, rows.shape[1]
-    while k < rank:
-        sums[begin + k] += share * rows[i, k]
-        k += 1
+    """Add a share of a row to the sum that begins there."""
+    row, own = rows[i], sums[begin : begin + rows.shape[1]]
+    for k in range(len(row)):
+        own[k] += share * row[k]
 
 
 @kernel
-def _add_value(data, chain, i, value, sign):
-    """Let a variable take a value, or leave it."""
+def _add(data, chain, i, place, share):
+    """Add a share of a variable's rows to the sums at a place."""
     rank = data.a.shape[1]
-    place, share = (0, sign * (2.0 * value - 1.0)) if data.spins else (np.int64(value), sign)
     begin = data.first + 1 + place * rank
     _add_row(data.b, i, share, chain.carried, begin)
     if not data.alike:
         _add_row(data.a, i, share, chain.carried, begin + data.values * rank)
+
+
+@kernel
+def _add_value(data, chain, i, value):
+    """Let a variable take a value."""
+    if data.spins:
+        _add(data, chain, i, 0, 2.0 * value - 1.0)
+    else:
+        _add(data, chain, i, np.int64(value), 1.0)
 
 
 @kernel
@@ -88,7 +99,7 @@ def projected_begin(data, chain):
     for k in range((1 if data.alike else 2) * data.values * data.a.shape[1]):
         chain.carried[data.first + 1 + k] = 0.0
     for i in range(len(data.a)):
-        _add_value(data, chain, i, chain.x[i], 1.0)
+        _add_value(data, chain, i, chain.x[i])
 
 
 @kernel
@@ -100,8 +111,11 @@ def projected_note(data, chain, i, new):
     chain.carried[data.first] += 1.0
     if chain.carried[data.first] >= data.refresh:
         projected_begin(data, chain)
-    _add_value(data, chain, i, old, -1.0)
-    _add_value(data, chain, i, new, 1.0)
+    if data.spins:
+        _add(data, chain, i, 0, 2.0 * (np.float64(new) - np.float64(old)))
+    else:
+        _add(data, chain, i, np.int64(old), -1.0)
+        _add(data, chain, i, np.int64(new), 1.0)
 
 
 @kernel
@@ -116,9 +130,22 @@ def _log_weight(data, chain, i, place, share):
 
 
 @kernel
+def _fetch_next(data, chain):
+    """Ask for what the next update of a random scan will read, if no number is drawn before it."""
+    i = likely_below(chain.stream, len(chain.x), 0)
+    fetch(chain.x, i, 0)
+    for line in range(min((8 * data.a.shape[1] + 126) // 64, _LINES)):
+        fetch(data.a, i, line)
+        if not data.alike:
+            fetch(data.b, i, line)
+
+
+@kernel
 def projected_draw(data, chain, i, mode, size, touched):
     """Multiply the weights of all values by their factors; nothing is drawn."""
     here = chain.x[i]
+    if data.ahead:
+        _fetch_next(data, chain)
     if data.spins:
         field = data.share * _log_weight(data, chain, i, 0, 2.0 * here - 1.0)
         factor = field if mode == SUMS else math.exp(field)

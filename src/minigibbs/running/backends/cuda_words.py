@@ -1,0 +1,91 @@
+"""Words on a GPU: four loaded at a time, taken as other numbers, and the device's own functions.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+
+def _load_four(space):
+    """An intrinsic that loads four words at a time from one of the address spaces."""
+
+    def generate(context, builder, signature, arguments):
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        four = ir.VectorType(ir.IntType(32), 4)
+        start = array.data
+        if start.type.addrspace != space:
+            start = builder.addrspacecast(start, ir.PointerType(ir.IntType(32), space))
+        pointer = builder.bitcast(start, ir.PointerType(four, space))
+        words = builder.load(builder.gep(pointer, [arguments[1]]), align=16)
+        parts = [builder.extract_element(words, ir.IntType(32)(k)) for k in range(4)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return generate
+
+
+_FOUR_GLOBAL, _FOUR_SHARED = _load_four(1), _load_four(3)
+
+
+@intrinsic
+def far_four(context, words, quad):
+    """Words 4 * quad, ..., 4 * quad + 3 of an array in global memory, in one load."""
+    return types.UniTuple(types.uint32, 4)(words, types.uint64), _FOUR_GLOBAL
+
+
+@intrinsic
+def near_four(context, words, quad):
+    """The same of an array in shared memory."""
+    return types.UniTuple(types.uint32, 4)(words, types.uint32), _FOUR_SHARED
+
+
+@intrinsic
+def quick_power_of_2(context, value):
+    """2**value by the device's own instruction, to 2**-22."""
+
+    def generate(context, builder, signature, arguments):
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
+        code = ir.InlineAsm(kind, "ex2.approx.ftz.f32 $0, $1;", "=f,f")
+        return builder.call(code, arguments)
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def quick_root(context, value):
+    """The square root by the device's own instruction, to 2**-22."""
+
+    def generate(context, builder, signature, arguments):
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
+        code = ir.InlineAsm(kind, "sqrt.approx.ftz.f32 $0, $1;", "=f,f")
+        return builder.call(code, arguments)
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def as_word(context, value):
+    """The bits of a float."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.uint32(types.float32), generate
+
+
+@intrinsic
+def as_long_double(context, low, high):
+    """The double of two words."""
+
+    def generate(context, builder, signature, arguments):
+        long = ir.IntType(64)
+        low, high = (builder.zext(word, long) for word in arguments)
+        return builder.bitcast(
+            builder.or_(low, builder.shl(high, ir.Constant(long, 32))), ir.DoubleType()
+        )
+
+    return types.float64(types.uint32, types.uint32), generate

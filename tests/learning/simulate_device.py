@@ -1,0 +1,112 @@
+"""Learning's chains in Numba's CUDA simulator; `test_device` starts this as a script.
+
+Compilation is off here, so that layouts come prepared, one for each set of weights. What is in
+`FOLDER/NAME.json` is done step by step, and the states after each are left in `NAME.out.npz`.
+"""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from numba import extending
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.running import simulate_cuda
+
+
+class Direct:
+    """Groups that learning does not have, with the calls of its chains."""
+
+    def __init__(self, graph, sampler, states, key):
+        from minigibbs.running.request import Options
+
+        options = Options(
+            sampler=sampler,
+            chains=len(states),
+            seed=0,
+            record=(),
+            scan="chromatic",
+            backend="cuda",
+        )
+        self.plan = options.plan(graph, 0, len(graph))
+        self.first, self.key, self.group, self.swept = states, key, None, 0
+
+    def take(self, laid):
+        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall
+        from minigibbs.samplers.chromatic.small_tails import SmallTailColours
+
+        if self.group is None:
+            kind = CudaSmall if isinstance(laid, SmallTailColours) else CudaBits
+            self.group = kind(self.plan, laid)
+            self.group.key = self.key
+            self.group.place(self.first)
+        else:
+            self.group.take(laid)
+
+    def anew(self, laid):
+        self.first, self.group = self.states, None
+        self.take(laid)
+
+    def advance(self, sweeps):
+        self.group.sweep(self.swept, sweeps)
+        self.swept += sweeps
+
+    @property
+    def states(self):
+        return self.group.states()
+
+
+def run_case(path):
+    """Do what one file asks for."""
+    import minigibbs as mg
+    from minigibbs.graph import packing
+    from minigibbs.learning import device
+    from minigibbs.running.backends import cuda_colours
+    from minigibbs.samplers.encoding import sampler_from
+
+    case = json.loads(path.read_text())
+    with np.load(path.with_suffix(".npz")) as arrays:
+        model = simulate_cuda.restore(case["model"], arrays)
+        laid = [simulate_cuda.restore(one, arrays) for one in case["laid"]]
+        states = [simulate_cuda.restore(one, arrays) for one in case["states"]]
+    packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
+    cuda_colours._WALKERS = case["walkers"]
+    graph = mg.read(path.with_suffix(".mg"))
+    if case["sampler"] is None:
+        device.Layout = lambda graph: SimpleNamespace(at=lambda which: laid[which])
+        device.lockstep_fits = lambda graph: True
+        chains = device.DeviceChains(graph, states[0].copy(), tuple(case["seed"]))
+    else:
+        sampler = sampler_from(case["sampler"])
+        chains = Direct(graph, sampler, states[0].copy(), case["seed"])
+    seen = []
+    for name, value in case["steps"]:
+        if name == "take":
+            chains.take(value if case["sampler"] is None else laid[value])
+        elif name == "anew":
+            chains.anew(laid[value])
+        elif name == "put":
+            chains.states[:] = states[value]
+        else:
+            chains.advance(value)
+            seen.append(chains.states.copy())
+    np.savez(path.with_suffix(".out.npz"), *seen)
+
+
+def main(folder):
+    np.seterr(over="ignore")  # the generator's words wrap
+    extending.intrinsic = simulate_cuda.in_python
+    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_small
+
+    simulate_cuda.small_device(cuda)
+    cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
+    cuda_colours._SLOTS = 8
+    for path in sorted(folder.glob("*.json")):
+        run_case(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
