@@ -44,6 +44,7 @@ IN_PYTHON = {  # what the compiler has instructions for
     "fused": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),
+    "fetch": lambda array, place, line: None,
     "floored": lambda value: np.float32(np.floor(value)),
     "far_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
     "near_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
@@ -52,6 +53,15 @@ IN_PYTHON = {  # what the compiler has instructions for
     "as_word": lambda value: np.float32(value).view(np.uint32),
     "as_long_double": lambda low, high: np.array([low, high], np.uint32).view(np.float64)[0],
 }
+
+
+def squared_steps(rows, i, j, first):
+    columns = range(int(first), int(first) + 7)
+    steps = [np.float64(rows[int(i), k]) - np.float64(rows[int(j), k]) for k in columns]
+    return sum(step * step for step in steps)
+
+
+IN_PYTHON |= {"fetch": lambda array, place, line: None, "squared_steps": squared_steps}
 
 
 def in_python(function=None, **options):
@@ -173,10 +183,11 @@ def run_case(path):
         record = mg.Record(*case["record"], **case["record_options"])
         options = {"backend": "cuda", "record": record, "progress": False, **case["options"]}
         known = {key: np.array(array) for key, array in case.get("observe_arrays", {}).items()}
-        options["observe"] = (own or {}) | {
+        asked = {
             key: decode(one, known) if isinstance(one, dict) else one
             for key, one in (options.get("observe") or {}).items()
         }
+        options["observe"] = asked | (own or {})
         request._MOST_SERIES = case["most_series"]
         run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
     type(sampler).prepare = prepare

@@ -46,7 +46,7 @@ CASES = {  # graph, chains, observables, and what differs
     "variable": (PAIR.condition({1: 0}), 1, {"m": SPINS["m"], "e": SPINS["e"]}, {}),
     "walk": (colours.glass(6, 0.5), 17, {"m": SPINS["m"], "e": SPINS["e"]}, {"walkers": 1}),
     "potts": (POTTS, 3, VALUES, {"part": 4}),
-    "potts-clamped": (POTTS.condition({0: 2, 5: 1}), 1, VALUES, {}),
+    "potts-clamped": (POTTS.condition({0: 2, 5: 1}), 1, VALUES, {"record": ["draws"]}),
 }
 RESUMED = {
     "few": 3,
@@ -109,7 +109,7 @@ def simulated(tmp_path_factory):
     return {name: mg.load(folder / f"{name}.run") for name in CASES}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"potts-clamped"}))
 def test_observables_are_those_of_the_cpu(name, simulated):
     """Whole numbers divided once: the same bits, whatever the order of the sums."""
     found, expected = simulated[name], measured(name)
@@ -128,6 +128,14 @@ def test_observables_move(name, simulated):
     for key in set(CASES[name][2]) - {"both", "law"}:
         series = simulated[name].observables[key].series
         assert len(np.unique(series)) > 1, key
+
+
+def test_clamped_values_are_counted_once(simulated):
+    found = simulated["potts-clamped"]
+    twos = (found.draws == 2).sum(axis=2)
+    np.testing.assert_array_equal(found.observables["twos"].series, twos)
+    share = np.stack([(found.draws == value).sum(axis=2) for value in range(3)]).max(axis=0) / 9
+    np.testing.assert_allclose(found.observables["order"].series, (3 * share - 1) / 2, atol=1e-12)
 
 
 @pytest.fixture(scope="module")

@@ -72,9 +72,9 @@ def poisson_by_inversion(u, mean, none):
 def counted_poisson(mean, none, key):
     """A Poisson variate by the counted numbers of a key, from -1 downwards."""
     if mean < _INVERSION:
-        u = counted_uniform(key, -1)
+        u = counted_uniform(key, np.int64(-1))
         return poisson_by_inversion(u, mean, none)
-    count, number = -1, -1
+    count, number = -1, np.int64(-1)
     while count < 0:
         u, v = counted_uniform(key, number), counted_uniform(key, number - 1)
         count = _accept(mean, u - 0.5, v + _LEAST)

@@ -577,6 +577,7 @@ class CudaSmall(CudaColours):
     """Small domains, a byte a chain: x[variable, chain] on the device. See `cuda_small`."""
 
     kernels_name = "cuda_small"
+    cells: NDArray[np.int64] | None = None  # of the tables of all sites; weights do not move them
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
@@ -644,7 +645,9 @@ class CudaSmall(CudaColours):
             kernel = own.sweep_sites(sites, most, threads)
             run = kernel[-(-self.chains // own.CHAINS), threads * own.CHAINS]
             fields = self.data.base.reshape(sites, most)
-            arrays = (self.data.variable, fields, site_tables(self.data, most))
+            if self.cells is None:
+                self.cells = site_cells(self.data, most)
+            arrays = (self.data.variable, fields, self.data.table[self.cells])
             places = [to_device(self.cuda, array) for array in arrays]
             return [lambda s, c: run(*places, *self.key, s, c, x, changed)]
         kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
@@ -752,11 +755,10 @@ class CudaPoints(CudaColours):
         write(self.device_chains.x, self.device_data.variable, self.x)
 
 
-def site_tables(data: SmallColours, most: int) -> NDArray[np.float32]:
-    """The tables of every place: [place, (other place, its value, own value)]."""
+def site_cells(data: SmallColours, most: int) -> NDArray[np.int64]:
+    """Where the tables of every place stand: [place, (other place, its value, own value)]."""
     sites, values = len(data.variable), np.arange(most)
-    tables = np.zeros((sites, sites, most, most), np.float32)
+    cells = np.full((sites, sites, most, most), len(data.table) - 1)  # which is 0
     owner = np.repeat(np.arange(sites), sites - 1)  # of single places the entries stand in order
-    cell = data.start[:, None, None] + values[:, None] + values * data.stride
-    tables[owner, data.target] = data.table[cell]
-    return tables.reshape(sites, sites * most * most)
+    cells[owner, data.target] = data.start[:, None, None] + values[:, None] + values * data.stride
+    return cells.reshape(sites, sites * most * most)

@@ -277,27 +277,21 @@ def _proposing(features, plain, chunk, values, lanes, part):
         return as_float(near_four(home, quad)[(2 + number) % QUAD])
 
     @_device
-    def distance(packed, home, where, there):
-        """Of a point: its place, its scale, and the squared distance in steps from the update's."""
-        row = np.uint64(there) * np.uint64(quads)
-        target, scale, square = there, _ZERO, _ZERO
+    def distance(packed, home, where, there, words):
+        """Of a point: its scale, and its squared distance in steps from the update's."""
+        scale, square = _whole(np.uint32(words[1] & _LOW)) - _WHOLE_FLOAT, _ZERO
         for q in range(quads):
-            words = near_four(home, where)
-            if part != NO_POINTS:
-                words = far_four(packed.points, row + np.uint64(q))
-            if q == 0:
-                target = words[0]
-                scale = _whole(np.uint32(words[1] & _LOW)) - _WHOLE_FLOAT
+            if q > 0:  # of many features, the rest
+                words = far_four(packed.points, np.uint64(there) * np.uint64(quads) + np.uint64(q))
             for n in range(QUAD):
                 first = 2 * (QUAD * q + n) - 3
                 if 0 <= first < features:
-                    other = _whole(np.uint32(words[n] & _LOW))
-                    step = other - own_feature(home, where, first)
+                    step = _whole(np.uint32(words[n] & _LOW)) - own_feature(home, where, first)
                     square += step * step
                 if 0 <= first + 1 < features:
                     step = _whole(right(words[n], _S16)) - own_feature(home, where, first + 1)
                     square += step * step
-        return target, scale, square
+        return scale, square
 
     @_device
     def power_of(data, g, square, power):
@@ -309,15 +303,20 @@ def _proposing(features, plain, chunk, values, lanes, part):
         return reach * power, code > LAPLACE
 
     @_device
-    def propose_one(data, packed, who, home, where, flat):
-        """One proposal: its group, its place, what it counts (`Room.seen`), and if that is open."""
-        start, bits, row, grain = near_four(home, where)
-        i, ratio, g, offset = near_four(home, np.uint32(where + _ONE))
-        draw = np.uint32(offset + np.uint32(flat + flat))
-        a, b, c, _ = _bits(who, i, draw)
+    def begin(packed, who, home, where, flat):
+        """The slot of a proposal, and its random words: for a box, a point and a decision."""
+        start, bits, _, _ = near_four(home, where)
+        i, _, _, offset = near_four(home, np.uint32(where + _ONE))
+        a, b, c, _ = _bits(who, i, np.uint32(offset + np.uint32(flat + flat)))
         slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
-        rest = np.uint32(a << bits)
-        cut, box, other, logs = far_four(packed.slots, slot)
+        return far_four(packed.slots, slot), np.uint32(a << bits), b, c
+
+    @_device
+    def look(packed, home, where, slot, rest, b):
+        """The point that a proposal chooses: its row, its words, its box's bound; if it is open."""
+        _, bits, _, _ = near_four(home, where)
+        _, _, g, _ = near_four(home, np.uint32(where + _ONE))
+        cut, box, other, logs = slot
         unsure = right(np.uint32(rest ^ cut), bits) == _NONE
         log = np.uint32(logs & _LOW)
         if rest >= cut:
@@ -329,10 +328,21 @@ def _proposing(features, plain, chunk, values, lanes, part):
         there = np.uint32(there + np.uint32(g * np.uint32(packed.members)))
         there = np.uint32(there + np.uint32(product >> _S32))
         unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count) or count == _NONE
-        target, scale, square = distance(packed, home, where, there)
-        word, slack, _, _ = near_four(home, np.uint32(where + np.uint32(2)))
-        power, unknown = power_of(data, g, square, as_float(word))
+        if part == NO_POINTS:
+            there, unsure = _NONE, False
+        row = np.uint64(there) * np.uint64(quads)
+        words = far_four(packed.points, row)
         bound = (_whole(log) - _WHOLE_FLOAT) * np.float32(packed.step) + np.float32(packed.least)
+        return there, words, bound, unsure
+
+    @_device
+    def decide(data, packed, home, where, there, words, bound, c, unsure):
+        """What a proposal counts, as in `Room.seen`; and if that is open."""
+        _, _, row, grain = near_four(home, where)
+        _, ratio, g, _ = near_four(home, np.uint32(where + _ONE))
+        word, slack, _, _ = near_four(home, np.uint32(where + np.uint32(2)))
+        scale, square = distance(packed, home, where, there, words)
+        power, unknown = power_of(data, g, square, as_float(word))
         value = quick_power_of_2(power + bound)
         off = as_float(slack) - as_float(slack) * _BY_POWER * power
         unsure = unsure or unknown or not off < _MOST_SLACK
@@ -343,7 +353,7 @@ def _proposing(features, plain, chunk, values, lanes, part):
         amount = _NONE
         if mark < value and there != row:
             amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
-        return g, target, amount, unsure and part != NO_POINTS
+        return amount, unsure
 
     @_device
     def settle_open(data, who, room, own, at, thread):
@@ -363,22 +373,46 @@ def _proposing(features, plain, chunk, values, lanes, part):
             k = np.uint32(k + np.uint32(cuda.blockDim.x))
 
     @_device
+    def take(room, own, at, segment, flat, target, amount, unsure):
+        """Count a proposal, or leave it open; whether there was room for that."""
+        if unsure:
+            k = cuda.atomic.add(room.opened, 0, _ONE)
+            if k >= np.uint32(MOST_OPEN):
+                return False
+            room.open[np.uint32(k)] = flat
+        elif amount != _NONE:
+            g = near_four(room.home, np.uint32(segment * np.uint32(homes) + _ONE))[2]
+            _note(room, own, at, segment, g, target, amount, chunk, half, values)
+        return True
+
+    @_device
     def propose_some(data, packed, who, room, own, at, flat, stop):
-        """Make proposals until the end, or until no more can be left open; returns where it is."""
-        segment = _segment_of(room.ends, flat) if flat < stop else _NONE
+        """Make proposals until the end, or until no more can be left open; returns where it is.
+
+        Two at a time, so that what one waits for does not keep the other waiting.
+        """
+        home, segment = room.home, _segment_of(room.ends, flat) if flat < stop else _NONE
         while flat < stop:
             while room.ends[np.uint32(segment + _ONE)] <= flat:
                 segment = np.uint32(segment + _ONE)
-            where = np.uint32(segment * np.uint32(homes))
-            g, target, amount, unsure = propose_one(data, packed, who, room.home, where, flat)
-            if unsure:
-                k = cuda.atomic.add(room.opened, 0, _ONE)
-                if k >= np.uint32(MOST_OPEN):
-                    return flat
-                room.open[np.uint32(k)] = flat
-            elif amount != _NONE:
-                _note(room, own, at, segment, g, target, amount, chunk, half, values)
-            flat = np.uint32(flat + np.uint32(lanes))
+            next_flat, following = np.uint32(flat + np.uint32(lanes)), segment
+            both = next_flat < stop
+            if both:
+                while room.ends[np.uint32(following + _ONE)] <= next_flat:
+                    following = np.uint32(following + _ONE)
+            here = np.uint32(segment * np.uint32(homes))
+            there = np.uint32(following * np.uint32(homes))
+            slot, rest, b, c = begin(packed, who, home, here, flat)
+            slot2, rest2, b2, c2 = begin(packed, who, home, there, next_flat)
+            row, words, bound, open1 = look(packed, home, here, slot, rest, b)
+            row2, words2, bound2, open2 = look(packed, home, there, slot2, rest2, b2)
+            amount, unsure = decide(data, packed, home, here, row, words, bound, c, open1)
+            amount2, unsure2 = decide(data, packed, home, there, row2, words2, bound2, c2, open2)
+            if not take(room, own, at, segment, flat, words[0], amount, unsure):
+                return flat
+            if both and not take(room, own, at, following, next_flat, words2[0], amount2, unsure2):
+                return next_flat
+            segment, flat = following, np.uint32(next_flat + np.uint32(lanes))
         return flat
 
     @_device

@@ -143,10 +143,20 @@ def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
     ).astype(np.int64)
     if not len(uses):
         return _Entries(owner, target, np.zeros(0), np.zeros(0, np.int64)), np.zeros(0)
-    _, first, use = np.unique(uses, axis=0, return_index=True, return_inverse=True)
+    first, use = _distinct(uses)
     starts, table = _oriented(graph, factors[first], owner[first], target[first], second[first])
-    own = starts[use.ravel()]
+    own = starts[use]
     return _Entries(owner, target, np.zeros(len(owner)), own), table
+
+
+def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first of each kind of row, kinds in order, and which kind each row is."""
+    order = np.lexsort(rows.T[::-1])  # stable, and far faster than `np.unique` of whole rows
+    other = np.ones(len(rows), dtype=np.bool_)
+    other[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    kind = np.empty(len(rows), dtype=np.int64)
+    kind[order] = np.cumsum(other) - 1
+    return order[other], kind
 
 
 def _oriented(
@@ -163,7 +173,7 @@ def _oriented(
     table = np.zeros(int(rows.sum()) * stride)
     begin, scale = factors["table_start"], factors["weight"] * LOG2_E
     shapes = np.stack([rows, columns, second], axis=1)
-    for d, e, turned in np.unique(shapes, axis=0).tolist():
+    for d, e, turned in shapes[_distinct(shapes)[0]].tolist():
         some = np.flatnonzero((shapes == [d, e, turned]).all(axis=1))
         flat = graph.packed.table[begin[some][:, None] + np.arange(d * e)] * scale[some][:, None]
         square = flat.reshape(-1, e, d).swapaxes(1, 2) if turned else flat.reshape(-1, d, e)
