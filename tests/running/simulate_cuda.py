@@ -44,7 +44,6 @@ IN_PYTHON = {  # what the compiler has instructions for
     "fused": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),
-    "fetch": lambda array, place, line: None,
     "floored": lambda value: np.float32(np.floor(value)),
     "far_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
     "near_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
