@@ -93,7 +93,7 @@ def counted_uniform(key, count):
 
     Steele, Lea and Flood 2014 (doi:10.1145/2660193.2660195). No number waits for another one.
     """
-    z = key + np.uint64(count) * _STEP
+    z = key + np.uint64(np.int64(count)) * _STEP
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return np.float64(np.int64((z ^ (z >> np.uint64(31))) >> _SHIFT_11)) * _UNIT

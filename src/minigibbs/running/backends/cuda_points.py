@@ -48,9 +48,9 @@ from minigibbs.samplers.chromatic.points import (
     unit_of_words,
 )
 
-THREADS = 160
+THREADS = 128
 WARP = 32
-REGISTERS = 48  # of a thread: 40 warps of them fit into a multiprocessor
+REGISTERS = 64  # of a thread: 32 warps of them fit into a multiprocessor
 SHARED_BYTES = 48 * 1024  # what a block may take without asking
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
