@@ -198,6 +198,18 @@ def test_energies_of_implicit_groups(name):
     np.testing.assert_allclose(found, graph.implicit_energies(states), rtol=1e-12, atol=1e-12)
 
 
+def test_energies_of_points_have_their_scales():
+    """Points of norms that differ: pairs of single precision, so that sums agree to 1e-6."""
+    places = np.random.default_rng(1).uniform(0, 2, (30, 2)) ** 2
+    graph = mg.FactorGraph([3] * 30, [mg.Points(places, norms="sums")])
+    (group,), rng = graph.implicits, np.random.default_rng(0)
+    assert np.ptp(group.scale) > 0.1
+    states = rng.integers(0, 3, (50, 30)).astype(graph.state_type)
+    found, numbers = np.empty(50), np.zeros(6)
+    _energies_of(prepare_energies(graph.implicits), states, numbers, found)
+    np.testing.assert_allclose(found, graph.implicit_energies(states), rtol=1e-6)
+
+
 def test_copies_of_a_group_are_the_group_scaled():
     graph, scales = IMPLICIT["low-rank"], np.array([0.0, 0.3, 1.0])
     (group,), rng = graph.implicits, np.random.default_rng(0)
