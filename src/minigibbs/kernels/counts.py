@@ -46,6 +46,14 @@ def mark_values(first, states, begin, end, bits):
                 bits[np.uint64(first[i] + states[s, i]), np.uint64(word)] |= mark
 
 
+@entry
+def count_values(first, states, counts):
+    """Add to counts[first[variable] + value] how often the variable has it in states."""
+    for s in range(len(states)):
+        for i in range(states.shape[1]):
+            counts[np.uint64(first[i] + states[s, i])] += 1
+
+
 @inlined
 def _together(a, b):
     """How many bits two rows share."""

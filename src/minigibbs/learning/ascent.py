@@ -67,7 +67,7 @@ class Ascent:
         if self.data.complete:
             moments = frame.summed(self.data.rows, _some(self.data.weight), self.threads)
             self.data_moments = moments / self.data.weight.sum()
-            self.data_marginals = marginals_of(frame, self.data.rows, self.data.weight)
+            self.data_marginals = marginals_of(frame, self.data.rows, _some(self.data.weight))
         else:
             times = max(chains // len(self.data), 1)
             self.observed = self.data.some(np.tile(np.arange(len(self.data)), times))
@@ -129,8 +129,7 @@ class Ascent:
         model: NDArray[np.float64] = frame.summed(states, spread=self.threads) / len(states)
         _blend(self.model_moments, model, self._share())
         if self._looks():
-            every = np.ones(len(states))
-            _blend(self.model_marginals, marginals_of(frame, states, every), self._look_share())
+            _blend(self.model_marginals, marginals_of(frame, states), self._look_share())
         difference: NDArray[np.float64] = data - model
         return difference
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.parameters import Frame
+from minigibbs.kernels.counts import count_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +60,15 @@ def joint(frame: Frame) -> NDArray[np.bool_]:
 
 
 def marginals_of(
-    frame: Frame, states: NDArray[Any], weights: NDArray[np.float64]
+    frame: Frame, states: NDArray[Any], weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """The share of each value of each variable among states, by their weights."""
-    first = frame.structure.first
+    """The share of each value of each variable among states, by their weights if they have any."""
+    first, total = frame.structure.first, int(frame.sizes.sum(dtype=np.int64))
+    if weights is None:
+        counts = np.zeros(total, np.int64)
+        count_values(first, states, counts)
+        return counts / len(states)
     places = (first + states).ravel()
-    total = int(frame.sizes.sum(dtype=np.int64))
-    counts = np.bincount(places, np.repeat(weights, states.shape[1]), minlength=total)
-    shares: NDArray[np.float64] = counts / weights.sum()
+    sums = np.bincount(places, np.repeat(weights, states.shape[1]), minlength=total)
+    shares: NDArray[np.float64] = sums / weights.sum()
     return shares

@@ -30,7 +30,8 @@ HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
-WAITING = 7  # sweeps that are counted at a time
+COUNTED_BITS = 5  # of how many sweeps are counted at a time
+WAITING, FEW_WAITING = 28, 7  # sweeps that are counted at a time; of large states
 MOST_JOINED = 4  # neighbours of spins that have a table of thresholds
 PATTERNS = 1 << MOST_JOINED  # of their values
 _MARKS = PATTERNS * THREADS
@@ -448,21 +449,24 @@ def first_bits(variable, seed0, seed1, x):
 
 @cuda.jit
 def count_bits(waiting, rows, planes):
-    """Count the ones of so many rows of waiting[row, word], up to 7.
+    """Count the ones of so many rows of waiting[row, word], up to 31.
 
     The bits of the counters lie in planes[.., word]: 32 counters at a time.
     """
     item = cuda.grid(1)
     if item < planes.shape[1]:
-        ones, twos, fours, carry = _NONE, _NONE, _NONE, _NONE
+        sums = cuda.local.array(COUNTED_BITS, np.uint32)  # bits of what is added
+        for k in range(COUNTED_BITS):
+            sums[k] = _NONE
         for row in range(rows):
-            bits = waiting[row, item]
-            more = np.uint32(ones & bits)
-            ones = np.uint32(ones ^ bits)
-            fours = np.uint32(fours ^ np.uint32(twos & more))
-            twos = np.uint32(twos ^ more)
-        for plane in range(len(planes)):
-            add = ones if plane == 0 else twos if plane == 1 else fours if plane == 2 else _NONE
+            carry = np.uint32(waiting[row, item])
+            for k in range(COUNTED_BITS):
+                more = np.uint32(sums[k] & carry)
+                sums[k] = np.uint32(sums[k] ^ carry)
+                carry = more
+        carry = _NONE
+        for plane in range(PLANES):
+            add = sums[plane] if plane < COUNTED_BITS else _NONE
             old = planes[plane, item]
             planes[plane, item] = np.uint32(old ^ np.uint32(add ^ carry))
             carry = np.uint32((old & add) | (carry & np.uint32(old ^ add)))

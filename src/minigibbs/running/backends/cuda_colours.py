@@ -52,8 +52,8 @@ _MANY_COLOURS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
 _FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 _FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
-_SNAPSHOTS = 28  # sweeps that are observed together, so that launches are few
 _LARGE = 1 << 24  # bytes of values, with which launches do not matter
+_HUGE = 1 << 26  # bytes of values of which few sweeps wait to be counted
 
 
 Launch = Callable[
@@ -225,12 +225,12 @@ class CudaBits(CudaColours):
 
         Without marginals, what takes long to sweep is counted where it is.
         """
+        size = self.word.itemsize * len(self.data.variable) * self.words
         if self.marginals:
-            return int(self.own.WAITING)
+            return int(self.own.FEW_WAITING if size > _HUGE else self.own.WAITING)
         sums = (measure.sums for measure in self.plan.measures)
         counted = any(one is not None and one.terms is not None for one in sums)
-        large = self.word.itemsize * len(self.data.variable) * self.words > _LARGE
-        return 0 if large or not counted else _SNAPSHOTS
+        return 0 if size > _LARGE or not counted else int(self.own.WAITING)
 
     @property
     def walking(self) -> bool:
