@@ -22,10 +22,10 @@ WEAK = 0.1  # of pydensecrf's strengths, where chains forget where they began
 def main() -> None:
     report = Report("dense", "Dense models that are never stored")
     report.notes.append(
-        "On a busy machine. Times of updates are the best of seven turns that rivals take one "
+        "Times of updates are the best of seven turns that rivals take one "
         "after the other; a hand-written loop over 20 numbers is one of them, to compare machines. "
         "Each model is made and sampled in a process of its own, whose memory is all that it took; "
-        "compiled code was on disk. A processor that is idle otherwise should do better."
+        "compiled code was on disk."
     )
     for work in (low_rank, points, image):
         for row in alone(work):

@@ -206,3 +206,15 @@ def test_zeros_are_fixed():
 def test_errors_name_the_parameter(make, message):
     with pytest.raises(mg.GraphError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [mg.Ising, mg.Potts])
+def test_weights_that_their_scale_makes_infinite_are_refused(kind):
+    with pytest.raises(
+        mg.GraphError, match=r"'J': a weight times its scale .* factor 1 has 1e\+30"
+    ):
+        mg.FactorGraph([2, 2, 2], [kind([0, 1], [1, 2], 1e30, name="J", scale=[1.0, 1e300])])
+    graph = mg.FactorGraph([2, 2], [kind([0], [1], 1.0, name="J", scale=[1e300])])
+    with pytest.raises(mg.GraphError, match=r"finite when they are scaled; got 1e\+30"):
+        graph.with_parameters({"J": 1e30})
+    assert np.isfinite(graph.with_parameters({"J": 1e7}).energy([1, 1]))

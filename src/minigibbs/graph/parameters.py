@@ -111,8 +111,15 @@ class Frame:
             if array.shape not in ((), one.shape):
                 raise GraphError(f"{rule}, or one for all; got shape {array.shape}")
             values[one.place] = np.broadcast_to(array, one.shape).ravel()
-            if np.isnan(values[one.place]).any():
+            own = values[one.place]
+            if np.isnan(own).any():
                 raise GraphError(f"{rule}; got NaN")
+            with np.errstate(over="ignore", invalid="ignore"):
+                wrong = np.isfinite(own) & np.isinf(own * self.scales[one.place])
+            if wrong.any():
+                raise GraphError(
+                    f"{rule} that are finite when they are scaled; got {own[wrong][0]:g}"
+                )
         return values
 
     def find(self, name: str) -> Parameter:

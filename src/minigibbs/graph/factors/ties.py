@@ -97,7 +97,16 @@ def spread(tie: Tie | None, numbers: NDArray[np.float64], count: int) -> NDArray
         return numbers
     weight = numbers if tie.tied is None else numbers[tie.tied]
     if tie.scale is not None:
-        weight = weight * tie.scale
+        with np.errstate(over="ignore"):
+            scaled = weight * tie.scale
+        wrong = np.flatnonzero(np.isinf(scaled) & np.isfinite(weight))
+        if len(wrong):
+            k = int(wrong[0])
+            raise GraphError(
+                f"parameter {tie.name!r}: a weight times its scale must be a finite number; factor "
+                f"{k} has {weight[k]:g} times {tie.scale[k]:g}"
+            )
+        weight = scaled
     weight = np.ascontiguousarray(weight)
     weight.flags.writeable = False
     return weight
