@@ -279,6 +279,9 @@ def _rows(
         if rival != "ours":
             ratio, least = taken / best["ours"], (ahead or {}).get(rival, 1.0)
             what = f"  {rival}, and how many times ours"
+            if taken <= 0.0:
+                report.add(what, "lost in the noise of its set-up", f"{least:g}")
+                continue
             report.add(what, f"{taken:.1f} ns, {ratio:.2f}", f"{least:g}", ratio >= least)
 
 
