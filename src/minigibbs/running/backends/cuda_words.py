@@ -43,28 +43,26 @@ def near_four(context, words, quad):
     return types.UniTuple(types.uint32, 4)(words, types.uint32), _FOUR_SHARED
 
 
-@intrinsic
-def quick_power_of_2(context, value):
-    """2**value by the device's own instruction, to 2**-22."""
+def _instruction(name):
+    """What one of the device's instructions makes of a float."""
 
     def generate(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        code = ir.InlineAsm(kind, "ex2.approx.ftz.f32 $0, $1;", "=f,f")
-        return builder.call(code, arguments)
+        return builder.call(ir.InlineAsm(kind, f"{name} $0, $1;", "=f,f"), arguments)
 
-    return types.float32(types.float32), generate
+    return generate
+
+
+@intrinsic
+def quick_power_of_2(context, value):
+    """2**value by the device's own instruction, to 2**-22."""
+    return types.float32(types.float32), _instruction("ex2.approx.ftz.f32")
 
 
 @intrinsic
 def quick_root(context, value):
     """The square root by the device's own instruction, to 2**-22."""
-
-    def generate(context, builder, signature, arguments):
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        code = ir.InlineAsm(kind, "sqrt.approx.ftz.f32 $0, $1;", "=f,f")
-        return builder.call(code, arguments)
-
-    return types.float32(types.float32), generate
+    return types.float32(types.float32), _instruction("sqrt.approx.ftz.f32")
 
 
 @intrinsic
