@@ -265,9 +265,8 @@ def _counting(features, chunk):
 
 
 @cache
-def _proposing(features, plain, chunk, values, lanes, part):
-    """A function that makes the proposals of a chunk, by packed words where those tell."""
-    homes, half = home_quads(features), chunk * (chunk - 1) // 2
+def _stages(features, plain, part):
+    """The three stages of a proposal: a slot, a point, and what packed words say of it."""
     quads = packed_quads(features)
 
     @_device
@@ -354,6 +353,15 @@ def _proposing(features, plain, chunk, values, lanes, part):
         if mark < value and there != row:
             amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
         return amount, unsure
+
+    return begin, look, decide
+
+
+@cache
+def _proposing(features, plain, chunk, values, lanes, part):
+    """A function that makes the proposals of a chunk, by packed words where those tell."""
+    homes, half = home_quads(features), chunk * (chunk - 1) // 2
+    begin, look, decide = _stages(features, plain, part)
 
     @_device
     def settle_open(data, who, room, own, at, thread):
