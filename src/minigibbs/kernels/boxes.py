@@ -26,7 +26,7 @@ from minigibbs.kernels.decay import (
     rounded_up,
 )
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.kernels.lines import joined_lines
+from minigibbs.kernels.lines import empty_lines, joined_lines
 
 BLOCK = 64  # points that sums go over at a time
 GROUP = 8  # points whose sums are taken together
@@ -34,6 +34,8 @@ MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
 PRECISE = 1e-3  # share of a source's bounds that may be too much before no more boxes are cut
 _TRIED = 24  # sources on which sizes of tables are tried
+_COARSE = 8  # how many fewer slots the tables have by which sources are chosen
+_HELD = 1 << 20  # slots that are held at a time then
 _STACK = 128  # deeper than any tree, whose boxes are halved
 
 NODE = np.dtype(
@@ -103,22 +105,23 @@ def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
     return tree._replace(points=points, nodes=nodes)
 
 
-def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[int, int]:
+def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, int]]:
     """How many sources, and slots of each, of so many slots in all: few bounds on some sources.
 
-    Wide kernels want many boxes to draw from, narrow ones many small sources.
+    Before them the mean of a point's bounds times its scale. Wide kernels want many boxes to draw
+    from, narrow ones many small sources.
     """
     n, rng = len(tree.order), np.random.default_rng(0)
     reach = _reach(tree)
-    found: dict[tuple[int, int], float] = {}
+    found: list[tuple[float, tuple[int, int]]] = []
     for each in (4096, 2048, 1024, 256, 64):
         sources = min(max(slots // each, 1), n)
         nodes = _choose_sources(tree, sources / 2)
         some = rng.choice(nodes, min(_TRIED, len(nodes)), replace=False)
-        total = np.array([table[1] for table in _cut_all(tree, rule, some, each)])
+        total = np.array(_totals(tree, rule, some, each))
         own = reach[tree.nodes["end"][some]] - reach[tree.nodes["begin"][some]]
-        found[sources, each] = float((own * total).mean()) * len(nodes)
-    return min(found, key=found.__getitem__)
+        found.append((float((own * total).mean()) * len(nodes) / n, (sources, each)))
+    return min(found)
 
 
 def _reach(tree: Tree) -> NDArray[np.float64]:
@@ -127,56 +130,70 @@ def _reach(tree: Tree) -> NDArray[np.float64]:
 
 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
-    """Tables of at most so many slots for at most so many sources.
-
-    Sources are cut in half where that promises to save most: where bounds are large, and fell when
-    the source was cut out of a larger one.
-    """
-    reach = _reach(tree)
-    chosen = _choose_sources(tree, sources / 8)
-    tables = list(_cut_all(tree, rule, chosen, slots))
-    made = dict(zip(chosen.tolist(), tables, strict=True))
-    promise = dict.fromkeys(made, math.inf)
-    while len(made) < sources:
-        splittable = [node for node in made if tree.nodes[node]["left"] and promise[node] > 0.0]
-        best = sorted(splittable, key=promise.__getitem__, reverse=True)
-        best = best[: min(sources - len(made), max(len(made) // 4, 1))]
-        if not best:
-            break
-        halves = np.repeat(tree.nodes["left"][best], 2) + np.tile([0, 1], len(best))
-        tables = list(_cut_all(tree, rule, halves, slots))
-        for k, (node, table) in enumerate(zip(halves.tolist(), tables, strict=True)):
-            made[node], before = table, made[best[k // 2]][1]
-            own = reach[tree.nodes[node]["end"]] - reach[tree.nodes[node]["begin"]]
-            promise[node] = own * table[1] * (before - table[1]) / before
-        for node in best:
-            del made[node]
-    order = sorted(made, key=lambda node: int(tree.nodes[node]["begin"]))
-    size = [int(tree.nodes[node]["end"] - tree.nodes[node]["begin"]) for node in order]
-    start = np.concatenate([[0], np.cumsum([len(made[node][0]) for node in order])])
+    """Tables of at most so many slots for at most so many sources."""
+    chosen = _cut_sources(tree, rule, sources, max(slots // _COARSE, 2))
+    room = empty_lines((len(chosen), slots), SLOT)
+    count, total = _cut_all(tree, rule, chosen, slots, room)
+    start = np.concatenate([[0], np.cumsum(count)])
+    size = tree.nodes["end"][chosen] - tree.nodes["begin"][chosen]
+    flat = room.reshape(-1)
+    for k in np.flatnonzero(start[:-1] < slots * np.arange(len(chosen))).tolist():
+        flat[start[k] : start[k + 1]] = room[k, : count[k]]  # forwards, over what was moved
     return Tables(
-        np.repeat(np.arange(len(order), dtype=np.int32), size),
-        start.astype(np.int64),
-        np.array([made[node][1] for node in order]),
-        joined_lines([made[node][0] for node in order]),
+        np.repeat(np.arange(len(chosen), dtype=np.int32), size), start, total, flat[: start[-1]]
     )
 
 
+def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.int64]:
+    """At most so many sources, in the order of their points, by tables of few slots.
+
+    They are cut in half where that promises to save most: where bounds are large, and fell when
+    the source was cut out of a larger one.
+    """
+    reach, chosen = _reach(tree), _choose_sources(tree, sources / 8)
+    total = dict(zip(chosen.tolist(), _totals(tree, rule, chosen, slots), strict=True))
+    promise = dict.fromkeys(total, math.inf)
+    while len(total) < sources:
+        splittable = [node for node in total if tree.nodes[node]["left"] and promise[node] > 0.0]
+        best = sorted(splittable, key=promise.__getitem__, reverse=True)
+        best = best[: min(sources - len(total), max(len(total) // 4, 1))]
+        if not best:
+            break
+        halves = np.repeat(tree.nodes["left"][best], 2) + np.tile([0, 1], len(best))
+        found = _totals(tree, rule, halves, slots)
+        for k, (node, own) in enumerate(zip(halves.tolist(), found, strict=True)):
+            total[node], before = own, total[best[k // 2]]
+            scales = reach[tree.nodes[node]["end"]] - reach[tree.nodes[node]["begin"]]
+            promise[node] = scales * own * (before - own) / before
+        for node in best:
+            del total[node]
+    return np.array(sorted(total, key=lambda node: int(tree.nodes[node]["begin"])))
+
+
+def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> list[float]:
+    """The sum of the bounds of each source's table."""
+    step, found = max(_HELD // slots, 1), []
+    for first in range(0, len(sources), step):
+        some = sources[first : first + step]
+        room = np.empty((len(some), slots), SLOT)
+        found += _cut_all(tree, rule, some, slots, room)[1].tolist()
+    return found
+
+
 def _cut_all(
-    tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int
-) -> Iterator[tuple[NDArray[np.void], float]]:
-    """The table of each source, and the sum of its bounds."""
+    tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int, room: NDArray[np.void]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Fill a row with the table of each source: how many slots it has, the sum of its bounds."""
+    count, total = np.zeros(len(sources), np.int64), np.zeros(len(sources))
 
-    def some(part: slice) -> list[tuple[NDArray[np.void], float]]:
-        own = sources[part]
-        table = np.zeros((len(own), slots), dtype=SLOT)
-        count, total = np.zeros(len(own), dtype=np.int64), np.zeros(len(own))
+    def some(part: slice) -> None:
         heap, node = np.empty(slots, np.int64), np.empty(slots, np.int64)
-        _cut(tree, rule, own, table, count, total, heap, node, np.empty(slots))
-        return [(table[k, : count[k]].copy(), float(total[k])) for k in range(len(own))]
+        own, found = (sources[part], room[part]), (count[part], total[part])
+        _cut(tree, rule, *own, *found, heap, node, np.empty(slots))
 
-    for piece in _in_threads(some, len(sources)):
-        yield from piece
+    for _ in _in_threads(some, len(sources)):
+        pass
+    return count, total
 
 
 def pair_sums(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SLOTS = 4_000_000  # of all tables: 128 MB at most
+_SLOTS = 4_000_000  # of all tables: 128 MB
+_WORTH = 2.0  # pairs of every update that tables twice as large must save
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
@@ -182,8 +183,10 @@ class Points(Implicit):
         """Boxes to draw from, for every source box."""
         from minigibbs.kernels.boxes import choose_tables, make_tables
 
-        sizes = choose_tables(self.tree, self.rule, _SLOTS)
-        return make_tables(self.tree, self.rule, *sizes)
+        bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS)
+        fewer, more = choose_tables(self.tree, self.rule, 2 * _SLOTS)
+        worth = (bounds - fewer) * abs(self.weight) > _WORTH
+        return make_tables(self.tree, self.rule, *(more if worth else sizes))
 
     def bounds(self) -> NDArray[np.float64]:
         """For each variable no less than the sum of |weight| over its pairs: what is proposed."""
