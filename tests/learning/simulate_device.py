@@ -1,7 +1,8 @@
 """Learning's chains in Numba's CUDA simulator; `test_device` starts this as a script.
 
 Compilation is off here, so that layouts come prepared, one for each set of weights. What is in
-`FOLDER/NAME.json` is done step by step, and the states after each are left in `NAME.out.npz`.
+`FOLDER/NAME.json` is done step by step, and the states after each are left in `NAME.out.npz`,
+what was counted for their statistics in `NAME.counts.npz`.
 """
 
 import json
@@ -72,9 +73,17 @@ def run_case(path):
         model = simulate_cuda.restore(case["model"], arrays)
         laid = [simulate_cuda.restore(one, arrays) for one in case["laid"]]
         states = [simulate_cuda.restore(one, arrays) for one in case["states"]]
+        counted = simulate_cuda.restore(case["counted"], arrays)
     packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
     cuda_colours._WALKERS = case["walkers"]
     graph = mg.read(path.with_suffix(".mg"))
+    frame = SimpleNamespace(
+        countable=True,
+        counted=counted,
+        sizes=graph.sizes,
+        structure=model,
+        from_counts=lambda counts, chains: counts,
+    )
     if case["sampler"] is None:
         device.Layout = lambda graph: SimpleNamespace(at=lambda which: laid[which])
         device.lockstep_fits = lambda graph: True
@@ -82,28 +91,38 @@ def run_case(path):
     else:
         sampler = sampler_from(case["sampler"])
         chains = Direct(graph, sampler, states[0].copy(), case["seed"])
-    seen = []
+    seen, counts = [], []
     for name, value in case["steps"]:
         if name == "take":
             chains.take(value if case["sampler"] is None else laid[value])
         elif name == "anew":
             chains.anew(laid[value])
         elif name == "put":
-            chains.states[:] = states[value]
+            chains.put(states[value])
         else:
             chains.advance(value)
+            if case["sampler"] is None:  # before states are asked for
+                counts.append(chains.summed(frame, None, None))
             seen.append(chains.states.copy())
     np.savez(path.with_suffix(".out.npz"), *seen)
+    np.savez(path.with_suffix(".counts.npz"), *counts)
 
 
 def main(folder):
     np.seterr(over="ignore")  # the generator's words wrap
     extending.intrinsic = simulate_cuda.in_python
-    from minigibbs.running.backends import cuda, cuda_bits, cuda_colours, cuda_small
+    from minigibbs.running.backends import (
+        cuda,
+        cuda_bits,
+        cuda_colours,
+        cuda_counts,
+        cuda_small,
+    )
 
     simulate_cuda.small_device(cuda)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_colours._SLOTS = 8
+    cuda_counts.THREADS = 4
     for path in sorted(folder.glob("*.json")):
         run_case(path)
 

@@ -107,6 +107,7 @@ def write_case(folder, name, graph, laid, states, walkers, seed, sampler=None, s
         "model": flatten(graph.packed, arrays),
         "laid": [flatten(one, arrays) for one in laid],
         "states": [flatten(one, arrays) for one in states],
+        "counted": flatten(graph.frame.counted, arrays) if sampler is None else {"value": None},
         "offset": graph.offset,
         "walkers": walkers,
         "seed": seed,
@@ -162,7 +163,7 @@ def simulated(tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return {
-        path.name.split(".")[0]: list(np.load(path).values()) for path in folder.glob("*.out.npz")
+        path.name[: -len(".npz")]: list(np.load(path).values()) for path in folder.glob("*.*.npz")
     }
 
 
@@ -174,7 +175,7 @@ def on_the_cpu(graph, chains, steps):
         if name == "take":
             made.take(values[value])
         elif name == "put":
-            made.states[:] = states[value]
+            made.put(states[value])
         else:
             made.advance(value)
             seen.append(made.states.copy())
@@ -185,8 +186,12 @@ def on_the_cpu(graph, chains, steps):
 def test_chains_are_those_of_the_cpu_while_weights_move(name, simulated):
     graph, chains, _ = CASES[name]
     assert lockstep_fits(graph)
-    for found, expected in zip(simulated[name], on_the_cpu(graph, chains, STEPS), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    expected = on_the_cpu(graph, chains, STEPS)
+    for found, states in zip(simulated[f"{name}.out"], expected, strict=True):
+        np.testing.assert_array_equal(found, states)
+    for counts, states in zip(simulated[f"{name}.counts"], expected, strict=True):
+        found = graph.frame.from_counts(counts, chains)
+        np.testing.assert_allclose(found, graph.frame.summed(states), rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -200,7 +205,7 @@ def test_weights_that_stay_would_be_noticed(name):
 @pytest.mark.parametrize("name", TAILS)
 def test_chains_with_a_tail_take_other_weights(name, simulated):
     """They go where chains go that are placed anew, and not where the first weights lead."""
-    taken, anew, unmoved = (simulated[f"{name}-{path}"] for path in PATHS)
+    taken, anew, unmoved = (simulated[f"{name}-{path}.out"] for path in PATHS)
     np.testing.assert_array_equal(taken, anew)
     np.testing.assert_array_equal(taken[0], unmoved[0])
     assert (taken[1] != unmoved[1]).any()

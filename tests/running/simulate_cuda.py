@@ -49,6 +49,7 @@ IN_PYTHON = {  # what the compiler has instructions for
     "near_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
     "quick_power_of_2": lambda value: np.float32(2.0 ** float(value)),
     "quick_root": lambda value: np.float32(float(value) ** 0.5),
+    "multiprocessor": lambda: np.uint32(0),
     "as_word": lambda value: np.float32(value).view(np.uint32),
     "as_long_double": lambda low, high: np.array([low, high], np.uint32).view(np.float64)[0],
 }
@@ -217,6 +218,7 @@ def main(folder: Path) -> None:
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
     cuda_sums.THREADS, cuda_observed._MOST_BLOCKS, cuda_observed._BLOCKS = 4, 2, 2
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
+    cuda_points.MOST_HELD = 2
     cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

@@ -21,6 +21,7 @@ from numba.cuda import dispatcher  # noqa: E402
 from minigibbs.kernels.layout import Scan  # noqa: E402
 from minigibbs.running.backends import cuda as device  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
+from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
@@ -248,14 +249,23 @@ def test_points_compile_for_a_gpu(kernel):
     arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
     packed = device_type(pack_points(data, 5))
-    sweep = points.sweep_points(2, 3, 5, kernel == "gaussian", points.THREADS)
-    text = ptx(sweep, arrays, packed, *NUMBERS, types.int64, x, counts, counts)
+    plain, near = kernel == "gaussian", 6 if kernel == "laplace" else 0
+    sweep = points.sweep_points(2, 3, 5, plain, points.THREADS, points.CHUNK, near)
+    text = ptx(sweep, arrays, packed, *NUMBERS, types.int64, x, counts, counts, row(types.uint32))
     assert text.count("ld.global.v4") >= 5
     assert text.count("ld.shared.v4") >= 3
     numbers = row(types.int32)
     ptx(points.first_places, numbers, numbers, numbers, types.int64, types.int64, x)
     ptx(points.to_variables, x, numbers, x)
     ptx(points.to_places, x, numbers, x)
+
+
+def test_counting_values_compiles_for_a_gpu():
+    x, marks, places = matrix(types.uint8), matrix(types.uint32), row(types.int32)
+    ptx(counts_of.mark_values, x, places, places, marks)
+    for word in (types.uint8, types.uint32):
+        ptx(counts_of.mark_bits, matrix(word), places, places, types.int64, marks)
+    assert "popc" in ptx(counts_of.count_marks, marks, places, places, places)
 
 
 class Roomy:

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +54,22 @@ class Parameter:
     def place(self) -> slice:
         """Where its numbers stand."""
         return slice(self.start, self.start + self.size)
+
+
+class Counted(NamedTuple):
+    """Values that are counted together; each count is a part of a parameter's statistic."""
+
+    one: NDArray[np.int32]  # places among the values of all variables
+    other: NDArray[np.int32]  # the same for a value alone
+    number: NDArray[np.int64]  # of the parameter
+    scale: NDArray[np.float64]
+
+
+def _each(sizes: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers below each of some sizes, one after the other, and whose they are."""
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return which, np.arange(len(which)) - (ends - sizes)[which]
 
 
 class Frame:
@@ -238,6 +254,36 @@ class Frame:
         arity = factors["scope_end"] - factors["scope_start"]
         fits = (arity <= 2) & ties.entries & (factors["form"] == TABLE)
         return bool(fits[ties.factor >= 0].all())
+
+    @cached_property
+    def counted(self) -> Counted:
+        """The counts of which the statistics of a countable frame are made."""
+        pairs, tables = np.flatnonzero(self.ties.pair >= 0), np.flatnonzero(self.ties.factor >= 0)
+        ties, model = self.ties, self.structure
+        ends = model.pair[pairs].astype(np.int64)
+        both = np.minimum(*self.sizes[ends].T) if len(pairs) else np.empty(0, np.int64)
+        which, value = _each(both)
+        first = model.first[ends[which]] + value[:, None]
+        parts = [(first[:, 0], first[:, 1], ties.pair[pairs][which], ties.pair_scale[pairs][which])]
+        begin = model.factors["scope_start"][tables]
+        for arity in (1, 2):
+            some = tables[model.factors["scope_end"][tables] - begin == arity]
+            which, place = _each(self.table_sizes(some))
+            slots = model.slots[model.factors["scope_start"][some][which, None] + np.arange(arity)]
+            value, rest = np.empty((len(place), arity), np.int64), place
+            for k in range(arity):
+                value[:, k], rest = np.divmod(rest, slots["key"][:, k])
+            rows = model.first[slots["variable"]] + value
+            number, scale = ties.factor[some][which] + place, ties.factor_scale[some][which]
+            parts.append((rows[:, 0], rows[:, -1], number, scale))
+        one, other, number, scale = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Counted(one.astype(np.int32), other.astype(np.int32), number, scale)
+
+    def from_counts(self, counts: NDArray[np.integer], states: int) -> NDArray[np.float64]:
+        """The statistics, summed over so many states, of what was `counted` among them."""
+        own = self.counted
+        total = np.bincount(own.number, own.scale * counts, minlength=self.size)
+        return total + self.constant * float(states)
 
     def _marked(
         self, states: NDArray[Any], spread: Callable[[Callable[[int], None], int], None]

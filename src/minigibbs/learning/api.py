@@ -426,7 +426,7 @@ class _Task:
             total = np.zeros(frame.size)
             for _ in range(_BURN):
                 one.advance(self.settings.sweeps)
-                total += frame.summed(one.states, weight, pool) / len(one.states)
+                total += one.summed(frame, weight, pool) / len(one)
             found.append(total / _BURN)
         if len(chains) == 1:
             moments = frame.summed(self.data.rows, self.data.weight, pool)

@@ -125,11 +125,12 @@ class Ascent:
         if not self._shared:
             self.model.take(values)
         self.model.advance(settings.sweeps)
-        frame, states = self.graph.frame, self.model.states
-        model: NDArray[np.float64] = frame.summed(states, spread=self.threads) / len(states)
+        frame = self.graph.frame
+        model = self.model.summed(frame, None, self.threads) / len(self.model)
         _blend(self.model_moments, model, self._share())
         if self._looks():
-            _blend(self.model_marginals, marginals_of(frame, states), self._look_share())
+            marginals = marginals_of(frame, self.model.states)
+            _blend(self.model_marginals, marginals, self._look_share())
         difference: NDArray[np.float64] = data - model
         return difference
 
@@ -147,7 +148,7 @@ class Ascent:
             self.rows.advance(self.settings.sweeps, chosen)
             states = self.rows.states[chosen]
         if self.settings.method == "cd":
-            self.model.states[:] = states
+            self.model.put(states)
             weight = np.ones(len(chosen))
         moments = frame.summed(states, _some(weight), self.threads)
         moments /= weight.sum()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
-from minigibbs.graph.parameters import Moving
+from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.layout import ALIAS, CHANGES
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.touched import DENSE_DOMAIN
@@ -65,6 +65,19 @@ class Chains(ABC):
     """Persistent chains whose parameters move."""
 
     states: NDArray[Any]  # [chain, variable]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Go on from these states."""
+        self.states[:] = states
+
+    def summed(
+        self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
+    ) -> NDArray[np.float64]:
+        """The statistics of all chains, by their weights if they have any."""
+        return frame.summed(self.states, weights, threads)
 
     @abstractmethod
     def take(self, values: NDArray[np.float64]) -> None:

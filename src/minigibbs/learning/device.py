@@ -1,4 +1,4 @@
-"""Chains of learning on a GPU: weights go there, states come back, and are counted by bits here.
+"""Chains of learning on a GPU: weights go there, counts of values come back.
 
 They are the chromatic groups of `running`, with the layout and the random bits of chains in
 lockstep, so that a seed gives the same chains on both.
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.philox import key_of
-from minigibbs.learning.chains import Chains, refill, seed_of
+from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.learning.lockstep import Layout, lockstep_fits
-from minigibbs.running.backends.cuda import CudaBackend, without_size_warnings
+from minigibbs.running.backends.cuda import CudaBackend, load, without_size_warnings
+from minigibbs.running.backends.cuda_observed import to_device
 from minigibbs.running.request import Options
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.gibbs.sampler import Gibbs
@@ -38,14 +40,40 @@ class DeviceChains(Chains):
         self._states, self._key = np.ascontiguousarray(states), key_of(seed_of(seed))
         self._group: Any = None
         self._here = True  # whether the host's states are those of the chains
+        self._counts: Counts | None = None
+
+    def __len__(self) -> int:
+        return len(self._states)
 
     @property
     def states(self) -> NDArray[Any]:  # type: ignore[override]
-        """The chains' states on the host, to be read or, before an advance, to be changed."""
+        """The chains' states on the host, to be read; see `put`."""
         if not self._here:
             self._states[:] = self._group.states()
             self._here = True
-        return self._states
+        states = self._states.view()
+        states.flags.writeable = False
+        return states
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Send states."""
+        self._states[:] = states
+        self._here = True
+        if self._group is not None:
+            with without_size_warnings():
+                self._group.load(self._states)
+
+    def summed(
+        self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
+    ) -> NDArray[np.float64]:
+        """The statistics of all chains, from counts that are made on the device."""
+        if weights is not None or not frame.countable or self._group is None:
+            return super().summed(frame, weights, threads)
+        if self._counts is None:
+            self._counts = Counts(frame, self._group)
+        with without_size_warnings():
+            counts = self._counts.take()
+        return frame.from_counts(counts, len(self))
 
     def take(self, values: NDArray[np.float64]) -> None:
         """Send the weights."""
@@ -75,11 +103,9 @@ class DeviceChains(Chains):
         return group
 
     def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Sweep on the device; states that were looked at may have been changed, and go there."""
+        """Sweep on the device."""
         assert chosen is None
         with without_size_warnings():
-            if self._here:
-                self._group.load(self._states)
             self._group.sweep(self.swept, sweeps)
         self.swept, self._here = self.swept + sweeps, False
 
@@ -89,5 +115,38 @@ class DeviceChains(Chains):
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
-        refill(self.states, saved["states"], self.graph)
+        states = self._states.copy()
+        refill(states, saved["states"], self.graph)
+        self.put(states)
         self.swept = int(saved["swept"][0])
+
+
+class Counts:
+    """How often values occur together among the chains of a group, by `cuda_counts`."""
+
+    def __init__(self, frame: Frame, group: Any) -> None:
+        self.own, self.group, self.cuda = load("cuda_counts"), group, group.cuda
+        counted, first = frame.counted, frame.structure.first.astype(np.int32)
+        sizes = frame.sizes.astype(np.int32)
+        shape = (-(-group.chains // self.own.WORD), int(frame.sizes.sum(dtype=np.int64)))
+        self.marks = self.cuda.device_array(shape, np.uint32)
+        self.counts = self.cuda.device_array(len(counted.one), np.int32)
+        arrays = (counted.one, counted.other, first, sizes, group.data.variable.astype(np.int32))
+        self.one, self.other, self.first, self.sizes, self.variable = (
+            to_device(self.cuda, array) for array in arrays
+        )
+
+    def take(self) -> NDArray[np.int32]:
+        """Count, and bring the counts here."""
+        group, threads = self.group, self.own.THREADS
+        blocks = max(-(-self.marks.shape[0] * len(self.first) // threads), 1)
+        if group.spins_are_bits:
+            mark = self.own.mark_bits[blocks, threads]
+            mark(group.x, self.variable, self.first, group.last_word, self.marks)
+        else:
+            mark = self.own.mark_values[blocks, threads]
+            mark(group.device_chains.x, self.first, self.sizes, self.marks)
+        count = self.own.count_marks[max(-(-self.counts.size // threads), 1), threads]
+        count(self.marks, self.one, self.other, self.counts)
+        counts: NDArray[np.int32] = self.counts.copy_to_host()
+        return counts

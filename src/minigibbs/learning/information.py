@@ -67,7 +67,7 @@ def _spread(
     frame: Frame, chains: Chains, sweeps: int, pooled: bool, weight: NDArray[np.float64] | None
 ) -> Matrix:
     """The covariance of statistics, over all chains, or the mean of those within each chain."""
-    count, free = len(chains.states), np.flatnonzero(~frame.fixed)
+    count, free = len(chains), np.flatnonzero(~frame.fixed)
     share = np.ones(count) if weight is None else weight
     square, total = np.zeros((len(free), len(free))), np.zeros((count, len(free)))
     for _ in range(_DRAWS):

@@ -23,6 +23,7 @@ from minigibbs.learning.lockstep import (
 )
 from minigibbs.running.request import start_states
 from minigibbs.samplers import Sampler
+from minigibbs.samplers.chromatic.first import first_states
 
 
 def model_chains(
@@ -34,15 +35,15 @@ def model_chains(
     backend: str = "cpu",
 ) -> Chains:
     """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
-    states = start_states(graph, "random", chains, seed)
     if backend == "cuda":
         if sampler is not None:
             raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')
-        return DeviceChains(graph, states, (seed, MODEL))
+        return DeviceChains(graph, first_states(graph, chains, seed), (seed, MODEL))
+    if sampler is None and chains >= LEAST_CHAINS and lockstep_fits(graph):
+        return LockstepChains(graph, first_states(graph, chains, seed), (seed, MODEL), threads)
+    states = start_states(graph, "random", chains, seed)
     if sampler is not None:
         return GroupChains(graph, sampler, states, (seed, MODEL), threads)
-    if chains >= LEAST_CHAINS and lockstep_fits(graph):
-        return LockstepChains(graph, states, (seed, MODEL), threads)
     return RowChains(graph, states, free_variables(graph.evidence), (seed, MODEL), threads)
 
 

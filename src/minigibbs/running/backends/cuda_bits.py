@@ -25,7 +25,7 @@ from minigibbs.samplers.chromatic.tails import tail_bits, tail_gain
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk
-REGISTERS = 64  # of a thread with one chain
+REGISTERS = 48  # of a thread with one chain
 HALF = 16  # chains that a thread has in registers at a time
 QUAD = 4
 PLANES = 8  # bits of a counter

@@ -65,6 +65,7 @@ class CudaColours(CudaGroup):
     """All chains of a plan, colour by colour; the draws are those of the CPU."""
 
     kernels_name: ClassVar[str]
+    spins_are_bits: ClassVar[bool] = False
     launches: list[Launch]
     changed: Any  # [slot] updates that changed a value
     drawn: Any  # [slot] factors drawn
@@ -203,6 +204,7 @@ class CudaBits(CudaColours):
     """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
 
     kernels_name = "cuda_bits"
+    spins_are_bits = True
 
     def __init__(self, plan: Plan, data: SpinColours | SpinTailColours) -> None:
         self.words = -(-plan.chains // WORD)
@@ -577,7 +579,7 @@ class CudaSmall(CudaColours):
     """Small domains, a byte a chain: x[variable, chain] on the device. See `cuda_small`."""
 
     kernels_name = "cuda_small"
-    cells: NDArray[np.int64] | None = None  # of the tables of all sites; weights do not move them
+    sites: SimpleNamespace | None = None  # where all are joined by tables: what they are made of
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
@@ -608,11 +610,37 @@ class CudaSmall(CudaColours):
         self.small = [to_device(self.cuda, part) for part in self._arrays()]
 
     def take(self, data: Any) -> None:
-        """Send the weights, or the tables of all sites."""
+        """Go on with other weights."""
         self.data = data
-        if not self._site_bytes():
-            self._place_small()
+        if self.sites is not None:
+            self._fill_sites()
+            return
+        self._place_small()
         self.launches = self._parts_of_a_sweep()
+
+    def _place_sites(self) -> None:
+        """Make room for the fields and tables of all sites, on both sides, and fill it."""
+        sites, most = len(self.data.variable), self.domain
+        cells = site_cells(self.data, most)
+        shapes = {"fields": (sites, most), "tables": cells.shape}
+        self.sites = SimpleNamespace(
+            cells=cells,
+            variable=to_device(self.cuda, self.data.variable),
+            tables=np.empty(cells.shape, self.data.table.dtype),
+            **{
+                f"device_{name}": self.cuda.device_array(shape, self.data.table.dtype)
+                for name, shape in shapes.items()
+            },
+        )
+        self._fill_sites()
+
+    def _fill_sites(self) -> None:
+        """Send the weights."""
+        own, data = self.sites, self.data
+        assert own is not None
+        own.device_fields.copy_to_device(data.base.reshape(own.device_fields.shape))
+        np.take(data.table, own.cells, out=own.tables, mode="clip")  # unchecked: none is outside
+        own.device_tables.copy_to_device(own.tables)
 
     def _arrays(self) -> list[NDArray[Any]]:
         """What kernels read, with variables in place of places, by which states are stored."""
@@ -644,11 +672,9 @@ class CudaSmall(CudaColours):
             sites, most = len(self.data.variable), self.domain
             kernel = own.sweep_sites(sites, most, threads)
             run = kernel[-(-self.chains // own.CHAINS), threads * own.CHAINS]
-            fields = self.data.base.reshape(sites, most)
-            if self.cells is None:
-                self.cells = site_cells(self.data, most)
-            arrays = (self.data.variable, fields, self.data.table[self.cells])
-            places = [to_device(self.cuda, array) for array in arrays]
+            self._place_sites()
+            assert self.sites is not None
+            places = (self.sites.variable, self.sites.device_fields, self.sites.device_tables)
             return [lambda s, c: run(*places, *self.key, s, c, x, changed)]
         kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
         across, stride = self._across(self.chains, own.THREADS), self.data.stride
@@ -727,9 +753,13 @@ class CudaPoints(CudaColours):
         sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
         while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
             chunk //= 2
-        run = self.own.sweep_points(*sizes, plain, threads, chunk)[self.chains, threads]
-        data, x, changed, drawn = self.device_data, self.x, self.changed, self.drawn
-        return [lambda s, c: run(data, self.packed, *self.key, s, c, x, changed, drawn)]
+        near = self.x.shape[1]
+        if self.own.shared_bytes(*sizes, chunk, near) > self.own.NEAR_BYTES:
+            near = 0
+        run = self.own.sweep_points(*sizes, plain, threads, chunk, near)[self.chains, threads]
+        data, x, counted = self.device_data, self.x, (self.changed, self.drawn)
+        pace = self.cuda.to_device(np.zeros(2 * self.own.PACES, np.uint32))
+        return [lambda s, c: run(data, self.packed, *self.key, s, c, x, *counted, pace)]
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""

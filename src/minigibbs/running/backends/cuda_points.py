@@ -8,7 +8,10 @@ depend on no order: draws are those of the CPU.
 
 Proposals are made by 32 bits of random numbers, and of points and boxes packed into few words (see
 `packed_points`): loads are what takes most of the time. What that leaves open, about one in three
-hundred, is settled in double precision by 64 bits, for many proposals side by side.
+hundred, is settled in double precision by 64 bits, for many proposals side by side. Of models that
+are not large a block keeps its chain's values in shared memory, a few bits each. All else that
+blocks share is small, since what is left is cache, and the more of that the faster it goes. The
+chains of a multiprocessor keep pace, so that they look at the same boxes.
 
 Importing this module needs numba-cuda.
 """
@@ -28,6 +31,7 @@ from minigibbs.running.backends.cuda_words import (
     as_long_double,
     as_word,
     far_four,
+    multiprocessor,
     near_four,
     quick_power_of_2,
     quick_root,
@@ -52,9 +56,12 @@ THREADS = 128
 WARP = 32
 REGISTERS = 64  # of a thread: 32 warps of them fit into a multiprocessor
 SHARED_BYTES = 48 * 1024  # what a block may take without asking
+NEAR_BYTES = 20 * 1024  # and with the values of its chain, which leaves room for the cache
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
-MOST_OPEN = 128  # proposals of a chunk that are settled together
+MOST_OPEN = 64  # proposals of a chunk that are settled together
+PACES = 1024  # multiprocessors, at the most, on which chains keep pace
+MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk is cut
 TILE = 32  # side of the squares in which states are turned
 _TILE_ROW = TILE + 1  # so that columns lie in different banks
 
@@ -71,6 +78,8 @@ _HALF_STEP = np.float32(0.51)
 _TINY = np.float32(1e-30)
 _WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float that counts by 1
 _FULL = np.uint32(0xFFFFFFFF)
+_UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # of what is held
+_GROUP_BITS = np.uint32(0x1FFFFF)
 
 
 @cuda.jit
@@ -113,15 +122,18 @@ class Room(NamedTuple):
     """What the threads of a block share."""
 
     home: Any  # [segment, word]: how proposals begin, and the point itself
+    groups: Any  # [group, word]: what is the same for all its segments
     ends: Any  # [segment + 1] where a segment's proposals begin, and the last one's end
     counts: Any  # [segment]
     seen: Any  # [segment, value] pairs kept at their maximum; in the upper half those kept anyway
-    waits: Any  # [group, pair of the chunk] the same of those whose values are not known yet
+    held: Any  # those whose values are not known yet: update, for which it waits, group, if anyway
+    holding: Any  # how many there are, or would be if there were room
     needs: Any  # [update] for which of the chunk's updates it waits, a bit each
     fresh: Any  # [update] the new values
-    done: Any  # whose values are known, a bit each
+    done: Any  # whose values are known, a bit each; and how many were chosen
     open: Any  # proposals that packed words leave open
     opened: Any  # how many there are, or would be if there were room
+    near: Any  # the chain's values, a few bits each
 
 
 class Who(NamedTuple):
@@ -147,6 +159,15 @@ def _clear(array, thread):
 
 
 @_device
+def _sync_warp():
+    """Wait for the other lanes of a warp; simulated blocks have one warp."""
+    if _SIMULATED:
+        cuda.syncthreads()
+    else:
+        cuda.syncwarp()
+
+
+@_device
 def _add_up(room, thread, chunk, words):
     """Where the proposals of each segment begin; and by that the number of its first draw."""
     k = thread
@@ -158,7 +179,7 @@ def _add_up(room, thread, chunk, words):
         room.ends[k] = total
         if k < room.counts.size:
             offset = draw_number(k // np.int32(chunk), 0)
-            room.home[k * np.int32(words) + 7] = np.uint32(offset - np.uint32(total + total))
+            room.home[k * np.int32(words) + 3] = np.uint32(offset - np.uint32(total + total))
         k += cuda.blockDim.x
 
 
@@ -174,6 +195,52 @@ def _segment_of(ends, flat):
         else:
             left = middle
     return segment
+
+
+@cache
+def _keeping(bits):
+    """Functions for the values of a chain: in shared memory, so many bits each, or where they are.
+
+    To read them all, to look at one, to change one, and to write them all.
+    """
+    each = 32 // max(bits, 1)
+    shift, low, mask = np.uint32(each.bit_length() - 1), np.uint32(each - 1), np.uint32(2**bits - 1)
+
+    @_device
+    def read_all(own, near, thread):
+        word = thread
+        while bits > 0 and word < near.size:
+            packed = _NONE
+            for k in range(each):
+                place = word * np.int32(each) + np.int32(k)
+                if place < own.size:
+                    packed |= np.uint32(np.uint32(own[place]) << np.uint32(k * bits))
+            near[word] = packed
+            word += cuda.blockDim.x
+
+    @_device
+    def look(own, near, place):
+        if bits == 0:
+            return np.uint32(own[np.uint64(place)])
+        by = np.uint32(np.uint32(place & low) * np.uint32(bits))
+        return np.uint32(right(near[right(place, shift)], by) & mask)
+
+    @_device
+    def change(own, near, place, old, new):
+        if bits == 0:
+            own[np.uint64(place)] = new
+        elif new != old:
+            by = np.uint32(np.uint32(place & low) * np.uint32(bits))
+            cuda.atomic.xor(near, right(place, shift), np.uint32(np.uint32(old ^ new) << by))
+
+    @_device
+    def write_all(own, near, thread):
+        place = thread
+        while bits > 0 and place < own.size:
+            own[place] = look(own, near, np.uint32(place))
+            place += cuda.blockDim.x
+
+    return read_all, look, change, write_all
 
 
 @_device
@@ -193,24 +260,54 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
     return np.uint32(found), amount
 
 
+_BEHIND, _LOST = np.uint32(32), np.uint32(4096)  # places for which, and for which no more, to wait
+_WAITS, _NAP = 32, 500  # how often, for so many nanoseconds
+
+
 @_device
-def _note(room, own, at, segment, g, target, amount, chunk, half, values):
-    """Count the value at a place that was kept; if the chunk is about to change it, later."""
-    u = np.uint32(segment - np.uint32(g * np.uint32(chunk)))
-    earlier = np.uint32(target - np.uint32(at))
-    if earlier < u:
-        cuda.atomic.or_(room.needs, u, np.uint32(_ONE << earlier))
-        pair = right(np.uint32(u * np.uint32(u - _ONE)), _ONE)
-        pair = np.uint32(np.uint32(g * np.uint32(half)) + pair + earlier)
-        cuda.atomic.add(room.waits, pair, amount)
-    else:
-        now = np.uint32(own[np.uint64(target)])
-        cuda.atomic.add(room.seen, np.uint32(segment * np.uint32(values) + now), amount)
+def _keep_pace(pace, slot, at, done):
+    """Say that a chain has done so many places more, and let the others catch up, for a moment."""
+    cuda.atomic.add(pace, slot, np.uint32(done))
+    if not _SIMULATED:
+        for _ in range(_WAITS):
+            together = cuda.atomic.add(pace, slot, _NONE)
+            chains = max(cuda.atomic.add(pace, slot + np.uint32(PACES), _NONE), _ONE)
+            ahead = np.int64(at) - np.int64(together // chains)
+            if ahead < np.int64(_BEHIND) or ahead > np.int64(_LOST):
+                break
+            cuda.nanosleep(np.uint32(_NAP))
+
+
+@cache
+def _noting(chunk, values, bits):
+    """A function that counts a proposal that was kept."""
+    _, look, _, _ = _keeping(bits)
+    inside = np.uint32(chunk - 1)
+
+    @_device
+    def note(room, own, at, segment, g, target, amount):
+        """Count the value at a place that was kept; if the chunk is about to change it, later."""
+        u = np.uint32(segment & inside)
+        earlier = np.uint32(target - np.uint32(at))
+        if earlier < u:
+            k = cuda.atomic.add(room.holding, 0, _ONE)
+            if k < np.uint32(MOST_HELD):
+                cuda.atomic.or_(room.needs, u, np.uint32(_ONE << earlier))
+                anyway = right(amount, _S16)
+                entry = np.uint32(np.uint32(u << _UPDATE) | np.uint32(earlier << _EARLIER))
+                room.held[np.uint32(k)] = np.uint32(
+                    entry | np.uint32(np.uint32(g << _ONE) | anyway)
+                )
+        else:
+            now = look(own, room.near, target)
+            cuda.atomic.add(room.seen, np.uint32(segment * np.uint32(values) + now), amount)
+
+    return note
 
 
 def home_quads(features: int) -> int:
     """Quads of words in which a segment's home lies; odd, so that they lie in different banks."""
-    return (2 + -(-(2 + features) // QUAD)) | 1
+    return (1 + -(-(2 + features) // QUAD)) | 1
 
 
 @_device
@@ -226,25 +323,23 @@ def _counting(features, chunk):
 
     @_device
     def read_home(data, packed, home, at, g, i, four, low, high):
-        """What all proposals of an update begin with; see `_proposing`."""
+        """What all proposals of an update begin with; see `_stages`."""
         start, bits, row, _ = four
-        home[at], home[at + 1], home[at + 2] = start, bits, row
+        home[at], home[at + 1], home[at + 2], home[at + 4] = start, bits, i, row
         surplus = np.float32(as_long_double(low, high))
-        home[at + 3] = as_word(_UNIT * surplus / packed.unit[g])
-        home[at + 4], home[at + 5] = i, as_word(np.float32(data.more[g]))
-        home[at + 6] = np.uint32(g)
-        home[at + 8], home[at + 9] = as_word(packed.power[g]), as_word(packed.slack[g])
+        home[at + 5] = as_word(_UNIT * surplus / packed.unit[g])
         for q in range(quads):
             four = far_four(packed.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
             for n in range(QUAD):
                 first = 2 * (QUAD * q + n) - 3  # of the features in a word
                 if 0 <= first < features:
-                    home[at + 10 + first] = as_word(_whole(np.uint32(four[n] & _LOW)))
+                    home[at + 6 + first] = as_word(_whole(np.uint32(four[n] & _LOW)))
                 if 0 <= first + 1 < features:
-                    home[at + 11 + first] = as_word(_whole(right(four[n], _S16)))
+                    home[at + 7 + first] = as_word(_whole(right(four[n], _S16)))
 
     @_device
     def count_all(data, packed, who, room, at, width, thread):
+        """How much each segment proposes; returns how much a thread's do."""
         k, draws = thread, np.int64(0)
         while k < room.counts.size:
             g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
@@ -272,7 +367,7 @@ def _stages(features, plain, part):
     @_device
     def own_feature(home, where, number):
         """A feature of the update's point, as a float; quads that were read are in registers."""
-        quad = np.uint32(where + np.uint32(2 + (2 + number) // QUAD))
+        quad = np.uint32(where + np.uint32(1 + (2 + number) // QUAD))
         return as_float(near_four(home, quad)[(2 + number) % QUAD])
 
     @_device
@@ -304,17 +399,15 @@ def _stages(features, plain, part):
     @_device
     def begin(packed, who, home, where, flat):
         """The slot of a proposal, and its random words: for a box, a point and a decision."""
-        start, bits, _, _ = near_four(home, where)
-        i, _, _, offset = near_four(home, np.uint32(where + _ONE))
+        start, bits, i, offset = near_four(home, where)
         a, b, c, _ = _bits(who, i, np.uint32(offset + np.uint32(flat + flat)))
         slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
         return far_four(packed.slots, slot), np.uint32(a << bits), b, c
 
     @_device
-    def look(packed, home, where, slot, rest, b):
+    def look(packed, home, where, g, slot, rest, b):
         """The point that a proposal chooses: its row, its words, its box's bound; if it is open."""
         _, bits, _, _ = near_four(home, where)
-        _, _, g, _ = near_four(home, np.uint32(where + _ONE))
         cut, box, other, logs = slot
         unsure = right(np.uint32(rest ^ cut), bits) == _NONE
         log = np.uint32(logs & _LOW)
@@ -335,12 +428,11 @@ def _stages(features, plain, part):
         return there, words, bound, unsure
 
     @_device
-    def decide(data, packed, home, where, there, words, bound, c, unsure):
+    def decide(data, packed, room, where, g, there, words, bound, c, unsure):
         """What a proposal counts, as in `Room.seen`; and if that is open."""
-        _, _, row, grain = near_four(home, where)
-        _, ratio, g, _ = near_four(home, np.uint32(where + _ONE))
-        word, slack, _, _ = near_four(home, np.uint32(where + np.uint32(2)))
-        scale, square = distance(packed, home, where, there, words)
+        row, grain, _, _ = near_four(room.home, np.uint32(where + _ONE))
+        ratio, word, slack, _ = near_four(room.groups, g)
+        scale, square = distance(packed, room.home, where, there, words)
         power, unknown = power_of(data, g, square, as_float(word))
         value = quick_power_of_2(power + bound)
         off = as_float(slack) - as_float(slack) * _BY_POWER * power
@@ -358,27 +450,28 @@ def _stages(features, plain, part):
 
 
 @cache
-def _proposing(features, plain, chunk, values, lanes, part):
-    """A function that makes the proposals of a chunk, by packed words where those tell."""
-    homes, half = home_quads(features), chunk * (chunk - 1) // 2
+def _proposing(features, plain, chunk, values, bits, lanes, part):
+    """Functions that make the proposals of a chunk, and that settle what packed words left open."""
+    homes, note = home_quads(features), _noting(chunk, values, bits)
     begin, look, decide = _stages(features, plain, part)
+    inside, by = np.uint32(chunk - 1), np.uint32(chunk.bit_length() - 1)
 
     @_device
-    def settle_open(data, who, room, own, at, thread):
-        """Settle what was left open, each thread some of it."""
-        k, count = np.uint32(thread), min(room.opened[0], np.uint32(MOST_OPEN))
+    def settle_open(data, who, room, own, at, worker, workers):
+        """Settle what was left open, each worker some of it."""
+        k, count = np.uint32(worker), min(room.opened[0], np.uint32(MOST_OPEN))
         while k < count:
             flat = room.open[k]
             segment = _segment_of(room.ends, flat)
-            where = np.uint32(segment * np.uint32(homes))
-            start, bits, row, _ = near_four(room.home, where)
-            i, _, g, offset = near_four(room.home, np.uint32(where + _ONE))
+            g, where = right(segment, by), np.uint32(segment * np.uint32(homes))
+            start, bits, i, offset = near_four(room.home, where)
+            row, _, _, _ = near_four(room.home, np.uint32(where + _ONE))
             draw = np.uint32(offset + np.uint32(flat + flat))
-            place = np.uint64(at) + np.uint64(np.uint32(segment - g * np.uint32(chunk)))
+            place = np.uint64(at) + np.uint64(np.uint32(segment & inside))
             target, amount = _settled(data, who, g, place, start, bits, row, i, draw)
             if amount != _NONE:
-                _note(room, own, at, segment, g, target, amount, chunk, half, values)
-            k = np.uint32(k + np.uint32(cuda.blockDim.x))
+                note(room, own, at, segment, g, target, amount)
+            k = np.uint32(k + np.uint32(workers))
 
     @_device
     def take(room, own, at, segment, flat, target, amount, unsure):
@@ -389,8 +482,7 @@ def _proposing(features, plain, chunk, values, lanes, part):
                 return False
             room.open[np.uint32(k)] = flat
         elif amount != _NONE:
-            g = near_four(room.home, np.uint32(segment * np.uint32(homes) + _ONE))[2]
-            _note(room, own, at, segment, g, target, amount, chunk, half, values)
+            note(room, own, at, segment, right(segment, by), target, amount)
         return True
 
     @_device
@@ -408,14 +500,16 @@ def _proposing(features, plain, chunk, values, lanes, part):
             if both:
                 while room.ends[np.uint32(following + _ONE)] <= next_flat:
                     following = np.uint32(following + _ONE)
-            here = np.uint32(segment * np.uint32(homes))
-            there = np.uint32(following * np.uint32(homes))
+            here, g = np.uint32(segment * np.uint32(homes)), right(segment, by)
+            there, g2 = np.uint32(following * np.uint32(homes)), right(following, by)
             slot, rest, b, c = begin(packed, who, home, here, flat)
             slot2, rest2, b2, c2 = begin(packed, who, home, there, next_flat)
-            row, words, bound, open1 = look(packed, home, here, slot, rest, b)
-            row2, words2, bound2, open2 = look(packed, home, there, slot2, rest2, b2)
-            amount, unsure = decide(data, packed, home, here, row, words, bound, c, open1)
-            amount2, unsure2 = decide(data, packed, home, there, row2, words2, bound2, c2, open2)
+            row, words, bound, open1 = look(packed, home, here, g, slot, rest, b)
+            row2, words2, bound2, open2 = look(packed, home, there, g2, slot2, rest2, b2)
+            amount, unsure = decide(data, packed, room, here, g, row, words, bound, c, open1)
+            amount2, unsure2 = decide(
+                data, packed, room, there, g2, row2, words2, bound2, c2, open2
+            )
             if not take(room, own, at, segment, flat, words[0], amount, unsure):
                 return flat
             if both and not take(room, own, at, following, next_flat, words2[0], amount2, unsure2):
@@ -434,32 +528,36 @@ def _proposing(features, plain, chunk, values, lanes, part):
         left = np.int32(1)
         while left:
             flat = propose_some(data, packed, who, room, own, at, flat, stop)
-            cuda.syncthreads()
-            settle_open(data, who, room, own, at, thread)
             left = cuda.syncthreads_or(np.int32(1 if flat < stop else 0))
-            if thread == 0:
-                room.opened[0] = _NONE
-            cuda.syncthreads()
+            if left:
+                settle_open(data, who, room, own, at, thread, cuda.blockDim.x)
+                cuda.syncthreads()
+                if thread == 0:
+                    room.opened[0] = _NONE
+                cuda.syncthreads()
 
-    return propose_all
+    return propose_all, settle_open
 
 
 @cache
-def _choosing(groups, values, chunk):
-    """A function that chooses the values of a chunk."""
-    half = chunk * (chunk - 1) // 2
+def _choosing(groups, values, chunk, bits):
+    """A function by which a warp chooses the values of a chunk."""
+    _, look, change, _ = _keeping(bits)
 
     @_device
-    def take_in(room, rest, thread):
+    def take_in(room, thread):
         """Count the new values of those that an update waited for."""
-        while rest != _NONE:
-            last = np.uint32(31) - np.uint32(cuda.clz(rest))
-            rest = np.uint32(rest ^ np.uint32(_ONE << last))
-            for g in range(groups):
-                pair = np.uint32(g * half + thread * (thread - 1) // 2 + last)
-                cell = np.uint32((g * chunk + thread) * values + room.fresh[last])
-                room.seen[cell] = np.uint32(room.seen[cell] + room.waits[pair])
-                room.waits[pair] = 0
+        k = _NONE
+        while k < room.holding[0]:
+            entry = room.held[k]
+            if right(entry, _UPDATE) == np.uint32(thread):
+                last = np.uint32(right(entry, _EARLIER) & _CHUNK_BITS)
+                g = right(np.uint32(entry & _GROUP_BITS), _ONE)
+                amount = np.uint32(_ONE + np.uint32(np.uint32(entry & _ONE) << _S16))
+                cell = np.uint32(np.uint32(g * np.uint32(chunk)) + np.uint32(thread))
+                cell = np.uint32(cell * np.uint32(values) + room.fresh[last])
+                room.seen[cell] = np.uint32(room.seen[cell] + amount)
+            k = np.uint32(k + _ONE)
 
     @_device
     def weigh(data, room, old, thread, field):
@@ -474,29 +572,47 @@ def _choosing(groups, values, chunk):
 
     @_device
     def choose_all(data, who, room, own, at, width, thread, field):
-        """Those first that wait for none of the chunk; returns how many of a thread's changed."""
+        """Those first that wait for none of the chunk; returns how many of a thread's changed.
+
+        If more wait than there is room for, none is chosen, and all is as it was.
+        """
+        fits = room.holding[0] <= np.uint32(MOST_HELD)
+        known = np.uint32(np.uint64(_FULL) << np.uint64(width)) if fits else _FULL
+        if thread == 0:
+            room.done[0], room.done[1] = known, np.uint32(width) if fits else _NONE
+        if not fits and thread < np.int32(chunk):
+            room.needs[thread] = _NONE
+            for v in range(values):
+                for g in range(groups):
+                    room.seen[np.uint32((g * chunk + thread) * values + v)] = _NONE
+        _sync_warp()
         mine, size, old, u, left = _NONE, np.int64(1), np.int64(0), 0.0, thread < width
         place = np.uint64(at + thread)
         if left:
-            mine, size, old = room.needs[thread], np.int64(data.sizes[place]), np.int64(own[place])
+            mine, size = room.needs[thread], np.int64(data.sizes[place])
+            old = np.int64(look(own, room.near, np.uint32(place)))
             a, b, _, _ = _bits(who, np.uint32(data.variable[place]), CHOICE)
             u = unit_of_words(a, b)
             for v in range(values):
                 field[v] = data.base[np.uint64(data.first[place] + v)] if v < size else 0.0
-        known, changes = room.done[0], 0
+        changes = 0
         while known != _FULL:
             chosen = left and np.uint32(mine & np.uint32(~known)) == _NONE
             if chosen:
-                take_in(room, mine, thread)
+                if mine != _NONE:
+                    take_in(room, thread)
                 weigh(data, room, old, thread, field)
                 new = choose_value(field, size, u)
-                room.fresh[thread], room.needs[thread], own[place] = new, 0, new
+                room.fresh[thread], room.needs[thread] = new, 0
+                change(own, room.near, np.uint32(place), np.uint32(old), np.uint32(new))
                 changes, left = 1 if new != old else 0, False
-            cuda.syncthreads()
+            _sync_warp()
             if chosen:
                 cuda.atomic.or_(room.done, 0, np.uint32(_ONE << np.uint32(thread)))
-            cuda.syncthreads()
+            _sync_warp()
             known = room.done[0]
+        if thread == 0:
+            room.opened[0] = room.holding[0] = _NONE
         return changes
 
     return choose_all
@@ -504,58 +620,84 @@ def _choosing(groups, values, chunk):
 
 @cache
 def sweep_points(
-    groups, values, features, plain, threads, chunk=CHUNK, part=ALL, registers=REGISTERS
+    groups, values, features, plain, threads, chunk=CHUNK, near=0, part=ALL, registers=REGISTERS
 ):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
-    To see what takes how long, a `part` can be left out.
+    `near` is how many values of a chain are kept in shared memory: all or none. To see what takes
+    how long, a `part` can be left out.
     """
-    lanes, segments = min(WARP, threads), groups * chunk
-    home_words = QUAD * home_quads(features)
-    words, marks = home_words * segments, segments + 1
-    bins, pairs = segments * values, groups * chunk * (chunk - 1) // 2 + 1
-    count_all, choose_all = _counting(features, chunk), _choosing(groups, values, chunk)
-    propose_all = _proposing(features, plain, chunk, values, lanes, part)
+    lanes, segments, bits = min(WARP, threads), groups * chunk, value_bits(values) if near else 0
+    home_words, marks, bins = QUAD * home_quads(features), segments + 1, segments * values
+    words, group_words = home_words * segments, QUAD * groups
+    near_words = max(-(-near * bits // 32), 1)
+    count_all, choose_all = _counting(features, chunk), _choosing(groups, values, chunk, bits)
+    propose_all, settle_open = _proposing(features, plain, chunk, values, bits, lanes, part)
+    read_all, _, _, write_all = _keeping(bits)
     options = {} if _SIMULATED else {"max_registers": registers}
 
     @cuda.jit(fastmath=False, **options)
-    def sweep(data, packed, key0, key1, number, chains, x, changed, drawn):
+    def sweep(data, packed, key0, key1, number, chains, x, changed, drawn, pace):
         chain, thread = cuda.blockIdx.x, np.int32(cuda.threadIdx.x)
         if chain >= chains:
             return
         room = Room(
             cuda.shared.array(words, np.uint32, alignment=_ALIGNED),
+            cuda.shared.array(group_words, np.uint32, alignment=_ALIGNED),
             cuda.shared.array(marks, np.uint32),
             cuda.shared.array(segments, np.uint32),
             cuda.shared.array(bins, np.uint32),
-            cuda.shared.array(pairs, np.uint32),
-            cuda.shared.array(chunk, np.uint32),
-            cuda.shared.array(chunk, np.uint32),
+            cuda.shared.array(MOST_HELD, np.uint32),
             cuda.shared.array(1, np.uint32),
+            cuda.shared.array(chunk, np.uint32),
+            cuda.shared.array(chunk, np.uint32),
+            cuda.shared.array(2, np.uint32),
             cuda.shared.array(MOST_OPEN, np.uint32),
             cuda.shared.array(1, np.uint32),
+            cuda.shared.array(near_words, np.uint32),
         )
         field = cuda.local.array(values, np.float64)
         who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))
         own, at, changes, draws = x[chain], np.int32(0), np.int64(0), np.int64(0)
+        free, step, chosen = np.int32(data.free), np.int32(chunk), np.int32(0)
+        slot = np.uint32(multiprocessor() % np.uint32(PACES))
+        if thread == 0:
+            cuda.atomic.add(pace, slot + np.uint32(PACES), _ONE)
+        read_all(own, room.near, thread)
         _clear(room.seen, thread)
-        _clear(room.waits, thread)
         _clear(room.needs, thread)
         _clear(room.opened, thread)
-        while at < data.free:
-            width = min(np.int32(chunk), np.int32(data.free - at))
-            draws += count_all(data, packed, who, room, at, width, thread)
+        _clear(room.holding, thread)
+        if thread < np.int32(groups):
+            first = thread * np.int32(QUAD)
+            room.groups[first] = as_word(np.float32(data.more[thread]))
+            room.groups[first + 1] = as_word(packed.power[thread])
+            room.groups[first + 2] = as_word(packed.slack[thread])
+        while at < free:
+            if thread == 0:
+                _keep_pace(pace, slot, at, chosen)
+            width = min(step, np.int32(free - at))
+            proposed = count_all(data, packed, who, room, at, width, thread)
             cuda.syncthreads()
             _add_up(room, thread, chunk, home_words)
-            if thread == 0:
-                room.done[0] = np.uint32(np.uint64(_FULL) << np.uint64(width))
             cuda.syncthreads()
             if part != NO_PROPOSALS:
                 propose_all(data, packed, who, room, own, at, thread)
+            if thread < np.int32(lanes):
+                settle_open(data, who, room, own, at, thread, lanes)
+                _sync_warp()
+                changes += choose_all(data, who, room, own, at, width, thread, field)
             cuda.syncthreads()
-            changes += choose_all(data, who, room, own, at, width, thread, field)
-            cuda.syncthreads()
-            at += np.int32(chunk)
+            chosen = np.int32(room.done[1])
+            at += chosen
+            if chosen > 0:
+                draws += proposed
+            else:  # too many wait for one another: with one update at a time none does
+                step = max(np.int32(width // np.int32(2)), np.int32(1))
+        write_all(own, room.near, thread)
+        if thread == 0:  # all is 0 again when the last chain is done
+            cuda.atomic.sub(pace, slot, np.uint32(free - chosen))
+            cuda.atomic.sub(pace, slot + np.uint32(PACES), _ONE)
         if changes > 0:
             cuda.atomic.add(changed, chain % len(changed), changes)
         if draws > 0:
@@ -564,8 +706,13 @@ def sweep_points(
     return sweep
 
 
-def shared_bytes(groups: int, values: int, features: int, chunk: int) -> int:
+def value_bits(values: int) -> int:
+    """Bits in which a value is kept in shared memory; they divide a word."""
+    return 1 << max(max(values - 1, 1).bit_length() - 1, 0).bit_length()
+
+
+def shared_bytes(groups: int, values: int, features: int, chunk: int, near: int = 0) -> int:
     """What a block of `sweep_points` takes."""
-    segments, pairs = groups * chunk, groups * chunk * (chunk - 1) // 2 + 1
-    words = segments * (QUAD * home_quads(features) + 2 + values) + pairs + 2 * chunk
-    return 4 * (words + MOST_OPEN + 3)
+    words = groups * (chunk * (QUAD * home_quads(features) + 2 + values) + QUAD) + 2 * chunk
+    kept = max(-(-near * value_bits(values) // 32), 1)
+    return 4 * (words + MOST_OPEN + MOST_HELD + 5 + kept)

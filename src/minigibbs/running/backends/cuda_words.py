@@ -66,6 +66,17 @@ def quick_root(context, value):
 
 
 @intrinsic
+def multiprocessor(context):
+    """The number of the one that a block of threads runs on."""
+
+    def generate(context, builder, signature, arguments):
+        kind = ir.FunctionType(ir.IntType(32), [])
+        return builder.call(ir.InlineAsm(kind, "mov.u32 $0, %smid;", "=r", side_effect=True), [])
+
+    return types.uint32(), generate
+
+
+@intrinsic
 def as_word(context, value):
     """The bits of a float."""
 

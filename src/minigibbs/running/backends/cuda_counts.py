@@ -1,0 +1,52 @@
+"""How often values occur, alone or two together, among all chains on a GPU: what learning needs.
+
+Values become bits first, 32 chains in a word; two values occur together where their bits agree.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda
+
+THREADS = 128
+WORD = 32  # chains in a word
+
+
+@cuda.jit
+def mark_values(x, first, sizes, marks):
+    """Set marks[word, first[variable] + value], of values x[variable, chain]: a bit a chain."""
+    item, words = cuda.grid(1), marks.shape[0]
+    if item < words * x.shape[0]:
+        i, word = item // words, item % words
+        begin, end = word * WORD, min((word + 1) * WORD, x.shape[1])
+        for value in range(sizes[i]):
+            bits = np.uint32(0)
+            for chain in range(begin, end):
+                if x[i, chain] == value:
+                    bits |= np.uint32(np.uint32(1) << np.uint32(chain - begin))
+            marks[word, first[i] + value] = bits
+
+
+@cuda.jit
+def mark_bits(x, variable, first, last, marks):
+    """The same of spins, which are bits x[place, word] already; `last` has those of the last."""
+    item, words = cuda.grid(1), marks.shape[0]
+    if item < words * x.shape[0]:
+        place, word = item // words, item % words
+        every = np.uint32(last) if word == words - 1 else np.uint32(0xFFFFFFFF)
+        bits, row = np.uint32(np.uint32(x[place, word]) & every), first[variable[place]]
+        marks[word, row + 1] = bits
+        marks[word, row] = np.uint32(bits ^ every)
+
+
+@cuda.jit
+def count_marks(marks, one, other, counts):
+    """How many chains have both marks of each pair."""
+    k = cuda.grid(1)
+    if k < counts.size:
+        a, b, total = one[k], other[k], 0
+        for word in range(marks.shape[0]):
+            total += cuda.popc(np.uint32(marks[word, a] & marks[word, b]))
+        counts[k] = total
