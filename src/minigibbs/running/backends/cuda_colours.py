@@ -23,6 +23,7 @@ from minigibbs.running.backends.cuda import (
     load,
     row_ends,
 )
+from minigibbs.running.backends.cuda_launch import Again
 from minigibbs.running.backends.cuda_observed import share, to_device
 from minigibbs.running.backends.packed_points import pack_points
 from minigibbs.running.group import State
@@ -101,6 +102,28 @@ class CudaColours(CudaGroup):
         for number in range(first, first + sweeps):
             for launch in self.launches:
                 launch(number, self.chains)
+
+    def _again(
+        self, launch: Any, before: tuple[Any, ...], chains: int, *after: Callable[[], Any] | Any
+    ) -> Launch:
+        """A launch that is made in every sweep: before its number stand these, and the seed.
+
+        Behind it stand how many chains there are, or 0 to compile, and the rest, of which the last
+        may be a function that gives one of a few arrays.
+        """
+        ready: dict[int, Again] = {}
+
+        def run(sweep: int, some: int) -> None:
+            last = after[-1]() if callable(after[-1]) else after[-1]
+            rest = (*after[:-1], last)
+            if some == 0:
+                launch(*before, *self.key, sweep, 0, *rest)
+                return
+            if id(last) not in ready:
+                ready[id(last)] = Again(launch, (*before, *self.key), (chains, *rest))
+            ready[id(last)](sweep)
+
+        return run
 
     def _blocks(self, items: int) -> int:
         """Blocks of threads for so many items: one at the least, as no launch has none."""
@@ -317,10 +340,9 @@ class CudaBits(CudaColours):
         if self.walking:
             blocks, halves = -(-2 * self.words // own.WALKING), self.x.view(np.uint16)
             if isinstance(self.data, SpinTailColours):
-                tails, drawn = own.walk_with_tails(kind)[blocks, own.WALKING], self.drawn
-                return [lambda s, c: tails(*self.spins, *self.key, s, min(c, 1), halves, drawn)]
-            walk = own.walk(kind)[blocks, own.WALKING]
-            return [lambda s, c: walk(*self.spins, *self.key, s, min(c, 1), halves)]
+                tails = own.walk_with_tails(kind)[blocks, own.WALKING]
+                return [self._again(tails, tuple(self.spins), 1, halves, self.drawn)]
+            return [self._again(own.walk(kind)[blocks, own.WALKING], tuple(self.spins), 1, halves)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
         kernel, several = own.sweep_colour(kind, lanes), self.words > 1
         across, arrays = self._across(self.words, own.THREADS) if several else 1, self.spins
@@ -330,7 +352,8 @@ class CudaBits(CudaColours):
         def launch(first: int, end: int) -> Launch:
             blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*arrays, first, end, *self.key, s, c, self.x, self.copy)
+            where = (*arrays, first, end)
+            return self._again(update, where, self.chains, self.x, lambda: self.copy)
 
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
 
@@ -666,7 +689,8 @@ class CudaSmall(CudaColours):
             walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
             words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)  # not read
             states = (x, flat, words)
-            return [lambda s, c: walk(*self.small, *self.key, s, c, *states, changed, self.drawn)]
+            own_arrays = tuple(self.small)
+            return [self._again(walk, own_arrays, self.chains, *states, changed, self.drawn)]
         if self._site_bytes():
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
@@ -675,13 +699,14 @@ class CudaSmall(CudaColours):
             self._place_sites()
             assert self.sites is not None
             places = (self.sites.variable, self.sites.device_fields, self.sites.device_tables)
-            return [lambda s, c: run(*places, *self.key, s, c, x, changed)]
+            return [self._again(run, places, self.chains, x, changed)]
         kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
         across, stride = self._across(self.chains, own.THREADS), self.data.stride
 
         def launch(first: int, blocks: int) -> Launch:
             update = kernel[(blocks, across), own.THREADS]
-            return lambda s, c: update(*self.small, stride, first, *self.key, s, c, x, changed)
+            where = (*self.small, stride, first)
+            return self._again(update, where, self.chains, x, changed)
 
         return [launch(begin, end - begin) for begin, end in pairwise(ends.tolist()) if end > begin]
 
@@ -759,7 +784,7 @@ class CudaPoints(CudaColours):
         run = self.own.sweep_points(*sizes, plain, threads, chunk, near)[self.chains, threads]
         data, x, counted = self.device_data, self.x, (self.changed, self.drawn)
         pace = self.cuda.to_device(np.zeros(2 * self.own.PACES, np.uint32))
-        return [lambda s, c: run(data, self.packed, *self.key, s, c, x, *counted, pace)]
+        return [self._again(run, (data, self.packed), self.chains, x, *counted, pace)]
 
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain, and turn the states."""

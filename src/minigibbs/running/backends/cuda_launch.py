@@ -1,0 +1,73 @@
+"""Launches that are made again and again: their arguments are made ready once.
+
+A launch by Numba finds out the types of all arguments anew, and takes arrays apart; with a dozen
+of them that takes longer than a sweep of a million spins. Here a kernel is launched by Numba the
+first time, and from then on with the words that it was given, all but the number of the sweep.
+That uses parts of Numba that may change. Where one is missing, every launch is Numba's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+class Again:
+    """A configured kernel and its arguments, of which one is a number that changes."""
+
+    def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+        self.launch, self.before, self.after = launch, before, after
+        self._quick: Callable[[int], None] | None = None
+        self._tried, self._thread = False, 0
+
+    def __call__(self, number: int) -> None:
+        """Launch; returns before it is done."""
+        if self._quick is not None and threading.get_ident() == self._thread:
+            self._quick(number)
+            return
+        seen: list[Any] = []
+        callbacks: Any = getattr(self.launch, "pre_launch_callbacks", None)
+        watch = not self._tried and isinstance(callbacks, list)
+        if watch:
+            callbacks.append(lambda kernel, launch: seen.append(kernel))
+        try:
+            self.launch(*self.before, number, *self.after)
+        finally:
+            if watch:
+                callbacks.pop()
+        self._tried = True
+        if seen:
+            self._quick = _quick(self.launch, seen[0], self.before, self.after)
+            self._thread = threading.get_ident()  # where the device is the current one
+
+
+def _quick(
+    launch: Any, kernel: Any, before: tuple[Any, ...], after: tuple[Any, ...]
+) -> Callable[[int], None] | None:
+    """A function that launches a kernel with a number; None where Numba has changed."""
+    try:
+        core: Any = import_module("cuda.core")
+        if kernel.debug or kernel.cooperative or kernel.extensions:
+            return None
+        words: list[Any] = []
+        places: list[int] = []
+        for kind, value in zip(kernel.argument_types, (*before, 0, *after), strict=True):
+            places.append(len(words))
+            kernel._prepare_args(kind, value, launch.stream, [], words)
+        number = words[places[len(before)]]
+        number.value = 0
+        shape = core.LaunchConfig(
+            grid=launch.griddim, block=launch.blockdim, shmem_size=launch.sharedmem
+        )
+        start, stream = core.launch, launch.stream
+        function = kernel._codelibrary.get_cufunc().kernel
+    except (AttributeError, ImportError, TypeError, ValueError):
+        return None
+
+    def run(which: int) -> None:
+        number.value = which
+        start(stream, shape, function, *words)
+
+    return run

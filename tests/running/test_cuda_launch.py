@@ -1,0 +1,108 @@
+"""Launches that are made again and again: by Numba first, then with the words that it was given."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+from cuda import core
+from numba.core import types
+from numba.cuda.dispatcher import _Kernel
+
+from minigibbs.running.backends.cuda_launch import Again
+
+KINDS = (types.int64, types.UniTuple(types.int32, 2), types.int64, types.float64)
+
+
+def fake_kernel(**changed):
+    kernel = SimpleNamespace(
+        debug=False,
+        cooperative=False,
+        extensions=[],
+        argument_types=KINDS,
+        _codelibrary=SimpleNamespace(get_cufunc=lambda: SimpleNamespace(kernel="compiled")),
+    )
+    kernel._prepare_args = lambda *given: _Kernel._prepare_args(kernel, *given)
+    for name, value in changed.items():
+        setattr(kernel, name, value)
+    return kernel
+
+
+class Launch:
+    """A configured kernel as Numba has them, which notes what it is called with."""
+
+    stream, griddim, blockdim, sharedmem = "stream", (3, 1, 1), (64, 1, 1), 0
+
+    def __init__(self, kernel):
+        self.kernel, self.pre_launch_callbacks, self.calls = kernel, [], []
+
+    def __call__(self, *arguments):
+        self.calls.append(arguments)
+        for callback in self.pre_launch_callbacks:
+            callback(self.kernel, self)
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What is launched with no help of Numba's: number by number."""
+    seen = []
+
+    def start(stream, shape, function, *words):
+        assert (stream, tuple(shape.grid), tuple(shape.block)) == ("stream", (3, 1, 1), (64, 1, 1))
+        seen.append((function, [getattr(word, "value", word) for word in words]))
+
+    monkeypatch.setattr(core, "launch", start)
+    return seen
+
+
+def test_the_first_launch_is_numbas_and_the_others_have_its_words(started):
+    launch = Launch(fake_kernel())
+    again = Again(launch, (7, (1, 2)), (0.5,))
+    for number in (3, 4, 2**40):
+        again(number)
+    assert launch.calls == [(7, (1, 2), 3, 0.5)]
+    assert launch.pre_launch_callbacks == []
+    assert started == [("compiled", [7, 1, 2, 4, 0.5]), ("compiled", [7, 1, 2, 2**40, 0.5])]
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        fake_kernel(debug=True),
+        fake_kernel(cooperative=True),
+        fake_kernel(extensions=[object()]),
+        fake_kernel(argument_types=KINDS[:2]),
+        SimpleNamespace(),
+    ],
+)
+def test_where_numba_is_another_every_launch_is_its_own(kernel, started):
+    launch = Launch(kernel)
+    again = Again(launch, (7, (1, 2)), (0.5,))
+    for number in range(3):
+        again(number)
+    assert [call[2] for call in launch.calls] == [0, 1, 2]
+    assert started == []
+
+
+def test_without_callbacks_every_launch_is_numbas(started):
+    calls = []
+    again = Again(lambda *arguments: calls.append(arguments), (1,), (2,))
+    again(5)
+    again(6)
+    assert calls == [(1, 5, 2), (1, 6, 2)]
+    assert started == []
+
+
+def test_another_thread_launches_by_numba(started):
+    """Whose context is the current one is known of the first thread only."""
+    launch = Launch(fake_kernel())
+    again = Again(launch, (7, (1, 2)), (0.5,))
+    again(0)
+    other = threading.Thread(target=again, args=(1,))
+    other.start()
+    other.join()
+    again(2)
+    assert [call[2] for call in launch.calls] == [0, 1]
+    assert [words[3] for _, words in started] == [2]
