@@ -289,7 +289,6 @@ class CudaBits(CudaColours):
         self.flat = self.x.reshape(self.x.size)
         blocks = self._blocks(self.x.size)
         self.count = self.own.count_bits[blocks, self.own.THREADS]
-        self.note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
@@ -300,6 +299,10 @@ class CudaBits(CudaColours):
             self.snapshots = [self.waiting[k] for k in range(len(self.waiting))]
         self.changed = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(_SLOTS, np.int64))
+        note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
+        both = (self.flat, self.before, self.words, self.last_word)
+        self.note = Again(note, both, (self.changed,))
+        self.counting: dict[tuple[int, int, int], Again] = {}
         self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
         self.noted, self.held_back, self.recording = 0, 0, False  # since the planes were empty
@@ -384,8 +387,7 @@ class CudaBits(CudaColours):
             self.copy = self._next_snapshot() if keeping else self.nothing
             super()._launch(self.unit)
             if compare:
-                times = 1 if early else _NOTED
-                self.note(self.flat, self.before, self.words, self.last_word, times, self.changed)
+                self.note(1 if early else _NOTED)
             if keeping:
                 if self.walking:
                     self.copy.copy_to_device(self.flat)
@@ -531,11 +533,16 @@ class CudaBits(CudaColours):
         """Count the snapshots that are marked, for observables."""
         rows, self.marked = self.marked, []
         if rows:
-            step, grid = rows[-1] - rows[0], (self.blocks_of_sums, len(rows))
+            step = rows[-1] - rows[0]
             step = step // (len(rows) - 1) if step else 1  # every so many sweeps is a record
-            arrays = (self.terms, self.pieces, self.words, *self.tiles, self.chains)
-            count = self.summing.count_words[grid, self.summing.THREADS]
-            count(self.waiting, rows[0], step, *arrays, self.first_marked, self.observing.sums)
+            which = (rows[0], step, len(rows))
+            if which not in self.counting:
+                grid = (self.blocks_of_sums, len(rows))
+                count = self.summing.count_words[grid, self.summing.THREADS]
+                arrays = (self.terms, self.pieces, self.words, *self.tiles, self.chains)
+                before = (self.waiting, rows[0], step, *arrays)
+                self.counting[which] = Again(count, before, (self.observing.sums,))
+            self.counting[which](self.first_marked)
 
     def _take_observed(self) -> None:
         self._count_marked()

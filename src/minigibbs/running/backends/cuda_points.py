@@ -3,8 +3,9 @@
 A chunk is some consecutive places of the scan. First all threads make all proposals of the chunk,
 which do not depend on the state, and count the values at those that the true weights keep. Then
 the chunk's values are chosen: side by side, but for an update that looks at one earlier in the
-chunk, which waits for its new value. Everything that is added is a whole number, so that results
-depend on no order: draws are those of the CPU.
+chunk, which waits for its new value. That is the work of one warp; meanwhile the others find out
+how much the next chunk proposes. Everything that is added is a whole number, so that results depend
+on no order: draws are those of the CPU.
 
 Proposals are made by 32 bits of random numbers, and of points and boxes packed into few words (see
 `packed_points`): loads are what takes most of the time. What that leaves open, about one in three
@@ -60,6 +61,7 @@ NEAR_BYTES = 20 * 1024  # and with the values of its chain, which leaves room fo
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
 MOST_OPEN = 64  # proposals of a chunk that are settled together
+SOME = 8  # counts that are added up first
 PACES = 1024  # multiprocessors, at the most, on which chains keep pace
 MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk is cut
 TILE = 32  # side of the squares in which states are turned
@@ -125,6 +127,7 @@ class Room(NamedTuple):
     groups: Any  # [group, word]: what is the same for all its segments
     ends: Any  # [segment + 1] where a segment's proposals begin, and the last one's end
     counts: Any  # [segment]
+    sums: Any  # [a few segments] of their counts
     seen: Any  # [segment, value] pairs kept at their maximum; in the upper half those kept anyway
     held: Any  # those whose values are not known yet: update, for which it waits, group, if anyway
     holding: Any  # how many there are, or would be if there were room
@@ -168,11 +171,28 @@ def _sync_warp():
 
 
 @_device
+def _add_up_some(room, thread):
+    """Sums of a few counts each."""
+    k = thread
+    while k < room.sums.size:
+        total, j = _NONE, np.int32(k * SOME)
+        while j < min(np.int32((k + 1) * SOME), np.int32(room.counts.size)):
+            total = np.uint32(total + room.counts[j])
+            j += np.int32(1)
+        room.sums[k] = total
+        k += cuda.blockDim.x
+
+
+@_device
 def _add_up(room, thread, chunk, words):
     """Where the proposals of each segment begin; and by that the number of its first draw."""
     k = thread
     while k < room.ends.size:
-        total, j = _NONE, np.int32(0)
+        total, j, few = _NONE, np.int32(0), np.int32(k // SOME)
+        while j < few:
+            total = np.uint32(total + room.sums[j])
+            j += np.int32(1)
+        j = np.int32(few * SOME)
         while j < k:
             total = np.uint32(total + room.counts[j])
             j += np.int32(1)
@@ -318,45 +338,57 @@ def _whole(half):
 
 @cache
 def _counting(features, chunk):
-    """A function that counts what the updates of a chunk propose, and reads how they begin."""
+    """Functions that read how the proposals of a chunk begin, and that count them."""
     words, quads = QUAD * home_quads(features), packed_quads(features)
 
     @_device
-    def read_home(data, packed, home, at, g, i, four, low, high):
+    def read_homes(data, packed, room, at, width, thread):
         """What all proposals of an update begin with; see `_stages`."""
-        start, bits, row, _ = four
-        home[at], home[at + 1], home[at + 2], home[at + 4] = start, bits, i, row
-        surplus = np.float32(as_long_double(low, high))
-        home[at + 5] = as_word(_UNIT * surplus / packed.unit[g])
+        k, home = thread, room.home
+        while k < room.counts.size:
+            g, u = k // np.int32(chunk), k % np.int32(chunk)
+            if u < width:
+                quad = np.uint64((g * data.variable.size + at + u) * (HOME_WORDS // QUAD))
+                start, bits, row, _ = far_four(data.homes, quad)
+                _, _, low, high = far_four(data.homes, quad + np.uint64(1))
+                first, i = k * np.int32(words), np.uint32(data.variable[at + u])
+                home[first], home[first + 1], home[first + 2] = start, bits, i
+                home[first + 4] = row
+                surplus = np.float32(as_long_double(low, high))
+                home[first + 5] = as_word(_UNIT * surplus / packed.unit[g])
+                read_point(packed, home, first + 6, row)
+            k += cuda.blockDim.x
+
+    @_device
+    def read_point(packed, home, first, row):
         for q in range(quads):
             four = far_four(packed.points, np.uint64(row) * np.uint64(quads) + np.uint64(q))
             for n in range(QUAD):
-                first = 2 * (QUAD * q + n) - 3  # of the features in a word
-                if 0 <= first < features:
-                    home[at + 6 + first] = as_word(_whole(np.uint32(four[n] & _LOW)))
-                if 0 <= first + 1 < features:
-                    home[at + 7 + first] = as_word(_whole(right(four[n], _S16)))
+                number = 2 * (QUAD * q + n) - 3  # of the first feature in a word
+                if 0 <= number < features:
+                    home[first + number] = as_word(_whole(np.uint32(four[n] & _LOW)))
+                if 0 <= number + 1 < features:
+                    home[first + number + 1] = as_word(_whole(right(four[n], _S16)))
 
     @_device
-    def count_all(data, packed, who, room, at, width, thread):
-        """How much each segment proposes; returns how much a thread's do."""
-        k, draws = thread, np.int64(0)
+    def count_all(data, who, room, at, width, worker, workers):
+        """How much each segment proposes; returns how much a worker's do."""
+        k, draws = worker, np.int64(0)
         while k < room.counts.size:
             g, u, count = k // np.int32(chunk), k % np.int32(chunk), np.int64(0)
             if u < width:
                 quad = np.uint64((g * data.variable.size + at + u) * (HOME_WORDS // QUAD))
-                four = far_four(data.homes, quad)
-                least, length, low, high = far_four(data.homes, quad + np.uint64(1))
+                _, _, _, law = far_four(data.homes, quad)
+                least, length, _, _ = far_four(data.homes, quad + np.uint64(1))
                 i = np.uint32(data.variable[at + u])
                 _, _, c, d = _bits(who, i, np.uint32(COUNT + np.uint32(g)))
-                count = count_proposals(data.laws, four[3], least, length, unit_of_words(c, d))
-                read_home(data, packed, room.home, k * np.int32(words), g, i, four, low, high)
+                count = count_proposals(data.laws, law, least, length, unit_of_words(c, d))
             room.counts[k] = count
             draws += count
-            k += cuda.blockDim.x
+            k += workers
         return draws
 
-    return count_all
+    return read_homes, count_all
 
 
 @cache
@@ -540,24 +572,26 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
 
 @cache
-def _choosing(groups, values, chunk, bits):
+def _choosing(groups, values, chunk, bits, lanes):
     """A function by which a warp chooses the values of a chunk."""
     _, look, change, _ = _keeping(bits)
 
     @_device
-    def take_in(room, thread):
-        """Count the new values of those that an update waited for."""
-        k = _NONE
+    def take_in(room, known, lane, lanes):
+        """Count the new values of those that updates waited for which wait for none any more."""
+        k = np.uint32(lane)
         while k < room.holding[0]:
             entry = room.held[k]
-            if right(entry, _UPDATE) == np.uint32(thread):
+            u = right(entry, _UPDATE)
+            waits = np.uint32(room.needs[u] & np.uint32(~known)) != _NONE
+            if not waits and np.uint32(right(known, u) & _ONE) == _NONE:
                 last = np.uint32(right(entry, _EARLIER) & _CHUNK_BITS)
                 g = right(np.uint32(entry & _GROUP_BITS), _ONE)
                 amount = np.uint32(_ONE + np.uint32(np.uint32(entry & _ONE) << _S16))
-                cell = np.uint32(np.uint32(g * np.uint32(chunk)) + np.uint32(thread))
+                cell = np.uint32(np.uint32(g * np.uint32(chunk)) + u)
                 cell = np.uint32(cell * np.uint32(values) + room.fresh[last])
-                room.seen[cell] = np.uint32(room.seen[cell] + amount)
-            k = np.uint32(k + _ONE)
+                cuda.atomic.add(room.seen, cell, amount)
+            k = np.uint32(k + np.uint32(lanes))
 
     @_device
     def weigh(data, room, old, thread, field):
@@ -598,9 +632,9 @@ def _choosing(groups, values, chunk, bits):
         changes = 0
         while known != _FULL:
             chosen = left and np.uint32(mine & np.uint32(~known)) == _NONE
+            take_in(room, known, thread, lanes)
+            _sync_warp()
             if chosen:
-                if mine != _NONE:
-                    take_in(room, thread)
                 weigh(data, room, old, thread, field)
                 new = choose_value(field, size, u)
                 room.fresh[thread], room.needs[thread] = new, 0
@@ -630,8 +664,11 @@ def sweep_points(
     lanes, segments, bits = min(WARP, threads), groups * chunk, value_bits(values) if near else 0
     home_words, marks, bins = QUAD * home_quads(features), segments + 1, segments * values
     words, group_words = home_words * segments, QUAD * groups
-    near_words = max(-(-near * bits // 32), 1)
-    count_all, choose_all = _counting(features, chunk), _choosing(groups, values, chunk, bits)
+    near_words, sums = max(-(-near * bits // 32), 1), -(-segments // SOME)
+    (read_homes, count_all), choose_all = (
+        _counting(features, chunk),
+        _choosing(groups, values, chunk, bits, lanes),
+    )
     propose_all, settle_open = _proposing(features, plain, chunk, values, bits, lanes, part)
     read_all, _, _, write_all = _keeping(bits)
     options = {} if _SIMULATED else {"max_registers": registers}
@@ -646,6 +683,7 @@ def sweep_points(
             cuda.shared.array(group_words, np.uint32, alignment=_ALIGNED),
             cuda.shared.array(marks, np.uint32),
             cuda.shared.array(segments, np.uint32),
+            cuda.shared.array(sums, np.uint32),
             cuda.shared.array(bins, np.uint32),
             cuda.shared.array(MOST_HELD, np.uint32),
             cuda.shared.array(1, np.uint32),
@@ -673,11 +711,17 @@ def sweep_points(
             room.groups[first] = as_word(np.float32(data.more[thread]))
             room.groups[first + 1] = as_word(packed.power[thread])
             room.groups[first + 2] = as_word(packed.slack[thread])
+        # Of several warps the first chooses, and the others count.
+        spared = np.int32(lanes if threads > lanes else 0)
+        worker, workers = np.int32(thread - spared), np.int32(cuda.blockDim.x - spared)
+        width = min(step, free)
+        proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         while at < free:
             if thread == 0:
                 _keep_pace(pace, slot, at, chosen)
-            width = min(step, np.int32(free - at))
-            proposed = count_all(data, packed, who, room, at, width, thread)
+            cuda.syncthreads()
+            read_homes(data, packed, room, at, width, thread)
+            _add_up_some(room, thread)
             cuda.syncthreads()
             _add_up(room, thread, chunk, home_words)
             cuda.syncthreads()
@@ -687,13 +731,19 @@ def sweep_points(
                 settle_open(data, who, room, own, at, thread, lanes)
                 _sync_warp()
                 changes += choose_all(data, who, room, own, at, width, thread, field)
+            following, more = np.int32(at + width), np.int64(0)
+            if worker >= 0:
+                rest = min(step, np.int32(free - following))
+                more = count_all(data, who, room, following, rest, worker, workers)
             cuda.syncthreads()
             chosen = np.int32(room.done[1])
-            at += chosen
             if chosen > 0:
-                draws += proposed
+                at, draws, proposed = following, draws + proposed, more
+                width = min(step, np.int32(free - at))
             else:  # too many wait for one another: with one update at a time none does
                 step = max(np.int32(width // np.int32(2)), np.int32(1))
+                width = step
+                proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         write_all(own, room.near, thread)
         if thread == 0:  # all is 0 again when the last chain is done
             cuda.atomic.sub(pace, slot, np.uint32(free - chosen))
@@ -714,5 +764,6 @@ def value_bits(values: int) -> int:
 def shared_bytes(groups: int, values: int, features: int, chunk: int, near: int = 0) -> int:
     """What a block of `sweep_points` takes."""
     words = groups * (chunk * (QUAD * home_quads(features) + 2 + values) + QUAD) + 2 * chunk
+    words += -(-groups * chunk // SOME)
     kept = max(-(-near * value_bits(values) // 32), 1)
     return 4 * (words + MOST_OPEN + MOST_HELD + 5 + kept)
