@@ -36,7 +36,7 @@ class Report:
 
     def write(self) -> None:
         RESULTS.mkdir(exist_ok=True)
-        lines = [f"# {self.title}", "", setting(), ""]
+        lines = [f"# {self.title}", "", setting(self.name.startswith("gpu")), ""]
         heads = ["what", "measured", "bar", "met", *([self.column] if self.column else [])]
         lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
@@ -46,14 +46,15 @@ class Report:
         draw(table)
 
 
-def setting() -> str:
-    """Date, machine and versions, in a sentence."""
+def setting(card: bool = False) -> str:
+    """Date, machine, with its graphics card if that was measured, and versions, in a sentence."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy")
     )
     versions = f"minigibbs {mg.__version__}, {versions}"
     return (
-        f"{datetime.date.today()}, {_processor()}, {os.cpu_count()} cores, "
+        f"{datetime.date.today()}, {_card() if card else ''}{_processor()}, "
+        f"{os.cpu_count()} cores, "
         f"Python {platform.python_version()}, {versions}."
     )
 
@@ -66,6 +67,15 @@ def best_of(repeats: int, work: Callable[[], object]) -> float:
         work()
         times.append(time.perf_counter() - begun)
     return min(times)
+
+
+def _card() -> str:
+    from numba import cuda
+
+    if not cuda.is_available():
+        return ""
+    name = cuda.get_current_device().name
+    return f"{name.decode() if isinstance(name, bytes) else name}, "
 
 
 def _processor() -> str:

@@ -280,8 +280,8 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
     return np.uint32(found), amount
 
 
-_BEHIND, _LOST = np.uint32(32), np.uint32(4096)  # places for which, and for which no more, to wait
-_WAITS, _NAP = 32, 500  # how often, for so many nanoseconds
+_BEHIND, _LOST = np.uint32(8), np.uint32(4096)  # places for which, and for which no more, to wait
+_WAITS, _NAP = 128, 250  # how often, for so many nanoseconds
 
 
 @_device
