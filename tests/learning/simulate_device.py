@@ -79,6 +79,7 @@ def run_case(path):
     graph = mg.read(path.with_suffix(".mg"))
     frame = SimpleNamespace(
         countable=True,
+        counted_size=0 if counted is None else len(counted.one),
         counted=counted,
         sizes=graph.sizes,
         structure=model,

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,16 @@ def pair_and_share(x):
     return ones / len(x), x[0] == x[1]
 
 
+def set_points(points, warp=32, near=1 << 20):
+    """Blocks of several warps, of which only the first ever waits for itself; values far away."""
+    points.WARP, points.NEAR_BYTES = warp, near
+    whole = OF_BLOCKS.setdefault("sync", points._sync_warp)  # for blocks of one warp
+    points._sync_warp = threading.Barrier(warp).wait if warp < 2 * points.THREADS else whole
+    for made in (points._choosing, points._proposing, points._keeping, points._noting):
+        made.cache_clear()
+
+
+OF_BLOCKS = {}
 RUN_SEGMENT = None  # as it is, before any case puts another in its place
 
 
@@ -148,7 +159,7 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import request
-    from minigibbs.running.backends import base, cuda, cuda_colours
+    from minigibbs.running.backends import base, cuda, cuda_colours, cuda_points
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 
@@ -161,6 +172,7 @@ def run_case(path):
     type(sampler).prepare = lambda self, graph, lanes=1: data
     base.colour_data = lambda sampler, graph: data
     cuda_colours._WALKERS = case.get("walkers", cuda_colours._WALKERS)
+    set_points(cuda_points, **case.get("points", {}))
     cuda._BUFFER_BYTES = case["buffer"]
     cuda_colours._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0

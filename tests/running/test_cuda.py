@@ -249,7 +249,7 @@ def test_points_compile_for_a_gpu(kernel):
     arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
     packed = device_type(pack_points(data, 5))
-    plain, near = kernel == "gaussian", 6 if kernel == "laplace" else 0
+    plain, near = kernel == "gaussian", kernel == "laplace"
     sweep = points.sweep_points(2, 3, 5, plain, points.THREADS, points.CHUNK, near)
     text = ptx(sweep, arrays, packed, *NUMBERS, types.int64, x, counts, counts, row(types.uint32))
     assert text.count("ld.global.v4") >= 5

@@ -84,6 +84,14 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     "points-laplace": (points(6, 2, kernel="laplace"), mg.PoissonGibbs(), 2, 1000),
     "points-power": (points(6, 2, kernel="power"), mg.PoissonGibbs(), 2, 1000),
     "points-clamped": (points(9, 2, clamped=[(4, 1)]), mg.PoissonGibbs(), 3, 1000),
+    "points-far": (points(6, 2), mg.PoissonGibbs(), 2, 1000),
+    "points-warps": (points(7, 5), mg.PoissonGibbs(), 2, 1000),
+    "points-large": (points(4, 17), mg.PoissonGibbs(), 2, 1000),
+}
+POINTS = {  # how values are kept, and how many threads a warp has
+    "points-far": {"near": 0},
+    "points-warps": {"warp": 4},
+    "points-large": {"warp": 4, "near": 0},
 }
 
 
@@ -102,6 +110,7 @@ def write_case(folder, name, file=None, **changes):
         "own": False,
         "most_series": 1 << 20,
         "walkers": walkers,
+        "points": POINTS.get(name, {}),
         "record": EVERYTHING,
         "record_options": {"chains": chains},
         "options": {

@@ -1,4 +1,4 @@
-"""Launches that are made again and again: by Numba first, then with the words that it was given."""
+"""Launches that are made again and again: by Numba twice, then with the words that it was given."""
 
 import threading
 from types import SimpleNamespace
@@ -57,12 +57,12 @@ def started(monkeypatch):
     return seen
 
 
-def test_the_first_launch_is_numbas_and_the_others_have_its_words(started):
+def test_two_launches_are_numbas_and_the_others_have_its_words(started):
     launch = Launch(fake_kernel())
     again = Again(launch, (7, (1, 2)), (0.5,))
-    for number in (3, 4, 2**40):
+    for number in (3, 5, 4, 2**40):
         again(number)
-    assert launch.calls == [(7, (1, 2), 3, 0.5)]
+    assert launch.calls == [(7, (1, 2), 3, 0.5), (7, (1, 2), 5, 0.5)]
     assert launch.pre_launch_callbacks == []
     assert started == [("compiled", [7, 1, 2, 4, 0.5]), ("compiled", [7, 1, 2, 2**40, 0.5])]
 
@@ -80,9 +80,9 @@ def test_the_first_launch_is_numbas_and_the_others_have_its_words(started):
 def test_where_numba_is_another_every_launch_is_its_own(kernel, started):
     launch = Launch(kernel)
     again = Again(launch, (7, (1, 2)), (0.5,))
-    for number in range(3):
+    for number in range(4):
         again(number)
-    assert [call[2] for call in launch.calls] == [0, 1, 2]
+    assert [call[2] for call in launch.calls] == [0, 1, 2, 3]
     assert started == []
 
 
@@ -100,9 +100,10 @@ def test_another_thread_launches_by_numba(started):
     launch = Launch(fake_kernel())
     again = Again(launch, (7, (1, 2)), (0.5,))
     again(0)
+    again(0)
     other = threading.Thread(target=again, args=(1,))
     other.start()
     other.join()
     again(2)
-    assert [call[2] for call in launch.calls] == [0, 1]
+    assert [call[2] for call in launch.calls] == [0, 0, 1]
     assert [words[3] for _, words in started] == [2]

@@ -256,6 +256,13 @@ class Frame:
         return bool(fits[ties.factor >= 0].all())
 
     @cached_property
+    def counted_size(self) -> int:
+        """How many counts that are."""
+        pairs, tables = np.flatnonzero(self.ties.pair >= 0), np.flatnonzero(self.ties.factor >= 0)
+        sizes = self.sizes[self.structure.pair[pairs]].min(axis=1, initial=2**31 - 1)
+        return int(sizes.sum(dtype=np.int64)) + int(self.table_sizes(tables).sum())
+
+    @cached_property
     def counted(self) -> Counted:
         """The counts of which the statistics of a countable frame are made."""
         pairs, tables = np.flatnonzero(self.ties.pair >= 0), np.flatnonzero(self.ties.factor >= 0)

@@ -33,7 +33,7 @@ GROUP = 8  # points whose sums are taken together
 MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
 PRECISE = 1e-3  # share of a source's bounds that may be too much before no more boxes are cut
-_TRIED = 24  # sources on which sizes of tables are tried
+_TRIED = 48  # points for which sizes of tables are tried
 _COARSE = 8  # how many fewer slots the tables have by which sources are chosen
 _HELD = 1 << 20  # slots that are held at a time then
 _STACK = 128  # deeper than any tree, whose boxes are halved
@@ -106,21 +106,20 @@ def scaled(tree: Tree, scale: NDArray[np.float32]) -> Tree:
 
 
 def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, int]]:
-    """How many sources, and slots of each, of so many slots in all: few bounds on some sources.
+    """How many sources, and slots of each, of so many slots in all: few bounds for some points.
 
-    Before them the mean of a point's bounds times its scale. Wide kernels want many boxes to draw
+    Before them the mean of their bounds times their scale. Wide kernels want many boxes to draw
     from, narrow ones many small sources.
     """
-    n, rng = len(tree.order), np.random.default_rng(0)
-    reach = _reach(tree)
-    found: list[tuple[float, tuple[int, int]]] = []
+    n, found = len(tree.order), []
+    places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all, to compare them
+    scale = tree.points[places, FEATURES].astype(np.float64)
     for each in (4096, 2048, 1024, 256, 64):
         sources = min(max(slots // each, 1), n)
         nodes = _choose_sources(tree, sources / 2)
-        some = rng.choice(nodes, min(_TRIED, len(nodes)), replace=False)
-        total = np.array(_totals(tree, rule, some, each))
-        own = reach[tree.nodes["end"][some]] - reach[tree.nodes["begin"][some]]
-        found.append((float((own * total).mean()) * len(nodes) / n, (sources, each)))
+        own = np.searchsorted(tree.nodes["begin"][nodes], places, side="right") - 1
+        total = np.array(_totals(tree, rule, nodes[own], each))
+        found.append((float((scale * total).mean()), (sources, each)))
     return min(found)
 
 
@@ -139,9 +138,10 @@ def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
     flat = room.reshape(-1)
     for k in np.flatnonzero(start[:-1] < slots * np.arange(len(chosen))).tolist():
         flat[start[k] : start[k + 1]] = room[k, : count[k]]  # forwards, over what was moved
-    return Tables(
-        np.repeat(np.arange(len(chosen), dtype=np.int32), size), start, total, flat[: start[-1]]
-    )
+    made = flat[: start[-1]]
+    if 4 * len(made) < 3 * len(flat):  # so that what is left over is given back
+        made = joined_lines([made])
+    return Tables(np.repeat(np.arange(len(chosen), dtype=np.int32), size), start, total, made)
 
 
 def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.int64]:

@@ -16,12 +16,14 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
-from minigibbs.learning.lockstep import Layout, lockstep_fits
+from minigibbs.learning.lockstep import Layout, lockstep_fits, sweeps_of
 from minigibbs.running.backends.cuda import CudaBackend, load, without_size_warnings
 from minigibbs.running.backends.cuda_observed import to_device
 from minigibbs.running.request import Options
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.gibbs.sampler import Gibbs
+
+_MOST_COUNTED = 1 << 22  # values, alone or two together: half a gigabyte while they are listed
 
 
 class DeviceChains(Chains):
@@ -67,9 +69,9 @@ class DeviceChains(Chains):
         self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
     ) -> NDArray[np.float64]:
         """The statistics of all chains, from counts that are made on the device."""
-        if weights is not None or not frame.countable or self._group is None:
+        if weights is not None or self._group is None or not Counts.fit(frame, self._group):
             return super().summed(frame, weights, threads)
-        if self._counts is None:
+        if self._counts is None or self._counts.frame is not frame:
             self._counts = Counts(frame, self._group)
         with without_size_warnings():
             counts = self._counts.take()
@@ -118,14 +120,23 @@ class DeviceChains(Chains):
         states = self._states.copy()
         refill(states, saved["states"], self.graph)
         self.put(states)
-        self.swept = int(saved["swept"][0])
+        self.swept = sweeps_of(saved)
 
 
 class Counts:
     """How often values occur together among the chains of a group, by `cuda_counts`."""
 
+    @staticmethod
+    def fit(frame: Frame, group: Any) -> bool:
+        """Whether the device can count them, and has room for that."""
+        if not frame.countable or frame.counted_size > _MOST_COUNTED:
+            return False
+        size = 12 * frame.counted_size + group.chains * int(frame.sizes.sum(dtype=np.int64)) // 8
+        return bool(2 * size < group.free_bytes)
+
     def __init__(self, frame: Frame, group: Any) -> None:
         self.own, self.group, self.cuda = load("cuda_counts"), group, group.cuda
+        self.frame = frame
         counted, first = frame.counted, frame.structure.first.astype(np.int32)
         sizes = frame.sizes.astype(np.int32)
         shape = (-(-group.chains // self.own.WORD), int(frame.sizes.sum(dtype=np.int64)))

@@ -172,10 +172,15 @@ class LockstepChains(Chains):
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
         refill(self.states, saved["states"], self.graph)
-        swept = saved["swept"]
-        if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
-            raise LearnError("a checkpoint holds no count of sweeps")
-        self.swept = int(swept[0])
+        self.swept = sweeps_of(saved)
+
+
+def sweeps_of(saved: dict[str, NDArray[Any]]) -> int:
+    """How many sweeps were made, by what chains have saved."""
+    swept = saved["swept"]
+    if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
+        raise LearnError("a checkpoint holds no count of sweeps")
+    return int(swept[0])
 
 
 class LockstepRows(Chains):
@@ -241,7 +246,7 @@ class LockstepRows(Chains):
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
         """Take them up."""
         refill(self.states, saved["states"], self.graph)
-        self.swept = int(saved["swept"][0])
+        self.swept = sweeps_of(saved)
 
 
 def open_colours(graph: FactorGraph, data: Data) -> slice | None:

@@ -49,4 +49,5 @@ def model_chains(
 
 def row_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains:
     """Chains of rows with values missing: in lockstep where they fit."""
-    return lockstep_rows(graph, data, seed, threads) or data_chains(graph, data, seed, threads)
+    side_by_side = lockstep_rows(graph, data, seed, threads)
+    return data_chains(graph, data, seed, threads) if side_by_side is None else side_by_side

@@ -226,6 +226,7 @@ class CudaGroup(Group):
         records = self._plan_records()
         free = self.cuda.current_context().get_memory_info().free
         need, each = fixed + records + chains, max(chains // self.chains, 1)
+        self.free_bytes = free - need  # what is left, about
         if need <= free:
             return
         way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"

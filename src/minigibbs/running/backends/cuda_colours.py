@@ -785,10 +785,11 @@ class CudaPoints(CudaColours):
         sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
         while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
             chunk //= 2
-        near = self.x.shape[1]
-        if self.own.shared_bytes(*sizes, chunk, near) > self.own.NEAR_BYTES:
+        near = self.own.near_bytes(self.x.shape[1], self.domain)
+        if self.own.shared_bytes(*sizes, chunk) + near > self.own.NEAR_BYTES:
             near = 0
-        run = self.own.sweep_points(*sizes, plain, threads, chunk, near)[self.chains, threads]
+        kernel = self.own.sweep_points(*sizes, plain, threads, chunk, near > 0)
+        run = kernel[self.chains, threads, 0, near]
         data, x, counted = self.device_data, self.x, (self.changed, self.drawn)
         pace = self.cuda.to_device(np.zeros(2 * self.own.PACES, np.uint32))
         return [self._again(run, (data, self.packed), self.chains, x, *counted, pace)]

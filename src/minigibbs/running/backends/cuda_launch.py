@@ -1,8 +1,8 @@
 """Launches that are made again and again: their arguments are made ready once.
 
 A launch by Numba finds out the types of all arguments anew, and takes arrays apart; with a dozen
-of them that takes longer than a sweep of a million spins. Here a kernel is launched by Numba the
-first time, and from then on with the words that it was given, all but the number of the sweep.
+of them that takes longer than a sweep of a million spins. Here a kernel is launched by Numba
+twice, and from then on with the words that it was given, all but the number of the sweep.
 That uses parts of Numba that may change. Where one is missing, every launch is Numba's.
 """
 
@@ -20,27 +20,41 @@ class Again:
     def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
         self.launch, self.before, self.after = launch, before, after
         self._quick: Callable[[int], None] | None = None
-        self._tried, self._thread = False, 0
+        self._made, self._thread = 0, 0
 
     def __call__(self, number: int) -> None:
         """Launch; returns before it is done."""
         if self._quick is not None and threading.get_ident() == self._thread:
             self._quick(number)
             return
-        seen: list[Any] = []
-        callbacks: Any = getattr(self.launch, "pre_launch_callbacks", None)
-        watch = not self._tried and isinstance(callbacks, list)
-        if watch:
-            callbacks.append(lambda kernel, launch: seen.append(kernel))
-        try:
+        self._made += 1
+        if self._made != 2:  # many launches are made once
             self.launch(*self.before, number, *self.after)
-        finally:
-            if watch:
-                callbacks.pop()
-        self._tried = True
-        if seen:
-            self._quick = _quick(self.launch, seen[0], self.before, self.after)
+            return
+        kernel = _launched(self.launch, (*self.before, number, *self.after))
+        if kernel is not None:
+            self._quick = _quick(self.launch, kernel, self.before, self.after)
             self._thread = threading.get_ident()  # where the device is the current one
+
+
+def _launched(launch: Any, arguments: tuple[Any, ...]) -> Any:
+    """Launch by Numba; returns the compiled kernel, or None where Numba has changed."""
+    callbacks: Any = getattr(launch, "pre_launch_callbacks", None)
+    if not isinstance(callbacks, list):
+        launch(*arguments)
+        return None
+    seen, own = [], threading.get_ident()
+
+    def watch(kernel: Any, launch: Any) -> None:  # other threads may launch the same
+        if threading.get_ident() == own:
+            seen.append(kernel)
+
+    callbacks.append(watch)
+    try:
+        launch(*arguments)
+    finally:
+        callbacks.remove(watch)
+    return seen[-1] if seen else None
 
 
 def _quick(

@@ -23,7 +23,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, cuda
+from numba import config, cuda, uint32
 
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
@@ -62,6 +62,7 @@ ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes h
 CHUNK = 32  # updates of a chunk: bits of a word
 MOST_OPEN = 64  # proposals of a chunk that are settled together
 SOME = 8  # counts that are added up first
+CALM = 16  # chunks after which a chunk that was cut becomes larger again
 PACES = 1024  # multiprocessors, at the most, on which chains keep pace
 MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk is cut
 TILE = 32  # side of the squares in which states are turned
@@ -228,8 +229,8 @@ def _keeping(bits):
 
     @_device
     def read_all(own, near, thread):
-        word = thread
-        while bits > 0 and word < near.size:
+        word, words = thread, np.int32((own.size + each - 1) // each)
+        while bits > 0 and word < words:
             packed = _NONE
             for k in range(each):
                 place = word * np.int32(each) + np.int32(k)
@@ -654,17 +655,17 @@ def _choosing(groups, values, chunk, bits, lanes):
 
 @cache
 def sweep_points(
-    groups, values, features, plain, threads, chunk=CHUNK, near=0, part=ALL, registers=REGISTERS
+    groups, values, features, plain, threads, chunk=CHUNK, near=False, part=ALL, registers=REGISTERS
 ):
     """A kernel that sweeps the chain of each block once; `plain` if all functions are Gaussian.
 
-    `near` is how many values of a chain are kept in shared memory: all or none. To see what takes
-    how long, a `part` can be left out.
+    `near` says whether the values of a chain are kept in shared memory, for which a launch asks:
+    see `near_bytes`. To see what takes how long, a `part` can be left out.
     """
     lanes, segments, bits = min(WARP, threads), groups * chunk, value_bits(values) if near else 0
     home_words, marks, bins = QUAD * home_quads(features), segments + 1, segments * values
     words, group_words = home_words * segments, QUAD * groups
-    near_words, sums = max(-(-near * bits // 32), 1), -(-segments // SOME)
+    sums = -(-segments // SOME)
     (read_homes, count_all), choose_all = (
         _counting(features, chunk),
         _choosing(groups, values, chunk, bits, lanes),
@@ -676,7 +677,7 @@ def sweep_points(
     @cuda.jit(fastmath=False, **options)
     def sweep(data, packed, key0, key1, number, chains, x, changed, drawn, pace):
         chain, thread = cuda.blockIdx.x, np.int32(cuda.threadIdx.x)
-        if chain >= chains:
+        if chain >= chains or data.free == 0:
             return
         room = Room(
             cuda.shared.array(words, np.uint32, alignment=_ALIGNED),
@@ -692,7 +693,7 @@ def sweep_points(
             cuda.shared.array(2, np.uint32),
             cuda.shared.array(MOST_OPEN, np.uint32),
             cuda.shared.array(1, np.uint32),
-            cuda.shared.array(near_words, np.uint32),
+            cuda.shared.array(0, uint32),  # as much as the launch says
         )
         field = cuda.local.array(values, np.float64)
         who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))
@@ -714,7 +715,7 @@ def sweep_points(
         # Of several warps the first chooses, and the others count.
         spared = np.int32(lanes if threads > lanes else 0)
         worker, workers = np.int32(thread - spared), np.int32(cuda.blockDim.x - spared)
-        width = min(step, free)
+        width, calm = min(step, free), np.int32(0)
         proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         while at < free:
             if thread == 0:
@@ -732,16 +733,18 @@ def sweep_points(
                 _sync_warp()
                 changes += choose_all(data, who, room, own, at, width, thread, field)
             following, more = np.int32(at + width), np.int64(0)
+            if calm >= CALM:
+                step, calm = min(np.int32(2 * step), np.int32(chunk)), np.int32(0)
+            rest = min(step, np.int32(free - following))
             if worker >= 0:
-                rest = min(step, np.int32(free - following))
                 more = count_all(data, who, room, following, rest, worker, workers)
             cuda.syncthreads()
             chosen = np.int32(room.done[1])
             if chosen > 0:
                 at, draws, proposed = following, draws + proposed, more
-                width = min(step, np.int32(free - at))
+                width, calm = rest, np.int32(calm + 1)
             else:  # too many wait for one another: with one update at a time none does
-                step = max(np.int32(width // np.int32(2)), np.int32(1))
+                step, calm = max(np.int32(width // np.int32(2)), np.int32(1)), np.int32(0)
                 width = step
                 proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         write_all(own, room.near, thread)
@@ -761,9 +764,13 @@ def value_bits(values: int) -> int:
     return 1 << max(max(values - 1, 1).bit_length() - 1, 0).bit_length()
 
 
-def shared_bytes(groups: int, values: int, features: int, chunk: int, near: int = 0) -> int:
-    """What a block of `sweep_points` takes."""
+def near_bytes(variables: int, values: int) -> int:
+    """What the values of a chain take in shared memory."""
+    return 4 * -(-variables * value_bits(values) // 32)
+
+
+def shared_bytes(groups: int, values: int, features: int, chunk: int) -> int:
+    """What a block of `sweep_points` takes, besides."""
     words = groups * (chunk * (QUAD * home_quads(features) + 2 + values) + QUAD) + 2 * chunk
     words += -(-groups * chunk // SOME)
-    kept = max(-(-near * value_bits(values) // 32), 1)
-    return 4 * (words + MOST_OPEN + MOST_HELD + 5 + kept)
+    return 4 * (words + MOST_OPEN + MOST_HELD + 5)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SLOTS = 4_000_000  # of all tables: 128 MB
-_WORTH = 2.0  # pairs of every update that tables twice as large must save
+_SLOTS = 4_000_000  # of all tables: 128 MB, or twice that
+_WORTH, _WORTHY = 2.0, 0.1  # pairs of every update, and their share, that the larger must save
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
@@ -185,7 +185,8 @@ class Points(Implicit):
 
         bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS)
         fewer, more = choose_tables(self.tree, self.rule, 2 * _SLOTS)
-        worth = (bounds - fewer) * abs(self.weight) > _WORTH
+        saved = (bounds - fewer) * abs(self.weight)
+        worth = saved > _WORTH and saved > _WORTHY * bounds * abs(self.weight)
         return make_tables(self.tree, self.rule, *(more if worth else sizes))
 
     def bounds(self) -> NDArray[np.float64]:
