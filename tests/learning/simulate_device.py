@@ -36,7 +36,8 @@ class Direct:
         self.first, self.key, self.group, self.swept = states, key, None, 0
 
     def take(self, laid):
-        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall
+        from minigibbs.running.backends.cuda_colours_bits import CudaBits
+        from minigibbs.running.backends.cuda_colours_small import CudaSmall
         from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 
         if self.group is None:
@@ -65,7 +66,7 @@ def run_case(path):
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.learning import device
-    from minigibbs.running.backends import cuda_colours
+    from minigibbs.running.backends import cuda_colours_bits
     from minigibbs.samplers.encoding import sampler_from
 
     case = json.loads(path.read_text())
@@ -75,7 +76,7 @@ def run_case(path):
         states = [simulate_cuda.restore(one, arrays) for one in case["states"]]
         counted = simulate_cuda.restore(case["counted"], arrays)
     packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
-    cuda_colours._WALKERS = case["walkers"]
+    cuda_colours_bits._WALKERS = case["walkers"]
     graph = mg.read(path.with_suffix(".mg"))
     frame = SimpleNamespace(
         countable=True,
@@ -122,7 +123,7 @@ def main(folder):
 
     simulate_cuda.small_device(cuda)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
-    cuda_colours._SLOTS = 8
+    cuda_colours.CudaColours.slots = 8
     cuda_counts.THREADS = 4
     for path in sorted(folder.glob("*.json")):
         run_case(path)

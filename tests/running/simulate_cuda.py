@@ -159,7 +159,7 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import request
-    from minigibbs.running.backends import base, cuda, cuda_colours, cuda_points
+    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 
@@ -171,10 +171,10 @@ def run_case(path):
     prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
     base.colour_data = lambda sampler, graph: data
-    cuda_colours._WALKERS = case.get("walkers", cuda_colours._WALKERS)
+    cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
     cuda._BUFFER_BYTES = case["buffer"]
-    cuda_colours._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
+    cuda_colours_bits._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
     left = [case["die_after"] or -1]
@@ -214,6 +214,7 @@ def main(folder: Path) -> None:
         cuda,
         cuda_bits,
         cuda_colours,
+        cuda_colours_bits,
         cuda_observed,
         cuda_points,
         cuda_small,
@@ -231,7 +232,7 @@ def main(folder: Path) -> None:
     cuda_sums.THREADS, cuda_observed._MOST_BLOCKS, cuda_observed._BLOCKS = 4, 2, 2
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda_points.MOST_HELD = 2
-    cuda._ADDING = cuda_colours._ADDING = cuda_colours._SLOTS = 8
+    cuda._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
     for path in sorted(folder.glob("*.json")):

@@ -87,7 +87,8 @@ class DeviceChains(Chains):
                 self._group.take(laid)
 
     def _placed(self, laid: Any) -> Any:
-        from minigibbs.running.backends.cuda_colours import CudaBits, CudaSmall
+        from minigibbs.running.backends.cuda_colours_bits import CudaBits
+        from minigibbs.running.backends.cuda_colours_small import CudaSmall
 
         options = Options(
             sampler=Gibbs(),

@@ -132,13 +132,16 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        from minigibbs.running.backends import cuda_colours  # built on this
+        # These are built on this.
+        from minigibbs.running.backends.cuda_colours_bits import CudaBits
+        from minigibbs.running.backends.cuda_colours_points import CudaPoints
+        from minigibbs.running.backends.cuda_colours_small import CudaSmall
 
-        kind: Any = cuda_colours.CudaSmall
+        kind: Any = CudaSmall
         if isinstance(data, SpinColours | SpinTailColours):
-            kind = cuda_colours.CudaBits
+            kind = CudaBits
         elif isinstance(data, PointColours):
-            kind = cuda_colours.CudaPoints
+            kind = CudaPoints
         made: Any = kind(plan, data)
         with without_size_warnings():
             made.place(None if start is None else start())

@@ -1,0 +1,446 @@
+"""Chromatic scans of spins on a GPU: a group of all chains, a bit each. See `cuda_bits`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.running.backends.cuda import LANES, blocks_along, row_ends
+from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
+from minigibbs.running.backends.cuda_launch import Again
+from minigibbs.running.backends.cuda_observed import share, to_device
+from minigibbs.running.plan import Plan
+from minigibbs.running.sums import signed_places
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.spin_energy import spin_energy
+from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.tails import SpinTailColours
+
+_NOTING = 8448  # blocks of threads that note what has changed, at the most
+_NOTED = 8  # sweeps of which one is compared with the one before
+_ADDING = 1 << 17  # threads that add up energies
+_CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
+_MOST_RECORDS = 4096  # that wait on the device
+_BUFFER_BYTES = 1 << 28
+_READ_BYTES = 1 << 28  # of states on their way to the host
+_SPREAD = 1 << 14  # of which so many are spread at a time
+_MANY_COLOURS = 64  # launches of a sweep
+_WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
+_FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
+_LARGE = 1 << 24  # bytes of values, with which launches do not matter
+_HUGE = 1 << 26  # bytes of values of which few sweeps wait to be counted
+
+
+class Adding(NamedTuple):
+    """How threads share in the energies of some chains."""
+
+    firsts: NDArray[np.int64]  # the first chain of each group
+    width: int  # chains of a group: one, or all of a word
+    lanes: NDArray[np.int64]  # of each chain, among those of all groups
+
+    @property
+    def parts(self) -> int:
+        """Threads that share in a group."""
+        return -(-_ADDING // max(len(self.firsts), 1))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what they add up."""
+        return 8 * self.parts * self.width * len(self.firsts)
+
+
+def adding(chains: NDArray[np.int64]) -> Adding:
+    """Groups with these chains, which are in order: one by one, or all of a word if many are."""
+    words = WORD * np.unique(chains // WORD)
+    if len(chains) < _CROWDED * len(words):
+        return Adding(chains, 1, np.arange(len(chains)))
+    which = np.searchsorted(words, chains, side="right") - 1
+    return Adding(words, WORD, which * WORD + chains - words[which])
+
+
+class CudaBits(CudaColours):
+    """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
+
+    kernels_name = "cuda_bits"
+    spins_are_bits = True
+
+    def __init__(self, plan: Plan, data: SpinColours | SpinTailColours) -> None:
+        self.words = -(-plan.chains // WORD)
+        self.places = np.full(len(plan.graph), -1, dtype=np.int32)
+        self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
+        super().__init__(plan, data)
+        self.every = self.unit  # a sweep: what changes in it is noted
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        planes = (self.own.PLANES if self.marginals else 0) + self._snapshots()
+        size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
+        if any(measure.sums is None for measure in self.plan.measures):
+            size += self.chains * len(self.plan.graph)
+        table = 4 * self.own.PATTERNS * len(self.data.variable) if self._by_patterns() else 0
+        return size, table
+
+    def _snapshots(self) -> int:
+        """How many sweeps' values are kept to be counted together, for marginals or observables.
+
+        Without marginals, what takes long to sweep is counted where it is.
+        """
+        size = self.word.itemsize * len(self.data.variable) * self.words
+        if self.marginals:
+            return int(self.own.FEW_WAITING if size > _HUGE else self.own.WAITING)
+        sums = (measure.sums for measure in self.plan.measures)
+        counted = any(one is not None and one.terms is not None for one in sums)
+        return 0 if size > _LARGE or not counted else int(self.own.WAITING)
+
+    @property
+    def walking(self) -> bool:
+        """Whether each thread goes through all colours.
+
+        So it is where chains fill the device by themselves, and a colour does not.
+        """
+        if isinstance(self.data, SpinTailColours):
+            return True
+        colours = len(self.data.block_ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
+        return scarce and (2 * self.words >= _WALKERS or colours > _MANY_COLOURS)
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """A byte is enough for few chains."""
+        few = self.chains <= 2 * self.own.QUAD and not self.walking
+        return np.dtype(np.uint8 if few else np.uint32)
+
+    def _by_patterns(self) -> bool:
+        """Whether spins have so few neighbours that the values of these are looked up."""
+        many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColours)
+        return bool(many and self.data.blocks["degree"].max(initial=0) <= self.own.MOST_JOINED)
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        self._place_model()
+        m = len(self.data.variable)
+        self.x = self.cuda.device_array((m, self.words), self.word)
+        self.before = self.cuda.device_array(m * self.words, self.word)
+        self.flat = self.x.reshape(self.x.size)
+        blocks = self._blocks(self.x.size)
+        self.count = self.own.count_bits[blocks, self.own.THREADS]
+        self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
+        planes = self.own.PLANES if self.marginals else 0
+        self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
+        self.waiting = self.flat.reshape(1, self.flat.size)
+        self.snapshots = []
+        if self._snapshots():
+            self.waiting = self.cuda.device_array((self._snapshots(), m * self.words), self.word)
+            self.snapshots = [self.waiting[k] for k in range(len(self.waiting))]
+        self.changed = self.cuda.to_device(np.zeros(self.slots, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
+        note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
+        both = (self.flat, self.before, self.words, self.last_word)
+        self.note = Again(note, both, (self.changed,))
+        self.counting: dict[tuple[int, int, int], Again] = {}
+        self.nothing = self.copy = self.cuda.device_array(0, self.word)
+        self.launches = self._parts_of_a_sweep()
+        self.noted, self.held_back, self.recording = 0, 0, False  # since the planes were empty
+        self.marked: list[int] = []  # snapshots that are records
+        if states is None:
+            first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
+            first(self.spins[1], *self.key, self.x)
+        else:
+            self._write(states)
+        shape = (len(self.plan.graph) if self.observing.of_states else 0, self.chains)
+        self.device_chains = SimpleNamespace(x=self.cuda.device_array(shape, self.kind))
+        self._place_records()
+        self._place_energies()
+
+    def take(self, data: Any) -> None:
+        """Send the weights; launches are made anew, with thresholds that follow from them."""
+        self.data = data
+        self._place_spins()
+        self.launches = self._parts_of_a_sweep()
+
+    def _place_spins(self) -> None:
+        tails = isinstance(self.data, SpinTailColours)
+        names = (self.own.TailSpins if tails else self.own.Spins)._fields
+        spins = tuple(getattr(self.data, name) for name in names)
+        self.spins = [to_device(self.cuda, part) for part in spins]
+
+    def _place_model(self) -> None:
+        self._place_spins()
+        fixed = np.maximum(self.plan.graph.evidence, 0).astype(self.kind)
+        self.device_model = to_device(self.cuda, self.model)
+        self.device_places = to_device(self.cuda, self.places)
+        self.device_fixed = to_device(self.cuda, fixed)
+        self.device_ends = to_device(self.cuda, row_ends(self.plan))
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """A launch a colour, or one for all."""
+        kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
+        if self.walking:
+            blocks, halves = -(-2 * self.words // own.WALKING), self.x.view(np.uint16)
+            if isinstance(self.data, SpinTailColours):
+                tails = own.walk_with_tails(kind)[blocks, own.WALKING]
+                return [self._again(tails, tuple(self.spins), 1, halves, self.drawn)]
+            return [self._again(own.walk(kind)[blocks, own.WALKING], tuple(self.spins), 1, halves)]
+        lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
+        kernel, several = own.sweep_colour(kind, lanes), self.words > 1
+        across, arrays = self._across(self.words, own.THREADS) if several else 1, self.spins
+        if self._by_patterns():
+            kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]
+
+        def launch(first: int, end: int) -> Launch:
+            blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
+            update = kernel[(blocks, across), own.THREADS]
+            where = (*arrays, first, end)
+            return self._again(update, where, self.chains, self.x, lambda: self.copy)
+
+        return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
+
+    def _thresholds(self, kind: Any) -> Any:
+        """The table of `sweep_patterns`, made on the device."""
+        table = self.cuda.device_array(self.own.PATTERNS * len(self.data.variable), np.uint32)
+        find = self.own.find_thresholds(kind)[len(self.data.blocks), self.own.THREADS]
+        blocks, _, base, _, weight = self.spins
+        find(blocks, base, weight, table)
+        return table
+
+    def advance(self, updates: int, recording: bool) -> None:
+        """Make so many updates of every chain."""
+        self.recording = recording
+        super().advance(updates, recording)
+
+    def _count(self, counts: Any) -> None:
+        """Nothing is left to do: every sweep is counted when it is made."""
+
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain; every eighth sweep is compared with that before."""
+        for _ in range(updates // self.unit):
+            early = self._sweep < _NOTED
+            compare = early or self._sweep % _NOTED == _NOTED - 1
+            if compare:
+                self.before.copy_to_device(self.flat)
+            keeping = self.recording and self._keeps_sweep()
+            self.copy = self._next_snapshot() if keeping else self.nothing
+            super()._launch(self.unit)
+            if compare:
+                self.note(1 if early else _NOTED)
+            if keeping:
+                if self.walking:
+                    self.copy.copy_to_device(self.flat)
+                self.held_back += 1
+
+    def _keeps_sweep(self) -> bool:
+        """Whether the values after the next sweep are kept, to be counted with those of others."""
+        if self.marginals:
+            return True
+        return bool(self.snapshots) and (self._clock + self.unit) % self.plan.thin == 0
+
+    def _next_snapshot(self) -> Any:
+        """Where they go; what waits is counted before, if there is no room."""
+        if self.held_back == len(self.snapshots):
+            self._count_waiting()
+        if self.noted + self.held_back == self.own.MOST_COUNTED:
+            self._flush_counts()
+        return self.snapshots[self.held_back]
+
+    def _changes(self, noted: int) -> int:
+        """How many updates changed a value, by those of the first eight and every eighth sweep."""
+        covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
+        return round(noted * self._sweep / max(covered, 1))
+
+    def _count_waiting(self) -> None:
+        """Count the values that wait."""
+        self._count_marked()
+        if self.marginals:
+            self.count(self.waiting, self.held_back, self.planes)
+            self.noted += self.held_back
+        self.held_back = 0
+
+    def _flush_counts(self) -> None:
+        """Add what waits and what the planes hold to the counts."""
+        if self.held_back:
+            self._count_waiting()
+        if self.noted:
+            m = len(self.data.variable)
+            grid = (self._blocks(m), blocks_along(self.kept, 1))
+            planes = self.planes.reshape(self.own.PLANES, m, self.words)
+            flush = self.own.flush_counts[grid, (self.own.THREADS, 1)]
+            flush(
+                planes,
+                self.spins[1],
+                self.device_first,
+                self.device_ends,
+                self.noted,
+                self.counts,
+            )
+            self.own.clear[self._blocks(self.planes.size), self.own.THREADS](
+                self.planes.reshape(self.planes.size)
+            )
+        self.noted = 0
+
+    def _plan_records(self) -> int:
+        """Choose what is held of the kept chains; returns the bytes that all records take."""
+        self.held = [self.plan.drawn] if self.draws else []
+        record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
+        room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
+        self.room = room if self.draws or self.energy else 0
+        self.adding = adding(row_ends(self.plan)[:-1] if self.energy else np.empty(0, np.int64))
+        values = self.plan.values if self.marginals else 0
+        more = self.adding.bytes + self._plan_measures()
+        return int(self.room * record + more + 8 * self.kept * (values + 1))
+
+    def _observed_parts(self) -> int:
+        """Energies are always added up by many threads."""
+        return 2
+
+    def _parts_bytes(self) -> int:
+        every = np.arange(self.chains if self.observing.of_energy else 0)
+        self.adding_all = adding(every)
+        return self.adding_all.bytes
+
+    def _place_energies(self) -> None:
+        """Put what energies are made of on the device."""
+        if not self.energy and not self.observing.of_energy:
+            return
+        found = spin_energy(self.plan.graph, self.data.variable)
+        arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
+        self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
+        self.constant = found.constant
+        if self.energy:
+            self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
+            self.keep_energies = self._energies_to(self.adding, self.device_energy)
+        if self.observing.of_energy:
+            every = self.observing.energies.reshape(self.observing.room, self.chains)
+            self.observe_energies = self._energies_to(self.adding_all, every)
+
+    def _energies_to(self, how: Adding, energy: Any) -> Callable[[int], None]:
+        """A function that adds up the energies of some chains, to energy[record, chain]."""
+        firsts, lanes = (to_device(self.cuda, array) for array in (how.firsts, how.lanes))
+        parts = self.cuda.device_array((how.parts, len(how.firsts), how.width), np.float64)
+        grid, threads = self._blocks(how.parts * len(how.firsts)), self.own.THREADS
+        add = self.own.part_energies(how.width)[grid, threads]
+        total = self.own.sum_energies[len(how.lanes), threads]
+
+        def keep(record: int) -> None:
+            add(*self.energy_arrays, self.x, firsts, parts)
+            total(parts, lanes, self.constant, record, energy)
+
+        return keep
+
+    def _keep_energies(self) -> None:
+        if self.energy and self.records % self.plan.energy_every == 0:
+            self.keep_energies(self.filled)
+
+    def _kept_energies(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.device_energy[: self.filled].copy_to_host()
+        return found
+
+    def _place_sums(self) -> None:
+        """Place what is counted for observables: bits of words."""
+        terms, own = self.observing.summed.terms, self.summing
+        together = max(self._snapshots(), 1)
+        sizes = (own.THREADS, own.EIGHT, own.MOST_EIGHTS, together)
+        pieces, *self.tiles = share(terms.ends, self.words, *sizes)
+        self.blocks_of_sums = len(pieces) * self.tiles[0]
+        places = signed_places(terms, self.data.variable)
+        self.terms, self.pieces = (to_device(self.cuda, array) for array in (places, pieces))
+
+    def _observe(self) -> None:
+        """Measure every chain; what is no sum from a byte for each of its values."""
+        if self.observing.of_states:
+            grid = (self._blocks(self.chains), blocks_along(len(self.places), 1))
+            spread = self.own.spread_bits[grid, (self.own.THREADS, 1)]
+            spread(self.x, self.device_places, self.device_fixed, self.device_chains.x)
+        super()._observe()
+
+    def _keep_sums(self) -> None:
+        """Mark the last snapshot, which is counted with others, or count the values as they are."""
+        record = self.observing.filled
+        if self.blocks_of_sums:
+            if not self.marked:
+                self.first_marked = record
+            self.marked.append(max(self.held_back - 1, 0))
+            if not self.snapshots:
+                self._count_marked()
+        if self.observing.of_energy:
+            self.observe_energies(record)
+
+    def _count_marked(self) -> None:
+        """Count the snapshots that are marked, for observables."""
+        rows, self.marked = self.marked, []
+        if rows:
+            step = rows[-1] - rows[0]
+            step = step // (len(rows) - 1) if step else 1  # every so many sweeps is a record
+            which = (rows[0], step, len(rows))
+            if which not in self.counting:
+                grid = (self.blocks_of_sums, len(rows))
+                count = self.summing.count_words[grid, self.summing.THREADS]
+                arrays = (self.terms, self.pieces, self.words, *self.tiles, self.chains)
+                before = (self.waiting, rows[0], step, *arrays)
+                self.counting[which] = Again(count, before, (self.observing.sums,))
+            self.counting[which](self.first_marked)
+
+    def _take_observed(self) -> None:
+        self._count_marked()
+        super()._take_observed()
+
+    def _keep_states(self, held: Any, buffer: Any) -> None:
+        grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
+        self.own.keep_bits[grid, (LANES, 4)](
+            self.x,
+            self.device_places,
+            self.device_fixed,
+            self.device_heads,
+            held,
+            self.filled,
+            buffer,
+        )
+
+    def _host_counts(self) -> NDArray[np.int64]:
+        self._flush_counts()
+        counts: NDArray[np.int64] = self.counts.copy_to_host()
+        clamped = np.flatnonzero(self.places < 0)
+        if len(clamped) and counts.size:
+            place = self.model.first[clamped] + self.plan.graph.evidence[clamped]
+            counts[:, place] = (np.diff(row_ends(self.plan)) * self._counted[0])[:, None]
+        return counts
+
+    def _read(self) -> NDArray[Any]:
+        """All states on the host: [chain, variable]. They come as bits, and are spread here."""
+        n = len(self.places)
+        states, width = np.empty((self.chains, n), self.kind), -(-n // 8)
+        step = max(_READ_BYTES // n, 1)
+
+        def spread(first: int, packed: NDArray[np.uint8]) -> None:
+            bits = np.unpackbits(packed, axis=1, count=n, bitorder="little")
+            states[first : first + len(packed)] = bits
+
+        with ThreadPoolExecutor() as pool:
+            spreading = []
+            for first in range(0, self.chains, step):
+                rows = min(step, self.chains - first)
+                device = self.cuda.device_array((rows, width), np.uint8)
+                grid = (self._blocks(width), blocks_along(rows, 1))
+                self.own.read_bits[grid, (self.own.THREADS, 1)](
+                    self.x, self.device_places, self.device_fixed, first, device
+                )
+                packed = device.copy_to_host()
+                for k in range(0, rows, _SPREAD):
+                    spreading.append(pool.submit(spread, first + k, packed[k : k + _SPREAD]))
+            for piece in spreading:
+                piece.result()  # which raises what went wrong
+        return states
+
+    def _write(self, states: NDArray[Any]) -> None:
+        """Put states [chain, variable] on the device."""
+        packed = np.packbits(states[:, self.data.variable].T, axis=1, bitorder="little")
+        words = np.zeros((len(packed), 4 * self.words), np.uint8)
+        words[:, : packed.shape[1]] = packed
+        if self.word.itemsize == 1:
+            words = words[:, :1]
+        self.x.copy_to_device(np.ascontiguousarray(words).view(self.word))

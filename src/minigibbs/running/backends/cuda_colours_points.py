@@ -1,0 +1,101 @@
+"""Scans of points on a GPU: a group of all chains, a block of threads each. See `cuda_points`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.implicit.points import Points
+from minigibbs.kernels.decay import GAUSSIAN
+from minigibbs.running.backends.cuda_colours import CudaColours, Launch
+from minigibbs.running.backends.cuda_observed import to_device
+from minigibbs.running.backends.packed_points import pack_points
+from minigibbs.samplers.chromatic.points import PointColours
+
+_FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
+
+
+class CudaPoints(CudaColours):
+    """Points, a block of threads a chain: x[chain, place] on the device. See `cuda_points`.
+
+    After each launch the states are turned to x[variable, chain], for all else.
+    """
+
+    kernels_name = "cuda_points"
+    data: PointColours
+
+    @property
+    def features(self) -> int:
+        """Of a point, at the most."""
+        groups = self.plan.graph.implicits
+        return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        return 2 * self.chains * len(self.plan.graph), 16 * self.slots
+
+    def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
+        """Begin: with first states [chain, variable], or with random ones made on the device."""
+        graph, data = self.plan.graph, self.data
+        self.domain = int(graph.sizes.max())
+        self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
+        self.packed = to_device(self.cuda, pack_points(data, self.features))
+        self.device_model = to_device(self.cuda, self.model)
+        self.grid = self._blocks(self.chains)
+        turned = self.cuda.device_array((len(graph), self.chains), self.kind)
+        self.device_chains = SimpleNamespace(x=turned)
+        self.x = self.cuda.device_array((self.chains, len(graph)), self.kind)
+        self.changed = self.cuda.to_device(np.zeros(self.slots, np.int64))
+        self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
+        if states is None:
+            sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
+            first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
+            first(sizes, evidence, self.device_data.variable, *self.key, self.x)
+            self._to_variables()
+        else:
+            self._write(states)
+        self._place_records()
+        self.launches = self._parts_of_a_sweep()
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """One launch."""
+        threads = self.own.THREADS if self.chains > _FEW_CHAINS else 2 * self.own.THREADS
+        plain = bool((self.data.codes == GAUSSIAN).all())
+        groups = len(self.data.codes)
+        sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
+        while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
+            chunk //= 2
+        near = self.own.near_bytes(self.x.shape[1], self.domain)
+        if self.own.shared_bytes(*sizes, chunk) + near > self.own.NEAR_BYTES:
+            near = 0
+        kernel = self.own.sweep_points(*sizes, plain, threads, chunk, near > 0)
+        run = kernel[self.chains, threads, 0, near]
+        data, x, counted = self.device_data, self.x, (self.changed, self.drawn)
+        pace = self.cuda.to_device(np.zeros(2 * self.own.PACES, np.uint32))
+        return [self._again(run, (data, self.packed), self.chains, x, *counted, pace)]
+
+    def _launch(self, updates: int) -> None:
+        """Make so many updates of every chain, and turn the states."""
+        super()._launch(updates)
+        self._to_variables()
+
+    def _to_variables(self) -> None:
+        """Turn the states of the device."""
+        side = self.own.TILE
+        grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
+        turned = self.own.to_variables[grid, (side, side)]
+        turned(self.x, self.device_data.variable, self.device_chains.x)
+
+    def _evaluations(self, draws: int) -> int:
+        return draws
+
+    def _read(self) -> NDArray[Any]:
+        return self._turned(self.device_chains.x)
+
+    def _write(self, states: NDArray[Any]) -> None:
+        self._turn(states, self.device_chains.x)
+        write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
+        write(self.device_chains.x, self.device_data.variable, self.x)
