@@ -143,21 +143,14 @@ class Counts:
         shape = (-(-group.chains // self.own.WORD), int(frame.sizes.sum(dtype=np.int64)))
         self.marks = self.cuda.device_array(shape, np.uint32)
         self.counts = self.cuda.device_array(len(counted.one), np.int32)
-        arrays = (counted.one, counted.other, first, sizes, group.data.variable.astype(np.int32))
-        self.one, self.other, self.first, self.sizes, self.variable = (
-            to_device(self.cuda, array) for array in arrays
+        self.one, self.other, self.first, self.sizes = (
+            to_device(self.cuda, array) for array in (counted.one, counted.other, first, sizes)
         )
 
     def take(self) -> NDArray[np.int32]:
         """Count, and bring the counts here."""
-        group, threads = self.group, self.own.THREADS
-        blocks = max(-(-self.marks.shape[0] * len(self.first) // threads), 1)
-        if group.spins_are_bits:
-            mark = self.own.mark_bits[blocks, threads]
-            mark(group.x, self.variable, self.first, group.last_word, self.marks)
-        else:
-            mark = self.own.mark_values[blocks, threads]
-            mark(group.device_chains.x, self.first, self.sizes, self.marks)
+        self.group.mark(self.own, self.first, self.sizes, self.marks)
+        threads = self.own.THREADS
         count = self.own.count_marks[max(-(-self.counts.size // threads), 1), threads]
         count(self.marks, self.one, self.other, self.counts)
         counts: NDArray[np.int32] = self.counts.copy_to_host()

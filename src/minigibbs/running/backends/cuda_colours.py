@@ -31,7 +31,6 @@ class CudaColours(CudaGroup):
     """All chains of a plan, colour by colour; the draws are those of the CPU."""
 
     kernels_name: ClassVar[str]
-    spins_are_bits: ClassVar[bool] = False
     launches: list[Launch]
     slots: ClassVar[int] = 4096  # where threads add up what they count
     changed: Any  # [slot] updates that changed a value
@@ -46,6 +45,12 @@ class CudaColours(CudaGroup):
     @abstractmethod
     def _parts_of_a_sweep(self) -> list[Launch]:
         """What is launched, one after the other, to make a sweep."""
+
+    def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
+        """Set a bit of marks[word, first + value] for every chain that has it, by `cuda_counts`."""
+        items = marks.shape[0] * len(first)
+        run = counting.mark_values[max(-(-items // counting.THREADS), 1), counting.THREADS]
+        run(self.device_chains.x, first, sizes, marks)
 
     @abstractmethod
     def _read(self) -> NDArray[Any]:

@@ -68,7 +68,6 @@ class CudaBits(CudaColours):
     """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
 
     kernels_name = "cuda_bits"
-    spins_are_bits = True
 
     def __init__(self, plan: Plan, data: SpinColours | SpinTailColours) -> None:
         self.words = -(-plan.chains // WORD)
@@ -200,6 +199,11 @@ class CudaBits(CudaColours):
             return self._again(update, where, self.chains, self.x, lambda: self.copy)
 
         return [launch(first, end) for first, end in pairwise(ends.tolist()) if end > first]
+
+    def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
+        """The same of spins, which are bits already."""
+        run = counting.mark_bits[-(-self.x.size // counting.THREADS), counting.THREADS]
+        run(self.x, self.spins[1], first, self.last_word, marks)
 
     def _thresholds(self, kind: Any) -> Any:
         """The table of `sweep_patterns`, made on the device."""
