@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.kernels.boxes import grow_tree, make_tables, pair_sums, scaled
+from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT, make_tables
+from minigibbs.kernels.boxes import grow_tree, pair_sums, scaled
 from minigibbs.kernels.decay import GAUSSIAN, LAPLACE, POWER, Decay
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.random import below
@@ -101,28 +102,62 @@ def test_every_pair_is_in_one_slot_that_bounds_it(kernel, slots):
     scale = np.random.default_rng(2).uniform(0.2, 2.0, n).astype(np.float32)
     tree = scaled(grow_tree(cloud(n, 2)), scale)
     tables = make_tables(tree, rule, 20, slots)
-    assert 1 <= len(tables.total) <= 20
+    assert 1 <= len(tables.weight) <= 20
+    assert max(slots, 2) <= tables.size < 2 * max(slots, 2)
     own = scale[tree.order]
     r = np.linalg.norm(tree.features[:, None].astype(float) - tree.features, axis=2)
     values = (FORMULAS[kernel](r) if kernel != "power" else (1 + r**2) ** -1.25) * own
     for place in range(n):
         source = tables.source[place]
-        table = tables.slots[tables.start[source] : tables.start[source + 1]]
-        assert len(table) <= slots
-        chance = np.zeros(len(table))  # of each slot, by the alias table
-        for k, slot in enumerate(table):
-            chance[k] += min(slot["accept"], 1.0)
-            other = np.flatnonzero(table["begin"] == slot["other_begin"])[0]
-            assert table["count"][other] == slot["other_count"]
-            assert table["bound"][other] == slot["other_bound"]
-            chance[other] += 1.0 - min(slot["accept"], 1.0)
-        mass = table["count"] * table["bound"].astype(float)
-        np.testing.assert_allclose(tables.total[source], mass.sum(), rtol=1e-12)
-        np.testing.assert_allclose(chance / len(table), mass / mass.sum(), rtol=1e-9)
-        covered = np.concatenate([np.arange(s["begin"], s["begin"] + s["count"]) for s in table])
-        np.testing.assert_array_equal(np.sort(covered), np.arange(n))
-        bound = np.repeat(table["bound"].astype(float), table["count"])
-        assert (values[place, covered] <= bound).all()
+        table = tables.slots[source].astype(np.int64)
+        begin, count, share = table[:, 0], table[:, 1] & MOST_COUNT, table[:, 1] >> COUNT_BITS
+        first, where, repeats = np.unique(begin, return_index=True, return_counts=True)
+        np.testing.assert_array_equal(repeats[np.searchsorted(first, begin)], share)
+        covered = np.concatenate([np.arange(begin[k], begin[k] + count[k]) for k in where])
+        np.testing.assert_array_equal(covered, np.arange(n))
+        bound = np.repeat((tables.weight[source] * share / count)[where], count[where])
+        assert (values[place] <= bound).all()
+
+
+def test_bounds_come_closer_with_more_slots():
+    """Of single points as sources nothing is lost but by rounding."""
+    tree, n = grow_tree(cloud(300, 2)), 300
+    true = np.array([pair_sums(tree, RULES["gaussian"], 0.0)]).sum() + n
+    totals = []
+    for slots in (16, 64, 256, 4096):
+        tables = make_tables(tree, RULES["gaussian"], n, slots)
+        totals.append(float((tables.size * tables.weight[tables.source]).sum()))
+    assert totals == sorted(totals, reverse=True)
+    assert true < totals[-1] < 1.1 * true
+
+
+def test_a_slot_holds_no_more_points_than_it_can():
+    """Of a flat function few slots would do, but their counts have so many bits."""
+    n = MOST_COUNT + 10_000
+    tree = grow_tree(np.linspace(0, 1e-3, n, dtype=np.float32)[:, None])
+    tables = make_tables(tree, RULES["gaussian"], 2, 2)
+    begin, word = tables.slots[0].astype(np.int64).T
+    first = np.unique(begin, return_index=True)[1]
+    assert (word & MOST_COUNT)[first].sum() == n
+    assert (word >> COUNT_BITS)[first].sum() == tables.size
+    assert tables.size * tables.weight[0] < 1.2 * n
+
+
+@numba.njit
+def steep(a, b):
+    return 1.0 / max(abs(a[0] - b[0]), 1e-3)
+
+
+@numba.njit
+def steep_bound(low_a, high_a, low_b, high_b):
+    gap = max(low_a[0] - high_b[0], low_b[0] - high_a[0], 0.0)
+    return 1.0 / gap if gap > 0.0 else np.inf
+
+
+def test_a_bound_that_is_not_finite_is_refused():
+    """Also where the pairs on which it is tried all have finite ones."""
+    with pytest.raises(mg.GraphError, match="not finite for some two boxes"):
+        mg.Points(np.arange(5000)[:, None], mg.PointKernel(steep, steep_bound))
 
 
 @pytest.mark.parametrize("least", [0.0, 1e-3])

@@ -46,6 +46,7 @@ IN_PYTHON = {  # what the compiler has instructions for
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),
     "floored": lambda value: np.float32(np.floor(value)),
+    "far_two": lambda words, pair: tuple(words[2 * int(pair) + k] for k in range(2)),
     "far_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
     "near_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
     "quick_power_of_2": lambda value: np.float32(2.0 ** float(value)),

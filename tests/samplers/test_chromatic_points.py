@@ -15,12 +15,12 @@ from minigibbs.running.backends import BACKENDS
 from minigibbs.samplers.chromatic import colour_data, make_tile
 from minigibbs.samplers.chromatic.points import (
     BITS,
+    GRAIN,
     LAW,
     LEAST,
     LENGTH,
     ROW,
     START,
-    SURPLUS,
     PointColours,
     count_proposals,
     draw_number,
@@ -96,8 +96,9 @@ def test_pairs_are_kept_by_their_weights(name):
     for g, group in enumerate(graph.implicits):
         for place in range(len(graph)):
             i, home = int(data.variable[place]), data.homes[g, place]
-            surplus = float(np.ascontiguousarray(home[SURPLUS:]).view(np.float64)[0])
-            found = _kept(data, g, home, surplus, key, i, tries)
+            grain = float(np.ascontiguousarray(home[GRAIN:]).view(np.float64)[0])
+            surplus = grain / slot_weights(group)[i]
+            found = _kept(data, g, home, grain, key, i, tries)
             theta = split.implicits[g].theta
             rate = (1 + theta) * group.bounds()[i] * surplus  # of proposals
             weight = np.abs(group._row(i))[data.variable]
@@ -112,20 +113,27 @@ def test_pairs_are_kept_by_their_weights(name):
     assert worst > 1e-4 / (4 * len(graph))
 
 
-def _kept(data, g, home, surplus, key, variable, tries):
+def slot_weights(group):
+    """By variable the weight of a slot of its source."""
+    weights = np.empty(group.variables)
+    weights[group.tree.order] = group.tables.weight[group.tables.source]
+    return weights
+
+
+def _kept(data, g, home, grain, key, variable, tries):
     """By level and place how many proposals are kept at a maximum only, and in any case."""
     found = np.zeros((2, len(data.variable)))
-    _count_kept(data, g, home, surplus, key, variable, tries, found)
+    _count_kept(data, g, home, grain, key, variable, tries, found)
     return found
 
 
 @numba.njit
-def _count_kept(data, g, home, surplus, key, variable, tries, found):
+def _count_kept(data, g, home, grain, key, variable, tries, found):
     for sweep in range(tries):
         there, kept = settle(
-            data.slots, data.points, data.quads, home[START], home[BITS], home[ROW], surplus,
-            data.codes[g], data.exponents[g], data.more[g], key[0], key[1], 3, variable, sweep,
-            draw_number(g, 2),
+            data.slots, data.points, data.quads, g * len(data.variable),
+            home[START], home[BITS], home[ROW], grain, data.codes[g], data.exponents[g],
+            data.more[g], key[0], key[1], 3, variable, sweep, draw_number(g, 2),
         )  # fmt: skip
         if kept:
             found[kept - 1, there] += 1.0
@@ -143,7 +151,8 @@ def test_counts_are_poisson_variates(weight):
     (group,) = graph.implicits
     for place in range(5):
         home = data.homes[0, place]
-        surplus = float(np.ascontiguousarray(home[SURPLUS:]).view(np.float64)[0])
+        grain = float(np.ascontiguousarray(home[GRAIN:]).view(np.float64)[0])
+        surplus = grain / slot_weights(group)[data.variable[place]]
         rate = (1 + split.implicits[0].theta) * group.bounds()[data.variable[place]]
         assert 1.0 <= surplus < 2.0 ** (1 / 64) * (1 + 1e-12) or rate < 2.0**-40
         for u in (1e-12, 1e-9, 0.01, 0.3, 0.5, 0.9, 0.999999, 1 - 1e-12):
@@ -157,7 +166,9 @@ def test_draws_are_as_many_as_the_rates_say():
     data = colour_data(FAST, graph)
     tile = make_tile(FAST, graph, data, 0, np.zeros((1, 5), graph.state_type), 3)
     tile.advance(0, 5000, False)
-    surplus = np.ascontiguousarray(data.homes[:, :, SURPLUS:]).view(np.float64)[:, :, 0]
+    surplus = np.ascontiguousarray(data.homes[:, :, GRAIN:]).view(np.float64)[:, :, 0]
+    for g, group in enumerate(graph.implicits):
+        surplus[g] /= slot_weights(group)[data.variable]
     rates = [
         (1 + how.theta) * group.bounds()[data.variable]
         for group, how in zip(graph.implicits, FAST.split(graph).implicits, strict=True)

@@ -7,7 +7,7 @@ chunk, which waits for its new value. That is the work of one warp; meanwhile th
 how much the next chunk proposes. Everything that is added is a whole number, so that results depend
 on no order: draws are those of the CPU.
 
-Proposals are made by 32 bits of random numbers, and of points and boxes packed into few words (see
+Proposals are made by 32 bits of random numbers, and of points packed into few words (see
 `packed_points`): loads are what takes most of the time. What that leaves open, about one in three
 hundred, is settled in double precision by 64 bits, for many proposals side by side. Of models that
 are not large a block keeps its chain's values in shared memory, a few bits each. All else that
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import config, cuda, uint32
 
+from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
 from minigibbs.kernels.philox import quad_bits
@@ -32,6 +33,7 @@ from minigibbs.running.backends.cuda_words import (
     as_long_double,
     as_word,
     far_four,
+    far_two,
     multiprocessor,
     near_four,
     quick_power_of_2,
@@ -43,9 +45,9 @@ from minigibbs.samplers.chromatic.first import value_of
 from minigibbs.samplers.chromatic.points import (
     CHOICE,
     COUNT,
+    GRAIN,
     HOME_WORDS,
     QUAD,
-    SURPLUS,
     choose_value,
     count_proposals,
     draw_number,
@@ -53,9 +55,9 @@ from minigibbs.samplers.chromatic.points import (
     unit_of_words,
 )
 
-THREADS = 128
+THREADS = 96
 WARP = 32
-REGISTERS = 64  # of a thread: 32 warps of them fit into a multiprocessor
+REGISTERS = 80  # of a thread: 24 warps of them fit into a multiprocessor
 SHARED_BYTES = 48 * 1024  # what a block may take without asking
 NEAR_BYTES = 20 * 1024  # and with the values of its chain, which leaves room for the cache
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
@@ -78,11 +80,13 @@ _UNIT = np.float32(2.0**-32)
 _BY_POWER = np.float32(1.4)  # how much more a value may be off, by the power of 2 that it is
 _MOST_SLACK = np.float32(0.1)
 _HALF_STEP = np.float32(0.51)
-_TINY = np.float32(1e-30)
+_TINY, _LEAST_GRAIN = np.float32(1e-30), np.float32(1e-36)
+_UNKNOWN = np.float32(np.nan)  # what is compared with it is left open
 _WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float that counts by 1
 _FULL = np.uint32(0xFFFFFFFF)
 _UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # of what is held
 _GROUP_BITS = np.uint32(0x1FFFFF)
+_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # of a slot's second word
 
 
 @cuda.jit
@@ -268,10 +272,10 @@ def _keeping(bits):
 def _settled(data, who, g, place, start, bits, row, i, draw):
     """A proposal in double precision: its place and what it counts, as in `Room.seen`."""
     words = np.uint64(np.uint64(g) * np.uint64(data.variable.size) + place) * np.uint64(HOME_WORDS)
-    low = data.homes[words + np.uint64(SURPLUS)]
-    high = data.homes[words + np.uint64(SURPLUS + 1)]
+    low, high = data.homes[words + np.uint64(GRAIN)], data.homes[words + np.uint64(GRAIN + 1)]
+    first = np.uint64(g) * np.uint64(data.variable.size)
     found, level = settle(
-        data.slots, data.points, data.quads, start, np.int64(bits), row,
+        data.slots, data.points, data.quads, first, start, np.int64(bits), row,
         as_long_double(low, high), data.codes[g], data.exponents[g], data.more[g],
         who.seed0, who.seed1, who.chain, i, who.sweep, draw,
     )  # fmt: skip
@@ -332,9 +336,9 @@ def home_quads(features: int) -> int:
 
 
 @_device
-def _whole(half):
-    """A number of 16 bits as a float, and 2**23 on top."""
-    return as_float(np.uint32(half | _WHOLE))
+def _whole(number):
+    """A number of at most 23 bits as a float, and 2**23 on top."""
+    return as_float(np.uint32(number | _WHOLE))
 
 
 @cache
@@ -355,8 +359,8 @@ def _counting(features, chunk):
                 first, i = k * np.int32(words), np.uint32(data.variable[at + u])
                 home[first], home[first + 1], home[first + 2] = start, bits, i
                 home[first + 4] = row
-                surplus = np.float32(as_long_double(low, high))
-                home[first + 5] = as_word(_UNIT * surplus / packed.unit[g])
+                grain = np.float32(as_long_double(low, high) * _UNIT / packed.unit[g])
+                home[first + 5] = as_word(grain if grain > _LEAST_GRAIN else _UNKNOWN)
                 read_point(packed, home, first + 6, row)
             k += cuda.blockDim.x
 
@@ -430,48 +434,39 @@ def _stages(features, plain, part):
         return reach * power, code > LAPLACE
 
     @_device
-    def begin(packed, who, home, where, flat):
-        """The slot of a proposal, and its random words: for a box, a point and a decision."""
+    def begin(data, who, home, where, flat):
+        """The slot of a proposal, and its random words for a point and a decision."""
         start, bits, i, offset = near_four(home, where)
         a, b, c, _ = _bits(who, i, np.uint32(offset + np.uint32(flat + flat)))
         slot = np.uint64(start) + np.uint64(right(a, np.uint32(np.uint32(32) - bits)))
-        return far_four(packed.slots, slot), np.uint32(a << bits), b, c
+        return far_two(data.slots, slot), b, c
 
     @_device
-    def look(packed, home, where, g, slot, rest, b):
-        """The point that a proposal chooses: its row, its words, its box's bound; if it is open."""
-        _, bits, _, _ = near_four(home, where)
-        cut, box, other, logs = slot
-        unsure = right(np.uint32(rest ^ cut), bits) == _NONE
-        log = np.uint32(logs & _LOW)
-        if rest >= cut:
-            box, log = other, right(logs, _S16)
-        shift = np.uint32(packed.shift)
-        count = right(box, shift)
+    def look(packed, g, slot, b):
+        """The point that a proposal chooses: its row, some of its words; whether that is open."""
+        first, word = slot
+        count = np.uint32(word & _COUNT)
         product = np.uint64(b) * np.uint64(count)
-        there = np.uint32(box ^ np.uint32(count << shift))
-        there = np.uint32(there + np.uint32(g * np.uint32(packed.members)))
+        there = np.uint32(first + np.uint32(g * np.uint32(packed.members)))
         there = np.uint32(there + np.uint32(product >> _S32))
-        unsure = unsure or np.uint32(product) >= np.uint32(_FULL - count) or count == _NONE
+        unsure = np.uint32(product) >= np.uint32(_FULL - count)
         if part == NO_POINTS:
             there, unsure = _NONE, False
-        row = np.uint64(there) * np.uint64(quads)
-        words = far_four(packed.points, row)
-        bound = (_whole(log) - _WHOLE_FLOAT) * np.float32(packed.step) + np.float32(packed.least)
-        return there, words, bound, unsure
+        return there, far_four(packed.points, np.uint64(there) * np.uint64(quads)), unsure
 
     @_device
-    def decide(data, packed, room, where, g, there, words, bound, c, unsure):
+    def decide(data, packed, room, where, g, there, words, slot, c, unsure):
         """What a proposal counts, as in `Room.seen`; and if that is open."""
         row, grain, _, _ = near_four(room.home, np.uint32(where + _ONE))
         ratio, word, slack, _ = near_four(room.groups, g)
         scale, square = distance(packed, room.home, where, there, words)
         power, unknown = power_of(data, g, square, as_float(word))
-        value = quick_power_of_2(power + bound)
         off = as_float(slack) - as_float(slack) * _BY_POWER * power
         unsure = unsure or unknown or not off < _MOST_SLACK
-        mark, off = np.float32(c) * as_float(grain), off * scale * value + _HALF_STEP * value
-        off, value, strong = off + as_float(grain), value * scale, mark * as_float(ratio)
+        value = quick_power_of_2(power) * (_whole(np.uint32(slot[1] & _COUNT)) - _WHOLE_FLOAT)
+        grain = as_float(grain) * (_whole(right(slot[1], _SHARE)) - _WHOLE_FLOAT)
+        mark, off = np.float32(c) * grain, off * scale * value + _HALF_STEP * value + grain
+        value, strong = value * scale, mark * as_float(ratio)
         unsure = unsure or not abs(mark - value) > off
         unsure = unsure or not abs(strong - value) > off * as_float(ratio) or value < _TINY
         amount = _NONE
@@ -535,14 +530,12 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
                     following = np.uint32(following + _ONE)
             here, g = np.uint32(segment * np.uint32(homes)), right(segment, by)
             there, g2 = np.uint32(following * np.uint32(homes)), right(following, by)
-            slot, rest, b, c = begin(packed, who, home, here, flat)
-            slot2, rest2, b2, c2 = begin(packed, who, home, there, next_flat)
-            row, words, bound, open1 = look(packed, home, here, g, slot, rest, b)
-            row2, words2, bound2, open2 = look(packed, home, there, g2, slot2, rest2, b2)
-            amount, unsure = decide(data, packed, room, here, g, row, words, bound, c, open1)
-            amount2, unsure2 = decide(
-                data, packed, room, there, g2, row2, words2, bound2, c2, open2
-            )
+            slot, b, c = begin(data, who, home, here, flat)
+            slot2, b2, c2 = begin(data, who, home, there, next_flat)
+            row, words, open1 = look(packed, g, slot, b)
+            row2, words2, open2 = look(packed, g2, slot2, b2)
+            amount, unsure = decide(data, packed, room, here, g, row, words, slot, c, open1)
+            amount2, unsure2 = decide(data, packed, room, there, g2, row2, words2, slot2, c2, open2)
             if not take(room, own, at, segment, flat, words[0], amount, unsure):
                 return flat
             if both and not take(room, own, at, following, next_flat, words2[0], amount2, unsure2):

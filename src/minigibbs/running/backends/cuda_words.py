@@ -1,4 +1,4 @@
-"""Words on a GPU: four loaded at a time, taken as other numbers, and the device's own functions.
+"""Words on a GPU: several loaded at a time, taken as other numbers, and the device's own functions.
 
 Importing this module needs numba-cuda.
 """
@@ -10,25 +10,31 @@ from numba.core import types
 from numba.extending import intrinsic
 
 
-def _load_four(space):
-    """An intrinsic that loads four words at a time from one of the address spaces."""
+def _load(space, count):
+    """An intrinsic that loads so many words at a time from one of the address spaces."""
 
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]
         array = context.make_array(kind)(context, builder, arguments[0])
-        four = ir.VectorType(ir.IntType(32), 4)
+        several = ir.VectorType(ir.IntType(32), count)
         start = array.data
         if start.type.addrspace != space:
             start = builder.addrspacecast(start, ir.PointerType(ir.IntType(32), space))
-        pointer = builder.bitcast(start, ir.PointerType(four, space))
-        words = builder.load(builder.gep(pointer, [arguments[1]]), align=16)
-        parts = [builder.extract_element(words, ir.IntType(32)(k)) for k in range(4)]
+        pointer = builder.bitcast(start, ir.PointerType(several, space))
+        words = builder.load(builder.gep(pointer, [arguments[1]]), align=4 * count)
+        parts = [builder.extract_element(words, ir.IntType(32)(k)) for k in range(count)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     return generate
 
 
-_FOUR_GLOBAL, _FOUR_SHARED = _load_four(1), _load_four(3)
+_TWO_GLOBAL, _FOUR_GLOBAL, _FOUR_SHARED = _load(1, 2), _load(1, 4), _load(3, 4)
+
+
+@intrinsic
+def far_two(context, words, pair):
+    """Words 2 * pair and 2 * pair + 1 of an array in global memory, in one load."""
+    return types.UniTuple(types.uint32, 2)(words, types.uint64), _TWO_GLOBAL
 
 
 @intrinsic

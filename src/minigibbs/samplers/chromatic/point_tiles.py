@@ -15,12 +15,12 @@ from minigibbs.samplers.chromatic.points import (
     BITS,
     CHOICE,
     COUNT,
+    GRAIN,
     LAW,
     LEAST,
     LENGTH,
     ROW,
     START,
-    SURPLUS,
     PointColours,
     choose_value,
     count_proposals,
@@ -44,7 +44,7 @@ class PointTile(VisitTile):
         self.load(states)
         self.visits = np.zeros((self.chains, int(graph.sizes.sum(dtype=np.int64))), np.int64)
         self.noted = np.zeros((self.chains, CHANGES + 1), np.int64)
-        self.surplus = np.ascontiguousarray(data.homes[:, :, SURPLUS:]).view(np.float64)[:, :, 0]
+        self.grain = np.ascontiguousarray(data.homes[:, :, GRAIN:]).view(np.float64)[:, :, 0]
 
     def load(self, states: NDArray[Any]) -> None:
         """Take up states."""
@@ -77,14 +77,14 @@ class PointTile(VisitTile):
             visits = self.visits[row] if counting else none
             span, number = (begin, end, sweep, sweeps), self.first + row
             _sweep_chain(
-                self.data, self.surplus, self.key, number, *span, self.x[row], room, visits, tally
+                self.data, self.grain, self.key, number, *span, self.x[row], room, visits, tally
             )
             tallies.append(tally)
         return np.stack(tallies)
 
 
 @literal
-def _propose(data, surplus, group, place, key0, key1, chain, sweep, x, field):
+def _propose(data, grain, group, place, key0, key1, chain, sweep, x, field):
     """Add what the proposals of one group are worth; returns how many there were."""
     home, variable = data.homes[group, place], np.uint32(data.variable[place])
     _, _, c, d = quad_bits(
@@ -94,8 +94,9 @@ def _propose(data, surplus, group, place, key0, key1, chain, sweep, x, field):
     count = count_proposals(data.laws, home[LAW], home[LEAST], home[LENGTH], u)
     for k in range(count):
         there, kept = settle(
-            data.slots, data.points, data.quads, home[START], home[BITS], home[ROW],
-            surplus[group, place], data.codes[group], data.exponents[group], data.more[group],
+            data.slots, data.points, data.quads, group * len(data.variable),
+            home[START], home[BITS], home[ROW], grain[group, place],
+            data.codes[group], data.exponents[group], data.more[group],
             key0, key1, chain, variable, sweep, draw_number(group, k),
         )  # fmt: skip
         value = x[there]
@@ -107,7 +108,7 @@ def _propose(data, surplus, group, place, key0, key1, chain, sweep, x, field):
 
 @literal_entry
 def _sweep_chain(
-    data, surplus, key, chain, begin, end, sweep, sweeps, x, room, visits, tally
+    data, grain, key, chain, begin, end, sweep, sweeps, x, room, visits, tally
 ):  # fmt: skip
     """Sweep one chain over some places; values are counted in `visits`, unless it is empty."""
     field, kept = room[0], room[1]
@@ -119,7 +120,7 @@ def _sweep_chain(
             for group in range(len(data.codes)):
                 for v in range(size):
                     kept[v] = 0.0
-                count = _propose(data, surplus, group, place, key[0], key[1], chain, s, x, kept)
+                count = _propose(data, grain, group, place, key[0], key[1], chain, s, x, kept)
                 for v in range(size):
                     field[v] += data.gains[group] * kept[v]
                 tally[DRAWS] += count

@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import RULES, Points
+from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
 from minigibbs.kernels.decay import GAUSSIAN, LAPLACE
-from minigibbs.kernels.jit import entry, literal
+from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import as_float
+from minigibbs.kernels.lines import joined_lines
 from minigibbs.kernels.philox import quad_bits
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
@@ -43,12 +45,11 @@ CHOICE = np.uint32((1 << 30) + (1 << 29))  # the value
 COUNT = np.uint32(CHOICE + np.uint32(1))  # how many are proposed, for each group
 
 # Words of a variable's home in a group.
-START, BITS, ROW, LAW, LEAST, LENGTH, SURPLUS = range(7)  # the last takes two: a double
+START, BITS, ROW, LAW, LEAST, LENGTH, GRAIN = range(7)  # the last takes two: a double
 HOME_WORDS = 8
-# Words of a slot: which share of it is its own box, that box, and another one.
-SLOT_WORDS = 8
 
 _S11, _S32 = np.uint64(11), np.uint64(32)
+_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)
 _UNIT = 2.0**-32
 
 
@@ -59,7 +60,7 @@ class PointColours(NamedTuple):
     free: int  # places that are visited
     quads: int  # of a point's row
     homes: NDArray[np.uint32]  # [group, place, word]
-    slots: NDArray[np.uint32]  # [slot * SLOT_WORDS]
+    slots: NDArray[np.uint32]  # [2 * slot] see `kernels.box_tables`
     points: NDArray[np.uint32]  # [row * QUAD * quads]: scale, place, features, all but one floats
     laws: NDArray[np.float64]  # cumulative Poisson laws
     codes: NDArray[np.int32]  # [group] of `kernels.decay`
@@ -118,11 +119,10 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     slots: list[NDArray[np.uint32]] = []
     rows, homes = [], []
     for number, (group, rate) in enumerate(zip(groups, rates, strict=True)):
-        starts, bits, own = _slots(group, number * len(variable))
-        starts += sum(len(one) for one in slots)
-        homes.append(_homes(group, rate, variable, law, starts, bits))
+        homes.append(_homes(group, rate, variable, law))
+        homes[-1][:, START] += np.uint32(sum(own.size // 2 for own in slots))
         homes[-1][:, ROW] += np.uint32(number * len(variable))
-        slots.append(own)
+        slots.append(group.tables.slots.reshape(-1))
         rows.append(_rows(group, place, quads))
     thetas = np.array([how.theta for how in split.implicits])
     signs = np.array([1 if group.weight > 0 else 0 for group in groups], np.int32)
@@ -132,7 +132,7 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
         int((~clamped).sum()),
         quads,
         np.stack(homes),
-        np.concatenate(slots).reshape(-1),
+        joined_lines(slots) if len(slots) > 1 else slots[0],
         np.concatenate(rows).reshape(-1),
         laws,
         np.array([RULES.index(str(group.kernel)) for group in groups], np.int32),
@@ -176,24 +176,24 @@ def _homes(
     rate: NDArray[np.float64],
     variable: NDArray[np.int32],
     law: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    bits: NDArray[np.int64],
 ) -> NDArray[np.uint32]:
     """Where each place's point is, what it proposes, and how many."""
-    order, source = group.tree.order, group.tables.source
+    order, tables = group.tree.order, group.tables
     where = np.empty(len(order), np.int64)
     where[order] = np.arange(len(order))
     own = where[variable]
     rungs = _rung(rate[variable])
     found = law[np.searchsorted(law[:, 0], rungs)]
     homes = np.zeros((len(variable), HOME_WORDS), np.uint32)
-    homes[:, START], homes[:, BITS] = starts[source[own]], bits[source[own]]
+    homes[:, START] = tables.source[own] * np.uint32(tables.size)
+    homes[:, BITS] = tables.size.bit_length() - 1
     homes[:, ROW] = own
     homes[:, LAW], homes[:, LEAST] = found[:, 1], found[:, 2]
     homes[:, LENGTH] = np.where(rate[variable] > 0.0, found[:, 3], 0)
     homes[rate[variable] <= 0.0, LEAST] = 0
     surplus = 2.0 ** (rungs / _STEPS) / np.maximum(rate[variable], 1e-300)
-    homes[:, SURPLUS:] = surplus.view(np.uint32).reshape(-1, 2)
+    grain = tables.weight[tables.source[own]] * surplus
+    homes[:, GRAIN:] = grain.view(np.uint32).reshape(-1, 2)
     return homes
 
 
@@ -206,77 +206,6 @@ def _rows(group: Points, place: NDArray[np.int32], quads: int) -> NDArray[np.uin
     words = rows.view(np.uint32)
     words[:, 1] = place[tree.order].astype(np.uint32)
     return words
-
-
-def _slots(
-    group: Points, shift: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
-    """By source where its slots begin and the logarithm of their number; and all slots.
-
-    Their number is a power of 2, so that a word's first bits choose one and the others a box.
-    Points are counted from `shift` on.
-    """
-    tables = group.tables
-    count = np.diff(tables.start)
-    bits = np.maximum(np.ceil(np.log2(count)).astype(np.int64), 1)
-    room = np.int64(1) << bits
-    starts = np.cumsum(room) - room
-    slots = np.zeros((int(room.sum()), SLOT_WORDS), np.uint32)
-    most = int(room.max())
-    _fill(
-        tables.start,
-        tables.slots,
-        starts,
-        room,
-        shift,
-        slots,
-        np.empty(most),
-        np.empty(most, np.int64),
-        np.empty(most, np.int64),
-    )
-    return starts, bits, slots
-
-
-@entry
-def _fill(start, boxes, starts, room, shift, slots, share, other, stack):
-    """Make the alias tables anew, with as many slots as there is room, the last of weight 0."""
-    bounds = slots.view(np.float32)
-    for source in range(len(room)):
-        count, total, most = start[source + 1] - start[source], 0.0, room[source]
-        for k in range(most):
-            share[k], other[k] = 0.0, k
-            if k < count:
-                box = boxes[start[source] + k]
-                share[k] = np.float64(box.count) * np.float64(box.bound)
-                total += share[k]
-        small, large = 0, most
-        for k in range(most):
-            share[k] *= most / total
-            if share[k] < 1.0:
-                stack[small] = k
-                small += 1
-            else:
-                large -= 1
-                stack[large] = k
-        while small > 0 and large < most:
-            small -= 1
-            poor, rich = stack[small], stack[large]
-            other[poor] = rich
-            share[rich] -= 1.0 - share[poor]
-            if share[rich] < 1.0:
-                stack[small] = rich
-                large += 1
-                small += 1
-        for k in range(most):
-            to, from_ = starts[source] + k, min(k, count - 1)
-            own = boxes[start[source] + from_]
-            second = boxes[start[source] + min(other[k], count - 1)]
-            cut = 0 if k >= count else min(np.int64(share[k] * 2.0**32), 2**32 - 1)
-            slots[to, 0] = cut
-            slots[to, 1], slots[to, 2] = own.begin + shift, own.count
-            bounds[to, 3] = own.bound
-            slots[to, 4], slots[to, 5] = second.begin + shift, second.count
-            bounds[to, 6] = second.bound
 
 
 @literal
@@ -329,31 +258,26 @@ def _value(code, exponent, square):
 
 @literal
 def settle(
-    slots, points, quads, start, bits, here, surplus, code, exponent, more,
+    slots, points, quads, first, start, bits, here, grain, code, exponent, more,
     key0, key1, chain, variable, sweep, draw,
 ):  # fmt: skip
-    """One proposal, in 64 bits and double precision.
+    """One proposal, in 64 bits and double precision; a group's points are rows from `first` on.
 
     Returns the place that it proposes, and what its true weight says: 0 to drop it, 1 to keep it if
     the pair is at its maximum, 2 to keep it in any case.
     """
     a, b, c, _ = quad_bits(key0, key1, np.uint32(chain), np.uint32(variable), sweep, draw)
-    d, e, f, _ = quad_bits(
+    _, e, f, _ = quad_bits(
         key0, key1, np.uint32(chain), np.uint32(variable), sweep, np.uint32(draw + np.uint32(1))
     )
-    long = (np.uint64(a) << _S32) | np.uint64(d)
-    slot = np.uint64(start) + (long >> np.uint64(64 - bits))
-    rest = np.uint32((long << np.uint64(bits)) >> _S32)
-    at = np.uint64(slot * np.uint64(SLOT_WORDS))
-    if rest >= slots[at]:
-        at += np.uint64(3)
-    begin, count = slots[at + np.uint64(1)], np.uint64(slots[at + np.uint64(2)])
-    bound = np.float64(as_float(slots[at + np.uint64(3)]))
+    at = np.uint64(2) * (np.uint64(start) + (np.uint64(a) >> np.uint64(32 - bits)))
+    begin, word = slots[at], slots[at + np.uint64(1)]
+    count, share = np.uint64(word & _COUNT), np.float64(word >> _SHARE)
     step = (np.uint64(b) * count + ((np.uint64(e) * count) >> _S32)) >> _S32
-    there, width = np.int64(begin) + np.int64(step), np.int64(QUAD * quads)
-    mark = (np.float64(c) + np.float64(f) * _UNIT) * _UNIT * bound * surplus
+    there, width = np.int64(first) + np.int64(begin) + np.int64(step), np.int64(QUAD * quads)
+    mark = (np.float64(c) + np.float64(f) * _UNIT) * _UNIT * share * grain
     value = _value(code, exponent, _square(points, width, np.int64(here), there))
-    value *= np.float64(as_float(points[np.uint64(there * width)]))
+    value *= np.float64(as_float(points[np.uint64(there * width)])) * np.float64(count)
     kept = (1 if mark < value else 0) + (1 if mark * more < value else 0)
     if there == np.int64(here):
         kept = 0

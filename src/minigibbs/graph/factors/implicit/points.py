@@ -15,12 +15,13 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 
 if TYPE_CHECKING:  # compiling tools are slow to import
-    from minigibbs.kernels.boxes import Tables, Tree
+    from minigibbs.kernels.box_tables import Tables
+    from minigibbs.kernels.boxes import Tree
     from minigibbs.kernels.decay import Decay, OwnDecay
 
 RULES = ("gaussian", "laplace", "power")
-_SLOTS = 4_000_000  # of all tables: 128 MB, or twice that
-_WORTH, _WORTHY = 2.0, 0.1  # pairs of every update, and their share, that the larger must save
+_SLOTS = (1_000_000, 4_000_000, 16_000_000)  # of all tables: up to 128 MB
+_WORTH, _WORTHY = 2.0, 0.1  # pairs of every update, and their share, that larger ones must save
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
@@ -28,6 +29,10 @@ _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 5_000_000  # points, and pairs, by which to see what bounds are worth
 _SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
 _TRIED = 2000  # pairs on which a user's bound is tried
+_NOT_FINITE = (
+    "points: the bound of the kernel is not finite for some two boxes; it must be for every two, "
+    "also for a point and itself"
+)
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
 
@@ -181,18 +186,24 @@ class Points(Implicit):
     @cached_property
     def tables(self) -> Tables:
         """Boxes to draw from, for every source box."""
-        from minigibbs.kernels.boxes import choose_tables, make_tables
+        from minigibbs.kernels.box_tables import choose_tables, make_tables
 
-        bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS)
-        fewer, more = choose_tables(self.tree, self.rule, 2 * _SLOTS)
-        saved = (bounds - fewer) * abs(self.weight)
-        worth = saved > _WORTH and saved > _WORTHY * bounds * abs(self.weight)
-        return make_tables(self.tree, self.rule, *(more if worth else sizes))
+        bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS[0])
+        for slots in _SLOTS[1:]:
+            fewer, more = choose_tables(self.tree, self.rule, slots)
+            saved = (bounds - fewer) * abs(self.weight)
+            if saved < _WORTH or saved < _WORTHY * bounds * abs(self.weight):
+                break
+            bounds, sizes = fewer, more
+        tables = make_tables(self.tree, self.rule, *sizes)
+        if not np.isfinite(tables.weight).all():
+            raise GraphError(_NOT_FINITE)
+        return tables
 
     def bounds(self) -> NDArray[np.float64]:
         """For each variable no less than the sum of |weight| over its pairs: what is proposed."""
         tables, result = self.tables, np.empty(self.variables)
-        result[self.tree.order] = tables.total[tables.source]
+        result[self.tree.order] = tables.size * tables.weight[tables.source]
         result *= abs(self.weight) * self.scale.astype(np.float64)
         return result
 
@@ -202,7 +213,7 @@ class Points(Implicit):
         most = min(max(_LOOKED_AT // self.variables, 32), _ROWS)
         rows = np.random.default_rng(0).permutation(self.variables)[:most]
         proposed = float(self.bounds()[rows].sum())
-        true = sum(float(np.abs(self._row(int(i))).sum()) for i in rows)
+        true = float(self._sums(rows).sum())
         return min(true / proposed, 1.0) if proposed > 0.0 else 1.0
 
     @cached_property
@@ -211,9 +222,22 @@ class Points(Implicit):
         bounds = self.bounds()
         most = min(max(_SUMMED // self.variables, 1), self.variables)
         strongest = np.argsort(-bounds, kind="stable")
-        true = max(float(np.abs(self._row(int(i))).sum()) for i in strongest[:most])
+        true = float(self._sums(strongest[:most]).max())
         others = float(bounds[strongest[most]]) if most < self.variables else 0.0
         return max(true, others)
+
+    def _sums(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The sums of |weight| over the pairs of some variables."""
+        from minigibbs.kernels.boxes import row_sums
+
+        return abs(self.weight) * row_sums(self.tree, self.rule, self._places[rows])
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """By variable where its point is in the tree's order."""
+        places = np.empty(self.variables, dtype=np.int64)
+        places[self.tree.order] = np.arange(self.variables)
+        return places
 
     def _row(self, i: int) -> NDArray[np.float64]:
         """The weights of one variable's pairs, 0 for itself."""
@@ -226,9 +250,8 @@ class Points(Implicit):
         """The weights of some pairs."""
         from minigibbs.kernels.boxes import pair_values
 
-        place = np.empty(self.variables, dtype=np.int64)
-        place[self.tree.order] = np.arange(self.variables)
-        return self.weight * pair_values(self.tree, self.rule, place[i], place[j])
+        places = self._places
+        return self.weight * pair_values(self.tree, self.rule, places[i], places[j])
 
     @property
     def counting(self) -> int:
@@ -355,6 +378,9 @@ def _read_exponent(kernel: str | PointKernel, exponent: float) -> float:
 
 def _try_bound(tree: Tree, rule: Any) -> None:
     """Try a user's functions on pairs at random: at least 0, symmetric, and within the bound."""
+    everything = (tree.low[0], tree.high[0])
+    if not rule.bound(*everything, *everything) < math.inf:
+        raise GraphError(_NOT_FINITE)
     rng = np.random.default_rng(0)
     leaves = np.flatnonzero(tree.nodes["left"] == 0)
     boxes = rng.choice(leaves, (2, _TRIED))

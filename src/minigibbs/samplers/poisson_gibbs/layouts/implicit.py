@@ -386,6 +386,7 @@ def points_copy(data, copies, number):
         data.order,
         data.homes,
         data.words,
+        data.slots,
         data.attracts,
         data.more,
         data.gain,

@@ -1,4 +1,4 @@
-"""How pairs of points are drawn: a box by alias table, a point in it, thinned by the true value."""
+"""How pairs of points are drawn: a slot, a point in it, thinned by the true value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
+from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
 from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
 from minigibbs.kernels.jit import kernel
-from minigibbs.kernels.lanes import as_double, as_float, fetch, word_of
+from minigibbs.kernels.lanes import as_double, fetch, word_of
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.lines import empty_lines
 from minigibbs.kernels.poisson import counted_poisson
@@ -21,36 +22,36 @@ from minigibbs.kernels.touched import touch
 BATCH = 128  # draws that are made side by side
 SCRATCH = 5 * BATCH + 1  # integers, and one more for each group before this one
 # What the parts of the scratch hold, a place a draw. Numbers are kept as their bits.
-SLOTS = SCALES = 0  # the slot drawn; later the scale of the point drawn
+SLOTS = SCALES = 0  # the slot drawn; later its count, times the scale of the point drawn
 PLACES = BATCH  # the point drawn
-FIRST = MARKS = 2 * BATCH  # a number for the box; later what the true weight must exceed
-SECOND = MEASURES = 3 * BATCH  # a number for the point in the box; later the value at its distance
+MARKS = 2 * BATCH  # what the true weight must exceed
+WITHIN = MEASURES = 3 * BATCH  # a number for the point in the slot; later the value at its distance
 KEPT = NEXT = 4 * BATCH  # which draws the true weight keeps; before that the next update's slots
 GUESS = 5 * BATCH  # which variable comes next, most likely; each group has its own
-_OWN, _OTHER = 2, 5  # where a slot's two boxes begin among its words: see `boxes.SLOT`
-_HALF = np.uint64(32)
+_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)
 
 HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line of memory
     [
         ("rate", np.float64),  # proposals of an update, expected
-        ("start", np.int64),  # of its source's slots
-        ("slots", np.int32),
-        ("place", np.int32),  # of its point
         ("none", np.float64),  # the chance of no proposal
+        ("weight", np.float64),  # of a slot
+        ("start", np.int32),  # of its source's slots
+        ("place", np.int32),  # of its point
     ],
     align=True,
 )
 
 
 class PointsData(NamedTuple):
-    """Points in the tree's order, tables of boxes, and what kept draws do."""
+    """Points in the tree's order, tables to draw from, and what kept draws do."""
 
     rule: Any
     features: NDArray[np.float32]  # [n, dims], for functions of a user's own
     points: NDArray[np.float32]  # [n, ...] see `kernels.decay`
     order: NDArray[np.int32]  # [n] the variable at each place
     homes: NDArray[np.void]  # [n] of HOME, by variable
-    words: NDArray[np.uint32]  # [slots, 8] of SLOT: which box to look at is an address, no branch
+    words: NDArray[np.uint32]  # [slots, 2] see `kernels.box_tables`
+    slots: int  # of a table
     attracts: bool
     more: float  # (1 + theta) / theta: how much rarer a pair at its minimum is kept
     gain: float  # what a pair that attracts multiplies a weight by, or the logarithm of that
@@ -73,7 +74,8 @@ def prepare_points(
         group.tree.points,
         group.tree.order,
         _homes(group, theta),
-        group.tables.slots.view(np.uint32).reshape(-1, 8),
+        group.tables.slots.reshape(-1, 2),
+        group.tables.size,
         group.weight > 0,
         (1.0 + theta) / theta,
         gain,
@@ -89,30 +91,27 @@ def _homes(group: Points, theta: float) -> NDArray[np.void]:
     order, tables = group.tree.order, group.tables
     homes = empty_lines((len(order),), HOME)
     homes["place"][order] = np.arange(len(order))
-    homes["start"][order] = tables.start[tables.source]
-    homes["slots"][order] = np.diff(tables.start)[tables.source]
+    homes["start"][order] = tables.source * tables.size
+    homes["weight"][order] = tables.weight[tables.source]
     homes["rate"] = (1.0 + theta) * group.energy_per_weight * group.bounds()
     homes["none"] = np.exp(-homes["rate"])
     return homes
 
 
 @kernel
-def _propose(data, chain, key, number, start, slots, draws):
+def _propose(data, chain, key, number, home, draws):
     """Draw places by bounds: scratch gets them, and what their true weights must exceed.
 
     No step depends on what another draw gave, nor branches. What comes from far memory is asked for
-    in loops that do little else, so that a processor waits for many lines at a time. A uniform
-    number gives a slot, and by its leftover digits the box.
+    in loops that do little else, so that a processor waits for many lines at a time.
     """
     scratch, first, words = chain.scratch, data.first, data.words
+    start, slots, weight = np.int64(home.start), np.float64(data.slots), home.weight
     k = first
     while k < first + draws:
         count = 3 * (number + k - first)
-        mark = counted_uniform(key, count) * slots
-        slot = np.int64(mark)
-        scratch[np.uint64(k + SLOTS)] = start + slot
-        scratch[np.uint64(k + FIRST)] = word_of(mark - slot)
-        scratch[np.uint64(k + SECOND)] = word_of(counted_uniform(key, count + 1))
+        scratch[np.uint64(k + SLOTS)] = start + np.int64(counted_uniform(key, count) * slots)
+        scratch[np.uint64(k + WITHIN)] = word_of(counted_uniform(key, count + 1))
         k += 1
     k = first
     while k < first + draws:
@@ -121,14 +120,12 @@ def _propose(data, chain, key, number, start, slots, draws):
     k = first
     while k < first + draws:
         slot = np.uint64(scratch[np.uint64(k + SLOTS)])
-        low, high = np.uint64(words[slot, np.uint64(0)]), np.uint64(words[slot, np.uint64(1)])
-        own = as_double(np.uint64(scratch[np.uint64(k + FIRST)])) < as_double(low | (high << _HALF))
-        box = np.uint64(_OWN) if own else np.uint64(_OTHER)
-        begin, count = np.int64(words[slot, box]), np.int64(words[slot, box + np.uint64(1)])
-        within = np.int64(as_double(np.uint64(scratch[np.uint64(k + SECOND)])) * count)
-        bound = as_float(words[slot, box + np.uint64(2)])
+        begin, word = np.int64(words[slot, np.uint64(0)]), words[slot, np.uint64(1)]
+        count, share = np.float64(word & _COUNT), np.float64(word >> _SHARE)
+        within = np.int64(as_double(np.uint64(scratch[np.uint64(k + WITHIN)])) * count)
         scratch[np.uint64(k + PLACES)] = begin + within
-        scratch[np.uint64(k + MARKS)] = word_of(np.float64(bound))
+        scratch[np.uint64(k + MARKS)] = word_of(share * weight)
+        scratch[np.uint64(k + SCALES)] = word_of(count)
         fetch(data.points, begin + within, 0)
         k += 1
 
@@ -159,7 +156,7 @@ def _list_next(data, chain, variable, draws):
         return 0
     scratch, home, first = chain.scratch, data.homes[variable], data.first + NEXT
     key = later_word(chain.stream, data.later + 2 + data.before)
-    start, slots = home.start, home.slots
+    start, slots = np.int64(home.start), np.float64(data.slots)
     last, k = first + min(max(np.int64(home.rate * data.share), draws), BATCH), first
     while k < last:
         slot = np.int64(counted_uniform(key, 3 * (k - first)) * slots)
@@ -182,6 +179,7 @@ def _weigh(data, chain, here, key, number, draws, following):
         scale = np.float64(data.points[np.uint64(there), np.uint64(FEATURES)])
         measure = decay_measure(data.rule, data.features, data.points, here, there)
         scratch[np.uint64(k + MEASURES)] = word_of(measure)
+        scale *= as_double(np.uint64(scratch[np.uint64(k + SCALES)]))
         scratch[np.uint64(k + SCALES)] = word_of(scale if there != here else -1.0)
         fetch(data.words, scratch[np.uint64(k + NEXT)], 0)
         k += 1
@@ -247,7 +245,7 @@ def points_draw(data, chain, i, mode, size, touched):
     number = 0
     while left > 0:
         draws = min(left, BATCH)
-        _propose(data, chain, key, number, home.start, home.slots, draws)
+        _propose(data, chain, key, number, home, draws)
         slots = _list_next(data, chain, following if left == draws else -1, draws)
         kept = _weigh(data, chain, here, key, number, draws, slots)
         touched = _touch_kept(data, chain, np.int64(chain.x[i]), kept, mode, size, touched)
