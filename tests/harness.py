@@ -4,6 +4,7 @@ import numpy as np
 from scipy import stats
 
 import minigibbs as mg
+from minigibbs.kernels.box_tables import MOST_COUNT, make_tables
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.running.backends.cpu import CpuGroup, advance, cpu_group
 from minigibbs.running.request import Options
@@ -105,6 +106,15 @@ def _sweep_each(data, model, chain, replicas, states, sweeps):
         for _ in range(sweeps):
             sweep(data, model, chain, replicas)
         _copy(chain.x, states[k])
+
+
+def coarse(graph):
+    """The same graph of few points with tables so small that a slot holds several of them."""
+    for group in graph.implicits:
+        vars(group)["tables"] = make_tables(group.tree, group.rule, 3, 2)
+        words = group.tables.slots[:, :, 1]
+        assert (words & MOST_COUNT).max() > 1
+    return graph
 
 
 def state_numbers(graph, states):

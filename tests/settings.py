@@ -166,7 +166,7 @@ IMPLICIT_CASES = {
     "kernel": Case(mg.PoissonGibbs(), IMPLICIT["kernel"], 4035348060),
     "complete": Case(mg.PoissonGibbs(), IMPLICIT["complete"], 839094655),
     "low-rank": Case(mg.PoissonGibbs(heavy=0), IMPLICIT["low-rank"], 496109906),
-    "points": Case(mg.PoissonGibbs(), IMPLICIT["points"], 3826531472),
+    "points": Case(mg.PoissonGibbs(), IMPLICIT["points"], 2524570956),
     "several": Case(mg.PoissonGibbs(), IMPLICIT["several"], 1063443794),
 }
 CASES = LAYOUT_CASES | IMPLICIT_CASES

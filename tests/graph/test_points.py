@@ -15,7 +15,7 @@ from minigibbs.kernels.random import below
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.poisson_gibbs.layouts.points import BATCH, GUESS
 from tests import naive
-from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, advance_each, chi_square, coarse, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts
 
 FORMULAS = {
@@ -313,6 +313,20 @@ def test_updates_of_several_batches_keep_the_law(wrong):
     p = chi_square(states[:, 7].astype(int), law)
     assert p > FALSE_ALARM if wrong == 1.0 else p < FALSE_ALARM
     assert counts[DRAWS] > 1.5 * BATCH * len(starts)
+
+
+@pytest.mark.parametrize("wrong", [1.0, 1.5])
+def test_slots_of_several_points_keep_the_law(wrong):
+    """Exact starts, ten updates, a chi-square test; and a wrong weight."""
+    graphs = [
+        coarse(mg.FactorGraph([3] * 5, [mg.Points(cloud(5, 2), weight=w, norms="sums")]))
+        for w in (1.5, 1.5 * wrong)
+    ]
+    starts = exact_starts(graphs[0], STARTS, seed=3)
+    states, _, counts = advance_each(graphs[1], mg.PoissonGibbs(theta=0.5), starts, 10, seed=4)
+    p = chi_square(state_numbers(graphs[0], states), naive.distribution(graphs[0]))
+    assert p > FALSE_ALARM if wrong == 1.0 else p < FALSE_ALARM
+    assert counts[DRAWS] > 5 * len(starts)
 
 
 @numba.njit

@@ -8,6 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.encoding import describe_sampler
+from tests.harness import coarse
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate
 
@@ -87,6 +88,7 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     "points-far": (points(6, 2), mg.PoissonGibbs(), 2, 1000),
     "points-warps": (points(7, 5), mg.PoissonGibbs(), 2, 1000),
     "points-large": (points(4, 17), mg.PoissonGibbs(), 2, 1000),
+    "points-coarse": (coarse(points(6, 2)), mg.PoissonGibbs(), 2, 1000),
 }
 POINTS = {  # how values are kept, and how many threads a warp has
     "points-far": {"near": 0},

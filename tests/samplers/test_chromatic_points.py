@@ -27,7 +27,7 @@ from minigibbs.samplers.chromatic.points import (
     points_fit,
     settle,
 )
-from tests.harness import FALSE_ALARM, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, chi_square, coarse, state_numbers
 from tests.samplers.test_law import exact_starts
 
 FAST = mg.PoissonGibbs(theta=0.5)
@@ -56,6 +56,7 @@ GRAPHS = {
     "strong": points([2] * 6, weights=(3.0, 1.0)),
     "clamped": points([3] * 5, clamped={1: 2, 4: 0}),
     "alone": points([3] * 4, clamped={0: 1, 1: 2, 2: 1}),
+    "coarse": coarse(points([3] * 5)),
 }
 
 
@@ -84,7 +85,7 @@ def test_a_slightly_wrong_weight_is_caught(wrong):
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) < FALSE_ALARM
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplace", "power"])
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "power", "coarse"])
 def test_pairs_are_kept_by_their_weights(name):
     """Of a pair of weight w an update keeps theta w in the mean, and w more at its maximum.
 

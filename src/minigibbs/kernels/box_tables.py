@@ -26,11 +26,11 @@ from minigibbs.kernels.lines import empty_lines
 
 COUNT_BITS = 18  # of a slot's second word: how many points it holds; the others, how many slots do
 MOST_COUNT = (1 << COUNT_BITS) - 1
-SIZES = (4096, 2048, 1024, 256, 64)  # of tables
-_FINE = 0.5  # of a slot: what a box may be bounded too high
+SIZES = (2048, 1024, 512, 256, 64)  # of tables
+_FINE = 0.35  # of a slot: what a box may be bounded too high
 _STEPS = 2  # lengths of a run that are tried
 _ROOM = 4  # boxes for every slot, at the most
-_GUESS, _FULL, _MORE = 1.15, 0.97, 1.005  # of a slot's weight: a guess, and by what it is raised
+_GUESS, _FULL, _MORE = 1.15, 0.98, 1.005  # of a slot's weight: a guess, and by what it is raised
 _DOWN, _UP = 1.0 - 1e-12, 1.0 + 2e-12  # for ties; bounds are rounded up by more
 _TRIED = 48  # points for which sizes of tables are tried
 _COARSE = 8  # how many fewer slots the tables have by which sources are chosen
@@ -257,22 +257,25 @@ def _gather(boxes, count, weight, table):
 
 @entry
 def _make(tree, rule, sources, slots, weights, boxes, made, stack):
-    """For each source cut boxes, and raise the weight of its slots until they suffice."""
-    room = slots.shape[1]
+    """For each source cut boxes, and raise the weight of its slots until they suffice.
+
+    What that came to for one source is where the next one begins.
+    """
+    room, guess = slots.shape[1], _GUESS
     for s in range(len(sources)):
         own, count, total = _cut_finely(tree, rule, sources[s], room, boxes, made, stack)
         if not total < math.inf:
             weights[s] = math.inf
             continue
-        weight = _GUESS * total / room
+        weight = guess * total / room
         needed = _gather(own, count, weight, slots[s])
         if needed < _FULL * room:  # begin lower
-            weight = total / room
+            weight *= max(needed / room, 1.0 / guess)
             needed = _gather(own, count, weight, slots[s])
         while needed > room:
             weight *= max(needed / room, _MORE)
             needed = _gather(own, count, weight, slots[s])
-        weights[s] = weight
+        weights[s], guess = weight, weight * room / total
 
 
 @entry

@@ -285,7 +285,7 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
     return np.uint32(found), amount
 
 
-_BEHIND, _LOST = np.uint32(8), np.uint32(4096)  # places for which, and for which no more, to wait
+_BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # places for which, and for which no more, to wait
 _WAITS, _NAP = 128, 250  # how often, for so many nanoseconds
 
 
@@ -711,8 +711,6 @@ def sweep_points(
         width, calm = min(step, free), np.int32(0)
         proposed = count_all(data, who, room, at, width, thread, np.int32(cuda.blockDim.x))
         while at < free:
-            if thread == 0:
-                _keep_pace(pace, slot, at, chosen)
             cuda.syncthreads()
             read_homes(data, packed, room, at, width, thread)
             _add_up_some(room, thread)
@@ -731,6 +729,8 @@ def sweep_points(
             rest = min(step, np.int32(free - following))
             if worker >= 0:
                 more = count_all(data, who, room, following, rest, worker, workers)
+            if thread == np.int32(cuda.blockDim.x - 1):  # which has nothing to do by now
+                _keep_pace(pace, slot, at, chosen)
             cuda.syncthreads()
             chosen = np.int32(room.done[1])
             if chosen > 0:

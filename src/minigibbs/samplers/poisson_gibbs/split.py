@@ -366,7 +366,7 @@ _LEAST_KEPT = 1e-6  # of proposals: none may be kept of those that were looked a
 
 
 def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
-    """All drawn; theta suits the largest tail as far as it is known, a guarantee all tails.
+    """All drawn; theta suits all but a tenth of the tails, a guarantee all of them.
 
     What is kept of the proposals is what would be drawn by the true weights, so that these, and
     not the bounds by which points are proposed, say how strong a tail is.
@@ -376,8 +376,7 @@ def _split_points(group: Points, wish: Wish) -> ImplicitSplit:
     if theta is None and wish.slowdown is not None:
         theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
     elif theta is None:
-        kept = max(group.kept, _LEAST_KEPT)
-        likely, draw = kept * float(np.quantile(bounds, 0.9)), DRAW / kept
+        likely, draw = group.energy_per_weight * group.typical, DRAW / max(group.kept, _LEAST_KEPT)
         theta = float(best_theta(np.array([likely]), None, draw, _stickiness(wish))[0])
     check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
     draws = (1 + theta) * float(bounds.mean())

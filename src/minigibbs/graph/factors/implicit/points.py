@@ -26,7 +26,7 @@ _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
 _LEAST_NORM = 1e-8  # values below it are left out of normalisations
 _LEAST_ENERGY = 1e-14  # and of energies
-_ROWS, _LOOKED_AT = 256, 5_000_000  # points, and pairs, by which to see what bounds are worth
+_ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
 _SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
 _TRIED = 2000  # pairs on which a user's bound is tried
 _NOT_FINITE = (
@@ -209,12 +209,22 @@ class Points(Implicit):
 
     @cached_property
     def kept(self) -> float:
-        """The share of proposals that the true weight keeps, by some rows of pairs."""
+        """The share of proposals that the true weight keeps, by some variables."""
+        rows, sums = self._some
+        proposed = float(self.bounds()[rows].sum())
+        return min(float(sums.sum()) / proposed, 1.0) if proposed > 0.0 else 1.0
+
+    @cached_property
+    def typical(self) -> float:
+        """The sum of |weight| that a tenth of the variables exceed, by some of them."""
+        return float(np.quantile(self._some[1], 0.9))
+
+    @cached_property
+    def _some(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Some variables, and their sums of |weight|."""
         most = min(max(_LOOKED_AT // self.variables, 32), _ROWS)
         rows = np.random.default_rng(0).permutation(self.variables)[:most]
-        proposed = float(self.bounds()[rows].sum())
-        true = float(self._sums(rows).sum())
-        return min(true / proposed, 1.0) if proposed > 0.0 else 1.0
+        return rows, self._sums(rows)
 
     @cached_property
     def largest(self) -> float:
