@@ -1,4 +1,4 @@
-"""Points: weights from the definition, trees, tables of boxes, bounds, and what is refused."""
+"""Points: weights from the definition, trees, tables, bounds, and what is refused."""
 
 import math
 
@@ -132,15 +132,15 @@ def test_bounds_come_closer_with_more_slots():
 
 
 def test_a_slot_holds_no_more_points_than_it_can():
-    """Of a flat function few slots would do, but their counts have so many bits."""
-    n = MOST_COUNT + 10_000
-    tree = grow_tree(np.linspace(0, 1e-3, n, dtype=np.float32)[:, None])
-    tables = make_tables(tree, RULES["gaussian"], 2, 2)
+    """Points so far away that one slot would do for all of them, but counts have so many bits."""
+    places = np.concatenate([np.linspace(0, 1, 1000), np.linspace(100, 101, 400_000)])
+    tree = grow_tree(places.astype(np.float32)[:, None])
+    tables = make_tables(tree, RULES["gaussian"], 2000, 64)
     begin, word = tables.slots[0].astype(np.int64).T
     first = np.unique(begin, return_index=True)[1]
-    assert (word & MOST_COUNT)[first].sum() == n
+    assert (word & MOST_COUNT).max() == MOST_COUNT
+    assert (word & MOST_COUNT)[first].sum() == len(places)
     assert (word >> COUNT_BITS)[first].sum() == tables.size
-    assert tables.size * tables.weight[0] < 1.2 * n
 
 
 @numba.njit
@@ -155,9 +155,35 @@ def steep_bound(low_a, high_a, low_b, high_b):
 
 
 def test_a_bound_that_is_not_finite_is_refused():
-    """Also where the pairs on which it is tried all have finite ones."""
-    with pytest.raises(mg.GraphError, match="not finite for some two boxes"):
+    with pytest.raises(mg.GraphError, match="not finite, in single precision, for some two boxes"):
         mg.Points(np.arange(5000)[:, None], mg.PointKernel(steep, steep_bound))
+
+
+@numba.njit
+def narrow(a, b):
+    return math.exp(-abs(np.float64(a[0]) - b[0]))
+
+
+@numba.njit(error_model="numpy")
+def odd_bound(low_a, high_a, low_b, high_b):
+    wide = max(high_a[0], high_b[0]) - min(low_a[0], low_b[0])
+    gap = np.float64(max(low_a[0] - high_b[0], low_b[0] - high_a[0], 0.0))
+    return math.exp(-gap) * (wide / wide)
+
+
+@numba.njit
+def infinite_bound(low_a, high_a, low_b, high_b):
+    wide = max(high_a[0], high_b[0]) - min(low_a[0], low_b[0])
+    gap = np.float64(max(low_a[0] - high_b[0], low_b[0] - high_a[0], 0.0))
+    return math.exp(-gap) if wide > 0.0 else np.inf
+
+
+@pytest.mark.parametrize("bound", [odd_bound, infinite_bound])
+def test_a_bound_that_is_none_for_a_point_and_itself_is_refused(bound):
+    """Pairs on which it is tried may all be others; 0 / 0 made for a loop without end."""
+    group = mg.Points(np.arange(30_000.0)[:, None], mg.PointKernel(narrow, bound), 5.0)
+    with pytest.raises(mg.GraphError, match="also for a point and itself"):
+        _ = group.tables
 
 
 @pytest.mark.parametrize("least", [0.0, 1e-3])

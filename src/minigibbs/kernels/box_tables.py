@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.kernels.boxes import Tree, choose_sources, in_threads
+from minigibbs.kernels.boxes import STACK, Tree, choose_sources, in_threads
 from minigibbs.kernels.decay import FEATURES, decay_bounds, rounded_up
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import empty_lines
@@ -34,7 +34,6 @@ _GUESS, _FULL, _MORE = 1.15, 0.98, 1.005  # of a slot's weight: a guess, and by 
 _DOWN, _UP = 1.0 - 1e-12, 1.0 + 2e-12  # for ties; bounds are rounded up by more
 _TRIED = 48  # points for which sizes of tables are tried
 _COARSE = 8  # how many fewer slots the tables have by which sources are chosen
-_STACK = 256  # deeper than any tree, whose boxes are halved
 
 
 BOX = np.dtype(  # while a table is made
@@ -71,17 +70,17 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
     places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all, to compare them
     scale = tree.points[places, FEATURES].astype(np.float64)
     for each in SIZES:
-        sources = min(max(slots // each, 1), n)
+        room = _room(tree, each)
+        sources = min(max(slots // room, 1), n)
         nodes = choose_sources(tree, sources / 2)
         own = np.searchsorted(tree.nodes["begin"][nodes], places, side="right") - 1
-        room = np.empty((len(own), _room(tree, each), 2), np.uint32)
-        total = room.shape[1] * _make_all(tree, rule, nodes[own], room)
+        total = room * _make_all(tree, rule, nodes[own], np.empty((len(own), room, 2), np.uint32))
         found.append((float((scale * total).mean()), (sources, each)))
     return min(found)
 
 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
-    """Tables of so many slots, or a few more, for at most so many sources."""
+    """Tables for at most so many sources, of so many slots each, or as many as they need."""
     chosen = _cut_sources(tree, rule, sources, max(slots // _COARSE, 2))
     made = empty_lines((len(chosen), _room(tree, slots), 2), np.uint32)
     weight = _make_all(tree, rule, chosen, made)
@@ -119,7 +118,8 @@ def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.
         scales = reach[tree.nodes["end"][halves]] - reach[tree.nodes["begin"][halves]]
         kept = np.delete(np.arange(len(chosen)), best)
         chosen, total = np.append(chosen[kept], halves), np.append(total[kept], own)
-        promise = np.append(promise[kept], scales * own * (before - own) / before)
+        with np.errstate(invalid="ignore"):  # of a bound that is not finite
+            promise = np.append(promise[kept], scales * own * (before - own) / before)
     return chosen[np.argsort(tree.nodes["begin"][chosen], kind="stable")]
 
 
@@ -128,7 +128,7 @@ def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> ND
     totals, most = np.zeros(len(sources)), _ROOM * slots
 
     def some(part: slice) -> None:
-        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(_STACK, np.int64)
+        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64)
         _add_up(tree, rule, sources[part], slots, totals[part], *boxes)
 
     for _ in in_threads(some, len(sources)):
@@ -143,7 +143,7 @@ def _make_all(
     weight, most = np.zeros(len(sources)), _ROOM * slots.shape[1]
 
     def some(part: slice) -> None:
-        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(_STACK, np.int64)
+        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64)
         _make(tree, rule, sources[part], slots[part], weight[part], *boxes)
 
     for _ in in_threads(some, len(sources)):
@@ -204,7 +204,7 @@ def _cut_finely(tree, rule, source, slots, boxes, made, stack):
     used, total, enough = 1, boxes[0].count * boxes[0].bound, boxes[0].slack
     while True:
         wanted = _FINE * total / slots
-        if enough <= 1.5 * wanted:
+        if enough <= 1.5 * wanted or not total < math.inf:
             return boxes, used, total
         enough = max(wanted, enough / 4.0)
         found, sum_of_bounds = _cut(tree, rule, source, enough, boxes, used, made, stack)

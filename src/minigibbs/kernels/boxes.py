@@ -1,6 +1,6 @@
 """Points in boxes: a k-d tree, and sums over pairs of points.
 
-A box is a node of the tree; its points lie side by side in the tree's order. For tables of boxes to
+A box is a node of the tree; its points lie side by side in the tree's order. For tables to
 draw points from see `box_tables`.
 """
 
@@ -27,7 +27,7 @@ BLOCK = 64  # points that sums go over at a time
 GROUP = 8  # points whose sums are taken together
 MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
-_STACK = 128  # deeper than any tree, whose boxes are halved
+STACK = 128  # deeper than any tree, whose boxes are halved
 
 NODE = np.dtype(
     [
@@ -89,7 +89,7 @@ def pair_sums(
     scale = tree.points[:, FEATURES].astype(np.float64)
 
     def some(part: slice) -> NDArray[np.float64]:
-        sums, values, stack = np.zeros(n), np.empty(BLOCK), np.empty(_STACK, np.int64)
+        sums, values, stack = np.zeros(n), np.empty(BLOCK), np.empty(STACK, np.int64)
         _sum(tree, rule, least, own, groups[part], columns, scale, values, stack, sums)
         return sums
 

@@ -12,7 +12,7 @@ Proposals are made by 32 bits of random numbers, and of points packed into few w
 hundred, is settled in double precision by 64 bits, for many proposals side by side. Of models that
 are not large a block keeps its chain's values in shared memory, a few bits each. All else that
 blocks share is small, since what is left is cache, and the more of that the faster it goes. The
-chains of a multiprocessor keep pace, so that they look at the same boxes.
+chains of a multiprocessor keep pace, so that they look at the same slots.
 
 Importing this module needs numba-cuda.
 """
@@ -79,9 +79,8 @@ _NONE, _ONE, _ZERO = np.uint32(0), np.uint32(1), np.float32(0.0)
 _UNIT = np.float32(2.0**-32)
 _BY_POWER = np.float32(1.4)  # how much more a value may be off, by the power of 2 that it is
 _MOST_SLACK = np.float32(0.1)
-_HALF_STEP = np.float32(0.51)
-_TINY, _LEAST_GRAIN = np.float32(1e-30), np.float32(1e-36)
-_UNKNOWN = np.float32(np.nan)  # what is compared with it is left open
+_HALF_STEP = np.float32(0.56)  # of a scale, and what a value may be off by, times that
+_TINY = np.float32(1e-30)
 _WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float that counts by 1
 _FULL = np.uint32(0xFFFFFFFF)
 _UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # of what is held
@@ -360,7 +359,7 @@ def _counting(features, chunk):
                 home[first], home[first + 1], home[first + 2] = start, bits, i
                 home[first + 4] = row
                 grain = np.float32(as_long_double(low, high) * _UNIT / packed.unit[g])
-                home[first + 5] = as_word(grain if grain > _LEAST_GRAIN else _UNKNOWN)
+                home[first + 5] = as_word(grain)
                 read_point(packed, home, first + 6, row)
             k += cuda.blockDim.x
 

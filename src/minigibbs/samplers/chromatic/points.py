@@ -5,7 +5,7 @@ state: how many points of each group, which, and whether their true weight keeps
 step does: a pair that is not at its maximum is kept more rarely. So devices propose for many
 updates at a time, and results depend on no layout. On a dense graph every colour is one variable;
 they are visited in the order of the tree of the group that proposes most, so that the points that
-follow one another look at the same boxes.
+follow one another look at the same slots.
 
 The numbers of an update are words of `philox`, of the counter (chain, variable, sweep, draw).
 """

@@ -30,8 +30,8 @@ _ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what b
 _SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
 _TRIED = 2000  # pairs on which a user's bound is tried
 _NOT_FINITE = (
-    "points: the bound of the kernel is not finite for some two boxes; it must be for every two, "
-    "also for a point and itself"
+    "points: the bound of the kernel is not finite, in single precision, for some two boxes; it "
+    "must be for every two, also for a point and itself"
 )
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
@@ -47,7 +47,8 @@ class PointKernel:
         either way round, and at least 0.
     bound
         A compiled function of (low_a, high_a, low_b, high_b), the corners of two boxes: no less
-        than `value` for any point of the one and any of the other. The closer, the faster; a bound
+        than `value` for any point of the one and any of the other, and finite for every two boxes,
+        also for a point and itself. The closer, the faster; a bound
         that is too small gives a wrong law, and is looked for on a few thousand pairs only.
 
     Examples
@@ -185,10 +186,12 @@ class Points(Implicit):
 
     @cached_property
     def tables(self) -> Tables:
-        """Boxes to draw from, for every source box."""
+        """What points are drawn from, for every source."""
         from minigibbs.kernels.box_tables import choose_tables, make_tables
 
         bounds, sizes = choose_tables(self.tree, self.rule, _SLOTS[0])
+        if not bounds < math.inf:
+            raise GraphError(_NOT_FINITE)
         for slots in _SLOTS[1:]:
             fewer, more = choose_tables(self.tree, self.rule, slots)
             saved = (bounds - fewer) * abs(self.weight)
