@@ -14,6 +14,7 @@ many slots as its largest bound asks for: as long as rounding costs little.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from minigibbs.kernels.lines import empty_lines
 
 COUNT_BITS = 18  # of a slot's second word: how many points it holds; the others, how many slots do
 MOST_COUNT = (1 << COUNT_BITS) - 1
+COUNT_MASK, SHARE_BIT = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # for who reads it
 SIZES = (2048, 1024, 512, 256, 64)  # of tables
 _FINE = 0.35  # of a slot: what a box may be bounded too high
 _STEPS = 2  # lengths of a run that are tried
@@ -125,14 +127,12 @@ def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.
 
 def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> NDArray[np.float64]:
     """The sum of all bounds for each source, by tables of so many slots."""
-    totals, most = np.zeros(len(sources)), _ROOM * slots
+    totals = np.zeros(len(sources))
 
-    def some(part: slice) -> None:
-        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64)
-        _add_up(tree, rule, sources[part], slots, totals[part], *boxes)
+    def some(part: slice, *scratch: NDArray[Any]) -> None:
+        _add_up(tree, rule, sources[part], slots, totals[part], *scratch)
 
-    for _ in in_threads(some, len(sources)):
-        pass
+    _in_pieces(some, len(sources), slots)
     return totals
 
 
@@ -140,15 +140,24 @@ def _make_all(
     tree: Tree, rule: Any, sources: NDArray[np.int64], slots: NDArray[np.uint32]
 ) -> NDArray[np.float64]:
     """Fill the table of each source; returns the weights of their slots."""
-    weight, most = np.zeros(len(sources)), _ROOM * slots.shape[1]
+    weight = np.zeros(len(sources))
+
+    def some(part: slice, *scratch: NDArray[Any]) -> None:
+        _make(tree, rule, sources[part], slots[part], weight[part], *scratch)
+
+    _in_pieces(some, len(sources), slots.shape[1])
+    return weight
+
+
+def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
+    """Do the work for some sources at a time, with room for the boxes of so many slots."""
+    most = _ROOM * slots
 
     def some(part: slice) -> None:
-        boxes = np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64)
-        _make(tree, rule, sources[part], slots[part], weight[part], *boxes)
+        work(part, np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64))
 
-    for _ in in_threads(some, len(sources)):
+    for _ in in_threads(some, sources):
         pass
-    return weight
 
 
 @kernel

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import config, cuda, uint32
 
-from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
+from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
 from minigibbs.kernels.philox import quad_bits
@@ -85,7 +85,6 @@ _WHOLE, _WHOLE_FLOAT = np.uint32(0x4B000000), np.float32(2.0**23)  # a float tha
 _FULL = np.uint32(0xFFFFFFFF)
 _UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # of what is held
 _GROUP_BITS = np.uint32(0x1FFFFF)
-_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # of a slot's second word
 
 
 @cuda.jit
@@ -444,7 +443,7 @@ def _stages(features, plain, part):
     def look(packed, g, slot, b):
         """The point that a proposal chooses: its row, some of its words; whether that is open."""
         first, word = slot
-        count = np.uint32(word & _COUNT)
+        count = np.uint32(word & COUNT_MASK)
         product = np.uint64(b) * np.uint64(count)
         there = np.uint32(first + np.uint32(g * np.uint32(packed.members)))
         there = np.uint32(there + np.uint32(product >> _S32))
@@ -462,8 +461,8 @@ def _stages(features, plain, part):
         power, unknown = power_of(data, g, square, as_float(word))
         off = as_float(slack) - as_float(slack) * _BY_POWER * power
         unsure = unsure or unknown or not off < _MOST_SLACK
-        value = quick_power_of_2(power) * (_whole(np.uint32(slot[1] & _COUNT)) - _WHOLE_FLOAT)
-        grain = as_float(grain) * (_whole(right(slot[1], _SHARE)) - _WHOLE_FLOAT)
+        value = quick_power_of_2(power) * (_whole(np.uint32(slot[1] & COUNT_MASK)) - _WHOLE_FLOAT)
+        grain = as_float(grain) * (_whole(right(slot[1], SHARE_BIT)) - _WHOLE_FLOAT)
         mark, off = np.float32(c) * grain, off * scale * value + _HALF_STEP * value + grain
         value, strong = value * scale, mark * as_float(ratio)
         unsure = unsure or not abs(mark - value) > off

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import RULES, Points
-from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
+from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import GAUSSIAN, LAPLACE
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import as_float
@@ -49,7 +49,6 @@ START, BITS, ROW, LAW, LEAST, LENGTH, GRAIN = range(7)  # the last takes two: a 
 HOME_WORDS = 8
 
 _S11, _S32 = np.uint64(11), np.uint64(32)
-_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)
 _UNIT = 2.0**-32
 
 
@@ -178,10 +177,7 @@ def _homes(
     law: NDArray[np.int64],
 ) -> NDArray[np.uint32]:
     """Where each place's point is, what it proposes, and how many."""
-    order, tables = group.tree.order, group.tables
-    where = np.empty(len(order), np.int64)
-    where[order] = np.arange(len(order))
-    own = where[variable]
+    tables, own = group.tables, group.places[variable]
     rungs = _rung(rate[variable])
     found = law[np.searchsorted(law[:, 0], rungs)]
     homes = np.zeros((len(variable), HOME_WORDS), np.uint32)
@@ -272,7 +268,7 @@ def settle(
     )
     at = np.uint64(2) * (np.uint64(start) + (np.uint64(a) >> np.uint64(32 - bits)))
     begin, word = slots[at], slots[at + np.uint64(1)]
-    count, share = np.uint64(word & _COUNT), np.float64(word >> _SHARE)
+    count, share = np.uint64(word & COUNT_MASK), np.float64(word >> SHARE_BIT)
     step = (np.uint64(b) * count + ((np.uint64(e) * count) >> _S32)) >> _S32
     there, width = np.int64(first) + np.int64(begin) + np.int64(step), np.int64(QUAD * quads)
     mark = (np.float64(c) + np.float64(f) * _UNIT) * _UNIT * share * grain

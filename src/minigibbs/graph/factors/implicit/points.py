@@ -243,10 +243,10 @@ class Points(Implicit):
         """The sums of |weight| over the pairs of some variables."""
         from minigibbs.kernels.boxes import row_sums
 
-        return abs(self.weight) * row_sums(self.tree, self.rule, self._places[rows])
+        return abs(self.weight) * row_sums(self.tree, self.rule, self.places[rows])
 
     @cached_property
-    def _places(self) -> NDArray[np.int64]:
+    def places(self) -> NDArray[np.int64]:
         """By variable where its point is in the tree's order."""
         places = np.empty(self.variables, dtype=np.int64)
         places[self.tree.order] = np.arange(self.variables)
@@ -263,8 +263,8 @@ class Points(Implicit):
         """The weights of some pairs."""
         from minigibbs.kernels.boxes import pair_values
 
-        places = self._places
-        return self.weight * pair_values(self.tree, self.rule, places[i], places[j])
+        i, j = self.places[i], self.places[j]
+        return self.weight * pair_values(self.tree, self.rule, i, j)
 
     @property
     def counting(self) -> int:

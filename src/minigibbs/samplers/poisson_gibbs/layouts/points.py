@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
-from minigibbs.kernels.box_tables import COUNT_BITS, MOST_COUNT
+from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import as_double, fetch, word_of
@@ -28,7 +28,6 @@ MARKS = 2 * BATCH  # what the true weight must exceed
 WITHIN = MEASURES = 3 * BATCH  # a number for the point in the slot; later the value at its distance
 KEPT = NEXT = 4 * BATCH  # which draws the true weight keeps; before that the next update's slots
 GUESS = 5 * BATCH  # which variable comes next, most likely; each group has its own
-_COUNT, _SHARE = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)
 
 HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line of memory
     [
@@ -90,7 +89,7 @@ def _homes(group: Points, theta: float) -> NDArray[np.void]:
     """Where each variable's point is, and what it proposes."""
     order, tables = group.tree.order, group.tables
     homes = empty_lines((len(order),), HOME)
-    homes["place"][order] = np.arange(len(order))
+    homes["place"] = group.places
     homes["start"][order] = tables.source * tables.size
     homes["weight"][order] = tables.weight[tables.source]
     homes["rate"] = (1.0 + theta) * group.energy_per_weight * group.bounds()
@@ -121,7 +120,7 @@ def _propose(data, chain, key, number, home, draws):
     while k < first + draws:
         slot = np.uint64(scratch[np.uint64(k + SLOTS)])
         begin, word = np.int64(words[slot, np.uint64(0)]), words[slot, np.uint64(1)]
-        count, share = np.float64(word & _COUNT), np.float64(word >> _SHARE)
+        count, share = np.float64(word & COUNT_MASK), np.float64(word >> SHARE_BIT)
         within = np.int64(as_double(np.uint64(scratch[np.uint64(k + WITHIN)])) * count)
         scratch[np.uint64(k + PLACES)] = begin + within
         scratch[np.uint64(k + MARKS)] = word_of(share * weight)
