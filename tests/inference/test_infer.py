@@ -9,6 +9,7 @@ import minigibbs as mg
 from minigibbs.exact.elimination import BucketTree
 from minigibbs.inference import infer as inference
 from minigibbs.system.memory import read_size
+from minigibbs.system.watch import Watch
 from tests.hard import HARD
 from tests.paths import DATA
 from tests.zoo import IMPLICIT, ZOO
@@ -69,16 +70,32 @@ def test_weak_models_are_left_to_single_chains():
     assert abs(answer.log_z - log_z) < 8 * answer.log_z_error
 
 
-def test_time_and_memory_decide():
+def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):
+    grid = mg.models.ising_lattice(side=6, beta=0.3, periodic=False)
+    monkeypatch.setattr(BucketTree, "seconds", 0.0)
+    monkeypatch.setattr(inference, "_EXACT", 0.0)  # all of the time that elimination gets
+    answer = mg.infer(grid, "1s", error=0.1, seed=1, **QUIET)
+    assert not answer.exact
+    assert "took longer than" in answer.reason
+
+
+def test_time_and_memory_decide(monkeypatch):
     grid = mg.models.ising_lattice(side=12, beta=0.3, periodic=False)
     tree = BucketTree.of(grid)
     assert 0.001 < tree.seconds < 10
-    found, why = inference._affordable(grid, tree.seconds, None)
-    assert found is None
-    assert "would take about" in why
-    found, why = inference._affordable(grid, 100.0, None)
-    assert found is not None
-    found, why = inference._affordable(grid, 100.0, 1000.0)
+
+    def exact(seconds, memory=None):
+        with Watch(seconds) as watch:
+            return inference._exact(grid, memory, watch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BucketTree, "seconds", 50.0)
+        found, why = exact(60.0)
+        assert found is None
+        assert "would take about 50 s" in why
+        found, why = exact(100.0)
+        assert found is not None
+    found, why = exact(100.0, 1000.0)
     assert found is None
     assert "numbers" in why
     answer = mg.infer(grid, "1s", memory="1K", error=0.1, seed=1, **QUIET)

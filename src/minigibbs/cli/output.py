@@ -19,9 +19,9 @@ from minigibbs.results import tables
 from minigibbs.results.answer import Answer
 from minigibbs.results.run import Run
 from minigibbs.results.summary import for_json
-from minigibbs.running.plan import INTERRUPTED, TERMINATED, TIME
 from minigibbs.system.files import check_target
 from minigibbs.system.text import printable
+from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
 # How a program ends that did not do all that was asked; 0 is for one that did.
 EXIT_CODES = {INTERRUPTED: 130, TERMINATED: 143, TIME: 3}

@@ -29,6 +29,7 @@ from minigibbs.graph.pruning import prune
 from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
+from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
@@ -236,6 +237,7 @@ class BucketTree:
         self.parts, self.messages = {v: [] for v in position}, {}
         log_z = self._deal(position)
         for variable, clique in zip(self.order.variables, self.order.cliques, strict=True):
+            current().check()
             if log_z == -math.inf:
                 return log_z
             self.parts[variable] = self._merged(clique, self.parts[variable])
@@ -296,6 +298,7 @@ class BucketTree:
                 children[clique[1]].append(variable)
         told: dict[int, Part] = {}  # what the parent says about all of a clique but its variable
         for variable in reversed(self.order.variables):
+            current().check()
             clique, parts = cliques[variable], self.parts.pop(variable)
             if variable in told:
                 parts.append(told.pop(variable))
@@ -568,13 +571,18 @@ def _places(strides: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.
 def _in_pieces(fill: Callable[[int, int], None], count: int, size: int) -> None:
     """Call fill(first, last) over a range of blocks of so many entries each.
 
-    On threads if it is long, and never for long at once.
+    On threads if it is long, and never for long at once. Raises `StopError` if the call under way
+    must end.
     """
     if count * size <= _SPLIT:
         fill(0, count)
         return
-    workers = os.cpu_count() or 1
+    workers, watch = os.cpu_count() or 1, current()
     piece = max(1, min(-(-count // workers), _AT_ONCE // size))
+
+    def work(first: int) -> None:
+        watch.check()
+        fill(first, min(first + piece, count))
+
     with ThreadPoolExecutor(workers) as pool:
-        firsts = range(0, count, piece)
-        list(pool.map(lambda first: fill(first, min(first + piece, count)), firsts))
+        list(pool.map(work, range(0, count, piece)))

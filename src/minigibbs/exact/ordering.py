@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import TooLargeError
 from minigibbs.system import memory
+from minigibbs.system.watch import current
 
 _ROUNDING = 1e-9
 
@@ -131,11 +132,13 @@ class _Elimination:
         self.entries = 0.0  # of all messages together
         self.largest, self.variables = 0.0, 0  # log2 of the largest message, and its variables
         for v in variables:
+            current().check()
             self._place(v)
         self._run()
 
     def _run(self) -> None:
         while self.heap and self.largest <= self.limit:
+            current().check()
             fill, table, v = heapq.heappop(self.heap)
             if self.rank.get(v) != (fill, table):
                 continue  # its neighbourhood has changed since

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time as clocks
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,16 +19,16 @@ from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
-from minigibbs.running.plan import LENGTH, TIME
+from minigibbs.running.plan import LENGTH
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.memory import read_size
+from minigibbs.system.watch import TIME, StopError, Watch
 
 _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
 _LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
 _WARMUP = 0.15  # share of the time
-_PREPARED = 0.3  # share of the time that preparations count as, at the most
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _LEAST_TRIPS = 10  # round trips of a ladder, of each chain
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
@@ -90,62 +88,54 @@ def infer(
     >>> bool(abs(sampled.marginals - answer.marginals).max() < 0.1)
     True
     """
-    begun, limit = clocks.monotonic(), durations.seconds(time, "time")
     if not isinstance(graph, FactorGraph):
         raise SampleError(f"infer takes a FactorGraph, got {type(graph).__name__}")
     check_counts(chains=chains, threads=threads)
-    why = "exact answers were not asked for"
-    if exact:
-        budget = None if memory is None else read_size(memory, "memory")
-        tree, why = _affordable(graph, limit, budget)
-        if tree is not None:
-            answer = _exact(graph, tree, begun, why)
-            if observe is None:
-                return answer
-            options: dict[str, Any] = {"chains": chains, "seed": seed, "threads": threads}
-            run = sample(
-                graph, Exact(), sweeps=_OBSERVED, progress=progress, observe=observe, **options
-            )
-            return replace(answer, run=run, seconds=clocks.monotonic() - begun)
-    chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
-    call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
-    if sampler is None and graph.influence < 1.0 and not graph.implicits:
-        ladder = _ladder(call(Tempering(), _LOG_Z * limit, begun, error, beyond=False))
-        light = lighter(graph) if observe is None else graph  # which shifts the energy
-        call = partial(call.func, light, **call.keywords)
-        run = call(chosen, (1 - _LOG_Z) * limit, clocks.monotonic(), error, observe=observe)
-        return _sampled(graph, run, ladder, f"{why}; {reason}", begun)
-    run = call(chosen, limit, begun, error, observe=observe)
-    return _sampled(graph, run, _ladder(run), f"{why}; {reason}", begun)
+    budget = None if memory is None else read_size(memory, "memory")
+    call = _Call(
+        graph,
+        error,
+        {"chains": chains, "seed": seed, "threads": threads, "progress": progress},
+        observe,
+    )
+    with Watch(durations.seconds(time, "time")) as watch:
+        why = "exact answers were not asked for"
+        if exact:
+            answer, why = _exact(graph, budget, watch)
+            if answer is not None:
+                return answer if observe is None else call.observed(answer)
+        if sampler is None and graph.influence < 1.0 and not graph.implicits:
+            return call.two_runs(why, watch)
+        chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
+        run = call.sample(graph, chosen, watch, observe)
+        return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
 
 
-def _affordable(
-    graph: FactorGraph, limit: float, memory: float | None
-) -> tuple[BucketTree | None, str]:
-    """The elimination tree, if it fits into time and memory; and why, or why not."""
+def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answer | None, str]:
+    """The exact answer if it fits into time and memory; and why, or why not."""
     try:
-        tree = BucketTree.of(graph, memory)
+        with Watch(_EXACT * watch.left):
+            tree = BucketTree.of(graph, memory)
+            if tree.seconds > _EXACT * watch.left:
+                return None, f"an exact answer would take about {tree.seconds:,.0f} s"
+            square, log_z = exact_answer(tree)
     except TooLargeError as error:
         return None, str(error).split(";")[0]
-    if tree.seconds > _EXACT * limit:
-        return None, f"an exact answer would take about {tree.seconds:,.0f} s"
-    return tree, f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
-
-
-def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answer:
-    square, log_z = exact_answer(tree)
+    except StopError:
+        return None, "an exact answer took longer than predicted, and was given up"
     flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
-    return Answer(
+    answer = Answer(
         domains=graph.domains,
         known=Known(flat, np.zeros(len(flat)), graph.sizes),
         log_z=log_z,
         log_z_error=0.0,
         method="exact",
-        reason=why,
-        seconds=clocks.monotonic() - begun,
+        reason=f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s",
+        seconds=watch.spent,
         clamped=graph.evidence >= 0,
         model=graph.describe(),
     )
+    return answer, answer.reason
 
 
 def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
@@ -162,47 +152,71 @@ def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
     return ladder, "tempering visits modes that single chains would not leave"
 
 
-def _sample(
-    graph: FactorGraph,
-    sampler: Sampler,
-    limit: float,
-    begun: float,
-    error: float,
-    chains: int,
-    seed: int | None,
-    threads: int | None,
-    progress: bool,
-    observe: Observe = None,
-    beyond: bool = True,
-) -> Run:
-    """Sample until the errors are as asked, or time is up; the beginning is not recorded.
+@dataclass(frozen=True)
+class _Call:
+    """What `infer` was asked for, where it samples."""
 
-    What was spent on preparations counts as a part of the time at the most: code that is compiled
-    for the first time takes longer than it ever will again. Where time was up before every chain
-    had recorded a sweep, a few are recorded all the same, `beyond` it: an answer has marginals.
-    """
-    free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
-    sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
-    limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
-    workers = min(threads or os.cpu_count() or 1, chains)
-    sweeps = limit * workers / (chains * sweep)
-    warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
-    common: dict[str, Any] = {
-        "chains": chains,
-        "seed": seed,
-        "threads": threads,
-        "progress": progress,
-        "observe": observe,
-    }
-    run = sample_until(graph, sampler, error=error, max_time=limit, warmup=warmup, **common)
-    recorded = int(run.clock.min()) >= free
-    if run.info.ended != TIME or recorded or not beyond:
-        return run
-    fit = int(_BEYOND * workers / (chains * sweep))
-    few = min(max(fit, 1), LEAST_SWEEPS)
-    if seed is not None:  # other random numbers than those that led to where it starts
-        common["seed"] = int(np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)[0])
-    return sample(graph, sampler, sweeps=few, start=run, **common)
+    graph: FactorGraph
+    error: float
+    options: dict[str, Any]  # chains, seed, threads, progress
+    observe: Observe
+
+    def observed(self, answer: Answer) -> Answer:
+        """An exact answer with observables, measured on independent draws."""
+        run = sample(self.graph, Exact(), sweeps=_OBSERVED, observe=self.observe, **self.options)
+        return replace(answer, run=run, seconds=answer.seconds + run.info.seconds)
+
+    def two_runs(self, why: str, watch: Watch) -> Answer:
+        """Marginals by single chains, which mix fast, and log Z by a temperature ladder.
+
+        Where a signal ends the call, the answer is that of the ladder, whose run has marginals too.
+        """
+        graph, (chosen, reason) = self.graph, _choose(self.graph)
+        reason = f"{why}; {reason}"
+        with Watch(_LOG_Z * watch.left) as half:
+            tempered = self.sample(graph, Tempering(), half, None, beyond=False)
+        ladder = _ladder(tempered)
+        if not tempered.interrupted:
+            light = lighter(graph) if self.observe is None else graph  # which shifts the energy
+            try:
+                run = self.sample(light, chosen, watch, self.observe)
+                if run.visits.any():
+                    return _sampled(graph, run, ladder, reason, watch)
+            except KeyboardInterrupt:
+                if not tempered.visits.any():
+                    raise
+        return _sampled(graph, tempered, ladder, reason, watch)
+
+    def sample(
+        self,
+        graph: FactorGraph,
+        sampler: Sampler,
+        watch: Watch,
+        observe: Observe,
+        beyond: bool = True,
+    ) -> Run:
+        """Sample until the errors are as asked, or time is up; the beginning is not recorded.
+
+        Where time was up before every chain had recorded a sweep, a few are recorded all the same,
+        `beyond` the limit: an answer has marginals.
+        """
+        free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
+        sweep = free * time_updates(graph, sampler, seconds=min(0.02, max(watch.left, 0.0) / 50))
+        chains, threads = self.options["chains"], self.options["threads"]
+        workers = min(threads or os.cpu_count() or 1, chains)
+        sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
+        warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
+        options = self.options | {"observe": observe}
+        run = sample_until(graph, sampler, error=self.error, warmup=warmup, **options)
+        recorded = int(run.clock.min()) >= free
+        if run.info.ended != TIME or recorded or not beyond:
+            return run
+        few = min(max(int(_BEYOND * workers / (chains * sweep)), 1), LEAST_SWEEPS)
+        if options["seed"] is not None:  # other random numbers than those that led to its start
+            sequence = np.random.SeedSequence([options["seed"], 1])
+            options["seed"] = int(sequence.generate_state(1, np.uint64)[0])
+        watch.extend(2 * _BEYOND)
+        return sample(graph, sampler, sweeps=few, start=run, **options)
 
 
 def _ladder(run: Run) -> Ladder | None:
@@ -212,9 +226,11 @@ def _ladder(run: Run) -> Ladder | None:
 
 
 def _sampled(
-    graph: FactorGraph, run: Run, ladder: Ladder | None, reason: str, begun: float
+    graph: FactorGraph, run: Run, ladder: Ladder | None, reason: str, watch: Watch
 ) -> Answer:
     """What a run says; log Z is that of a ladder, the run's own or another's."""
+    if run.interrupted and not run.visits.any():
+        raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
     warnings = [text for text in run.summary().warnings if run.info.ended != TIME or text != _LATE]
     if run.info.ended == LENGTH:
@@ -237,7 +253,7 @@ def _sampled(
         log_z_error=None if ladder is None else ladder.log_z_error,
         method=run.info.sampler,
         reason=reason,
-        seconds=clocks.monotonic() - begun,
+        seconds=watch.spent,
         warnings=tuple(warnings),
         clamped=run.clamped,
         model=run.model,

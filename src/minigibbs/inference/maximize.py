@@ -8,7 +8,7 @@ import time as clocks
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
+from minigibbs.running.driver import drive
 from minigibbs.running.progress import Bar
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
+from minigibbs.system.watch import Watch
 
 _FIRST_LEVELS = 24
 _WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
@@ -36,10 +38,10 @@ _HOT = 0.1  # the first level above 0, times the largest local range
 _PLACES = 200_000  # variables times levels, at the most
 _LEAST_LEVELS = 8
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
-_TRIED = 8  # rounds that are timed
+_TRIED = 8  # rounds after which the annealing is planned, by the time that they took
 _SEGMENT = 0.2  # seconds between two looks at the clock
-_SEARCHED = 0.15  # share of the time in which levels are found, but for the first look
-_PREPARED = 0.5  # share of the time that preparations count as, at the most
+_GROWTH = 8  # of a segment over the one before, at the most
+ROUNDS = "rounds"  # how a search ended: all rounds were made
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 
@@ -88,7 +90,7 @@ def maximize(
     """
     begun = clocks.monotonic()
     check_counts(chains=chains, threads=threads)
-    states, energies, made = best_states(
+    found = best_states(
         graph,
         durations.seconds(time, "time"),
         rounds,
@@ -99,16 +101,27 @@ def maximize(
         threads=threads,
         progress=progress,
     )
-    best = int(energies.argmax())
+    best = int(found.energies.argmax())
+    top = found.energies[best]
     return Maximum(
         domains=graph.domains,
-        state=states[best],
-        energy=graph.energy(states[best]),
+        state=found.states[best],
+        energy=graph.energy(found.states[best]),
         seconds=clocks.monotonic() - begun,
-        rounds=made,
+        rounds=found.rounds,
         chains=chains,
-        reached=int(np.isclose(energies, energies[best], rtol=_EQUAL, atol=_EQUAL).sum()),
+        reached=int(np.isclose(found.energies, top, rtol=_EQUAL, atol=_EQUAL).sum()),
+        ended=found.ended,
     )
+
+
+class Found(NamedTuple):
+    """What a search found, by chain."""
+
+    states: NDArray[Any]  # [chain, variable] the best state of each
+    energies: NDArray[np.float64]  # [chain] theirs
+    rounds: int  # that each chain made
+    ended: str  # "rounds", "time", "interrupted" or "terminated"
 
 
 def best_states(
@@ -121,25 +134,30 @@ def best_states(
     seed: int,
     threads: int | None = None,
     progress: bool = False,
-) -> tuple[NDArray[Any], NDArray[np.float64], int]:
-    """Each chain's best state and its energy, and how many rounds were made."""
-    begun = clocks.monotonic()
+) -> Found:
+    """Each chain's best state and its energy.
+
+    The deadline and the signals end every phase: a search that was stopped early returns the best
+    states so far, and no change of one variable improves them.
+    """
     if not isinstance(graph, FactorGraph):
         raise SampleError(f"maximize takes a FactorGraph, got {type(graph).__name__}")
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
-    stored = graph.stored() if graph.implicits else graph
-    states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
-    order, made = order[stored.sizes[order] > 1], 0
-    if len(order):
-        seconds = math.inf if rounds is not None else _SEARCHED * limit
-        searches = _searches(stored, states, streams(seed, chains), ends, seconds)
-        limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
-        made = _run(searches, limit, rounds, threads or os.cpu_count() or 1, progress)
-        states = np.array([one.best for one in searches])
-        for state in states:
-            climb(stored.packed, order, state, _ROUNDED * largest_range(stored))
-    return states, np.atleast_1d(graph.energy(states)), made
+    with Watch(limit if rounds is None else None) as watch:
+        stored = graph.stored() if graph.implicits else graph
+        states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
+        order, made, ended = order[stored.sizes[order] > 1], 0, ROUNDS
+        if len(order):
+            searches = _searches(stored, states, streams(seed, chains), ends)
+            work = _Searching(searches, rounds, threads or os.cpu_count() or 1)
+            made, ended = work.run(watch, progress)
+            states = np.array([one.best for one in searches])
+            least = _ROUNDED * largest_range(stored)
+            with watch.noted():
+                for state in states:
+                    climb(stored.packed, order, state, least)
+        return Found(states, np.atleast_1d(graph.energy(states)), made, ended)
 
 
 def _check_rounds(rounds: Any) -> None:
@@ -208,7 +226,6 @@ def _searches(
     states: NDArray[Any],
     rows: NDArray[np.uint64],
     beta_range: tuple[float, float] | None,
-    seconds: float,
 ) -> list[_Search]:
     """The chains at their start, with levels found once for all."""
     tempering = Tempering(houdayer=is_sparse(graph))
@@ -220,7 +237,7 @@ def _searches(
 
     most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
     first, state = _first_levels(graph, beta_range), first_state(graph)
-    beta = find_levels(graph, state, prepare, beta=first, most=most, seconds=seconds)
+    beta = find_levels(graph, state, prepare, beta=first, most=most)
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
     return [
@@ -275,35 +292,52 @@ def largest_range(graph: FactorGraph) -> float:
     return float(local.max(initial=0.0)) or 1.0
 
 
-def _run(
-    searches: list[_Search], limit: float, rounds: int | None, threads: int, progress: bool
-) -> int:
-    """Advance all chains together until the rounds are made, or time is up."""
-    levels, updates = len(searches[0].data.beta), len(searches[0].data.order)
-    begin, each = 0, _each(rounds or 0, levels)
-    made, segment = 0, min(_TRIED, rounds or _TRIED)
-    total = None if rounds is None else rounds * len(searches) * updates
-    searches[0].advance(0, begin, each)  # compiles
-    with ThreadPoolExecutor(min(threads, len(searches))) as pool, Bar(total, 0, progress) as bar:
-        bar.deadline(limit if rounds is None else None)
-        bar.begin()
-        begun = clocks.monotonic()
-        while segment:
-            before = clocks.monotonic()
-            go_on = partial(_Search.advance, rounds=segment, begin=begin, each=each)
-            list(pool.map(go_on, searches))
-            pace = max(clocks.monotonic() - before, 1e-6) / segment
-            left = begun + limit - clocks.monotonic()
-            if rounds is None and made == 0:
-                begin, each = segment, _each(left / pace, levels)
-            made += segment
-            bar.advance(segment * len(searches) * updates)
-            next_one = max(1, int(_SEGMENT / pace))
-            if rounds is not None:
-                segment = min(next_one, rounds - made)
-            else:
-                segment = min(next_one, max(int(left / pace), 0))
-    return made
+class _Searching:
+    """All chains of a search, which advance together: a task of the driver."""
+
+    def __init__(self, searches: list[_Search], rounds: int | None, threads: int) -> None:
+        self.searches, self.rounds = searches, rounds
+        self.threads = min(threads, len(searches))
+        self.levels, self.updates = len(searches[0].data.beta), len(searches[0].data.order)
+        self.begin, self.each = 0, _each(rounds or 0, self.levels)
+        self.made, self.next = 0, 1
+
+    def run(self, watch: Watch, progress: bool) -> tuple[int, str]:
+        """Search until the rounds are made or the call must end; returns the rounds and how."""
+        total = None if self.rounds is None else self.rounds * len(self.searches) * self.updates
+        with (
+            ThreadPoolExecutor(self.threads) as self._pool,
+            Bar(total, 0, progress) as self._bar,
+        ):
+            self.searches[0].advance(0, self.begin, self.each)  # compiles
+            self._watch = watch
+            self._bar.deadline(watch.left if watch.limited else None)
+            self._bar.begin()
+            ended = drive(self, watch)
+            return self.made, ended
+
+    def segment(self) -> str:
+        """Make some rounds of every chain; the first ones are timed, to plan the annealing."""
+        before = clocks.monotonic()
+        go_on = partial(_Search.advance, rounds=self.next, begin=self.begin, each=self.each)
+        list(self._pool.map(go_on, self.searches))
+        pace = max(clocks.monotonic() - before, 1e-6) / self.next
+        self.made += self.next
+        self._bar.advance(self.next * len(self.searches) * self.updates)
+        left = self._watch.left / pace  # rounds
+        if self.rounds is None and self.made <= _TRIED:
+            self.begin, self.each = self.made, _each(left, self.levels)
+        fit = max(1, int(min(_SEGMENT / pace, left, _GROWTH * self.next)))
+        if self.rounds is not None:
+            fit = min(fit, self.rounds - self.made)
+        self.next = fit
+        return "" if fit else ROUNDS
+
+    def keep(self) -> None:
+        """A search has no checkpoint."""
+
+    def rest(self) -> None:
+        """No chain runs between two segments."""
 
 
 def _each(rounds: float, levels: int) -> int:

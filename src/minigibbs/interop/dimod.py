@@ -243,7 +243,7 @@ def _minima(
     """The best state of each search, and what a `SampleSet` keeps about them."""
     begun, seed = time.perf_counter_ns(), _seed(seed)
     rounds = _whole("num_sweeps", sweeps, 1)
-    states, _, _ = best_states(graph, 0.0, rounds, beta_range, "random", reads, seed)
+    states = best_states(graph, 0.0, rounds, beta_range, "random", reads, seed).states
     timing = {"sampling_ns": time.perf_counter_ns() - begun}
     return states, {"num_sweeps": rounds, "seed": seed, "timing": timing}
 

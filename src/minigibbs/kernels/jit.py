@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 from numba.extending import overload
+
+from minigibbs.system.watch import Compiling
 
 # Two habits of the innermost loops, for the sake of GPUs, where instructions are what is scarce:
 # `while` in place of `range`, whose bookkeeping their compiler does not see through, and
@@ -126,27 +129,30 @@ def _sources() -> tuple[tuple[str, float, int], ...]:
 _SOURCES = _sources()
 
 
-class _Uncollected(event.Listener):
-    """While Numba compiles a function of ours, no garbage is collected.
+class _Compilations(event.Listener):
+    """While Numba compiles a function of ours, time is counted and no garbage is collected.
 
-    There is hardly any, and looking for it takes an eighth of the time.
+    There is hardly any garbage, and looking for it takes an eighth of the time.
     """
 
     depth = 0  # Numba compiles one function at a time, and those that it calls within
     was_enabled = False
+    begun = 0.0
 
     def on_start(self, event: Any) -> None:
         if _is_ours(event):
             if self.depth == 0:
-                self.was_enabled = gc.isenabled()
+                self.was_enabled, self.begun = gc.isenabled(), time.monotonic()
                 gc.disable()
             self.depth += 1
 
     def on_end(self, event: Any) -> None:
         if _is_ours(event):
             self.depth -= 1
-            if self.depth == 0 and self.was_enabled:
-                gc.enable()
+            if self.depth == 0:
+                Compiling.seconds += time.monotonic() - self.begun
+                if self.was_enabled:
+                    gc.enable()
 
 
 def _is_ours(event: Any) -> bool:
@@ -154,4 +160,4 @@ def _is_ours(event: Any) -> bool:
     return str(module).startswith("minigibbs.")
 
 
-event.register("numba:compile", _Uncollected())
+event.register("numba:compile", _Compilations())

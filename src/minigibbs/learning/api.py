@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings as python_warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,11 +32,10 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings
 from minigibbs.results.fit import Fit
 from minigibbs.running import durations
-from minigibbs.running.plan import TIME
 from minigibbs.running.request import check_counts, choose, entropy_of
-from minigibbs.running.signals import Signals
 from minigibbs.samplers import Sampler
 from minigibbs.system.files import refusing_damage
+from minigibbs.system.watch import StopError, Watch, current
 
 _STATES = 2_000_000  # numbers of all chains together, by default
 _MOST_CHAINS = 1000
@@ -46,6 +45,7 @@ _NATURAL_NEEDS = (
     "all learned by their entries and none fixed"
 )
 _BURN = 20  # sweeps before errors are looked at, in units of a step's
+_PSEUDO_STEPS = 200  # of start="pseudo"
 
 
 def learn(
@@ -160,6 +160,7 @@ def learn(
     check_counts(threads=threads)
     checks.require_parameters(graph)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
+    watch = Watch(limit)
     interval = None if every is None else durations.seconds(every, "every")
     given = {"checkpoint": checkpoint, "held_out": held_out, "error": error, "pearson": pearson}
     _require_sampled(method, [name for name, value in given.items() if value is not None])
@@ -191,15 +192,16 @@ def learn(
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
     pool = Threads(threads)
     try:
-        values = task.first(start, pool)
-        if method in SAMPLED:
+        with watch:
+            values = task.first(start, pool)
+            if method not in SAMPLED:
+                return task.climbed(values, pool, progress)
             ascent = task.ascent(values, pool)
             saver = None
             if checkpoint is not None:
                 extra = {"evidence": data is None, "errors": errors, "max_time": limit}
                 saver = Saver(checkpoint, ascent, interval, extra, held)
-            return task.sampled(ascent, limit, saver, progress)
-        return task.climbed(values, pool, limit, progress)
+            return task.sampled(ascent, saver, progress)
     finally:
         pool.close()
 
@@ -252,7 +254,8 @@ def resume_learning(
             ascent = task.ascent(whole.frame.flat(whole.factors), pool)
             ascent.restore(saved.header["state"], saved.part("state"))
         saver = Saver(checkpoint, ascent, saved.every, extra, held)
-        return task.sampled(ascent, limit, saver, progress)
+        with Watch(limit):
+            return task.sampled(ascent, saver, progress)
     finally:
         pool.close()
 
@@ -291,8 +294,8 @@ class _Task:
             )
         if start == "pseudo":
             climb = self._climb(values, pool, self._pseudo(pool))
-            with Signals() as signals, StepBar(1, 0, False) as bar:
-                climb.run(200, signals, bar, None)
+            with StepBar(1, 0, False) as bar:
+                climb.run(_PSEUDO_STEPS, bar, current())
             values = climb.values
         if start == "independent":
             values = self._independent().independent(values)
@@ -323,21 +326,20 @@ class _Task:
             held,
         )
 
-    def sampled(
-        self, ascent: Ascent, limit: float | None, saver: Saver | None, progress: bool
-    ) -> Fit:
-        """Run the ascent, and give what was learned, however it ended."""
-        steps = self.settings.steps
-        deadline = None if limit is None else time.monotonic() + limit
-        with StepBar(steps, ascent.optimiser.step, progress) as bar, Signals() as signals:
-            ended = ascent.run(signals, bar, deadline, saver)
+    def sampled(self, ascent: Ascent, saver: Saver | None, progress: bool) -> Fit:
+        """Run the ascent, and return what was learned, however it ended."""
+        steps, watch = self.settings.steps, current()
+        with StepBar(steps, ascent.optimiser.step, progress) as bar, watch.noted():
+            ended = ascent.run(bar, watch, saver)
             if saver is not None:
                 saver(True)
             values = ascent.best if ended == HELD_OUT else None
             values = ascent.result() if values is None else values
             deviations = None
-            if self.errors and not signals.ended and ended != TIME:
-                deviations = self._sampled_errors(ascent, values)
+            with suppress(StopError):
+                watch.check()
+                if self.errors:
+                    deviations = self._sampled_errors(ascent, values)
         history = {name: np.array(series) for name, series in ascent.history.items()}
         return self._fit(
             values,
@@ -361,25 +363,26 @@ class _Task:
         chains: list[Any] = [ascent.model, *([ascent.rows] if ascent.rows else [])]
         for one in chains:
             one.take(values)
-            one.advance(_BURN * sweeps)
+            for _ in range(_BURN):
+                current().check()
+                one.advance(sweeps)
         found = information.from_chains(frame, ascent.model, sweeps, ascent.rows, ascent.observed)
         return information.errors(frame, found, self.penalty, len(self.data))
 
-    def climbed(
-        self, values: NDArray[np.float64], pool: Threads, limit: float | None, progress: bool
-    ) -> Fit:
-        """Climb an objective without noise, and give what was learned."""
+    def climbed(self, values: NDArray[np.float64], pool: Threads, progress: bool) -> Fit:
+        """Climb an objective without noise, and return what was learned, however it ended."""
         exact = self.settings.method == "exact"
         law = self._law() if exact else None
         likelihood = None if exact else self._pseudo(pool)
-        climb = self._climb(values, pool, likelihood, law)
-        deadline = None if limit is None else time.monotonic() + limit
-        with StepBar(self.settings.steps, 0, progress) as bar, Signals() as signals:
-            ended = climb.run(self.settings.steps, signals, bar, deadline)
+        climb, watch = self._climb(values, pool, likelihood, law), current()
+        with StepBar(self.settings.steps, 0, progress) as bar, watch.noted():
+            ended = climb.run(self.settings.steps, bar, watch)
             data, model = self._moments(climb.values, pool, law)
             deviations = None
-            if self.errors and not signals.ended and ended != TIME:
-                deviations = self._climbed_errors(climb.values, pool, likelihood, law)
+            with suppress(StopError):
+                watch.check()
+                if self.errors:
+                    deviations = self._climbed_errors(climb.values, pool, likelihood, law)
         history = {name: np.array(series) for name, series in climb.history.items()}
         return self._fit(
             climb.values, ended, climb.steps, climb.seconds, history, data, model, deviations
@@ -417,24 +420,29 @@ class _Task:
         self, values: NDArray[np.float64], pool: Threads, law: Expectations | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The moments of data and model with what was learned: exact, or from chains."""
-        if law is not None:
-            evidence = self.whole.evidence
-            return law.of_data(values, self.data)[1], law.of(values, evidence)[1]
+        with suppress(StopError):
+            if law is not None:
+                evidence = self.whole.evidence
+                return law.of_data(values, self.data)[1], law.of(values, evidence)[1]
         frame, chains = self.whole.frame, self._chains(values, pool)
         weights, found = [None, self.data.weight], []
         for one, weight in zip(chains, weights, strict=False):
-            total = np.zeros(frame.size)
-            for _ in range(_BURN):
+            total, made = np.zeros(frame.size), 0
+            while made == 0 or (made < _BURN and not current().ended):
                 one.advance(self.settings.sweeps)
                 total += one.summed(frame, weight, pool) / len(one)
-            found.append(total / _BURN)
+                made += 1
+            found.append(total / made)
         if len(chains) == 1:
             moments = frame.summed(self.data.rows, self.data.weight, pool)
             found.append(moments / self.data.weight.sum())
         return found[1], found[0]
 
     def _chains(self, values: NDArray[np.float64], pool: Threads) -> list[Any]:
-        """Chains of the model, and of the rows where something is missing, warmed up."""
+        """Chains of the model, and of the rows where something is missing, warmed up.
+
+        The warm-up is cut short where the call must end.
+        """
         settings = self.settings
         chains: list[Any] = [
             model_chains(
@@ -445,7 +453,10 @@ class _Task:
             chains.append(row_chains(self.whole, self.data, settings.seed, pool))
         for one in chains:
             one.take(values)
-            one.advance(_BURN * settings.sweeps)
+            for _ in range(_BURN):
+                if current().ended:
+                    break
+                one.advance(settings.sweeps)
         return chains
 
     def _climbed_errors(

@@ -27,9 +27,10 @@ from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
-from minigibbs.running.plan import CONVERGED, TIME
-from minigibbs.running.signals import Signals
+from minigibbs.running.driver import drive
+from minigibbs.running.plan import CONVERGED
 from minigibbs.samplers import Sampler
+from minigibbs.system.watch import Watch
 
 STEPS, HELD_OUT = "steps", "held-out"
 _SHARE = 0.05  # of a step in the running means of moments, at the least
@@ -84,29 +85,47 @@ class Ascent:
         names += ["held_out"] if self.held_out else []
         self.history = self.history or {name: [] for name in names}
 
-    def run(
-        self,
-        signals: Signals,
-        bar: StepBar,
-        deadline: float | None,
-        save: Callable[[bool], None] | None,
-    ) -> str:
-        """Make steps to the end; returns how they ended."""
-        ended, begun, before = "", time.monotonic(), self.seconds
-        while not ended and self.optimiser.step < self.settings.steps:
-            self.step()
-            self.seconds = before + time.monotonic() - begun
-            if self.optimiser.step % LOOK == 0 or self.optimiser.step == self.settings.steps:
-                ended = self.look()
-                bar.show(self.optimiser.step, self.history["error"][-1])
-            if signals.ended:
-                ended = signals.ended
-            elif not ended and deadline is not None and time.monotonic() > deadline:
-                ended = TIME
-            if save is not None and not ended:
-                save(False)
-        self.seconds = before + time.monotonic() - begun
-        return ended or STEPS
+    def run(self, bar: StepBar, watch: Watch, saver: Callable[[bool], None] | None) -> str:
+        """Make steps to the end; returns how they ended.
+
+        Parameters
+        ----------
+        bar : StepBar
+            Shows the steps made.
+        watch : Watch
+            The deadline and the signals of the call.
+        saver : callable or None
+            `saver(False)` writes a checkpoint if one is due.
+
+        Returns
+        -------
+        str
+            "steps", "converged", "held-out", "time", "interrupted" or "terminated".
+        """
+        self._bar, self._saver = bar, saver
+        self._begun = time.monotonic() - self.seconds
+        return drive(self, watch)
+
+    def segment(self) -> str:
+        """Make one step, with a look at the moments after every few; returns how steps ended."""
+        if self.optimiser.step >= self.settings.steps:
+            return STEPS
+        self.step()
+        self.seconds = time.monotonic() - self._begun
+        last = self.optimiser.step == self.settings.steps
+        if not last and self.optimiser.step % LOOK:
+            return ""
+        ended = self.look()
+        self._bar.show(self.optimiser.step, self.history["error"][-1])
+        return ended or (STEPS if last else "")
+
+    def keep(self) -> None:
+        """Write a checkpoint if one is due."""
+        if self._saver is not None:
+            self._saver(False)
+
+    def rest(self) -> None:
+        """Nothing runs in the background between steps."""
 
     def step(self) -> None:
         """One step along the gradient."""
@@ -242,7 +261,7 @@ class Ascent:
         return np.where(self.optimiser.free, values, self.optimiser.values)
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Everything that the ascent needs to go on, as JSON and arrays."""
+        """Everything that the ascent needs to continue, as JSON and arrays."""
         arrays: dict[str, NDArray[Any]] = {
             **{f"optimiser.{name}": array for name, array in self.optimiser.state().items()},
             **{f"model.{name}": array for name, array in self.model.save().items()},

@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 from minigibbs.learning.ascent import STEPS
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.progress import StepBar
-from minigibbs.running.plan import CONVERGED, TIME
-from minigibbs.running.signals import Signals
+from minigibbs.running.driver import drive
+from minigibbs.running.plan import CONVERGED
+from minigibbs.system.watch import Watch
 
 Objective = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 _TOLERANCE = 1e-7  # of the gradient's largest entry
 _MEMORY = 20  # steps that L-BFGS remembers
-
-
-class _StopError(Exception):
-    """A signal, or the end of the time."""
 
 
 class Climb:
@@ -39,40 +36,57 @@ class Climb:
         self.steps, self.seconds = 0, 0.0
         self.history: dict[str, list[float]] = {"step": [], "seconds": [], "objective": []}
 
-    def run(self, steps: int, signals: Signals, bar: StepBar, deadline: float | None) -> str:
-        """Climb until the gradient is as good as 0; returns how it ended."""
+    def run(self, steps: int, bar: StepBar, watch: Watch) -> str:
+        """Climb until the gradient is as good as 0.
+
+        Parameters
+        ----------
+        steps : int
+            Iterations of L-BFGS at the most.
+        bar : StepBar
+            Shows the iterations made.
+        watch : Watch
+            The deadline and the signals of the call; evaluations of the objective look at them.
+
+        Returns
+        -------
+        str
+            "converged", "steps", "time", "interrupted" or "terminated".
+        """
+        self._begun, self._bar, self._watch, self._most = time.monotonic(), bar, watch, steps
+        ended = drive(self, watch)
+        self.seconds = time.monotonic() - self._begun
+        return ended
+
+    def segment(self) -> str:
+        """Climb to the end: SciPy's L-BFGS cannot be cut, but its evaluations can be stopped."""
         from scipy.optimize import minimize
 
-        self._begun, self._signals, self._deadline, self._bar = (
-            time.monotonic(),
-            signals,
-            deadline,
-            bar,
-        )
         split = self.free & (self.penalty.l1 > 0)
-        try:
-            found = minimize(
-                self._loss,
-                self._coordinates(split),
-                args=(split,),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=self._bounds(split),
-                callback=lambda at: self._note(at, split),
-                options={
-                    "maxiter": steps,
-                    "maxfun": 20 * steps + 20,
-                    "gtol": _TOLERANCE,
-                    "ftol": 1e-14,
-                    "maxcor": _MEMORY,
-                },
-            )
-        except _StopError:
-            self.seconds = time.monotonic() - self._begun
-            return signals.ended or TIME
+        found = minimize(
+            self._loss,
+            self._coordinates(split),
+            args=(split,),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self._bounds(split),
+            callback=lambda at: self._note(at, split),
+            options={
+                "maxiter": self._most,
+                "maxfun": 20 * self._most + 20,
+                "gtol": _TOLERANCE,
+                "ftol": 1e-14,
+                "maxcor": _MEMORY,
+            },
+        )
         self.values = self._values(found.x, split)
-        self.seconds = time.monotonic() - self._begun
-        return STEPS if found.nit >= steps else CONVERGED
+        return STEPS if found.nit >= self._most else CONVERGED
+
+    def keep(self) -> None:
+        """A climb has no checkpoint."""
+
+    def rest(self) -> None:
+        """Nothing runs in the background."""
 
     def _coordinates(self, split: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Free values; those with L1 as their positive and their negative part."""
@@ -95,6 +109,7 @@ class Climb:
     def _loss(
         self, at: NDArray[np.float64], split: NDArray[np.bool_]
     ) -> tuple[float, NDArray[np.float64]]:
+        self._watch.check()
         values = self._values(at, split)
         value, slope = self.objective(values)
         finite = np.where(np.isfinite(values), values, 0.0)
@@ -112,6 +127,3 @@ class Climb:
         for name, value in zip(self.history, seen, strict=True):
             self.history[name].append(value)
         self._bar.show(self.steps, float("nan"))
-        late = self._deadline is not None and time.monotonic() > self._deadline
-        if self._signals.ended or late:
-            raise _StopError

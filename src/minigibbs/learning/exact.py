@@ -16,6 +16,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.statistics import add_statistics
 from minigibbs.learning.data import Data
+from minigibbs.system.watch import current
 
 _MOST = 20_000_000  # numbers of the statistics of all states
 
@@ -30,13 +31,18 @@ class Expectations(ABC):
         """Log Z, and the mean statistics, with these parameters and this evidence."""
 
     def of_data(self, values: NDArray[np.float64], data: Data) -> tuple[float, NDArray[np.float64]]:
-        """The means over rows of log Z and statistics given each row."""
+        """The means over rows of log Z and statistics given each row.
+
+        Raises `StopError` if the call under way must end.
+        """
+        watch = current()
         log_z, total = 0.0, np.zeros(len(values))
         rows = [data.evidence(row) for row in range(len(data))]
         distinct, which = np.unique(np.array(rows), axis=0, return_inverse=True)
         share = np.bincount(which.ravel(), data.weight) / data.weight.sum()
         for row, part in zip(distinct.astype(np.int32), share.tolist(), strict=True):
             if part:
+                watch.check()
                 one, means = self.of(values, row)
                 if one == -math.inf:
                     raise LearnError(f"data: a row has probability 0 in this graph: {row.tolist()}")

@@ -1,4 +1,7 @@
-"""Standard errors of what was learned, by the Fisher information."""
+"""Standard errors of what was learned, by the Fisher information.
+
+Long work raises `StopError` of `system.watch` when the call under way must end.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from minigibbs.learning.data import Data
 from minigibbs.learning.exact import Enumerated
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.pseudo import PseudoLikelihood
+from minigibbs.system.watch import current
 
 MOST_PARAMETERS = 1000  # whose covariances are written down
 _DRAWS = 30  # looks at every chain
@@ -71,6 +75,7 @@ def _spread(
     share = np.ones(count) if weight is None else weight
     square, total = np.zeros((len(free), len(free))), np.zeros((count, len(free)))
     for _ in range(_DRAWS):
+        current().check()
         chains.advance(sweeps)
         drawn = frame.statistics(chains.states)[:, free]
         square += (drawn * share[:, None]).T @ drawn

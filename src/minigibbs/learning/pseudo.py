@@ -10,6 +10,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.pseudo import add_pseudo
 from minigibbs.learning.chains import Threads
 from minigibbs.learning.data import Data
+from minigibbs.system.watch import current
 
 _PIECES = 16  # that rows are shared out in, whatever the number of threads
 _MOST = 2**25  # numbers of the gradients of all pieces
@@ -32,14 +33,19 @@ class PseudoLikelihood:
     def of(
         self, values: NDArray[np.float64], slope: bool = True
     ) -> tuple[float, NDArray[np.float64]]:
-        """Its value, and its gradient if that is wanted."""
+        """Its value, and its gradient if that is wanted.
+
+        Raises `StopError` if the call under way must end.
+        """
         frame, data, pieces = self.graph.frame, self.data, len(self._cuts) - 1
         model = self.moving.set(values)
         slopes = np.zeros((pieces, frame.size if slope else 0))
         results = np.zeros((pieces, 2))
         none = np.empty((0, 0), dtype=np.uint8)
+        watch = current()
 
         def work(piece: int) -> None:
+            watch.check()
             part = slice(self._cuts[piece], self._cuts[piece + 1])
             add_pseudo(
                 model,

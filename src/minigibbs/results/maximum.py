@@ -31,6 +31,7 @@ class Maximum:
     rounds: int  # of each chain: sweeps of all levels
     chains: int
     reached: int  # chains that found this energy on their own: one of many is little evidence
+    ended: str = "rounds"  # or "time", "interrupted", "terminated"
 
     def value(self, variable: int | str) -> Any:
         """The value of one variable: its label, grid point or number."""
@@ -50,6 +51,7 @@ class Maximum:
             "rounds": self.rounds,
             "chains": self.chains,
             "reached": self.reached,
+            "ended": self.ended,
             "state": state,
         }
 

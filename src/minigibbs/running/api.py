@@ -40,6 +40,7 @@ from minigibbs.running.request import (
 )
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
+from minigibbs.system.watch import Watch
 
 
 def sample(
@@ -131,8 +132,9 @@ def sample(
     np.True_
     """
     options = Options.gather(locals())
-    length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
-    return _run(options, options.plan(graph, length, unit, reference))
+    with Watch() as watch:
+        length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
+        return _run(options, options.plan(graph, length, unit, reference), watch)
 
 
 def sample_until(
@@ -190,15 +192,20 @@ def sample_until(
     """
     options, goal = Options.gather(locals()), Goal(rhat, ess, error)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
-    plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
-    goal.check_kept(plan.kept)
-    spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
-    plan = replace(plan, length=goal.first_length(plan.rows, spacing))
-    return _run(options, plan, goal, limit)
+    with Watch(limit) as watch:
+        plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
+        goal.check_kept(plan.kept)
+        spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
+        plan = replace(plan, length=goal.first_length(plan.rows, spacing))
+        return _run(options, plan, watch, goal, limit)
 
 
 def _run(
-    options: Options, plan: Plan, goal: Goal | None = None, max_time: float | None = None
+    options: Options,
+    plan: Plan,
+    watch: Watch,
+    goal: Goal | None = None,
+    max_time: float | None = None,
 ) -> Run:
     """Run a plan from its beginning, in a new checkpoint if one is wanted."""
     interval = None if options.every is None else durations.seconds(options.every, "every")
@@ -208,13 +215,13 @@ def _run(
     share_threads(groups, options.threads)
     with runner_for(options.executor, plan, data, options.threads) as runner:
         if options.checkpoint is None:
-            return loop.run(runner, options.progress, max_time=max_time)
+            return loop.run(runner, options.progress, watch)
         request: dict[str, Any] = {"every": interval}
         if goal is not None:
             wanted = {"rhat": goal.rhat, "ess": goal.ess, "error": goal.error}
             request |= {"goal": wanted, "max_time": max_time}
         with Checkpoint.create(options.checkpoint, plan, request) as saved:
-            return loop.run(runner, options.progress, saved, interval, max_time)
+            return loop.run(runner, options.progress, watch, saved, interval)
 
 
 def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
@@ -297,10 +304,10 @@ def resume(
             )
         loop.grow(more)
         share_threads(loop.groups, threads)
-        with runner_for(executor, loop.plan, data, threads) as runner:
-            interval = request.get("every") if every is None else interval
-            limit = request.get("max_time") if max_time is None else limit
-            return loop.run(runner, progress, saved, interval, limit)
+        interval = request.get("every") if every is None else interval
+        limit = request.get("max_time") if max_time is None else limit
+        with runner_for(executor, loop.plan, data, threads) as runner, Watch(limit) as watch:
+            return loop.run(runner, progress, watch, saved, interval)
 
 
 def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:
@@ -371,6 +378,8 @@ def time_updates(
 ) -> float:
     """Seconds per update of one chain after a short warm-up: the best of five stretches.
 
+    A chain whose shortest stretch takes longer than `seconds` is timed once.
+
     With `time.thread_time` for a clock, processor time: what others do on the machine counts less.
     """
     group = one_chain(graph, sampler)
@@ -380,6 +389,8 @@ def time_updates(
         begun = clock()
         group.advance(updates, False)
         taken = max(clock() - begun, 1e-9) / updates
+        if stretch == 0 and taken * updates > seconds:
+            return taken
         if stretch < 3:
             updates = group.whole(max(4, int(seconds / taken)))
         else:

@@ -8,7 +8,6 @@ on and however often it was resumed. Only a run whose time is up stops elsewhere
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -22,6 +21,7 @@ from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals, split_rhat
 from minigibbs.results.run import Run
 from minigibbs.running.plan import Plan
+from minigibbs.system.watch import current
 
 _LEAST_RECORDS = 50  # a chain: in the first round, and looked at
 _MOST_ENERGIES = 20_000  # of all chains that are looked at, or four times the ESS that is wanted
@@ -89,11 +89,11 @@ class Goal:
         """How many updates longer the next round is than all before it together."""
         return max(1, round(length / thin * (math.sqrt(2) - 1))) * thin
 
-    def look(self, run: Run, deadline: float | None = None) -> Goal | None:
-        """Look at a round's end; None if the time of `time.monotonic` would not be enough.
+    def look(self, run: Run) -> Goal | None:
+        """Look at a round's end; None if the time that is left would not be enough.
 
-        The first round has nothing to be compared with. What is dear to look at waits until what is
-        cheap is as wanted.
+        The first round has nothing to be compared with. What is expensive to compute waits until
+        what is cheap is as wanted.
         """
         none = np.empty((len(run.clock), 0), np.int64)
         counts = none if run.counts is None else run.counts
@@ -105,7 +105,7 @@ class Goal:
         if not self.past:
             return looked
         for measure in (_energy(run, self), _counts(run, self), _draws(run, self)):
-            if deadline is not None and time.monotonic() + measure.seconds > deadline:
+            if measure.seconds > current().left:
                 return None
             rhat, ess, error = measure.take()
             looked = replace(

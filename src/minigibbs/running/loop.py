@@ -1,4 +1,4 @@
-"""The one run loop: groups of chains go segment by segment, wherever their segments are run."""
+"""A run as a task of the driver: groups of chains advance segment by segment, wherever they are."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.folder import Checkpoint
 from minigibbs.running.checkpoint.saver import Saver
+from minigibbs.running.driver import drive
 from minigibbs.running.executors.base import Runner
 from minigibbs.running.goal import Goal
 from minigibbs.running.group import Group
-from minigibbs.running.plan import CONVERGED, INTERRUPTED, LENGTH, STOPPED, TIME, Plan
+from minigibbs.running.plan import CONVERGED, LENGTH, STOPPED, Plan
 from minigibbs.running.progress import Bar
 from minigibbs.running.result import result
-from minigibbs.running.signals import Signals
+from minigibbs.system.watch import TIME, Watch
 
-_LOOK = 0.5  # seconds between two looks at the clock while no segment ends
+_PATIENCE = 0.5  # seconds to wait for a segment before the driver looks at the clock again
 
 
 @dataclass
@@ -36,13 +37,14 @@ class Loop:
     seconds: float = 0.0
     ended: str = ""
     length: int = field(init=False)  # of each chain, in updates
-    _begun: float | None = None  # when the present round began
+    _begun: float | None = None  # when the present stretch of sampling began
+    _running: dict[Future[Any], Group] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.length = self.plan.length
 
     def grow(self, updates: int) -> None:
-        """Let every chain run so many updates longer; none may be running."""
+        """Lengthen every chain by some updates; none may be running."""
         self.length += updates
         for group in self.groups:
             group.grow(self.length)
@@ -51,11 +53,30 @@ class Loop:
         self,
         runner: Runner,
         progress: bool,
+        watch: Watch,
         checkpoint: Checkpoint | None = None,
         every: float | None = None,
-        max_time: float | None = None,
     ) -> Run:
-        """Run to the end, and save along the way if there is a checkpoint."""
+        """Run to the end, and save along the way if there is a checkpoint.
+
+        Parameters
+        ----------
+        runner : Runner
+            Where segments run.
+        progress : bool
+            Whether to show a progress bar.
+        watch : Watch
+            The deadline and the signals of the call.
+        checkpoint : Checkpoint or None
+            Where to save the run.
+        every : float or None
+            Seconds between two checkpoints; None for the default.
+
+        Returns
+        -------
+        Run
+            What was recorded, however the run ended.
+        """
         total = None if self.goal else self._total()
         with Bar(total, sum(group.made for group in self.groups), progress) as bar:
             if runner.in_place:
@@ -63,69 +84,98 @@ class Loop:
                     group.compile()
             if self.goal:
                 self.goal.prepare()
-            saver = None
+            self._runner, self._bar, self._watch = runner, bar, watch
+            self._saver = None
             if checkpoint is not None:
-                saver = Saver(checkpoint, self.groups, every, self._header)
-            deadline = None if max_time is None else time.monotonic() + max_time
-            bar.deadline(max_time)
-            with Signals() as signals:
-                try:
-                    if saver:
-                        saver.write_now()
-                    bar.begin()
-                    self.ended = self._rounds(runner, bar, saver, deadline, signals)
-                    if saver:
-                        saver.write_now()
-                except StoppedError as error:
-                    self.ended = STOPPED
-                    if saver:
-                        with suppress(StoppedError):
-                            saver.write_now()
-                    error.run = self.result()
-                    raise
-                return self.result()
+                self._saver = Saver(checkpoint, self.groups, every, self._header)
+            bar.deadline(watch.left if watch.limited else None)
+            bar.begin()
+            try:
+                self._save_now()
+                self.ended = drive(self, watch)
+                self._save_now()
+            except StoppedError as error:
+                self.ended = STOPPED
+                with suppress(StoppedError):
+                    self._save_now()
+                error.run = self.result()
+                raise
+            return self.result()
 
     def _total(self) -> int:
         """Updates of all chains, warm-up included."""
         return self.plan.chains * (self.plan.warmup + self.length)
 
-    def _rounds(
-        self,
-        runner: Runner,
-        bar: Bar,
-        saver: Saver | None,
-        deadline: float | None,
-        signals: Signals,
-    ) -> str:
-        """Run until all updates are made, and longer until the goal is met, if there is one."""
-        while True:
-            self._begun = time.monotonic()
-            try:
-                ended = self._segments(runner, bar, saver, deadline, signals)
-            finally:
-                self.seconds, self._begun = self._seconds(), None
-            if ended != LENGTH or self.goal is None:
-                return ended
-            looked = self._look(self.goal, deadline, signals)
-            if looked is None:
-                return signals.ended or TIME
-            self.goal = looked
-            if looked.met:
-                return CONVERGED
-            bar.goal = looked.note()
-            self._lengthen(looked)
+    def segment(self) -> str:
+        """Wait until a group has made a segment, and submit its next; look at the goal at the end.
 
-    def _look(self, goal: Goal, deadline: float | None, signals: Signals) -> Goal | None:
-        """The goal after a look at it; None if there is no time for one, or a signal ends it.
+        Returns
+        -------
+        str
+            How the run ended, or "".
+        """
+        if self._begun is None:
+            self._begun = time.monotonic()
+            self._submit(self.groups)
+        if self._running:
+            patience = min(_PATIENCE, max(self._watch.left, 0.0))
+            finished = wait(self._running, patience, FIRST_COMPLETED).done
+            self._runner.check()
+            groups = [self._running.pop(future) for future in finished]
+            for group, future in zip(groups, finished, strict=True):
+                self._bar.advance(self._runner.collect(group, future))
+            self._bar.look(self.groups)
+            if self._saver:
+                self._saver.look(self._resting)
+            if not self._watch.ended:
+                self._submit(groups)
+        if self._running or not all(group.done for group in self.groups):
+            return ""
+        self._pause()
+        return self._look() if self.goal else LENGTH
+
+    def _submit(self, groups: list[Group]) -> None:
+        """Start the next segment of the groups that have one."""
+        for group in groups:
+            if not group.done:
+                self._running[self._runner.submit(group)] = group
+
+    def keep(self) -> None:
+        """Write a checkpoint if one is due and all groups were collected between segments."""
+        if self._saver:
+            self._saver.write_if_ready()
+
+    def rest(self) -> None:
+        """Wait for segments that work in place, and drop the others."""
+        self._runner.rest(self._running)
+        self._running = {}
+        self._pause()
+
+    def _save_now(self) -> None:
+        if self._saver:
+            with self._watch.noted():
+                self._saver.write_now()
+
+    def _pause(self) -> None:
+        """Stop the clock of sampling."""
+        self.seconds, self._begun = self._seconds(), None
+
+    def _look(self) -> str:
+        """Look at the goal; returns how the run ended, or "" after lengthening it.
 
         A look that was dropped has changed nothing: a resumed run makes it again.
         """
-        try:
-            with signals.raised():
-                return goal.look(self.result(), deadline)
-        except KeyboardInterrupt:
-            signals.ended = signals.ended or INTERRUPTED
-            return None
+        assert self.goal is not None
+        with self._watch.raised():
+            looked = self.goal.look(self.result())
+        if looked is None:
+            return TIME
+        self.goal = looked
+        if looked.met:
+            return CONVERGED
+        self._bar.goal = looked.note()
+        self._lengthen(looked)
+        return ""
 
     def _lengthen(self, goal: Goal) -> None:
         """Give every chain another round."""
@@ -138,47 +188,11 @@ class Loop:
             raise StoppedError(f"{reached}; to run longer: {error}") from error
         self.grow(more)
 
-    def _segments(
-        self,
-        runner: Runner,
-        bar: Bar,
-        saver: Saver | None,
-        deadline: float | None,
-        signals: Signals,
-    ) -> str:
-        """Run all groups to their ends, to a signal or to the deadline; returns which."""
-        running: dict[Future[Any], Group] = {}
-        ended = ""
-        try:
-            waiting = [group for group in self.groups if not group.done]
-            while (waiting or running) and not ended:
-                running.update({runner.submit(group): group for group in waiting})
-                if saver:
-                    saver.write_if_ready()
-                finished = wait(running, _patience(deadline), FIRST_COMPLETED).done
-                runner.check()
-                waiting = [running.pop(future) for future in finished]
-                for group, future in zip(waiting, finished, strict=True):
-                    bar.advance(runner.collect(group, future))
-                if saver:
-                    saver.look(lambda: self._resting(running, runner))
-                bar.look(self.groups)
-                waiting = [group for group in waiting if not group.done]
-                if signals.ended:
-                    ended = signals.ended
-                elif deadline is not None and time.monotonic() > deadline:
-                    ended = TIME if waiting or running else LENGTH
-        except KeyboardInterrupt:
-            ended = INTERRUPTED
-        finally:
-            runner.rest(running)
-        return ended or LENGTH
-
-    def _resting(self, running: dict[Future[Any], Group], runner: Runner) -> list[Group]:
+    def _resting(self) -> list[Group]:
         """The groups whose arrays nobody works on."""
-        if not runner.in_place:
+        if not self._runner.in_place:
             return self.groups
-        busy = {group.number for group in running.values()}
+        busy = {group.number for group in self._running.values()}
         return [group for group in self.groups if group.number not in busy]
 
     def result(self) -> Run:
@@ -196,9 +210,3 @@ class Loop:
         header, arrays = self.goal.save() if self.goal else ({}, {})
         own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
         return {**own, **header}, arrays
-
-
-def _patience(deadline: float | None) -> float:
-    """Seconds to wait for a segment to end before the clock is looked at."""
-    left = _LOOK if deadline is None else deadline - time.monotonic()
-    return min(_LOOK, max(left, 0.0))

@@ -18,6 +18,7 @@ from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system.optional import optional
+from minigibbs.system.watch import Watch
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +143,17 @@ def sample_many(
     follow = options.get("start") == "last" if isinstance(options.get("start"), str) else False
     seeds = np.random.SeedSequence(entropy_of(seed)).spawn(max(len(models), 1))
     runs: list[Run] = []
-    with Job(len(models), progress) as job:
+    with Job(len(models), progress) as job, Watch():
         for graph, sequence in zip(models, seeds, strict=False):
             if follow:
                 options["start"] = runs[-1] if runs else "random"
             own = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
-            runs.append(sample(graph, sampler, seed=own, progress=False, **options))
+            try:
+                runs.append(sample(graph, sampler, seed=own, progress=False, **options))
+            except KeyboardInterrupt:  # before this model had anything to keep
+                if not runs:
+                    raise
+                break
             job.step()
             if runs[-1].interrupted:
                 break

@@ -22,6 +22,7 @@ from minigibbs.running.sums import Summed, summed
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import check_colours
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
+from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
 CHROMATIC = "chromatic"  # colour by colour
 SCANS = {
@@ -37,10 +38,8 @@ RECORDS = ("marginals", "draws", "energy")
 RUNNING = "running"  # it has not: a checkpoint was looked at on the way
 LENGTH = "length"  # it made the updates that were asked for
 STOPPED = "stopped"  # an error, such as a full disk
-INTERRUPTED = "interrupted"  # Ctrl-C
-TERMINATED = "terminated"  # SIGTERM
 CONVERGED = "converged"  # `sample_until`: the diagnostics are met
-TIME = "time"  # `sample_until`: they were not, and time was up
+# or by what `system.watch` says: INTERRUPTED (Ctrl-C), TERMINATED (SIGTERM), TIME
 FINISHED = (LENGTH, CONVERGED)
 ENDINGS = (*FINISHED, STOPPED, INTERRUPTED, TERMINATED, TIME)
 

@@ -13,8 +13,9 @@ from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROP
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
 from minigibbs.running.observed import gathered
-from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
+from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import SweepSampler
+from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 
 def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:

@@ -22,10 +22,11 @@ from minigibbs.cli.options import (
     Show,
     Threads,
 )
-from minigibbs.cli.output import check_out, print_marginals, save_marginals, warn
+from minigibbs.cli.output import EXIT_CODES, check_out, print_marginals, save_marginals, warn
 from minigibbs.results import tables
 from minigibbs.system.files import check_target
 from minigibbs.system.text import printable
+from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 
 def infer(
@@ -97,3 +98,6 @@ def infer(
         warn(f"{partition} was not written: log Z is not known by {answer.method}")
     for text in answer.warnings:
         warn(text)
+    ended = "" if answer.run is None else answer.run.info.ended
+    if ended in (INTERRUPTED, TERMINATED):
+        raise typer.Exit(EXIT_CODES[ended])

@@ -8,7 +8,6 @@ many levels make the most round trips for the work.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import Workspace, begin_sweeps, sweep
 from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS
+from minigibbs.system.watch import current
 
 _FIRST_LEVELS = 16
 _FIRST_ROUNDS = 8
@@ -27,6 +27,7 @@ _ROUNDS = 8  # of search, at the most
 _UPDATES = 2e7  # of all levels together, in the whole search
 MOST_LEVELS = 200
 _LEAST = 4
+_SHARE = 0.15  # of the time that is left, for the whole search
 
 
 def find_levels(
@@ -36,20 +37,40 @@ def find_levels(
     count: int | None = None,
     beta: NDArray[np.float64] | None = None,
     most: int = MOST_LEVELS,
-    seconds: float = math.inf,
 ) -> NDArray[np.float64]:
-    """Levels from 0 to 1 for a graph; `prepare` makes the ladder of given ones.
+    """Find the levels of a temperature ladder for a graph.
 
-    The search begins with the levels `beta`, whose ends stay, and is the same for the same graph,
-    so that a seed fixes the chains; but not where `seconds` bound it. `most` bounds the number of
-    levels.
+    The search is the same for the same graph, so that a seed fixes the chains; unless the time
+    limit of the call cuts it short.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+    state : array
+        Where short runs start; it is changed.
+    prepare : callable
+        Makes the ladder of given levels, and its workspace.
+    count : int or None
+        How many levels to use; None to choose.
+    beta : array or None
+        The levels to begin with, whose ends stay; by default from 0 to 1.
+    most : int
+        Levels at the most.
+
+    Returns
+    -------
+    array
+        The levels, which rise.
     """
     if beta is None:
         beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
     rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
-    spent = 0.0
-    for number in range(_ROUNDS):
-        begun = time.monotonic()
+    pace = _seconds_per_round(graph, prepare, beta, state, stream) / len(beta)  # and level
+    allowed = current().spent + _SHARE * current().left
+    for _ in range(_ROUNDS):
+        if current().spent + pace * len(beta) * rounds > allowed:
+            break
         data, space = prepare(beta)
         rejected = rejection_rates(graph, data, space, state, stream, rounds)
         barrier = float(rejected.sum())
@@ -58,13 +79,27 @@ def find_levels(
         each = len(beta) * len(graph) * data.sweeps
         made += rounds * each
         rounds *= 2
-        took = time.monotonic() - begun if number else 0.0  # the first one may compile
-        spent += took
-        if spent + 2 * took > seconds:
-            break
         if made + rounds * each > _UPDATES:
             break
+    if len(beta) > most:  # the search was cut short before its first round
+        beta = equally_spaced(beta, np.ones(len(beta) - 1), most)
     return beta
+
+
+def _seconds_per_round(
+    graph: FactorGraph,
+    prepare: Callable[[NDArray[np.float64]], tuple[Any, Workspace]],
+    beta: NDArray[np.float64],
+    state: NDArray[Any],
+    stream: NDArray[np.uint64],
+) -> float:
+    """What a round takes, by one that changes nothing; 0 where the call has no time limit."""
+    if not current().limited:
+        return 0.0
+    data, space = prepare(beta)
+    before = current().spent
+    rejection_rates(graph, data, space, state.copy(), stream.copy(), 1)
+    return current().spent - before
 
 
 def equally_spaced(

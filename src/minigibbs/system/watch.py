@@ -1,0 +1,197 @@
+"""The time limit and the signals of one public call, shared by all of its phases.
+
+A call that can take long opens a `Watch`. Calls that it makes open their own, which share the
+signals of the outermost one and cannot outlast it. Work deep inside asks `current()`.
+
+Ctrl-C or SIGTERM raises `KeyboardInterrupt` where nothing would be lost, such as in preparations.
+Within `noted()` it is only noted, so that a result can be returned. A second signal does what it
+usually does. Signals that the program handles itself, or ignores, are left alone.
+
+Time that Numba spends on compiling does not count: it is spent once per machine, and no limit that
+a user chooses for a model can foresee it.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+from minigibbs.errors import SampleError
+
+INTERRUPTED, TERMINATED, TIME = "interrupted", "terminated", "time"
+
+_ENDS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+_USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_open = threading.local()
+
+
+class StopError(Exception):
+    """Work was dropped because the call must end; it never leaves the outermost `Watch`."""
+
+
+class Compiling:
+    """Seconds that this process has spent on compiling; `kernels.jit` adds to them."""
+
+    seconds = 0.0
+
+
+class Watch:
+    """The clock and the signals of a call.
+
+    Parameters
+    ----------
+    seconds : float or None, default None
+        The time limit, which counts from now; None for no limit.
+
+    Examples
+    --------
+    >>> with Watch(60) as call:
+    ...     with Watch() as phase:
+    ...         phase.left <= call.left <= 60, phase.ended
+    (True, '')
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._limit = math.inf if seconds is None else seconds
+        self._begun, self._compiled = time.monotonic(), Compiling.seconds
+        self._outer: Watch | None = None
+        self._signals = _Signals()
+
+    def __enter__(self) -> Watch:
+        self._outer = getattr(_open, "watch", None)
+        if self._outer is None:
+            self._signals.install()
+        else:
+            self._signals = self._outer._signals
+        _open.watch = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _open.watch = self._outer
+        if self._outer is not None:
+            return
+        self._signals.restore()
+        if isinstance(error, KeyboardInterrupt | StopError):  # the call has no result
+            if self.signal == TERMINATED:
+                signal.raise_signal(signal.SIGTERM)
+            if self.signal == INTERRUPTED:
+                raise KeyboardInterrupt from None
+        if isinstance(error, StopError):
+            raise SampleError(
+                f"the time limit of {self._limit:g} s was over before there was a result; give "
+                "more time"
+            ) from None
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline: of this watch or of one around it."""
+        compiled = Compiling.seconds - self._compiled
+        own = self._limit + compiled - (time.monotonic() - self._begun)
+        return own if self._outer is None else min(own, self._outer.left)
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the watch was made, without compiling."""
+        return time.monotonic() - self._begun - (Compiling.seconds - self._compiled)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a deadline."""
+        return self.left < math.inf
+
+    @property
+    def signal(self) -> str:
+        """INTERRUPTED or TERMINATED once such a signal has arrived, else ""."""
+        return self._signals.ended
+
+    @property
+    def ended(self) -> str:
+        """Why the call must end: INTERRUPTED, TERMINATED or TIME; "" while it may continue."""
+        return self.signal or (TIME if self.left <= 0 else "")
+
+    def check(self) -> None:
+        """Raise `StopError` if the call must end."""
+        if self.ended:
+            raise StopError(self.ended)
+
+    def extend(self, seconds: float) -> None:
+        """Allow at least this many more seconds."""
+        if self.left < seconds:
+            self._limit += seconds - self.left
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note signals instead of raising them: what runs within looks at `ended`."""
+        with self._signals.noting(True):
+            yield
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Raise signals within `noted()`: for work that may be dropped at any moment."""
+        with self._signals.noting(False):
+            if self.signal:
+                raise KeyboardInterrupt
+            yield
+
+
+class _Signals:
+    """The handlers of the outermost watch, and what they have seen."""
+
+    def __init__(self) -> None:
+        self.ended = ""
+        self._ours: dict[signal.Signals, Any] = {}
+        self._noting = False
+
+    def install(self) -> None:
+        """Handle the signals that have their usual handlers; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            for number, usual in _USUAL.items():
+                if signal.getsignal(number) is usual:
+                    self._ours[number] = usual
+                    signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        """Put the usual handlers back."""
+        for number, usual in self._ours.items():
+            signal.signal(number, usual)
+        self._ours = {}
+
+    @contextmanager
+    def noting(self, noted: bool) -> Iterator[None]:
+        """Note signals, or raise them, within."""
+        before, self._noting = self._noting, noted
+        try:
+            yield
+        finally:
+            self._noting = before
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.ended:
+            self.restore()
+            signal.raise_signal(number)
+        self.ended = _ENDS[signal.Signals(number)]
+        if not self._noting:
+            raise KeyboardInterrupt
+
+
+_UNLIMITED = Watch()
+
+
+def current() -> Watch:
+    """The watch of the innermost call under way in this thread, or one without a limit.
+
+    >>> current().left
+    inf
+    """
+    return getattr(_open, "watch", None) or _UNLIMITED
