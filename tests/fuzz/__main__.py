@@ -15,8 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.fuzz import budgets, kills, lost, signals
 from tests.fuzz import campaign as counted
-from tests.fuzz import kills, lost
 from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
@@ -92,6 +92,8 @@ def main() -> int:
         "add": counted.main_add,
         "keep": counted.main_keep,
         "lost": lost.main,
+        "signals": signals.main,
+        "budgets": budgets.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])
