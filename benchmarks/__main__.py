@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = [
     "foundation",
+    "defaults",
     "samplers",
     "flagship",
     "split",

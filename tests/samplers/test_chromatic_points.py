@@ -238,14 +238,15 @@ def test_other_samplers_and_large_domains_are_refused():
     assert not points_fit(mg.PoissonGibbs(), large)
 
 
-def test_the_default_on_a_cpu_is_what_it_was():
+def test_the_default_on_a_cpu_is_a_fixed_order():
     run = mg.sample(GRAPHS["gaussian"], sweeps=2, progress=False, seed=0)
-    assert run.info.scan == "random"
+    assert run.info.scan == "systematic"
 
 
 def test_it_is_the_default_on_a_gpu():
     backend, graph = BACKENDS["cuda"], GRAPHS["gaussian"]
     complete = mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)])
-    assert backend.prefers_colours(mg.PoissonGibbs(), graph, 16)
-    assert not backend.prefers_colours(mg.PoissonGibbs(), complete, 16)
-    assert not BACKENDS["cpu"].prefers_colours(mg.PoissonGibbs(), graph, 16)
+    assert backend.default_scan(mg.PoissonGibbs(), graph, 16, True) == "chromatic"
+    assert backend.default_scan(mg.PoissonGibbs(), graph, 16, False) == "shared"
+    assert backend.default_scan(mg.PoissonGibbs(), complete, 16, True) == "shared"
+    assert BACKENDS["cpu"].default_scan(mg.PoissonGibbs(), graph, 16, True) == "systematic"

@@ -1,4 +1,4 @@
-"""The default scan: by the sampler and the graph alone, and said by `mg.explain`."""
+"""The default scan: by the sampler, the graph and the number of chains, as `mg.explain` says."""
 
 import numpy as np
 import pytest
@@ -10,37 +10,51 @@ LATTICE = mg.models.ising_lattice(16, 0.3)
 ZEROS = mg.FactorGraph(
     [2] * 200, [mg.Table([[k, k + 1] for k in range(199)], [[0.0, -np.inf], [0, 0]])]
 )
+# A graph, a sampler, the scan of few chains, and that of many.
 CASES = {
-    "lattice": (LATTICE, mg.PoissonGibbs(), "chromatic"),
-    "potts": (mg.models.potts_lattice(16, 4, 0.5), mg.PoissonGibbs(), "chromatic"),
+    "lattice": (LATTICE, mg.PoissonGibbs(), "chromatic", "chromatic"),
+    "potts": (mg.models.potts_lattice(16, 4, 0.5), mg.PoissonGibbs(), "chromatic", "chromatic"),
     "clamped to a few": (
         LATTICE.condition(dict.fromkeys(range(200), 1)),
         mg.PoissonGibbs(),
-        "random",
+        "systematic",
+        "chromatic",
     ),
-    "the paper's sampler": (LATTICE, mg.Gibbs(), "random"),
-    "small colours": (mg.models.ising_lattice(8, 0.3), mg.PoissonGibbs(), "random"),
-    "dense": (mg.models.ising_rbf(8), mg.PoissonGibbs(), "random"),
-    "implicit": (mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)]), mg.PoissonGibbs(), "random"),
-    "zeros": (ZEROS, mg.PoissonGibbs(), "random"),
+    "the paper's sampler": (LATTICE, mg.Gibbs(), "random", "random"),
+    "small colors": (
+        mg.models.ising_lattice(8, 0.3),
+        mg.PoissonGibbs(),
+        "systematic",
+        "chromatic",
+    ),
+    "dense": (mg.models.ising_rbf(8), mg.PoissonGibbs(), "systematic", "chromatic"),
+    "guaranteed": (mg.models.ising_rbf(8), mg.PoissonGibbs(slowdown=1.1), "random", "random"),
+    "implicit": (
+        mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)]),
+        mg.PoissonGibbs(),
+        "systematic",
+        "systematic",
+    ),
+    "hard constraints": (ZEROS, mg.PoissonGibbs(), "systematic", "systematic"),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_choice(name):
-    graph, sampler, scan = CASES[name]
-    chosen = default_scan(sampler, graph)
-    assert chosen.scan == scan
-    assert chosen.why
-    for chains in (1, 20):
+    graph, sampler, few, many = CASES[name]
+    for chains, scan in ((1, few), (15, few), (16, many), (70, many)):
+        chosen = default_scan(sampler, graph, crowd=chains >= 16)
+        assert chosen.scan == scan
+        assert chosen.why
         run = mg.sample(graph, sampler, sweeps=1, chains=chains, progress=False)
         assert run.info.scan == scan
 
 
-def test_updates_are_in_random_order():
-    assert mg.sample(LATTICE, updates=10, progress=False).info.scan == "random"
+def test_lengths_in_updates_have_no_chromatic_scan():
+    assert mg.sample(LATTICE, updates=10, progress=False).info.scan == "systematic"
+    assert mg.sample(LATTICE, mg.Gibbs(), updates=10, progress=False).info.scan == "random"
 
 
 def test_explain_says_which_and_why():
     told = str(mg.explain(LATTICE, costs={"read": 1.0, "draw": 10.0}))
-    assert "It scans in order of colours: its 2 colours have 128 variables each" in told
+    assert "It scans in order of colors: its 2 colors have 128 variables each" in told

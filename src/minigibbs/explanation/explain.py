@@ -32,7 +32,11 @@ _FOOTNOTE = (
 _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
 
 
-_ORDERS = {"random": "random order", "chromatic": "order of colours"}
+_ORDERS = {
+    "random": "random order",
+    "systematic": "a fixed order",
+    "chromatic": "order of colors",
+}
 
 
 @dataclass(frozen=True)

@@ -87,14 +87,13 @@ def sample(
         "random", one state for all chains, one state per chain, or a run, whose last states
         (`run.state`) are gone on from.
     scan
-        "random" picks each variable at random (the paper's), "systematic" goes through them in
-        order, "shuffled" in a new order each sweep; "shared" picks at random, but the same for
-        all chains of a run. "chromatic" goes through the colours of the graph and updates all
-        variables of a colour at a time, for `Gibbs` and `PoissonGibbs` on stored factors: the
-        fastest on sparse graphs, and with 16 chains and more; with `Points` it goes through all
-        variables in a fixed order, which is the default for them on a GPU. By default
-        "chromatic" where `PoissonGibbs` evaluates all pairs of a graph whose colours are large and
-        the length is given in sweeps, else "random"; on a GPU "shared", which is much faster there.
+        "random" picks each variable at random, as in the paper. "systematic" visits variables in
+        order, "shuffled" in a new order each sweep. "shared" picks at random, the same variable
+        for all chains of a run. "chromatic" updates all variables of a color of the graph
+        together, for `Gibbs` and `PoissonGibbs` on explicit factors; with `Points` it visits
+        variables in a fixed order. By default the fastest scan for `PoissonGibbs` ("chromatic" on
+        sparse graphs and with 16 chains and more, else "systematic"), and "random" for other
+        samplers and with a guaranteed slowdown. On a GPU "chromatic" or "shared".
     record
         What to keep: "marginals" (from every update), "draws" and "energy"; by default marginals
         and energy. `mg.Record` also says how often, of which variables and of which chains.

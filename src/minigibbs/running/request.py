@@ -208,13 +208,11 @@ class Options:
         return self.start.info.chains if isinstance(self.start, Run) else backend.chains
 
     def _scan(self, backend: Backend, sampler: Sampler, graph: FactorGraph, unit: int) -> str:
-        """The scan asked for, or the default: by colours where that is fastest."""
+        """The scan asked for, or the default: the fastest one."""
         if sampler.sweeps:
             return OWN_SCAN
-        by_colours = self.scan is None and backend.colours and unit > 1
-        if by_colours and backend.prefers_colours(sampler, graph, self._chains(backend)):
-            return CHROMATIC
-        return self.scan or backend.scan
+        chains = self._chains(backend)
+        return self.scan or backend.default_scan(sampler, graph, chains, sweeps=unit > 1)
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:
         """Refuse what a sampler that moves all variables at once has no use for."""

@@ -18,7 +18,7 @@ from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
 from minigibbs.samplers.base import Sampler, SweepSampler
 from minigibbs.samplers.chromatic import colour_data
-from minigibbs.samplers.chromatic.scans import default_scan
+from minigibbs.samplers.chromatic.scans import default_scan, one_by_one
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -51,6 +51,7 @@ class Backend(ABC):
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
     colours: ClassVar[bool] = False  # whether it has chromatic scans
+    crowd: ClassVar[int]  # chains from which on they fill its vectors by themselves
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
     @abstractmethod
@@ -71,9 +72,29 @@ class Backend(ABC):
             return prepared(sampler, graph, BY_COLOURS, lambda: colour_data(sampler, graph))
         return prepared(sampler, graph, self.lanes)
 
-    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
-        """Whether a run in sweeps is by colours, where no scan is asked for."""
-        return default_scan(sampler, graph).scan == CHROMATIC
+    def default_scan(self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool) -> str:
+        """The scan of a run where none is asked for.
+
+        Parameters
+        ----------
+        sampler : Sampler
+            What updates the variables.
+        graph : FactorGraph
+            The model.
+        chains : int
+            How many chains the run has.
+        sweeps : bool
+            Whether its length is given in sweeps, as chromatic scans need it.
+
+        Returns
+        -------
+        str
+            One of `running.plan.SCANS`.
+        """
+        chosen = default_scan(sampler, graph, crowd=chains >= self.crowd)
+        if chosen.scan == CHROMATIC and not (sweeps and self.colours):
+            chosen = one_by_one(sampler, chosen.why)
+        return chosen.scan
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:

@@ -34,6 +34,7 @@ from minigibbs.running.backends.base import (
     require_records,
 )
 from minigibbs.running.backends.lockstep import (
+    TOGETHER,
     LockstepGroup,
     check_lockstep,
     collect_lockstep,
@@ -51,12 +52,13 @@ class CpuBackend(Backend):
 
     name = "cpu"
     chains = 4
-    scan = "random"
+    scan = "systematic"
     rows = None
     lanes = 1
     refused = ()
     in_threads = True
     colours = True
+    crowd = TOGETHER
 
     def check(self) -> None:
         """It is always there."""

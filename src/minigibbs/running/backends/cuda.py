@@ -38,7 +38,6 @@ from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler, carries
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.points import PointColours, points_fit
-from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.system import memory
@@ -46,7 +45,6 @@ from minigibbs.system import memory
 LANES = 32  # threads of a warp, which go in step
 _TURNED = 1 << 28  # bytes that are turned round at a time
 _TILE = (32, 8)  # threads that do
-_CROWD = 1 << 17  # chains that fill a device, however small the colours
 _PATH = 1 << 16  # steps of a scan that are written down at a time
 _COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
 _SHARED_BYTES = 48 * 1024  # what a block may take without asking
@@ -95,16 +93,18 @@ class CudaBackend(Backend):
     refused = ("threads", "executor")
     in_threads = False
     colours = True
+    crowd = 1 << 17  # which fill a device, however small the colors
 
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
-    def prefers_colours(self, sampler: Sampler, graph: FactorGraph, chains: int) -> bool:
-        """Many chains, too, and points: what they propose depends on no state."""
-        if points_fit(sampler, graph):
-            return True
-        return default_scan(sampler, graph, crowd=chains >= _CROWD).scan == CHROMATIC
+    def default_scan(self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool) -> str:
+        """Chromatic also for points, whose proposals depend on no state; else one scan for all."""
+        if sweeps and points_fit(sampler, graph):
+            return CHROMATIC
+        chosen = super().default_scan(sampler, graph, chains, sweeps)
+        return chosen if chosen == CHROMATIC else self.scan
 
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""

@@ -21,13 +21,13 @@ from minigibbs.running.plan import Plan
 from minigibbs.running.sums import NO_SUMS, signed_places
 from minigibbs.samplers.chromatic import LANES, make_tile
 
-_LOCKSTEP = 16  # chains from which on they are laid side by side
+TOGETHER = 16  # chains from which on they are stored side by side and updated together
 _TOGETHER = 256  # records of sums that are made together
 
 
 def group_chains(plan: Plan) -> int:
     """How many chains a group has: as many in each, the last ones of no use included."""
-    if plan.chains < _LOCKSTEP:
+    if plan.chains < TOGETHER:
         return 1
     groups = -(-plan.chains // LANES)
     return 8 * -(-plan.chains // (8 * groups))  # which share words of random bits

@@ -1,7 +1,7 @@
-"""Which scan is the default: the one with the least time per effective sample, by measurement.
+"""Which scan is the default: the one with the most effective samples per second, as measured.
 
-On a CPU the choice depends on the sampler and the graph alone, so that a seed fixes the draws
-whatever the number of chains and threads.
+`benchmarks/results/defaults.md` has the measurements. The choice depends on the sampler, the graph
+and the number of chains, so that a seed fixes the draws whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,19 @@ class ScanChoice(NamedTuple):
 def default_scan(sampler: Sampler, graph: FactorGraph, crowd: bool = False) -> ScanChoice:
     """The scan of a run whose length is given in sweeps, where none is asked for.
 
-    `crowd` says that the chains fill a device by themselves, so that colours may be small. The
-    choice is kept with the graph.
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model; the choice is kept with it.
+    crowd : bool, default False
+        Whether there are so many chains that they fill vectors, or a device, by themselves.
+
+    Returns
+    -------
+    ScanChoice
+        The scan, and why.
     """
     kept: dict[Any, ScanChoice] = vars(graph).setdefault("_scans", {})
     key = (str(sampler), crowd)
@@ -39,27 +50,39 @@ def default_scan(sampler: Sampler, graph: FactorGraph, crowd: bool = False) -> S
     return kept[key]
 
 
-def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
+def one_by_one(sampler: Sampler, why: str) -> ScanChoice:
+    """The scan of a run that updates one variable after another, and why it does that.
+
+    A fixed order reads memory in order and mixes in about half the sweeps. It is not used where it
+    would break a promise: published samplers visit variables at random, and so does the chain that
+    a guaranteed slowdown is about.
+    """
     if not isinstance(sampler, PoissonGibbs):
         return ScanChoice("random", "as the sampler was published")
+    if sampler.slowdown is not None:
+        return ScanChoice("random", "the guaranteed slowdown is that of a random order")
+    return ScanChoice("systematic", why)
+
+
+def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
+    if not isinstance(sampler, PoissonGibbs) or sampler.slowdown is not None:
+        return one_by_one(sampler, "")
     if graph.implicits:
-        return ScanChoice(
-            "random", "implicit factors couple all variables, so no two can be updated at once"
-        )
+        why = "implicit factors couple all variables, so no two can be updated at once"
+        return one_by_one(sampler, why)
     if not spins_fit(graph) and not small_fit(graph):
-        return ScanChoice(
-            "random", "colours have no layout for zeros, large domains or factors of three and more"
-        )
+        why = "chromatic scans have no layout for hard constraints, large domains or large scopes"
+        return one_by_one(sampler, why)
     if crowd and has_layout(sampler, graph):
-        return ScanChoice("chromatic", "so many chains are updated together")
+        return ScanChoice("chromatic", "this many chains are updated together")
     free = int((graph.evidence < 0).sum())
-    entries = len(graph.packed.weight)  # at more than half of all pairs, colours are small
+    entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
     if 2 * entries > free * free or free < LEAST * graph.colours.count:
-        return ScanChoice("random", f"its colours have fewer than {LEAST} variables each")
+        return one_by_one(sampler, f"its colors have fewer than {LEAST} variables each")
     if sampler.split(graph, LANES).tail.any():
-        return ScanChoice("random", "factors are drawn, chain by chain")
+        return one_by_one(sampler, "factors are drawn, chain by chain")
     return ScanChoice(
         "chromatic",
-        f"its {graph.colours.count} colours have {free // graph.colours.count:,} variables each, "
+        f"its {graph.colours.count} colors have {free // graph.colours.count:,} variables each, "
         "which are updated together",
     )
