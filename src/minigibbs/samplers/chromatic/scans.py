@@ -53,6 +53,8 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
     if crowd and has_layout(sampler, graph):
         return ScanChoice("chromatic", "so many chains are updated together")
     free = int((graph.evidence < 0).sum())
+    if not free:
+        return ScanChoice("random", "evidence clamps every variable")
     entries = len(graph.packed.weight)  # at more than half of all pairs, colours are small
     if 2 * entries > free * free or free < LEAST * graph.colours.count:
         return ScanChoice("random", f"its colours have fewer than {LEAST} variables each")
