@@ -205,7 +205,7 @@ def test_a_short_run_is_not_said_to_mix_badly(value):
     assert "short" not in synthetic(value=value).summary().warnings[0]
 
 
-def test_a_million_spins_for_ten_sweeps_are_merely_short():
+def test_many_spins_for_ten_sweeps_are_merely_short():
     spins = mg.FactorGraph([2] * 4000, [mg.Ising(range(3999), range(1, 4000), 0.1)])
     run = mg.sample(spins, sweeps=10, seed=1, progress=False)
     assert run.summary().value_rhat > 1.2  # or there is nothing to explain
