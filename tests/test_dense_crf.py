@@ -97,7 +97,11 @@ def test_kernels_can_be_left_out_and_are_normalised_or_not():
     ("change", "message"),
     [
         ({"image": np.zeros(5)}, "height, width, channels"),
-        ({"unary": np.zeros((2, 5))}, "with 12 pixels, got"),
+        ({"unary": np.zeros((2, 5))}, r"\[labels, 12\].*got shape \(2, 5\)$"),
+        ({"unary": np.zeros((2, 4, 3))}, r"\[labels, 3, 4\].*got shape \(2, 4, 3\)"),
+        ({"unary": np.zeros((3, 4, 2))}, r"give unary.transpose\(2, 0, 1\)"),
+        ({"image": np.zeros((3, 5, 4)), "unary": np.zeros((2, 5, 4))}, r"image.transpose\(1, 2, 0"),
+        ({"image": np.zeros((3, 5, 4)), "unary": np.zeros((2, 20))}, r"image.transpose\(1, 2, 0"),
         ({"sxy": 0.0}, "sxy must be a positive number"),
         ({"srgb": (1.0, 2.0)}, "or 3 of them"),
         ({"image": np.full((3, 4, 3), np.nan)}, "finite"),

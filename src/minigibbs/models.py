@@ -10,6 +10,7 @@ beyond, unless `implicit` is given. Only the default sampler draws from implicit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -183,10 +184,8 @@ def dense_crf(
         )
     energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
     count = pixels[..., 0].size
-    if energy.ndim < 2 or energy[0].size != count:
-        raise GraphError(
-            f"dense_crf: unary must be [labels, pixels] with {count:,} pixels, got {energy.shape}"
-        )
+    if energy.shape[1:] not in ((count,), pixels.shape[:2]):
+        raise _wrong_crf(np.shape(image), energy.shape)
     energy = energy.reshape(len(energy), count).astype(np.float64)
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
     near = np.stack([x, y], axis=1) / _widths("sxy", sxy, 2)
@@ -198,6 +197,20 @@ def dense_crf(
         if weight:
             groups.append(Points(features, weight=weight, norms=norms))
     return FactorGraph(np.full(count, len(energy)), groups)
+
+
+def _wrong_crf(image: tuple[int, ...], unary: tuple[int, ...]) -> GraphError:
+    """The error for an image and unary energies of different sizes."""
+    height, width = image[:2]
+    text = (
+        f"dense_crf: unary must be [labels, {height}, {width}] or [labels, {height * width}] for "
+        f"an image [height, width, channels] of shape {image}; got shape {unary}"
+    )
+    if unary[1:] == image[1:] or unary[1:] == (math.prod(image[1:]),):
+        text += ". The image seems to have its channels first: give image.transpose(1, 2, 0)"
+    elif unary[:2] == image[:2]:
+        text += ". Its labels seem to come last: give unary.transpose(2, 0, 1)"
+    return GraphError(text)
 
 
 def _widths(name: str, width: float | tuple[float, ...], axes: int) -> NDArray[np.float64]:

@@ -178,3 +178,14 @@ def test_explain_names_it(command, tmp_path):  # noqa: F811
     code, out, _ = command("explain", "model.mg")
     assert code == 0
     assert "For marginals and log Z with errors: mg.infer" in out
+
+
+def test_labels_of_the_same_text_stay_apart_in_json(command, tmp_path):  # noqa: F811
+    labels = [[1, "1", "two"]]
+    graph = mg.FactorGraph([3], [mg.Unary([0], np.log([0.2, 0.3, 0.5]))], ["a"], labels)
+    mg.write(graph, tmp_path / "model.mg")
+    for arguments in (["infer"], ["sample", "--sweeps", 2000, "--seed", 1]):
+        code, out, err = command(arguments[0], "model.mg", *arguments[1:], "--json", "--quiet")
+        assert (code, err) == (0, "")
+        got = json.loads(out)["marginals"]["a"]
+        assert got == pytest.approx({"1 (int)": 0.2, "1": 0.3, "two": 0.5}, abs=0.05)

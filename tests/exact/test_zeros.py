@@ -274,3 +274,11 @@ def test_reach_after_pruning():
     graph = mg.FactorGraph([2, 2, 2], [mg.Table([[0, 1]], SAME), mg.Ising([1], [2], 0.5)])
     assert reach(graph) == SPLIT
     assert reach(graph.condition({0: 1})) == CONNECTED
+
+
+def test_reach_of_more_variables_than_arrays_have_axes():
+    """Folding leaves one value to each of 80 variables, and two to each of two."""
+    chain = mg.Table([[k, k + 1] for k in range(79)], NOT_BOTH)
+    graph = mg.FactorGraph([2] * 82, [chain, mg.Table([[80, 81]], SAME)])
+    assert reach(graph) == SPLIT
+    assert reach(graph.condition({80: 1})) == CONNECTED

@@ -145,3 +145,14 @@ def test_a_condition_does_not_make_a_loose_bound_a_guarantee():
     assert sampler.describe(graph).endswith("the bound on the slowdown is above 100.")
     mild = mg.FactorGraph([2] * 2, [mg.Ising([0], [1], 0.1)])
     assert "if every estimate stays within" in sampler.describe(mild)
+
+
+def test_nothing_is_left_to_explain():
+    """Evidence on every variable, or one value for each."""
+    pair = [mg.Potts([0], [1], 0.5)]
+    clamped = mg.FactorGraph([2, 2], pair).condition({0: 1, 1: 0})
+    for graph in (clamped, mg.FactorGraph([1, 1], pair)):
+        explanation = mg.explain(graph, costs={"read": 1.0})
+        assert explanation.recommended == "poisson-gibbs"
+        assert "random order" in str(explanation)
+    assert "clamps every variable" in mg.explain(clamped, costs={"read": 1.0}).scan

@@ -226,3 +226,16 @@ def test_a_group_keeps_read_only_copies(kind):
 
 def test_repr_counts_factors():
     assert repr(mg.Potts([0, 1], [1, 2], 1.0)) == "<Potts: 2 factors of arity 2>"
+
+
+def test_from_function_takes_domain_sizes():
+    table = mg.Table.from_function([0, 1, 2], lambda a, b, c: a * b - c, [3, mg.Grid(0, 1, 2), 2])
+    assert table.energy.shape == (3, 2, 2)
+    assert table.energy[2, 1, 1] == 1.0
+    assert table.energy[2, 0, 1] == -1.0
+
+
+@pytest.mark.parametrize("grids", [3, [3, 0], [3, 2.5], [3, True], [3, "x"], None])
+def test_from_function_says_what_grids_are(grids):
+    with pytest.raises(mg.GraphError, match="grids must hold a Grid or a domain size"):
+        mg.Table.from_function([0, 1], lambda a, b: a + b, grids)

@@ -278,3 +278,11 @@ def test_domains_serve_several_graphs():
 def test_domains_have_names_and_labels_of_their_own(given):
     with pytest.raises(mg.GraphError, match="those of the Domains"):
         mg.FactorGraph(mg.Domains([2, 2]), [], **given)
+
+
+@pytest.mark.parametrize("given", [np.zeros(2), [0, 1], None, "rain"])
+def test_evidence_is_a_mapping(given):
+    graph = mg.FactorGraph([2, 2], [])
+    with pytest.raises(mg.GraphError, match=r"mapping .* got .* dict\(enumerate\(values\)\)"):
+        graph.condition(given)
+    assert graph.condition(dict(enumerate([0, 1]))).evidence.tolist() == [0, 1]

@@ -155,8 +155,18 @@ def test_pruned_states_cannot_be_meant_by_number():
     graph = mg.from_pgmpy(model)
     assert graph.domains.values(0) == (0, 2)
     assert graph.condition({"a": 2}).evidence[0] == 1
-    with pytest.raises(mg.GraphError, match=r"'a'.*no factor forbids.*got 1"):
+    with pytest.raises(mg.GraphError, match=r"'a'.*\(0, 2\), got 1, which .* probability 0"):
         graph.condition({"a": 1})
+
+
+def test_states_go_by_their_names():
+    """Names may be numbers in any order, so the number of a state is no name; it is told."""
+    graph = mg.from_pgmpy(markov(DiscreteFactor(["lung"], [2], [1, 9], {"lung": ["yes", "no"]})))
+    assert graph.condition({"lung": "yes"}).evidence.tolist() == [0]
+    with pytest.raises(mg.GraphError, match=r"'lung'.*\('yes', 'no'\), got 0; .* called 'yes'"):
+        graph.condition({"lung": 0})
+    with pytest.raises(mg.GraphError, match=r"\('yes', 'no'\), got 'Yes'$"):
+        graph.condition({"lung": "Yes"})
 
 
 def test_hard_zeros_are_kept_or_raised():

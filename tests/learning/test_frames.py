@@ -179,15 +179,15 @@ def coins(rule):
         (lambda: coins(mg.Rule({"a": ["a"]}, ["a"], start="x")), r"start must be a number"),
         (
             lambda: mg.from_frames({"name": np.array([1.0, np.nan]), "value": [0, 1]}, []),
-            r"variables, row 1: expected a name, got nan",
+            r"variables, row 1: expected a name, got a missing cell; drop the row",
         ),
         (
             lambda: mg.from_frames({"name": ["a", "a"], "value": np.array([np.nan, 1.0])}, []),
-            r"variables, row 0: expected a value, got nan",
+            r"variables, row 0: expected a value, got a missing cell",
         ),
         (
             lambda: coins(mg.Rule({"a": ["a"], "w": np.array([np.nan])}, ["a"], weight="w")),
-            r"row 0: expected what a weight stands for, got nan",
+            r"row 0: expected what a weight stands for, got a missing cell",
         ),
     ],
 )
@@ -221,3 +221,56 @@ def test_columns_of_a_structured_array():
     pairs = {"one": ["a"], "two": ["b"]}
     rule = mg.Rule(pairs, ["one", "two"], same=True, name="same")
     assert mg.from_frames(frame, [rule]).graph.domains.names == ("a", "b")
+
+
+def missing_cells():
+    """What stands for a cell without an entry, here and in pandas."""
+    found = [None, float("nan"), np.float64("nan"), np.datetime64("NaT")]
+    if importlib.util.find_spec("pandas"):
+        import pandas
+
+        found += [pandas.NA, pandas.NaT]
+    return found
+
+
+@pytest.mark.parametrize("cell", missing_cells(), ids=repr)
+def test_a_missing_cell_is_neither_observed_nor_a_value(cell):
+    seen = np.array([True, False, cell, False, 1, 0], dtype=object)
+    model = mg.from_frames({**CELLS, "seen": seen}, [], observed="seen")
+    assert model.graph.evidence.tolist() == [0, -1, 0]
+    values = np.array([*CELLS["value"][:-1], cell], dtype=object)
+    with pytest.raises(mg.GraphError, match="row 5: expected a value, got a missing cell; drop"):
+        mg.from_frames({**CELLS, "value": values}, [])
+    names = np.array([cell, *CELLS["name"][1:]], dtype=object)
+    with pytest.raises(mg.GraphError, match=r"row 0: expected a name"):
+        mg.from_frames({**CELLS, "name": names}, [])
+    weights = np.array(["k", cell], dtype=object)
+    pairs = {"one": ["a", "b"], "two": ["b", "c"], "why": weights}
+    rule = mg.Rule(pairs, ["one", "two"], same=True, weight="why")
+    with pytest.raises(mg.GraphError, match="row 1: expected what a weight stands for"):
+        mg.from_frames(CELLS, [rule])
+
+
+def test_columns_of_floats_and_masks_may_miss_observations():
+    for seen in (
+        np.array([1.0, 0.0, np.nan, 0.0, 1.0, np.nan]),
+        np.ma.array([True, False, True, False, True, True], mask=[0, 0, 1, 0, 0, 1]),
+    ):
+        model = mg.from_frames({**CELLS, "seen": seen}, [], observed="seen")
+        assert model.graph.evidence.tolist() == [0, -1, 0]
+    values = np.ma.array(CELLS["value"], mask=[0, 0, 0, 0, 0, 1])
+    with pytest.raises(mg.GraphError, match="row 5: expected a value"):
+        mg.from_frames({**CELLS, "value": values}, [])
+
+
+@pytest.mark.parametrize("mark", ["False", "no", 2, 0.5])
+def test_observed_takes_truth_alone(mark):
+    seen = np.array([True, False, mark, False, True, False], dtype=object)
+    with pytest.raises(mg.GraphError, match="'seen', row 2: expected True, False, 1, 0 or"):
+        mg.from_frames({**CELLS, "seen": seen}, [], observed="seen")
+
+
+def test_truth_that_is_missing_is_no_value():
+    rule = mg.Rule({"p": ["u", "v"], "is": np.array([True, None], dtype=object)}, ["p"], ["is"])
+    with pytest.raises(mg.GraphError, match="row 1: expected a value that its variable may take"):
+        mg.from_frames({"name": ["u", "v"]}, [rule], value=None)

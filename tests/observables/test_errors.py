@@ -245,3 +245,25 @@ def test_overlaps_pair_the_chains():
     np.testing.assert_allclose(found.series, expected)
     with pytest.raises(mg.SampleError, match="two chains"):
         mg.observables.overlap(mg.sample(PAIR, sweeps=3, chains=1, record="draws", **QUIET))
+
+
+@pytest.mark.parametrize("scale", [math.nan, math.inf, [1.0, math.nan], "1", None, [[1.0]]])
+def test_reweighting_needs_finite_scales(scale):
+    run = mg.sample(PAIR, sweeps=20, record="energy", observe={"m": "magnetization"}, **QUIET)
+    with pytest.raises(mg.SampleError, match="scale must be a finite number"):
+        mg.observables.reweight(run, "m", scale)
+
+
+def test_an_estimate_that_is_nan_comes_with_a_warning():
+    """The mean has a square root, but the mean without the last block has none."""
+    blocks = Blocks(np.array([[1.0], [-1.5], [2.0]]), np.ones(3, np.int64))
+
+    def root(mean):
+        return math.sqrt(mean[0]) if mean[0] >= 0 else math.nan
+
+    with pytest.warns(UserWarning, match="is NaN: the function has no value"):
+        found = blocks.estimate(root)
+    assert found.value == pytest.approx(math.sqrt(0.5))
+    assert math.isnan(found.error)
+    with pytest.warns(UserWarning, match="is NaN"):
+        assert math.isnan(blocks.estimate(lambda mean: math.nan, "bootstrap").value)

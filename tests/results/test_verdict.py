@@ -191,3 +191,37 @@ def test_the_call_that_makes_a_run_again_is_right():
         assert dataclasses.replace(again.info, seconds=0, updates_per_second=0) == (
             dataclasses.replace(run.info, seconds=0, updates_per_second=0)
         )
+
+
+@pytest.mark.parametrize("value", [1.15, 1.5, math.inf])
+def test_a_short_run_is_not_said_to_mix_badly(value):
+    """Among many variables some R-hats are large after a few sweeps, whatever the model."""
+    short = synthetic(value=value)
+    short = dataclasses.replace(short, clock=np.full(4, 20))  # 10 sweeps of two variables
+    (warning,) = short.summary().warnings
+    assert "the run is short (10 sweeps per chain)" in warning
+    assert "mix" not in warning
+    assert boxes(short)[0] == ("bad", "The run is too short: do not use these numbers yet")
+    assert "short" not in synthetic(value=value).summary().warnings[0]
+
+
+def test_many_spins_for_ten_sweeps_are_merely_short():
+    spins = mg.FactorGraph([2] * 4000, [mg.Ising(range(3999), range(1, 4000), 0.1)])
+    run = mg.sample(spins, sweeps=10, seed=1, progress=False)
+    assert run.summary().value_rhat > 1.2  # or there is nothing to explain
+    assert all("mix" not in warning for warning in run.summary().warnings)
+
+
+@pytest.mark.parametrize("level", [2.0, 1.0, 0.0, -0.5, math.nan, math.inf, True, "0.9"])
+def test_levels_of_intervals_are_probabilities(level):
+    run = mg.sample(mg.FactorGraph([2], []), sweeps=20, seed=1, progress=False, observe="energy")
+    with pytest.raises(mg.SampleError, match="level must lie between 0 and 1"):
+        run.interval(0, level)
+    with pytest.raises(mg.SampleError, match="level must lie between 0 and 1"):
+        run.observables["energy"].interval(level)
+
+
+def test_the_interval_of_a_single_chain_is_nan_with_a_warning():
+    run = mg.sample(mg.FactorGraph([2], []), sweeps=20, chains=1, seed=1, progress=False)
+    with pytest.warns(UserWarning, match="two chains or more"):
+        assert np.isnan(run.interval(0)).all()

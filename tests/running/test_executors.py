@@ -489,3 +489,20 @@ def test_segments_follow_the_clock_of_their_worker():
     there = Elsewhere()
     sample(ZOO["potts"], **{**LONG, "chains": 1, "warmup": 0}, executor=there)
     assert 7 <= len(there.sent) < 30  # 16 updates, then 8 times as many, until a second's worth
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    """Workers import the script, and would start workers of their own."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import minigibbs as mg\n"
+        "graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])\n"
+        "mg.sample(graph, mg.Gibbs(), sweeps=5, chains=1, scan='random', executor='processes',\n"
+        "          progress=False)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()
+    told = [line for line in last if line.startswith("minigibbs.errors.StoppedError")]
+    assert len(told) == 1
+    assert 'under  if __name__ == "__main__":' in told[0]

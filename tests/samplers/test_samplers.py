@@ -425,8 +425,8 @@ def test_a_batch_that_would_never_finish_is_refused():
     n = 2_000
     i, j = np.triu_indices(n, 1)
     graph = mg.FactorGraph(np.full(n, 100), [mg.Potts(i, j, 1.0)])
-    for sampler in (mg.MinGibbs(), mg.MinGibbs(batch=1e14)):
-        with pytest.raises(mg.SampleError, match="MGPMH or Gibbs"):
+    for sampler in (mg.MinGibbs(), mg.MinGibbs(batch=1e12)):
+        with pytest.raises(mg.SampleError, match=r"use mg.PoissonGibbs\(\) or mg.Gibbs\(\)"):
             sample(graph, sampler, updates=1, progress=False)
     with pytest.raises(mg.SampleError, match="never finish"):
         mg.DoubleMinGibbs().prepare(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e7)]))
@@ -441,3 +441,25 @@ def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
     monkeypatch.setattr(fields, "_UNCOMPILED", 0)
     # 4,000 correlated updates each: six standard deviations of that many independent ones
     assert plain == pytest.approx(fields._measure_rate(graph, data), abs=0.05)
+
+
+@pytest.mark.parametrize("coupling", [1e9, 1e12, 1e15, 1e99])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        mg.MGPMH(),
+        mg.DoubleMinGibbs(),
+        mg.DoubleMinGibbs(second_batch=1e3),
+        mg.MinGibbs(),
+        mg.PoissonMH(),
+        mg.TunaMH(),
+        mg.PoissonGibbs(heavy=0, theta=1.0),
+    ],
+    ids=str,
+)
+def test_batches_that_cannot_be_drawn_are_refused(sampler, coupling):
+    """A Poisson mean beyond what doubles count made MGPMH run for ever."""
+    graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], coupling)])
+    with pytest.raises(mg.SampleError, match=r"draws|batch") as caught:
+        sampler.prepare(graph)
+    assert "use mg." in str(caught.value) or "use the default split" in str(caught.value)

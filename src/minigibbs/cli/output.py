@@ -11,10 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, StoppedError
 from minigibbs.formats.uai import write_marginals
+from minigibbs.interop.common import unique_names
 from minigibbs.results import tables
 from minigibbs.results.answer import Answer
 from minigibbs.results.run import Run
@@ -110,7 +113,7 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
     if as_json:
         chosen = tables.uncertain(run, show) if recorded and show > 0 else {}
         rows = {
-            run.domains.name(v): dict(zip(map(str, values), probability.tolist(), strict=True))
+            run.domains.name(v): by_label(values, probability)
             for v, (values, probability) in chosen.items()
         }
         info = {key: for_json(value) for key, value in asdict(run.info).items()}
@@ -137,6 +140,11 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
             typer.echo(f"{label}: {printable(value)}")
     for warning in summary.warnings:
         warn(warning)
+
+
+def by_label(values: tuple[Any, ...], probability: NDArray[np.float64]) -> dict[str, float]:
+    """Probabilities by label, for JSON; labels of the same text, such as 1 and "1", differ."""
+    return dict(zip(unique_names(values), probability.tolist(), strict=True))
 
 
 def print_marginals(result: Run | Answer, show: int) -> None:

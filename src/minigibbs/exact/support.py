@@ -227,11 +227,14 @@ def _reach(support: Support) -> str:
 
 
 def _enumerated(support: Support, alive: NDArray[np.bool_], left: NDArray[np.int64]) -> str:
-    """Look at every state of the bound variables: label each, and let labels spread."""
-    rules, bound = support.rules, support.bound
-    shape = tuple(int(left[v]) for v in bound)
-    axis_of = {int(v): k for k, v in enumerate(bound)}
-    values = {v: np.flatnonzero(alive[rules.first[v] : rules.first[v + 1]]) for v in axis_of}
+    """Label every state of the bound variables, and let labels spread.
+
+    Only variables with several values left have an axis: folding leaves one to many of them, and
+    NumPy has at most 64 axes.
+    """
+    rules, several = support.rules, support.bound[left[support.bound] > 1]
+    shape = tuple(int(left[v]) for v in several)
+    axis_of = {int(v): k for k, v in enumerate(several)}
     possible = np.ones(shape, dtype=np.bool_)
     for factor in rules.factors[support.binding]:
         place = np.asarray(factor["table_start"])
@@ -239,7 +242,7 @@ def _enumerated(support: Support, alive: NDArray[np.bool_], left: NDArray[np.int
             own = np.flatnonzero(alive[rules.first[variable] : rules.first[variable + 1]])
             if variable in axis_of:
                 spread = [-1 if k == axis_of[variable] else 1 for k in range(len(shape))]
-                own = values[variable].reshape(spread)
+                own = own.reshape(spread)
             place = place + key * own
         possible &= rules.possible[place]
     label = np.where(possible, np.arange(possible.size).reshape(shape), possible.size)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import FormatError
 from minigibbs.formats.literals import FUNCTIONS, Literals, Weights, groups
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.domains import MAX_DOMAIN, Domains
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph
@@ -139,7 +140,8 @@ def _read_weights(
                 raise FormatError(f"{path}: weights are 0 to {count - 1}, got {number}")
             weight[number] = value
     elif given is not None:
-        weight = np.asarray(given, dtype=np.float64)
+        rule = f"{path}: weights must be {count} real numbers"
+        weight = as_array(given, "iufb", rule, FormatError).astype(np.float64)
         if weight.shape != (count,):
             raise FormatError(f"{path}: expected {count} weights, got shape {weight.shape}")
     wrong = np.flatnonzero(~(np.abs(weight) <= LARGEST))

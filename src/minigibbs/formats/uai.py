@@ -17,6 +17,7 @@ from minigibbs.errors import FormatError
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor, exponentials
 from minigibbs.formats.text import Numbers, write_text
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.domains import MAX_DOMAIN, Domains, PrunedDomains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.base import FREE, General, Pairs
@@ -121,10 +122,19 @@ def write_marginals(
     if isinstance(marginals, Result):
         rows, domains = run_rows(marginals), domains or marginals.domains
     else:
-        rows = [np.asarray(row, dtype=np.float64) for row in marginals]
+        rows = [_read_row(variable, row) for variable, row in enumerate(marginals)]
     if domains is not None:
         rows = _full_rows(rows, domains)
     write_text(path, ["MAR\n", f"{len(rows)}", *(f" {len(r)} {_words(r)}" for r in rows), "\n"])
+
+
+def _read_row(variable: int, given: ArrayLike) -> NDArray[np.float64]:
+    """One variable's marginal, which a file can hold."""
+    rule = f"marginals: row {variable} must hold one finite probability per value"
+    row = as_array(given, "iufb", rule, FormatError).astype(np.float64)
+    if row.ndim != 1 or not np.isfinite(row).all():
+        raise FormatError(f"{rule}; got {given!r}")
+    return row
 
 
 def read_partition(path: str | os.PathLike[str]) -> float:

@@ -141,6 +141,13 @@ class FactorGraph(Frozen):
         >>> graph.condition({"rain": "yes"}).stats.variables
         1
         """
+        if not isinstance(evidence, Mapping):
+            shape = f" of shape {evidence.shape}" if isinstance(evidence, np.ndarray) else ""
+            raise GraphError(
+                'evidence must be a mapping from variables to values, such as {"rain": "yes"} or '
+                f"{{0: 1}}; got {type(evidence).__name__}{shape}. To clamp all variables to the "
+                "integers of a list, give dict(enumerate(values))"
+            )
         clamped = self.evidence.copy()
         for variable, value in evidence.items():
             number = self.domains.index(variable)

@@ -1,7 +1,9 @@
 """Models from frames: variables from the rows of one, factors from the rows of others.
 
 A frame is anything with columns by name: a pandas or Polars frame, or a mapping to arrays. Names,
-values and weights are looked up column by column, a million rows at a time.
+values and weights are looked up column by column, a million rows at a time. A missing cell (None,
+NaN, NaT, the NA of pandas, a masked entry) is read as None: it is no name, value or weight, and
+marks nothing as observed.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import is_missing
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Logical
 from minigibbs.graph.factors.base import FREE
@@ -141,7 +144,8 @@ def from_frames(
         The columns of `variables` that hold the variable's name and the value. Without values, a
         row is a variable that is False or True.
     observed
-        The column that says which values were observed: they are the graph's evidence, from which
+        The column that says which values were observed, by True and False or 1 and 0; a missing
+        cell is not observed. These values are the graph's evidence, from which
         `mg.learn(model.graph)` learns.
 
     Examples
@@ -218,7 +222,7 @@ class _Values:
     def find(self, variable: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.int64]:
         """The number of each value of a variable; -1 for one that it does not have."""
         if self.whole:
-            return np.asarray(values).astype(bool).astype(np.int64)
+            return _truth(values)
         code = _look_up(self.labels, values)
         keys = variable * self._total + code
         place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -315,7 +319,7 @@ def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.i
         column = _column(rule.frame, rule.weight, where)
     places = _places(known)
     for entry in dict.fromkeys(column.tolist()):
-        if entry not in places:
+        if entry not in places and entry is not None:
             places[entry] = len(known)
             known.append(entry)
     tied = _look_up(places, column)
@@ -328,7 +332,7 @@ def _scales(rule: Rule, where: str) -> NDArray[np.float64] | None:
         return None
     column = _column(rule.frame, rule.scale, where)
     try:
-        return column.astype(np.float64)
+        return column.astype(np.float64)  # a missing cell becomes NaN, which factors refuse
     except (TypeError, ValueError):
         raise GraphError(f"{where}: scale must be a column of numbers") from None
 
@@ -350,12 +354,20 @@ def _evidence(
     """The number of each variable's observed value; `FREE` where none was."""
     if observed is None:
         return None
-    marks = _column(frame, observed, "variables").astype(bool)
-    if len(marks) != len(lookup.order):
+    column = _column(frame, observed, "variables")
+    if len(column) != len(lookup.order):
         raise GraphError(
-            f"variables: column {observed!r} has {len(marks)} rows, not {len(lookup.order)}"
+            f"variables: column {observed!r} has {len(column)} rows, not {len(lookup.order)}"
         )
-    marks = marks[lookup.order]
+    present = np.array([entry is not None for entry in column.tolist()], dtype=np.bool_)
+    marks = _truth(column)
+    _refuse(
+        (present & (marks < 0))[:, None],
+        f"variables, column {observed!r}",
+        "True, False, 1, 0 or a missing cell",
+        [column],
+    )
+    marks = marks[lookup.order] == 1
     owner = np.repeat(np.arange(len(domains)), lookup.sizes)
     first = np.cumsum(lookup.sizes, dtype=np.int64) - lookup.sizes
     seen = np.flatnonzero(marks)
@@ -400,7 +412,8 @@ _NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
 
 
 def _as_column(given: Any, where: str) -> NDArray[Any]:
-    """An array of entries that can be looked up."""
+    """An array of entries that can be looked up; missing ones are None."""
+    masked = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else None
     try:
         column = np.asarray(given)
     except ValueError:  # rows of different lengths
@@ -412,12 +425,30 @@ def _as_column(given: Any, where: str) -> NDArray[Any]:
         if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):
             row = next(row for row, entry in enumerate(entries) if isinstance(entry, _NOT_PLAIN))
             raise GraphError(f"{where}, row {row}: expected a plain entry, got {entries[row]!r}")
+    missing = _missing(column)
+    if masked is not None:
+        missing = missing | masked
+    if missing.any():
+        column = column.astype(object)
+        column[missing] = None
     return column
 
 
+def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column has no entry."""
+    if column.dtype.kind in "biuUS":
+        return np.zeros(len(column), dtype=np.bool_)
+    if column.dtype.kind in "fcmM":
+        unequal: NDArray[np.bool_] = column != column  # NaN and NaT
+        return unequal
+    entries = column.tolist()
+    found = {id(entry) for entry in dict.fromkeys(entries) if is_missing(entry)}
+    return np.fromiter(map(found.__contains__, map(id, entries)), np.bool_, len(entries))
+
+
 def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries in the order they come, and the number of each row's; -1 for NaN."""
-    found = list(dict.fromkeys(column.tolist()))
+    """The distinct entries in order of appearance, and each row's number; -1 where missing."""
+    found = [entry for entry in dict.fromkeys(column.tolist()) if entry is not None]
     return found, _look_up(_places(found), column)
 
 
@@ -430,14 +461,19 @@ def _look_up(places: Mapping[Any, int], column: NDArray[Any]) -> NDArray[np.int6
     return np.fromiter(map(places.get, column.tolist(), repeat(-1)), np.int64, len(column))
 
 
+def _truth(column: NDArray[Any]) -> NDArray[np.int64]:
+    """1 for True and 1, 0 for False and 0, -1 for anything else."""
+    return _look_up({False: 0, True: 1}, column)
+
+
 def _refuse(
     wrong: NDArray[np.bool_], where: str, expected: str, columns: Sequence[NDArray[Any]]
 ) -> None:
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
-        raise GraphError(
-            f"{where}, row {row}: expected {expected}, got {columns[column].tolist()[row]!r}"
-        )
+        entry = columns[column].tolist()[row]
+        shown = "a missing cell; drop the row" if entry is None else repr(entry)
+        raise GraphError(f"{where}, row {row}: expected {expected}, got {shown}")
 
 
 def _texts(names: list[Any]) -> list[str]:

@@ -132,12 +132,20 @@ class NamedStates(Domains):
     def value(self, variable: int, value: Any) -> int:
         """The number of a value given by its state's name; a pruned state is refused."""
         if not isinstance(value, Hashable) or value not in self.labels[variable]:
-            shown = ", ".join(map(repr, self.labels[variable][:8]))
-            raise GraphError(
-                f"{self.describe(variable)}: expected one of the states that no factor forbids "
-                f"({shown}), got {value!r}"
-            )
+            raise GraphError(self._unknown_state(variable, value))
         return super().value(variable, value)
+
+    def _unknown_state(self, variable: int, value: Any) -> str:
+        """What an error says of a value that is the name of no state, or of a pruned one."""
+        labels, every = self.labels[variable], self.all_states[variable]
+        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
+        text = f"{self.describe(variable)}: expected the name of a state ({shown}), got {value!r}"
+        if value in every:
+            return f"{text}, which the factors give probability 0"
+        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if number and 0 <= value < len(every):
+            return f"{text}; state number {value} is called {every[value]!r}"
+        return text
 
 
 def _factors(model: Any) -> list[Any]:

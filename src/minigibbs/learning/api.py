@@ -91,10 +91,12 @@ def learn(
         The model; factors with a `name` are learned, from the numbers that they have. Evidence of
         the graph is a condition: it holds in all rows.
     data
-        A row of values for each datum, a column for each variable, -1 (or NaN, None, masked) where
-        a value is missing; or columns by the names of variables, as a mapping or a frame, with
-        values by label: variables that it does not have are hidden. Left out, the graph's own
-        evidence is the one datum, and its other variables are hidden.
+        One row per datum, one column per variable, values numbered from 0, and -1 (or NaN, None,
+        masked) where a value is missing. Spins -1 and +1 must be given as `(data + 1) // 2`: data
+        whose two-valued variables hold -1 and 1 and no 0 are refused, since -1 could mean either.
+        Or columns by the names of variables, as a mapping or a frame, with values by label:
+        variables without a column are hidden. Left out, the graph's own evidence is the one
+        datum, and its other variables are hidden.
     method
         "pcd", persistent contrastive divergence: the model's moments come from chains that go on
         while parameters move. "cd": from chains that start at the data, `sweeps` long. "pseudo":

@@ -1,4 +1,8 @@
-"""Data to learn from: rows of states, complete or with values missing."""
+"""Data to learn from: rows of states, complete or with values missing.
+
+NaN, None and masked entries are missing, and so is -1, unless the data look like spins: where
+two-valued variables have entries -1 and +1 and no 0, -1 could mean either, and is refused.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minigibbs.errors import LearnError
+from minigibbs.errors import GraphError, LearnError
+from minigibbs.graph.checks import as_array, has_masked, is_missing
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 
 _LARGEST = 2.0**53  # whole numbers that doubles hold
+_NEUTRAL = 2  # in the place of a missing number: no value of a spin
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +85,14 @@ def _read_values(
         return _by_name(graph.domains, data)
     numbers = range(len(graph)) if columns is None else [graph.domains.index(c) for c in columns]
     _require_distinct(graph.domains, list(numbers), "columns")
-    array = _numbers(data)
+    array, absent = _numbers(data)
     if array.ndim == 1 and len(array) == len(numbers) and len(numbers) > 1:
-        array = array[None]
+        array, absent = array[None], absent[None]
     if array.ndim != 2 or array.shape[1] != len(numbers) or not len(array):
-        raise LearnError(
-            f"data must have at least one row, and a column for each of {len(numbers)} variables; "
-            f"got shape {array.shape}"
-        )
+        raise _wrong_shape(array.shape, len(numbers), columns is None)
+    _refuse_spins(array[:, graph.sizes[list(numbers)] == 2])
     values = np.full((len(array), len(graph)), FREE, dtype=np.int64)
-    values[:, list(numbers)] = array
+    values[:, list(numbers)] = np.where(absent, FREE, array)
     wrong = (values < FREE) | (values >= graph.sizes)
     if wrong.any():
         row, variable = np.argwhere(wrong)[0].tolist()
@@ -106,32 +110,62 @@ def _require_distinct(domains: Domains, variables: list[int], what: str) -> None
         raise LearnError(f"{what}: {domains.describe(twice[0])} has more than one column")
 
 
-def _numbers(data: Any) -> NDArray[np.int64]:
-    """Integers, -1 where a value is masked, NaN or None."""
+def _wrong_shape(shape: tuple[int, ...], variables: int, every: bool) -> LearnError:
+    """The error for an array that has no row, or not one column per variable."""
+    hint = ""
+    if every and len(shape) == 2 and shape[1] != variables:
+        hint = ". Drop columns that are no variables, such as an index"
+        if shape[1] < variables:
+            hint = ". Name the variables that the columns stand for with columns=[...]"
+    return LearnError(
+        f"data must have at least one row, and one column for each of {variables} variables; got "
+        f"shape {shape}{hint}"
+    )
+
+
+def _numbers(data: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Integers as they were given, and where a value is masked, NaN or None."""
     if isinstance(data, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(data), FREE, _numbers(data.filled(0)))
+        masked = np.ma.getmaskarray(data)
+        array, absent = _numbers(data.filled(_NEUTRAL))
+        return array, absent | masked
+    if has_masked(data):
+        return _numbers(np.ma.array(data))
     rule = "data must hold whole numbers, -1 where a value is missing"
     try:
         array = np.asarray(data)
         if array.dtype == object:
-            array = np.array([[FREE if v is None else v for v in row] for row in data])
+            array = np.array([[np.nan if is_missing(v) else v for v in row] for row in data])
     except (ValueError, TypeError):
         raise LearnError(f"{rule}; got rows of different lengths, or no rows") from None
+    absent = np.zeros(array.shape, dtype=np.bool_)
     if array.dtype.kind == "f":
-        array = np.where(np.isnan(array), FREE, array)
+        absent = np.isnan(array)
+        array = np.where(absent, _NEUTRAL, array)
         wrong = (array != np.round(array)) | (np.abs(array) > _LARGEST)
         if wrong.any():
             raise LearnError(f"{rule}; got {array[wrong][0]}")
     elif array.dtype.kind not in "iub":
         raise LearnError(f"{rule}; got type {array.dtype}; labels need columns with names")
-    return array.astype(np.int64)
+    return array.astype(np.int64), absent
+
+
+def _refuse_spins(values: NDArray[np.int64]) -> None:
+    """Refuse numbers of two-valued variables that are -1 and +1 and never 0."""
+    if (values == FREE).any() and (values == 1).any() and not (values == 0).any():
+        raise LearnError(
+            "data: two-valued variables have the values 0 and 1, but their columns hold -1 and 1 "
+            "and no 0. If these are spins, give (data + 1) // 2; if -1 means missing, give NaN or "
+            "a masked array in its place"
+        )
 
 
 def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
     """Columns by the names of variables, values by label or number; others are hidden."""
     names = list(data.columns) if hasattr(data, "columns") else list(data)
-    _require_distinct(domains, [domains.index(name) for name in names], "data")
-    columns = {domains.index(name): np.ma.asanyarray(data[name]) for name in names}
+    numbers = [_variable_of(domains, name) for name in names]
+    _require_distinct(domains, numbers, "data")
+    columns = {v: np.ma.asanyarray(data[name]) for v, name in zip(numbers, names, strict=True)}
     flat = [variable for variable, column in columns.items() if column.ndim != 1]
     if flat:
         raise LearnError(
@@ -141,38 +175,48 @@ def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise LearnError(f"data must have columns of one length, with rows; got {sorted(lengths)}")
-    values = np.full((lengths.pop(), len(domains)), FREE, dtype=np.int64)
+    values = np.full((lengths.pop(), len(domains)), _NEUTRAL, dtype=np.int64)
+    absent = np.ones(values.shape, dtype=np.bool_)
     for variable, column in columns.items():
-        values[:, variable] = _column(domains, variable, column)
-    return values
+        absent[:, variable] = _absent(column)
+        values[:, variable] = _column(domains, variable, column, absent[:, variable])
+    unlabeled = [v for v in columns if domains.sizes[v] == 2 and v not in domains.labels]
+    _refuse_spins(values[:, unlabeled])
+    return np.where(absent, FREE, values)
 
 
-def _column(domains: Domains, variable: int, column: NDArray[Any]) -> NDArray[np.int64]:
-    """One variable's values: labels are looked up once each."""
+def _variable_of(domains: Domains, name: Any) -> int:
+    """The variable that a column stands for."""
+    try:
+        return domains.index(name)
+    except GraphError as error:
+        raise LearnError(
+            f"data: column {name!r} is no variable of the graph ({error}); drop or rename it"
+        ) from None
+
+
+def _absent(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column's entries are masked, None or NaN."""
+    missing = np.array([is_missing(value) for value in np.ma.getdata(column).tolist()])
+    return missing | np.ma.getmaskarray(column)
+
+
+def _column(
+    domains: Domains, variable: int, column: NDArray[Any], absent: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """One variable's values, -1 included where it is no label; each entry is looked up once."""
     values = np.ma.getdata(column).tolist()
-    missing = np.array([_is_missing(domains, variable, value) for value in values])
-    missing |= np.ma.getmaskarray(column)
-    found = np.full(len(column), FREE, dtype=np.int64)
+    found = np.full(len(column), _NEUTRAL, dtype=np.int64)
     lookup: dict[Any, int] = {}
-    for row in np.flatnonzero(~missing).tolist():
+    for row in np.flatnonzero(~absent).tolist():
         value = values[row]
         key = type(value), value  # True is equal to 1, and is read otherwise
         if not isinstance(value, Hashable) or key not in lookup:
-            number = domains.value(variable, _as_number(domains, variable, value))
-            lookup[key] = number
+            number = _as_number(domains, variable, value)
+            free = type(number) is int and number == FREE and variable not in domains.labels
+            lookup[key] = FREE if free else domains.value(variable, number)
         found[row] = lookup[key]
     return found
-
-
-def _is_missing(domains: Domains, variable: int, value: Any) -> bool:
-    """None, NaN and what else is not equal to itself; -1 where it is a number, and no label."""
-    try:
-        if value is None or bool(value != value):
-            return True
-    except TypeError:  # what does not tell, such as the missing value of pandas
-        return True
-    number = _as_number(domains, variable, value)
-    return isinstance(number, int) and number == FREE and variable not in domains.labels
 
 
 def _as_number(domains: Domains, variable: int, value: Any) -> Any:
@@ -199,15 +243,15 @@ def _with_evidence(graph: FactorGraph, values: NDArray[np.int64]) -> NDArray[np.
 def _read_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
     if weights is None:
         return np.ones(rows)
-    try:
-        array = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.shape != (rows,) or not np.isfinite(array).all() or (array < 0).any():
-        raise LearnError(
-            f"weights must be {rows} finite numbers that are not negative, one per row of data"
-        )
-    if not array.sum() > 0:
+    rule = f"weights must be {rows} finite numbers that are not negative, one per row of data"
+    array = as_array(weights, "iufb", rule, LearnError).astype(np.float64)
+    if array.shape != (rows,):
+        raise LearnError(f"{rule}; got shape {array.shape}")
+    wrong = np.flatnonzero(~((array >= 0) & (array < np.inf)))
+    if len(wrong):
+        raise LearnError(f"{rule}; got {array[wrong[0]]} in row {wrong[0]}")
+    if not array.any():
         raise LearnError("weights must not all be 0")
-    scaled: NDArray[np.float64] = array * (rows / array.sum())
+    shares = array / array.max()  # a sum of these is finite
+    scaled: NDArray[np.float64] = shares * (rows / shares.sum())
     return scaled

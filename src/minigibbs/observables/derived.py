@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.checks import as_array
 from minigibbs.observables.composed import MOMENTS
 from minigibbs.results.observed import Blocks, Estimate, Observation, Observed, of_series
 from minigibbs.results.run import Run
@@ -171,12 +172,16 @@ def reweight(
             f"reweight needs the energy at each of {values.shape[1]:,} records, and has "
             f'{energies.shape[1]:,}: sample with observe={{..., "e": "energy"}} and energy="e"'
         )
-    scales, parts, shift = np.atleast_1d(np.asarray(scale, dtype=np.float64)), [], energies.max()
+    rule = "reweight: scale must be a finite number, or several"
+    scales = np.atleast_1d(as_array(scale, "iuf", rule, SampleError)).astype(np.float64)
+    if scales.ndim != 1 or not np.isfinite(scales).all():
+        raise SampleError(f"{rule}; got {scale!r}")
+    parts, shift = [], energies.max()
     for number in scales.tolist():
         low = shift if number >= 1.0 else energies.min()
         weight = np.exp((number - 1.0) * (energies - low))
         worth = weight.sum() ** 2 / (weight**2).sum()
-        if worth < _LEAST_SHARE * weight.size:
+        if not worth >= _LEAST_SHARE * weight.size:
             raise SampleError(
                 f"reweight: at scale {number:g} the records are worth {worth:,.1f} of "
                 f"{weight.size:,}; sample nearer to it"

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +27,13 @@ RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVEL = 0.95  # of intervals, unless told otherwise
 LEAST_SWEEPS = 4  # of a chain, for R-hat
 _AT_ONCE = 1 << 22  # draws counted at a time
+
+
+def check_level(level: float) -> None:
+    """Raise unless a level is a probability that an interval can have."""
+    real = isinstance(level, Real) and not isinstance(level, bool)
+    if not (real and 0 < level < 1):
+        raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
 
 
 class Worst(NamedTuple):
@@ -77,6 +85,7 @@ class Shares(ABC):
         """
         from scipy.special import ndtri, stdtrit
 
+        check_level(level)
         share, width = 0.5 + level / 2, math.nan
         if self.degrees > 0:
             width = ndtri(share) if math.isinf(self.degrees) else stdtrit(self.degrees, share)

@@ -8,6 +8,7 @@ on each other; errors come from how blocks differ, by the jackknife.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import SampleError
 from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import LEVEL
+from minigibbs.results.marginals import LEVEL, check_level
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
 _MOST_BLOCKS = 32  # of a row
@@ -56,6 +57,7 @@ class Estimate:
         """Student's interval, with a degree of freedom less than there are blocks."""
         from scipy.special import stdtrit
 
+        check_level(level)
         reach = float(stdtrit(max(self.blocks - 1, 1), (1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
 
@@ -99,10 +101,18 @@ class Blocks:
     def estimate(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
     ) -> Estimate:
-        """By one or the other."""
+        """By one or the other; warns where the value or its error is NaN."""
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
-        return self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+        found = self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+        several = len(self.sizes) > 1  # one block has no error
+        if np.isnan(found.value).any() or (several and np.isnan(found.error).any()):
+            warnings.warn(
+                "this estimate, or its error, is NaN: the function has no value at the means of "
+                "all records or of some blocks of them; run longer",
+                stacklevel=3,
+            )
+        return found
 
 
 def _number(value: Any) -> Number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -68,10 +69,17 @@ class Result(ABC):
         """Intervals for one variable's marginal: [value, (low, high)].
 
         They cover the truth with a chance of `level` where chains mix. With k chains they are
-        Student's, with k - 1 degrees of freedom; NaN for a single chain.
+        Student's, with k - 1 degrees of freedom; NaN, with a warning, for a single chain.
         """
         number = self.domains.index(variable)
-        return self.shares.intervals(level)[self.shares.of_variable(number)]
+        ends = self.shares.intervals(level)
+        if not self.shares.degrees > 0:
+            warnings.warn(
+                "the interval is NaN: a single chain has no standard error; sample with two "
+                "chains or more",
+                stacklevel=2,
+            )
+        return ends[self.shares.of_variable(number)]
 
     def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
         """The marginals as a pandas frame, a row per variable and value.

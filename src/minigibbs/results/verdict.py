@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have not quite settled
 _HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
+_SHORT = 100  # sweeps: with fewer, the largest R-hat of many variables is large in any model
 _ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 _INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
 LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
@@ -123,12 +124,21 @@ def _standstill(run: Run) -> list[Finding]:
 
 def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
     subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
-    shown = number(rhat, ".3f")
+    shown, sweeps = number(rhat, ".3f"), _sweeps(run)
     measure = f"R-hat {shown}; at most {RHAT_LIMIT} is wanted"
     story = f"The {run.info.chains:,} chains are independent and should end up telling "
-    warning = (
-        f"the chains disagree on {short} (R-hat {shown} > {RHAT_LIMIT}){more}: {_advice(rhat)}"
-    )
+    advice = _advice(rhat, sweeps)
+    warning = f"the chains disagree on {short} (R-hat {shown} > {RHAT_LIMIT}){more}: {advice}"
+    if rhat > _FAR and sweeps < _SHORT:
+        return Finding(
+            "bad",
+            "The run is too short: do not use these numbers yet",
+            f"Its chains made {sweeps:,.3g} sweeps each, and still differ, most on {subject}{more} "
+            f"({measure}). With fewer than {_SHORT} sweeps nobody can tell whether they would come "
+            "together. Run longer, with a warm-up.",
+            warning,
+            name,
+        )
     if rhat > _FAR:
         return Finding(
             "bad",
@@ -152,7 +162,14 @@ def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
     )
 
 
-def _advice(rhat: float) -> str:
+def _sweeps(run: Run) -> float:
+    """Recorded sweeps of the longest chain."""
+    return float(run.clock.max()) / max(int((~run.clamped).sum()), 1)
+
+
+def _advice(rhat: float, sweeps: float) -> str:
+    if sweeps < _SHORT:
+        return f"the run is short ({sweeps:,.3g} sweeps per chain); run longer, with a warm-up"
     if rhat < _STUCK:
         return "run longer, with a warm-up, or use mg.infer"
     return (
@@ -257,7 +274,7 @@ def _why(run: Run) -> str:
             f"It has {records} records of each chain, and at least {LEAST_RECORDS} are needed. "
             "Run longer, or record more often with a smaller thin."
         )
-    if run.clock.max() < LEAST_SWEEPS * int((~run.clamped).sum()):
+    if _sweeps(run) < LEAST_SWEEPS:
         return f"Its chains made fewer than {LEAST_SWEEPS} sweeps. Run longer."
     return "What it recorded never changed."
 

@@ -20,7 +20,8 @@ LOOSEST = (
     100.0  # a slowdown beyond which a bound says nothing of use, and is not called a guarantee
 )
 MOST_WORK = 1e8  # draws in one update beyond which a run would not finish
-MOST_BATCH = 1e15  # Poisson means beyond which doubles no longer count
+# Poisson means up to which doubles draw them: at 1e14 the variance of 400,000 draws is off by 1%.
+MOST_BATCH = 1e12
 
 
 def guarantee(slowdown: float | None) -> str:
@@ -72,15 +73,15 @@ def check_guarantee(name: str, slowdown: float | None, given: bool, what: str) -
         )
 
 
-def check_work(name: str, graph: FactorGraph, draws: float) -> None:
+def check_work(name: str, graph: FactorGraph, draws: float, setting: str = "batch") -> None:
     """Refuse an update that would take so long that a run could never finish."""
-    if draws > MOST_WORK:
+    if not draws <= MOST_WORK:
         stats = graph.stats
         raise SampleError(
             f"{name} would make about {draws:.2g} draws in each update of this graph (Psi = "
             f"{stats.total_energy:.3g}, {stats.factors:,} factors, D = {stats.max_domain:,}), "
-            f"roughly {draws * 3e-8:.2g} s; give a smaller batch, or use MGPMH or Gibbs, whose "
-            "cost does not depend on Psi"
+            f"roughly {draws * 3e-8:.2g} s; give a smaller {setting}, or use mg.PoissonGibbs() or "
+            "mg.Gibbs(), whose cost does not depend on Psi"
         )
 
 
@@ -121,13 +122,21 @@ def local_batches(
 
     A batch that is given is the paper's lambda, with the graph's L for all variables. Otherwise
     it follows from the slowdown (see `mgpmh_slowdown`), and is not below 2L. There each variable
-    may use its own L, since the variable is drawn first.
+    may use its own L, since the variable is drawn first. A lambda that cannot be drawn is refused.
     """
     local = graph.local_energies
     if batch is not None:
         return np.full(len(local), batch / max(graph.stats.local_energy, 1e-300))
     assert slowdown is not None  # samplers check that one of the two is given
-    return np.maximum(local / mgpmh_ratio(slowdown), 2.0)
+    density = np.maximum(local / mgpmh_ratio(slowdown), 2.0)
+    largest = float((density * local).max(initial=0.0))
+    if not largest <= MOST_BATCH:
+        raise SampleError(
+            f"a slowdown of {slowdown:.3g} asks for a batch of {largest:.2g} draws on this graph "
+            f"(L = {local.max():.3g}), and at most {MOST_BATCH:g} can be drawn; give a batch, or "
+            "use mg.PoissonGibbs() or mg.Gibbs(), which evaluate strong factors exactly"
+        )
+    return density
 
 
 def estimator_batch(total_energy: float, delta: float, failure: float) -> float:

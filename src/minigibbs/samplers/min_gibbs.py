@@ -168,7 +168,7 @@ def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) ->
         raise SampleError(
             f"{name}: Lemma 2 asks for a batch of {batch:.2g} on this graph (Psi = "
             f"{graph.stats.total_energy:.3g}), which would never finish; give a batch, or use "
-            "MGPMH or Gibbs, whose cost does not depend on Psi"
+            "mg.PoissonGibbs() or mg.Gibbs(), whose cost does not depend on Psi"
         ) from None
     return batch
 

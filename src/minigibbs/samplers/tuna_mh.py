@@ -76,7 +76,7 @@ class TunaMH(Sampler):
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """An alias table for each variable, unless an update would never end."""
         rate = self._rates(graph)
-        check_work("TunaMH", graph, float(rate.max(initial=0.0)))
+        check_work("TunaMH", graph, float(rate.max(initial=0.0)), "chi")
         return TunaMHData(factor_alias(graph), rate, np.exp(-rate), self.chi * graph.local_energies)
 
     def operations(self, graph: FactorGraph) -> dict[str, float]:

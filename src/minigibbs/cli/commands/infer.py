@@ -22,7 +22,14 @@ from minigibbs.cli.options import (
     Show,
     Threads,
 )
-from minigibbs.cli.output import EXIT_CODES, check_out, print_marginals, save_marginals, warn
+from minigibbs.cli.output import (
+    EXIT_CODES,
+    by_label,
+    check_out,
+    print_marginals,
+    save_marginals,
+    warn,
+)
 from minigibbs.results import tables
 from minigibbs.system.files import check_target
 from minigibbs.system.text import printable
@@ -82,7 +89,7 @@ def infer(
     if out != Path("-") and as_json:
         chosen = tables.uncertain(answer, show) if show > 0 else {}
         rows = {
-            answer.domains.name(v): dict(zip(map(str, values), shares.tolist(), strict=True))
+            answer.domains.name(v): by_label(values, shares)
             for v, (values, shares) in chosen.items()
         }
         typer.echo(json.dumps({**answer.to_dict(), "marginals": rows}))

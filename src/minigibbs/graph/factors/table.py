@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array
+from minigibbs.graph.checks import as_array, as_list
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import (
     FREE,
@@ -26,6 +26,7 @@ from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
 
+_GRIDS = "table: grids must hold a Grid or a domain size of at least 1 per column of the scope"
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
 
 
@@ -160,13 +161,14 @@ class Table(Factors):
         cls,
         scope: ArrayLike,
         f: Callable[..., ArrayLike],
-        grids: Sequence[Grid],
+        grids: Sequence[Grid | int],
         weight: ArrayLike | None = None,
         floor: float | None = None,
     ) -> Table:
-        """Tabulate f(a, b, ...) over the points of one `Grid` per column of the scope.
+        """Tabulate f(a, b, ...) over the values of the variables of a scope.
 
-        `f` is called once, with arrays that broadcast against each other.
+        Each entry of `grids` is a `Grid`, whose points are the values, or a domain size n, whose
+        values are 0 to n - 1. `f` is called once, with arrays that broadcast against each other.
 
         >>> import minigibbs as mg
         >>> line = mg.Grid(-1.0, 1.0, 3)
@@ -175,8 +177,9 @@ class Table(Factors):
                [-1., -0., -1.],
                [-4., -1., -0.]])
         """
-        points = np.meshgrid(*(grid.values for grid in grids), indexing="ij", sparse=True)
-        shape = tuple(int(grid.points) for grid in grids)
+        axes = [_points(grid) for grid in as_list(grids, _GRIDS)]
+        points = np.meshgrid(*axes, indexing="ij", sparse=True)
+        shape = tuple(len(axis) for axis in axes)
         rule = "table: the function must give one energy per grid point"
         energy = as_array(f(*points), "iufb", rule)
         try:
@@ -257,3 +260,12 @@ class Table(Factors):
         given = {"scope": self._scope, "energy": self._tables, "weight": self._weights}
         learn = {"learn": self.learn} if self.learn != "energy" else {}
         return {**given, **learn, **given_ties(self.tie)}
+
+
+def _points(grid: Grid | int) -> NDArray[Any]:
+    """The values of one variable that a function is tabulated over."""
+    if isinstance(grid, Grid):
+        return grid.values
+    if isinstance(grid, bool) or not isinstance(grid, int | np.integer) or grid < 1:
+        raise GraphError(f"{_GRIDS}; got {grid!r}")
+    return np.arange(grid)

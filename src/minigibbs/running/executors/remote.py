@@ -26,6 +26,10 @@ SEGMENT_SECONDS = 1.0  # of a segment that has to travel, at the least
 CHAIN_SECONDS = 0.03  # for each chain, since all come back through one process; see docs/scale.md
 BYTE_SECONDS = 24e-9  # and for each byte of each chain: three times what a gigabit needs
 MOST_TRIES = 5  # of one segment
+_UNGUARDED = (
+    'With executor="processes" every worker imports the main script first, so a script must keep '
+    'its calls under  if __name__ == "__main__":  or use executor="threads"'
+)
 _PAUSE = 0.02  # seconds, and twice as long after each loss
 _METHODS = multiprocessing.get_all_start_methods()
 _ADDRESS = len("/pymp-12345678/listener-12345678")  # what the fork server adds to the folder
@@ -162,15 +166,18 @@ class OwnProcesses(Processes):
     """Processes that are started here, and started again if one of them dies."""
 
     def __init__(self, plan: Plan, data: Any, workers: int) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise SampleError(_UNGUARDED)
         self._workers = workers
+        self._context = multiprocessing.get_context(_start_method())
+        self._started = self._context.RawValue("b", 0)  # 1 once a worker has begun
         self._home: dict[int, Executor] = {}  # the pool that each chain was sent to
         super().__init__(self._pool(), plan, data)
         if _start_method() == "forkserver":
             self._scratch.note_sockets()
 
     def _pool(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context(_start_method())
-        return ProcessPoolExecutor(self._workers, context, _begin_worker)
+        return ProcessPoolExecutor(self._workers, self._context, _begin_worker, (self._started,))
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
@@ -182,6 +189,8 @@ class OwnProcesses(Processes):
         return super().submit(group)
 
     def _note_loss(self, group: Group, error: Exception) -> None:
+        if isinstance(error, BrokenExecutor) and not self._started.value:
+            raise StoppedError(f"no worker process could be started. {_UNGUARDED}") from error
         super()._note_loss(group, error)
         if isinstance(error, BrokenExecutor) and self._home[group.number] is self._executor:
             self._executor.shutdown(wait=False)
@@ -194,8 +203,9 @@ def _start_method() -> str:
     return "forkserver" if fits and "forkserver" in _METHODS else "spawn"
 
 
-def _begin_worker() -> None:
+def _begin_worker(started: Any) -> None:
     """Ctrl-C is for the process that started the run; if that one dies, so does the worker."""
+    started.value = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

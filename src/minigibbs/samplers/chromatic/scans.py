@@ -76,6 +76,8 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
     if crowd and has_layout(sampler, graph):
         return ScanChoice("chromatic", "this many chains are updated together")
     free = int((graph.evidence < 0).sum())
+    if not free:
+        return one_by_one(sampler, "evidence clamps every variable")
     entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
     if 2 * entries > free * free or free < LEAST * graph.colours.count:
         return one_by_one(sampler, f"its colors have fewer than {LEAST} variables each")

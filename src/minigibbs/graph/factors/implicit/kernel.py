@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
 
@@ -62,7 +63,7 @@ class Kernel(Implicit):
         sides = grid if periodic else tuple(2 * side - 1 for side in grid)
         rows = _evaluated(weight, sides, periodic) if callable(weight) else None
         if rows is None:
-            table = np.asarray(weight, dtype=np.float64)
+            table = _read_weights(weight)
             sides = _check_table(table, grid, periodic)
             rows = table.reshape(_by_rows(sides)[0], -1).__getitem__
         half = _read_half(rows, sides, periodic)
@@ -183,7 +184,8 @@ class Kernel(Implicit):
 
 
 def _read_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    grid = tuple(int(side) for side in np.atleast_1d(np.asarray(shape)))
+    sides = as_array(shape, "iu", "kernel: shape must hold 1, 2 or 3 integers")
+    grid = tuple(int(side) for side in np.atleast_1d(sides).ravel())
     if not 1 <= len(grid) <= 3 or min(grid) < 1 or math.prod(grid) < 2:
         raise GraphError(
             f"kernel: shape must be 1, 2 or 3 positive sides with 2 variables or more, got {shape}"
@@ -191,6 +193,10 @@ def _read_shape(shape: Sequence[int]) -> tuple[int, ...]:
     if math.prod(grid) * 2 ** len(grid) >= 2**31:
         raise GraphError(f"kernel: a grid of shape {grid} has too many displacements to count")
     return grid
+
+
+def _read_weights(given: Any) -> NDArray[np.float64]:
+    return as_array(given, "iufb", "kernel: weights must be real numbers").astype(np.float64)
 
 
 def _check_table(
@@ -219,8 +225,8 @@ def _evaluated(
     def row(first: int) -> NDArray[np.float64]:
         steps = [np.full(others[0].shape, axes[0][first]), *others][-len(sides) :]
         with np.errstate(all="ignore"):
-            values = np.asarray(weight(*(step.astype(np.float64) for step in steps)))
-        return np.array(np.broadcast_to(values, others[0].shape), dtype=np.float64).ravel()
+            values = _read_weights(weight(*(step.astype(np.float64) for step in steps)))
+        return np.array(np.broadcast_to(values, others[0].shape)).ravel()
 
     return row
 
