@@ -31,6 +31,7 @@ from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
 from minigibbs.samplers.chromatic.spins import spin_colours  # noqa: E402
+from minigibbs.system import memory  # noqa: E402
 
 
 class Hopper:
@@ -61,6 +62,10 @@ def chains_type(state):
     return types.NamedTuple([matrix(kind) for kind in parts], backend.Chains)
 
 
+COUNTING = types.NamedTuple(
+    [types.Array(types.int64, 1, "C"), matrix(types.int64), types.int64, types.int64],
+    backend.Counting,
+)
 SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
 
 
@@ -77,8 +82,9 @@ def check_advance(sampler, graph):
     chains = chains_type(numba.typeof(np.zeros(1, graph.state_type)).dtype)
     path = types.Array(types.int32, 1, "C")
     for kernel in (backend.advance(8), backend.advance_wide):
-        ptx(kernel, *arguments, chains, path)
-    ptx(backend.advance_apart, *arguments, chains, device_type(SCAN), types.int64)
+        ptx(kernel, *arguments, chains, path, COUNTING)
+    scan = device_type(SCAN)
+    ptx(backend.advance_apart, *arguments, chains, scan, types.int64, COUNTING)
     return arguments, chains
 
 
@@ -323,6 +329,18 @@ def test_energies_need_whole_states_of_the_kept_chains(planned):
     assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
     with pytest.raises(mg.TooLargeError, match="for records"):
         planned(large - 2 * MILLION, MILLION, MILLION, ["draws", "energy"], [3, 7])
+
+
+def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
+    """A record per chain: a few bytes each on the host, since the device holds the states."""
+    asked = []
+    monkeypatch.setattr(device, "load", lambda name: backend)
+    monkeypatch.setattr(memory, "require", lambda size, *what: asked.append(size))
+    graph, chains = mg.FactorGraph([5] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)]), 2_200_000
+    record = mg.Record("draws", thin=3, chains=chains)
+    options = Options(sampler=mg.Gibbs(), chains=chains, seed=0, record=record, backend="cuda")
+    device.BACKEND.check_memory(options.plan(graph, 1, 3))
+    assert asked == [chains * (3 + 16)]
 
 
 def test_without_a_device_the_error_says_what_is_missing():
