@@ -1,6 +1,7 @@
 """The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -21,11 +22,13 @@ from numba.cuda import dispatcher  # noqa: E402
 from minigibbs.kernels.layout import Scan  # noqa: E402
 from minigibbs.running.backends import cuda as device  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
+from minigibbs.running.backends import cuda_colours  # noqa: E402
 from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
+from minigibbs.running.backends.cuda_colours_small import CudaSmall  # noqa: E402
 from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
@@ -337,10 +340,32 @@ def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
     monkeypatch.setattr(device, "load", lambda name: backend)
     monkeypatch.setattr(memory, "require", lambda size, *what: asked.append(size))
     graph, chains = mg.FactorGraph([5] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)]), 2_200_000
-    record = mg.Record("draws", thin=3, chains=chains)
+    record = mg.Record("draws", thin=1, chains=chains)
     options = Options(sampler=mg.Gibbs(), chains=chains, seed=0, record=record, backend="cuda")
     device.BACKEND.check_memory(options.plan(graph, 1, 3))
     assert asked == [chains * (3 + 16)]
+
+
+@pytest.mark.parametrize(("n", "sweeps"), [(8, 16), (100, 11), (2000, 1)])
+def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
+    """A thread per chain counts every sweep; chromatic scans once per 1,024 updates, about."""
+
+    def load(name):
+        return import_module(f"minigibbs.running.backends.{name}")
+
+    for module in (device, cuda_colours):
+        monkeypatch.setattr(module, "load", load)
+    monkeypatch.setattr(cuda, "current_context", lambda: Roomy(1 << 33))
+    i = np.arange(n)
+    graph = mg.FactorGraph([3] * n, [mg.Potts(i, (i + 1) % n, 0.5)])
+    plans = [
+        Options(sampler=mg.Gibbs(), chains=64, seed=0, scan=scan, backend="cuda").plan(graph, 5, n)
+        for scan in ("shared", "chromatic")
+    ]
+    alone = device.CudaGroup(plans[0], mg.Gibbs().prepare(graph, device.LANES))
+    assert (alone.every, alone.within) == (n, n < device.COUNT_EVERY)
+    together = CudaSmall(plans[1], small_colours(graph))
+    assert (together.every, together.within) == (sweeps * n, False)
 
 
 def test_without_a_device_the_error_says_what_is_missing():

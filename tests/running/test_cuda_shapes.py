@@ -1,14 +1,13 @@
 """Launch shapes: within the limits of a device for every number of chains and variables."""
 
 import ast
-import importlib
 import itertools
 from pathlib import Path
 
 import pytest
 
 import minigibbs as mg
-from minigibbs.running.backends.cuda_shapes import LIMITS, launch_shape
+from minigibbs.running.backends.cuda_shapes import LIMITS, configure, launch_shape
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 
 SOURCE = Path(mg.__file__).parent
@@ -158,11 +157,10 @@ def test_a_launch_with_a_shape_of_its_own_would_be_noticed(line):
 
 def test_numba_configures_kernels_with_these_shapes():
     """As many entries as Numba takes: a grid, a block, a stream, bytes of shared memory."""
-    shapes = importlib.import_module("minigibbs.running.backends.cuda_shapes")
 
     class Kernel:
         def __getitem__(self, configuration):
             return configuration
 
-    made = shapes.configure(Kernel(), (1000, 7), (32, 4), shared=64)
+    made = configure(Kernel(), (1000, 7), (32, 4), shared=64)
     assert made == ((32, 2), (32, 4), 0, 64)
