@@ -61,8 +61,11 @@ def run(name, chains, backend, sweeps=40, **options):
     )
 
 
-@pytest.mark.parametrize("chains", [1, 7, 600])
-@pytest.mark.parametrize("name", GRAPHS)
+COUNTS = [(name, 7) for name in GRAPHS]  # each number of chains past 7 compiles further kernels
+COUNTS += [(name, chains) for name in ("picture", "clamped", "laplace") for chains in (1, 600)]
+
+
+@pytest.mark.parametrize(("name", "chains"), COUNTS)
 def test_chains_are_those_of_the_cpu(name, chains):
     """Sums of whole numbers, and random bits by counter: only exponentials may round elsewhere."""
     sweeps = 40 if chains < 600 else 4
@@ -101,3 +104,16 @@ def test_a_sweep_keeps_the_law(weights):
     assert chi_square(state_numbers(graph, right.state), law) > FALSE_ALARM
     other = mg.sample(wrong, sampler, start=starts, backend="cuda", **options)
     assert chi_square(state_numbers(graph, other.state), law) < FALSE_ALARM
+
+
+def test_more_chains_than_the_second_axis_of_a_grid_has_tiles():
+    """States are turned in tiles of 32 chains; values of all chains are equally likely."""
+    places = np.random.default_rng(1).uniform(0, 2, (6, 2))
+    graph, chains = mg.FactorGraph([3] * 6, [mg.Points(places, weight=0.5)]), 2_097_152
+    options = {"sweeps": 2, "chains": chains, "backend": "cuda", "seed": 3, "progress": False}
+    states = mg.sample(graph, mg.PoissonGibbs(), record=(), **options).state
+    counts = np.bincount(states[:, 0], minlength=3)
+    assert np.abs(counts - chains / 3).max() < 6 * (chains / 3) ** 0.5  # 1 in 10 million
+    last = states[-32:]  # beyond 65,535 tiles
+    assert last.max() < 3
+    assert len(np.unique(last, axis=0)) > 16

@@ -104,7 +104,7 @@ def small_device(cuda):
     """Few threads and short paths, so that few chains reach every branch."""
     kernels = cuda.load_kernels()
     kernels.THREADS = cuda.LANES = 4
-    cuda._MOST_BLOCKS, cuda._PATH, cuda._COUNT_EVERY = 2, 10, 4
+    cuda._PATH = 10
     found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
     kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
     for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
@@ -159,8 +159,8 @@ def run_case(path):
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
-    from minigibbs.running import request
-    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points
+    from minigibbs.running import budget, request
+    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points, cuda_shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 
@@ -175,6 +175,11 @@ def run_case(path):
     cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
     cuda._BUFFER_BYTES = case["buffer"]
+    cuda.COUNT_EVERY = case.get("count_every", 1 << 10)
+    cuda_shapes.LIMITS = cuda_shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))
+    request.energy_every = budget.energy_every
+    if "energy_every" in case:
+        request.energy_every = lambda *asked: case["energy_every"]
     cuda_colours_bits._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
@@ -182,6 +187,8 @@ def run_case(path):
 
     def run_segment(group):
         made = RUN_SEGMENT(group)
+        if "energy_every" in case:  # what a progress bar would look at
+            np.save(path.with_suffix(".live.npy"), group.energies())
         group.segment = case["segment"]
         left[0] -= 1
         if left[0] == 0:
@@ -230,7 +237,7 @@ def main(folder: Path) -> None:
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
-    cuda_sums.THREADS, cuda_observed._MOST_BLOCKS, cuda_observed._BLOCKS = 4, 2, 2
+    cuda_sums.THREADS, cuda_observed._BLOCKS, cuda_colours.COUNT_EVERY = 4, 2, 4
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda_points.MOST_HELD = 2
     cuda._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8

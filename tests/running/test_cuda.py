@@ -1,6 +1,7 @@
 """The CUDA backend without a GPU: every kernel compiles to PTX; see test_cuda_simulator as well."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -21,16 +22,19 @@ from numba.cuda import dispatcher  # noqa: E402
 from minigibbs.kernels.layout import Scan  # noqa: E402
 from minigibbs.running.backends import cuda as device  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
+from minigibbs.running.backends import cuda_colours  # noqa: E402
 from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
+from minigibbs.running.backends.cuda_colours_small import CudaSmall  # noqa: E402
 from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic import colour_data  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
 from minigibbs.samplers.chromatic.spins import spin_colours  # noqa: E402
+from minigibbs.system import memory  # noqa: E402
 
 
 class Hopper:
@@ -61,6 +65,10 @@ def chains_type(state):
     return types.NamedTuple([matrix(kind) for kind in parts], backend.Chains)
 
 
+COUNTING = types.NamedTuple(
+    [types.Array(types.int64, 1, "C"), matrix(types.int64), types.int64, types.int64],
+    backend.Counting,
+)
 SCAN = Scan(0, 1, np.empty(0, np.int32), np.empty(1, np.int64), np.empty(4, np.uint64))
 
 
@@ -77,8 +85,9 @@ def check_advance(sampler, graph):
     chains = chains_type(numba.typeof(np.zeros(1, graph.state_type)).dtype)
     path = types.Array(types.int32, 1, "C")
     for kernel in (backend.advance(8), backend.advance_wide):
-        ptx(kernel, *arguments, chains, path)
-    ptx(backend.advance_apart, *arguments, chains, device_type(SCAN), types.int64)
+        ptx(kernel, *arguments, chains, path, COUNTING)
+    scan = device_type(SCAN)
+    ptx(backend.advance_apart, *arguments, chains, scan, types.int64, COUNTING)
     return arguments, chains
 
 
@@ -323,6 +332,40 @@ def test_energies_need_whole_states_of_the_kept_chains(planned):
     assert planned(large, MILLION, MILLION, ["draws", "energy"], [3, 7]).room == 1
     with pytest.raises(mg.TooLargeError, match="for records"):
         planned(large - 2 * MILLION, MILLION, MILLION, ["draws", "energy"], [3, 7])
+
+
+def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
+    """A record per chain: a few bytes each on the host, since the device holds the states."""
+    asked = []
+    monkeypatch.setattr(device, "load", lambda name: backend)
+    monkeypatch.setattr(memory, "require", lambda size, *what: asked.append(size))
+    graph, chains = mg.FactorGraph([5] * 3, [mg.Potts([0, 1, 2], [1, 2, 0], 1.0)]), 2_200_000
+    record = mg.Record("draws", thin=1, chains=chains)
+    options = Options(sampler=mg.Gibbs(), chains=chains, seed=0, record=record, backend="cuda")
+    device.BACKEND.check_memory(options.plan(graph, 1, 3))
+    assert asked == [chains * (3 + 16)]
+
+
+@pytest.mark.parametrize(("n", "sweeps"), [(8, 16), (100, 11), (2000, 1)])
+def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
+    """A thread per chain counts every sweep; chromatic scans once per 1,024 updates, about."""
+
+    def load(name):
+        return import_module(f"minigibbs.running.backends.{name}")
+
+    for module in (device, cuda_colours):
+        monkeypatch.setattr(module, "load", load)
+    monkeypatch.setattr(cuda, "current_context", lambda: Roomy(1 << 33))
+    i = np.arange(n)
+    graph = mg.FactorGraph([3] * n, [mg.Potts(i, (i + 1) % n, 0.5)])
+    plans = [
+        Options(sampler=mg.Gibbs(), chains=64, seed=0, scan=scan, backend="cuda").plan(graph, 5, n)
+        for scan in ("shared", "chromatic")
+    ]
+    alone = device.CudaGroup(plans[0], mg.Gibbs().prepare(graph, device.LANES))
+    assert (alone.every, alone.within) == (n, n < device.COUNT_EVERY)
+    together = CudaSmall(plans[1], small_colours(graph))
+    assert (together.every, together.within) == (sweeps * n, False)
 
 
 def test_without_a_device_the_error_says_what_is_missing():

@@ -139,23 +139,25 @@ def simulated(tmp_path_factory):
     return {name: mg.load(folder / f"{name}.run") for name in CASES}
 
 
+def on_the_cpu(name):
+    graph, sampler, chains, _ = CASES[name]
+    return mg.sample(
+        graph,
+        sampler,
+        sweeps=SWEEPS,
+        warmup=WARMUP,
+        chains=chains,
+        seed=SEED,
+        scan="chromatic",
+        record=EVERYTHING,
+        observe={"ones": "count"},
+        progress=False,
+    )
+
+
 @pytest.fixture(scope="module")
 def compiled():
-    return {
-        name: mg.sample(
-            graph,
-            sampler,
-            sweeps=SWEEPS,
-            warmup=WARMUP,
-            chains=chains,
-            seed=SEED,
-            scan="chromatic",
-            record=EVERYTHING,
-            observe={"ones": "count"},
-            progress=False,
-        )
-        for name, (graph, sampler, chains, _) in CASES.items()
-    }
+    return {name: on_the_cpu(name) for name in CASES}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -167,6 +169,18 @@ def test_simulated_chains_are_those_of_the_cpu(name, simulated, compiled):
     ones, wanted = found.observables["ones"], expected.observables["ones"]
     np.testing.assert_array_equal(ones.series, wanted.series)
     assert found.info.changed == pytest.approx(expected.info.changed, abs=0.15)
+
+
+def test_energies_that_a_progress_bar_looks_at_are_those_recorded(tmp_path):
+    """Of every third record; the places of the others hold no energies."""
+    write_case(tmp_path, "few", record=[], energy_every=3)
+    done = simulate(tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    live, found = np.load(tmp_path / "few.live.npy"), mg.load(tmp_path / "few.run")
+    live += LATTICE.offset
+    np.testing.assert_array_equal(live, found.energy)
+    expected = on_the_cpu("few").energy[:, 2::3]
+    np.testing.assert_allclose(live, expected, rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["few", "words", "clamped", "walk", "tails"])

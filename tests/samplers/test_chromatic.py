@@ -421,3 +421,26 @@ def test_evaluations_are_counted():
     run = mg.sample(graph, sweeps=10, chains=20, scan="chromatic", progress=False, record=())
     entries = int((graph.packed.rows["pair_end"] - graph.packed.rows["start"]).sum())
     assert run.info.factor_evaluations == 10 * 20 * entries
+
+
+@pytest.mark.parametrize("chains", [1, 20])
+@pytest.mark.parametrize("name", ["spins", "tables"])
+def test_counts_go_beyond_32_bits(name, chains):
+    """Counters that begin near 2^32 lose nothing, however many sweeps follow."""
+    graph, sampler = large(name), sampler_for(name)
+    data, starts = colour_data(sampler, graph), np.zeros((chains, len(graph)), graph.state_type)
+    begun, swept = tile.MANY - 300, 1000
+    counted = []
+    for near in (0, begun):
+        one = make_tile(sampler, graph, data, 0, starts, 5)
+        counters = one.ones if name == "spins" else one.counters
+        counters.many[:], counters.flushed = near, near
+        one.advance(0, swept, True)
+        counted.append(one.counts(near + swept))
+    more = counted[1] - counted[0]
+    free = np.repeat(graph.evidence < 0, graph.sizes)
+    if name == "spins":  # only value 1 is counted; value 0 has the rest
+        assert (more[:, free].reshape(chains, -1, 2) == [0, begun]).all()
+    else:
+        assert (more[:, free] == begun).all()
+    assert counted[1].max() > tile.MANY

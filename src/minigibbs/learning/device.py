@@ -19,6 +19,7 @@ from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.learning.lockstep import Layout, lockstep_fits, sweeps_of
 from minigibbs.running.backends.cuda import CudaBackend, load, without_size_warnings
 from minigibbs.running.backends.cuda_observed import to_device
+from minigibbs.running.backends.cuda_shapes import configure
 from minigibbs.running.request import Options
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.gibbs.sampler import Gibbs
@@ -150,8 +151,7 @@ class Counts:
     def take(self) -> NDArray[np.int32]:
         """Count, and bring the counts here."""
         self.group.mark(self.own, self.first, self.sizes, self.marks)
-        threads = self.own.THREADS
-        count = self.own.count_marks[max(-(-self.counts.size // threads), 1), threads]
+        count = configure(self.own.count_marks, self.counts.size, self.own.THREADS)
         count(self.marks, self.one, self.other, self.counts)
         counts: NDArray[np.int32] = self.counts.copy_to_host()
         return counts

@@ -115,7 +115,7 @@ def sample(
         where writing would take more than 1% of the time.
     backend
         "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
-        There, marginals are counted about once a sweep, over all chains.
+        There, marginals are counted about once per sweep, over all chains.
     observe
         What to measure at every record, by name: functions of the state (`x[i]` is the number of
         variable i's value), which give a number or a tuple and are compiled; `mg.observables`; or

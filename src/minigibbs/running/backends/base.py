@@ -14,7 +14,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.observe import BATCHES
 from minigibbs.running.budget import prepared
 from minigibbs.running.group import Collected, Group, State
-from minigibbs.running.observed import BLOCK_BYTES, check_observed_state
+from minigibbs.running.observed import check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
 from minigibbs.samplers.base import Sampler, SweepSampler
 from minigibbs.samplers.chromatic import colour_data
@@ -117,7 +117,7 @@ def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
     record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
     record += 8 * plan.width if plan.series else 0
-    size += 8 * plan.width * (2 + BATCHES) + 2 * BLOCK_BYTES
+    size += 8 * plan.width * (2 + BATCHES)
     less = "record less"
     if "draws" in plan.kept:
         less = "record less, such as the draws of some variables (mg.Record(variables=...))"

@@ -80,6 +80,8 @@ class CpuBackend(Backend):
         need = len(plan.graph) * plan.graph.state_type.itemsize
         need += 16 * int(plan.graph.sizes.max())  # the chain's weights
         need += count_size(plan)
+        held = block_records(plan, "energy" in plan.kept and bool(plan.graph.implicits))
+        need += 2 * held * len(plan.graph) * plan.graph.state_type.itemsize
         require_records(plan, 2 * need if snapshots else need, "fewer chains")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:

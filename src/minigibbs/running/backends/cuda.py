@@ -1,7 +1,7 @@
 """Chains on a GPU: one group of them all; launches short enough to watch and to interrupt.
 
 The compiled side is `cuda_kernels`. Memory is planned before any is taken. Marginals are counted
-about once a sweep, over rows of chains; the first chain of each row has its records kept.
+once per sweep, over rows of chains; the first chain of each row has its records kept.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from minigibbs.running.backends.base import (
 )
 from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.backends.cuda_observed import Observing, share, to_device
+from minigibbs.running.backends.cuda_shapes import LIMITS, configure
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
@@ -46,11 +47,9 @@ LANES = 32  # threads of a warp, which go in step
 _TURNED = 1 << 28  # bytes that are turned round at a time
 _TILE = (32, 8)  # threads that do
 _PATH = 1 << 16  # steps of a scan that are written down at a time
-_COUNT_EVERY = 1024  # updates between two counts of the marginals, or a sweep if that is more
-_SHARED_BYTES = 48 * 1024  # what a block may take without asking
+COUNT_EVERY = 1024  # updates of a sweep from which on a kernel of its own counts marginals
 _BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
 _SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
-_MOST_BLOCKS = 65535  # along the second axis of a grid
 _PART = 64  # factors whose energies a thread adds up, at the least
 _ADDING = 1 << 17  # threads that add up energies of one record, at the most
 _OBSERVED = 4  # part of the buffer that observables take
@@ -191,7 +190,10 @@ class CudaGroup(Group):
         self.energy = "energy" in plan.kept
         self.draws = "draws" in plan.kept
         self.marginals = "marginals" in plan.kept
-        self.every = count_interval(plan)
+        self.every = len(plan.order) or COUNT_EVERY  # updates between two counts: a sweep
+        # Whether the kernels that advance count, since launches would take longer than sweeps.
+        self.within = self.marginals and 0 < len(plan.order) < COUNT_EVERY
+        self.recording = False
         self.sweeping = plan.sampler.sweeps
         check_data(data)
         check_measures(plan)
@@ -257,7 +259,7 @@ class CudaGroup(Group):
         record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
         adding = 8 * self.kept * (1 + self._parts(self.kept)) if self.energy else 0
         room = max(_BUFFER_BYTES // max(record + adding, 1), 1)
-        self.room = min(room, max(self.plan.records, 1), _MOST_BLOCKS) if self.held else 0
+        self.room = min(room, max(self.plan.records, 1)) if self.held else 0
         size = self.room * (record + adding)
         values = self.plan.values if self.marginals else 0
         return size + self._plan_measures() + 8 * self.kept * (values + 1)
@@ -284,16 +286,18 @@ class CudaGroup(Group):
         self._new_path()
         arguments = (self.device_data, self.device_model, self.device_chains)
         if self.sweeping:
-            start = self.kernels.start_sweeps[self.grid, self.kernels.THREADS]
-            start(*arguments, self.device_replicas)
+            self._by_chain(self.kernels.start_sweeps)(*arguments, self.device_replicas)
         elif carries(self.data):
-            self.kernels.start_chains[self.grid, self.kernels.THREADS](*arguments)
+            self._by_chain(self.kernels.start_chains)(*arguments)
+
+    def _by_chain(self, kernel: Any) -> Any:
+        """A kernel with a thread per chain."""
+        return configure(kernel, self.chains, self.kernels.THREADS)
 
     def _place_model(self) -> None:
         self.device_model = to_device(self.cuda, self.model)
         self.device_data = to_device(self.cuda, self.data)
         self.device_scan = to_device(self.cuda, self.scan)
-        self.grid = -(-self.chains // self.kernels.THREADS)
 
     def _place_chains(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
         to_device, across = self.cuda.to_device, (self.chains,)
@@ -343,7 +347,7 @@ class CudaGroup(Group):
         arrays = [to_device(self.cuda, array) for array in (*terms[:2], pieces)]
         self.count_sums: Any = None
         if len(pieces):
-            count = self.summing.count_values[len(pieces) * tiles[0], threads]
+            count = configure(self.summing.count_values, len(pieces) * tiles[0] * threads, threads)
             self.count_sums = lambda record: count(
                 self.device_chains.x, *arrays, *tiles, record, self.observing.sums
             )
@@ -368,10 +372,10 @@ class CudaGroup(Group):
             x, threads = self.device_chains.x, self.kernels.THREADS
             parts = self.observed_parts.shape[1]
             across = min(_power_of_2(self.chains), LANES)
-            grid = (-(-self.chains // across), -(-parts // (threads // across)), 1)
-            add = self.kernels.part_energies[grid, (across, threads // across)]
+            block = (across, threads // across)
+            add = configure(self.kernels.part_energies, (self.chains, parts, 1), block)
             add(self.device_model, x.reshape(1, *x.shape), self.observed_parts)
-            total = self.kernels.sum_parts[(self.chains, 1), threads]
+            total = configure(self.kernels.sum_parts, (self.chains * threads, 1), threads)
             total(self.observed_parts, self.observing.energies[record])
 
     def _take_observed(self) -> None:
@@ -409,6 +413,7 @@ class CudaGroup(Group):
 
     def advance(self, updates: int, recording: bool) -> None:
         """Make so many updates of every chain."""
+        self.recording = recording
         with without_size_warnings():
             if not recording:
                 self._launch(updates)
@@ -419,20 +424,27 @@ class CudaGroup(Group):
     def _launch(self, updates: int) -> None:
         """Make so many updates of every chain; returns before they are made."""
         arguments = (self.device_data, self.device_model, self.device_chains)
-        threads = self.kernels.THREADS
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
             return
         if self.sweeping:
-            kernel = self.kernels.advance_sweeps[self.grid, threads]
-            kernel(*arguments, self.device_replicas, updates // self.unit)
+            run, sweeps = self._by_chain(self.kernels.advance_sweeps), updates // self.unit
+            run(*arguments, self.device_replicas, sweeps, self._counting(self._clock))
             return
         if self.scan.kind == RANDOM:
-            kernel = self.kernels.advance_apart[self.grid, threads]
-            kernel(*arguments, self.device_scan, updates)
+            run = self._by_chain(self.kernels.advance_apart)
+            run(*arguments, self.device_scan, updates, self._counting(self._clock))
             return
         kernel = self.kernels.advance_wide if self.wide else self.kernels.advance(self.weight_rows)
+        run, clock = self._by_chain(kernel), self._clock
         for path in self._paths(updates):
-            kernel[self.grid, threads](*arguments, path)
+            run(*arguments, path, self._counting(clock))
+            clock += len(path)
+
+    def _counting(self, clock: int) -> Any:
+        """What a kernel that advances from a clock on counts."""
+        every = self.every if self.within and self.recording else 0
+        left = every - clock % every if every else 0
+        return self.kernels.Counting(self.device_first, self.counts, every, left)
 
     def _paths(self, updates: int) -> Iterator[Any]:
         """The next so many variables of the scan that all chains share, in pieces."""
@@ -458,12 +470,16 @@ class CudaGroup(Group):
     def _record_until(self, clock: int) -> None:
         """Run on to a clock, counting and keeping what is due on the way."""
         while self._clock < clock:
-            due = min(clock, _next(self._clock, self.plan.thin), _next(self._clock, self.every))
+            before, due = self._clock, min(clock, _next(self._clock, self.plan.thin))
+            if not self.within:
+                due = min(due, _next(self._clock, self.every))
             self._launch(due - self._clock)
             self._clock = due
-            if self._clock % self.every == 0 and self.marginals:
-                self._count(self.counts)
-                self._counted[:] = self._counted[0] + 1, self._clock
+            times = due // self.every - before // self.every
+            if times and self.marginals:
+                if not self.within:
+                    self._count(self.counts)
+                self._counted[:] = self._counted[0] + times, due - due % self.every
             if self._clock % self.plan.thin == 0:
                 if self.plan.observe:
                     self._observe()
@@ -471,11 +487,11 @@ class CudaGroup(Group):
 
     def _count(self, counts: Any) -> None:
         x, threads = self.device_chains.x, self.kernels.THREADS
-        if 4 * self.domain <= _SHARED_BYTES and self.chains >= LANES * self.kept:
-            grid, shared = (x.shape[0], blocks_along(self.kept, 1)), 4 * self.domain
-            count = self.kernels.count_values[grid, threads, 0, shared]
+        if 4 * self.domain <= LIMITS.shared and self.chains >= LANES * self.kept:
+            items = (x.shape[0] * threads, self.kept)
+            count = configure(self.kernels.count_values, items, threads, shared=4 * self.domain)
         else:
-            count = self.kernels.count_wide[(self.grid, blocks_along(x.shape[0], 1)), (threads, 1)]
+            count = configure(self.kernels.count_wide, (self.chains, x.shape[0]), threads)
         count(x, self.device_first, counts)
 
     def _keep(self) -> None:
@@ -501,8 +517,7 @@ class CudaGroup(Group):
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
         """Keep some variables of the kept chains as the buffer's next record."""
-        grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
-        keep = self.kernels.keep_states[grid, (LANES, 4)]
+        keep = configure(self.kernels.keep_states, (self.kept, len(held)), (LANES, 4))
         keep(self.device_chains.x, self.device_heads, held, self.filled, buffer)
 
     def _host_counts(self) -> NDArray[np.int64]:
@@ -528,16 +543,18 @@ class CudaGroup(Group):
     def _kept_energies(self) -> NDArray[np.float64]:
         """The energies of the kept states on the device: [record, row]."""
         across, parts = min(_power_of_2(self.kept), LANES), self._parts(self.kept)
-        threads = (across, self.kernels.THREADS // across)
+        threads = self.kernels.THREADS
         each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
-        grid = (-(-self.kept // across), -(-parts // threads[1]), self.filled)
-        self.kernels.part_energies[grid, threads](self.device_model, self.buffers[0], each)
+        items, block = (self.kept, parts, self.filled), (across, threads // across)
+        add = configure(self.kernels.part_energies, items, block)
+        add(self.device_model, self.buffers[0], each)
         found: NDArray[np.float64]
         if parts == 1:
             found = each.copy_to_host()[:, 0]
         else:
             energy = self.cuda.device_array((self.filled, self.kept), np.float64)
-            self.kernels.sum_parts[(self.kept, self.filled), self.kernels.THREADS](each, energy)
+            total = configure(self.kernels.sum_parts, (self.kept * threads, self.filled), threads)
+            total(each, energy)
             found = energy.copy_to_host()
         for k in range(self.filled if self.plan.graph.implicits else 0):
             if (self.flushed + k + 1) % self.plan.energy_every == 0:
@@ -599,7 +616,7 @@ class CudaGroup(Group):
         for first, step in self._pieces(rows):
             piece = rows[first : first + step]
             device = self.cuda.device_array(piece.shape, piece.dtype)
-            self.kernels.turn[self._tiles(piece), _TILE](array, first, device, True)
+            configure(self.kernels.turn, piece.shape, _TILE)(array, first, device, True)
             device.copy_to_host(piece)
         return rows
 
@@ -607,20 +624,14 @@ class CudaGroup(Group):
         """Put an array [chain, item] into a device's array [item, chain]."""
         for first, step in self._pieces(rows):
             piece = np.ascontiguousarray(rows[first : first + step])
-            self.kernels.turn[self._tiles(piece), _TILE](
-                array, first, self.cuda.to_device(piece), False
-            )
+            turn = configure(self.kernels.turn, piece.shape, _TILE)
+            turn(array, first, self.cuda.to_device(piece), False)
 
     @staticmethod
     def _pieces(rows: NDArray[Any]) -> list[tuple[int, int]]:
         """Where pieces of so many rows begin: some at a time, since the device needs room."""
         step = max(_TURNED // max(rows[:1].nbytes, 1), 1)
         return [(first, step) for first in range(0, len(rows) if rows.size else 0, step)]
-
-    @staticmethod
-    def _tiles(piece: NDArray[Any]) -> tuple[int, int]:
-        """Blocks of threads for a piece."""
-        return -(-len(piece) // _TILE[0]), blocks_along(piece.shape[1], _TILE[1])
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on: [record, row, ...]."""
@@ -637,8 +648,9 @@ class CudaGroup(Group):
         self._make_rows(length // self.plan.thin)
 
     def energies(self) -> NDArray[np.float64]:
-        """The energies that are on the host already."""
-        return self._rows["energy"][: self.flushed].T
+        """The energies that are on the host already: of every `energy_every`-th record."""
+        every = self.plan.energy_every
+        return self._rows["energy"][every - 1 : self.flushed : every].T
 
     def collect(self) -> Collected:
         """A row for each chain that is recorded one by one."""
@@ -653,12 +665,6 @@ class CudaGroup(Group):
 
 
 BACKEND = CudaBackend()
-
-
-def count_interval(plan: Plan) -> int:
-    """Updates between two counts of the marginals: whole sweeps."""
-    sweep = max(len(plan.order), 1)
-    return sweep * -(-_COUNT_EVERY // sweep)
 
 
 def row_ends(plan: Plan) -> NDArray[np.int64]:
@@ -754,11 +760,6 @@ def _power_of_2(count: int) -> int:
 
 def _next(clock: int, spacing: int) -> int:
     return (clock // spacing + 1) * spacing
-
-
-def blocks_along(count: int, each: int) -> int:
-    """Blocks along a grid's second axis; kernels go on from the last one with the first."""
-    return min(-(-count // each), _MOST_BLOCKS)
 
 
 def _bytes(value: Any) -> int:

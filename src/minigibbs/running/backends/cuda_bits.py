@@ -67,7 +67,8 @@ def _item(first_block, words):
         thread = np.uint32(cuda.grid(1))
         lane = np.int32(thread % np.uint32(BLOCK_SIZE))
         return first_block + np.int64(thread // np.uint32(BLOCK_SIZE)), lane, _NONE
-    item = np.uint32(cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x)
+    across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `cuda_shapes`
+    item = np.uint32(across * cuda.blockDim.x + cuda.threadIdx.x)
     lane = np.uint32(item // np.uint32(words))
     w = np.uint32(item - np.uint32(lane * np.uint32(words)))
     return first_block + np.int64(cuda.blockIdx.x), np.int32(lane), w

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
-from minigibbs.running.backends.cuda import CudaGroup, load
+from minigibbs.running.backends.cuda import COUNT_EVERY, CudaGroup, load
 from minigibbs.running.backends.cuda_launch import Again
+from minigibbs.running.backends.cuda_shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 
 WORD = 32  # chains in a word
+_MOST_SWEEPS = 16  # between two counts of the marginals
 
 Launch = Callable[
     [int, int], None
@@ -40,6 +42,9 @@ class CudaColours(CudaGroup):
         self.own = load(self.kernels_name)
         self.key = [int(word) for word in key_of(plan.seed)]
         super().__init__(plan, data)
+        self.within = False
+        sweep = len(plan.order) or COUNT_EVERY
+        self.every = sweep * min(-(-COUNT_EVERY // sweep), _MOST_SWEEPS)
         self._sweep = 0
 
     @abstractmethod
@@ -48,8 +53,7 @@ class CudaColours(CudaGroup):
 
     def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
         """Set a bit of marks[word, first + value] for every chain that has it, by `cuda_counts`."""
-        items = marks.shape[0] * len(first)
-        run = counting.mark_values[max(-(-items // counting.THREADS), 1), counting.THREADS]
+        run = configure(counting.mark_values, marks.shape[0] * len(first), counting.THREADS)
         run(self.device_chains.x, first, sizes, marks)
 
     @abstractmethod
@@ -96,13 +100,11 @@ class CudaColours(CudaGroup):
 
         return run
 
-    def _blocks(self, items: int) -> int:
-        """Blocks of threads for so many items: one at the least, as no launch has none."""
-        return max(-(-items // int(self.own.THREADS)), 1)
-
-    def _across(self, chains: int, threads: int) -> int:
-        """Blocks of threads for as many variables as a block of places has."""
-        return -(-BLOCK_SIZE * chains // threads)
+    def _by_blocks(self, kernel: Any, blocks: int, columns: int) -> Any:
+        """A kernel with blocks of places along its first axis, and their columns folded."""
+        threads = self.own.THREADS
+        items = (blocks * threads, -(-BLOCK_SIZE * columns // threads))
+        return configure(kernel, items, threads, folded=True)
 
     def compile(self) -> None:
         """Compile the kernel that advances."""

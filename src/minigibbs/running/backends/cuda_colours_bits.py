@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda import LANES, blocks_along, row_ends
+from minigibbs.running.backends.cuda import LANES, row_ends
 from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
 from minigibbs.running.backends.cuda_launch import Again
 from minigibbs.running.backends.cuda_observed import share, to_device
+from minigibbs.running.backends.cuda_shapes import configure
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
@@ -127,8 +128,8 @@ class CudaBits(CudaColours):
         self.x = self.cuda.device_array((m, self.words), self.word)
         self.before = self.cuda.device_array(m * self.words, self.word)
         self.flat = self.x.reshape(self.x.size)
-        blocks = self._blocks(self.x.size)
-        self.count = self.own.count_bits[blocks, self.own.THREADS]
+        threads = self.own.THREADS
+        self.count = configure(self.own.count_bits, self.x.size, threads)
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
@@ -139,16 +140,17 @@ class CudaBits(CudaColours):
             self.snapshots = [self.waiting[k] for k in range(len(self.waiting))]
         self.changed = self.cuda.to_device(np.zeros(self.slots, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
-        note = self.own.count_changes[min(_NOTING, blocks), self.own.THREADS]
+        noting = min(self.x.size, _NOTING * threads)
+        note = configure(self.own.count_changes, noting, threads)
         both = (self.flat, self.before, self.words, self.last_word)
         self.note = Again(note, both, (self.changed,))
         self.counting: dict[tuple[int, int, int], Again] = {}
         self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
-        self.noted, self.held_back, self.recording = 0, 0, False  # since the planes were empty
+        self.noted, self.held_back = 0, 0  # since the planes were empty
         self.marked: list[int] = []  # snapshots that are records
         if states is None:
-            first = self.own.first_bits[self._blocks(m * self.words), self.own.THREADS]
+            first = configure(self.own.first_bits, self.x.size, threads)
             first(self.spins[1], *self.key, self.x)
         else:
             self._write(states)
@@ -181,20 +183,21 @@ class CudaBits(CudaColours):
         """A launch a colour, or one for all."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
         if self.walking:
-            blocks, halves = -(-2 * self.words // own.WALKING), self.x.view(np.uint16)
-            if isinstance(self.data, SpinTailColours):
-                tails = own.walk_with_tails(kind)[blocks, own.WALKING]
-                return [self._again(tails, tuple(self.spins), 1, halves, self.drawn)]
-            return [self._again(own.walk(kind)[blocks, own.WALKING], tuple(self.spins), 1, halves)]
+            tails, halves = isinstance(self.data, SpinTailColours), self.x.view(np.uint16)
+            kernel = own.walk_with_tails(kind) if tails else own.walk(kind)
+            walk, more = configure(kernel, 2 * self.words, own.WALKING), [self.drawn] * tails
+            return [self._again(walk, tuple(self.spins), 1, halves, *more)]
         lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
         kernel, several = own.sweep_colour(kind, lanes), self.words > 1
-        across, arrays = self._across(self.words, own.THREADS) if several else 1, self.spins
+        arrays = self.spins
         if self._by_patterns():
             kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]
 
         def launch(first: int, end: int) -> Launch:
-            blocks = end - first if several else self._blocks(BLOCK_SIZE * (end - first))
-            update = kernel[(blocks, across), own.THREADS]
+            if several:
+                update = self._by_blocks(kernel, end - first, self.words)
+            else:
+                update = configure(kernel, BLOCK_SIZE * (end - first), own.THREADS)
             where = (*arrays, first, end)
             return self._again(update, where, self.chains, self.x, lambda: self.copy)
 
@@ -202,21 +205,17 @@ class CudaBits(CudaColours):
 
     def mark(self, counting: Any, first: Any, sizes: Any, marks: Any) -> None:
         """The same of spins, which are bits already."""
-        run = counting.mark_bits[-(-self.x.size // counting.THREADS), counting.THREADS]
+        run = configure(counting.mark_bits, self.x.size, counting.THREADS)
         run(self.x, self.spins[1], first, self.last_word, marks)
 
     def _thresholds(self, kind: Any) -> Any:
         """The table of `sweep_patterns`, made on the device."""
         table = self.cuda.device_array(self.own.PATTERNS * len(self.data.variable), np.uint32)
-        find = self.own.find_thresholds(kind)[len(self.data.blocks), self.own.THREADS]
+        threads = self.own.THREADS
+        find = configure(self.own.find_thresholds(kind), len(self.data.blocks) * threads, threads)
         blocks, _, base, _, weight = self.spins
         find(blocks, base, weight, table)
         return table
-
-    def advance(self, updates: int, recording: bool) -> None:
-        """Make so many updates of every chain."""
-        self.recording = recording
-        super().advance(updates, recording)
 
     def _count(self, counts: Any) -> None:
         """Nothing is left to do: every sweep is counted when it is made."""
@@ -271,9 +270,8 @@ class CudaBits(CudaColours):
             self._count_waiting()
         if self.noted:
             m = len(self.data.variable)
-            grid = (self._blocks(m), blocks_along(self.kept, 1))
-            planes = self.planes.reshape(self.own.PLANES, m, self.words)
-            flush = self.own.flush_counts[grid, (self.own.THREADS, 1)]
+            planes, threads = self.planes.reshape(self.own.PLANES, m, self.words), self.own.THREADS
+            flush = configure(self.own.flush_counts, (m, self.kept), threads)
             flush(
                 planes,
                 self.spins[1],
@@ -282,9 +280,8 @@ class CudaBits(CudaColours):
                 self.noted,
                 self.counts,
             )
-            self.own.clear[self._blocks(self.planes.size), self.own.THREADS](
-                self.planes.reshape(self.planes.size)
-            )
+            clear = configure(self.own.clear, self.planes.size, threads)
+            clear(self.planes.reshape(self.planes.size))
         self.noted = 0
 
     def _plan_records(self) -> int:
@@ -316,7 +313,7 @@ class CudaBits(CudaColours):
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
         if self.energy:
-            self.device_energy = self.cuda.device_array((self.room, self.kept), np.float64)
+            self.device_energy = self.cuda.to_device(np.zeros((self.room, self.kept)))
             self.keep_energies = self._energies_to(self.adding, self.device_energy)
         if self.observing.of_energy:
             every = self.observing.energies.reshape(self.observing.room, self.chains)
@@ -326,9 +323,9 @@ class CudaBits(CudaColours):
         """A function that adds up the energies of some chains, to energy[record, chain]."""
         firsts, lanes = (to_device(self.cuda, array) for array in (how.firsts, how.lanes))
         parts = self.cuda.device_array((how.parts, len(how.firsts), how.width), np.float64)
-        grid, threads = self._blocks(how.parts * len(how.firsts)), self.own.THREADS
-        add = self.own.part_energies(how.width)[grid, threads]
-        total = self.own.sum_energies[len(how.lanes), threads]
+        threads, items = self.own.THREADS, how.parts * len(how.firsts)
+        add = configure(self.own.part_energies(how.width), items, threads)
+        total = configure(self.own.sum_energies, len(how.lanes) * threads, threads)
 
         def keep(record: int) -> None:
             add(*self.energy_arrays, self.x, firsts, parts)
@@ -357,8 +354,8 @@ class CudaBits(CudaColours):
     def _observe(self) -> None:
         """Measure every chain; what is no sum from a byte for each of its values."""
         if self.observing.of_states:
-            grid = (self._blocks(self.chains), blocks_along(len(self.places), 1))
-            spread = self.own.spread_bits[grid, (self.own.THREADS, 1)]
+            items = (self.chains, len(self.places))
+            spread = configure(self.own.spread_bits, items, self.own.THREADS)
             spread(self.x, self.device_places, self.device_fixed, self.device_chains.x)
         super()._observe()
 
@@ -382,20 +379,22 @@ class CudaBits(CudaColours):
             step = step // (len(rows) - 1) if step else 1  # every so many sweeps is a record
             which = (rows[0], step, len(rows))
             if which not in self.counting:
-                grid = (self.blocks_of_sums, len(rows))
-                count = self.summing.count_words[grid, self.summing.THREADS]
+                threads = self.summing.THREADS
+                items = self.blocks_of_sums * len(rows) * threads
+                count = configure(self.summing.count_words, items, threads)
                 arrays = (self.terms, self.pieces, self.words, *self.tiles, self.chains)
                 before = (self.waiting, rows[0], step, *arrays)
                 self.counting[which] = Again(count, before, (self.observing.sums,))
-            self.counting[which](self.first_marked)
+            again = self.counting[which]
+            again(self.first_marked)
 
     def _take_observed(self) -> None:
         self._count_marked()
         super()._take_observed()
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
-        grid = (-(-self.kept // LANES), blocks_along(len(held), 4))
-        self.own.keep_bits[grid, (LANES, 4)](
+        keep = configure(self.own.keep_bits, (self.kept, len(held)), (LANES, 4))
+        keep(
             self.x,
             self.device_places,
             self.device_fixed,
@@ -429,10 +428,8 @@ class CudaBits(CudaColours):
             for first in range(0, self.chains, step):
                 rows = min(step, self.chains - first)
                 device = self.cuda.device_array((rows, width), np.uint8)
-                grid = (self._blocks(width), blocks_along(rows, 1))
-                self.own.read_bits[grid, (self.own.THREADS, 1)](
-                    self.x, self.device_places, self.device_fixed, first, device
-                )
+                read = configure(self.own.read_bits, (width, rows), self.own.THREADS)
+                read(self.x, self.device_places, self.device_fixed, first, device)
                 packed = device.copy_to_host()
                 for k in range(0, rows, _SPREAD):
                     spreading.append(pool.submit(spread, first + k, packed[k : k + _SPREAD]))

@@ -12,6 +12,7 @@ from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.running.backends.cuda_colours import CudaColours, Launch
 from minigibbs.running.backends.cuda_observed import to_device
+from minigibbs.running.backends.cuda_shapes import LIMITS, configure
 from minigibbs.running.backends.packed_points import pack_points
 from minigibbs.samplers.chromatic.points import PointColours
 
@@ -44,7 +45,6 @@ class CudaPoints(CudaColours):
         self.device_data = to_device(self.cuda, data._replace(homes=data.homes.reshape(-1)))
         self.packed = to_device(self.cuda, pack_points(data, self.features))
         self.device_model = to_device(self.cuda, self.model)
-        self.grid = self._blocks(self.chains)
         turned = self.cuda.device_array((len(graph), self.chains), self.kind)
         self.device_chains = SimpleNamespace(x=turned)
         self.x = self.cuda.device_array((self.chains, len(graph)), self.kind)
@@ -52,7 +52,7 @@ class CudaPoints(CudaColours):
         self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
         if states is None:
             sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
-            first = self.own.first_places[self._blocks(self.x.size), self.own.THREADS]
+            first = configure(self.own.first_places, self.x.size, self.own.THREADS)
             first(sizes, evidence, self.device_data.variable, *self.key, self.x)
             self._to_variables()
         else:
@@ -66,13 +66,13 @@ class CudaPoints(CudaColours):
         plain = bool((self.data.codes == GAUSSIAN).all())
         groups = len(self.data.codes)
         sizes, chunk = (groups, self.domain, self.features), self.own.CHUNK
-        while self.own.shared_bytes(*sizes, chunk) > self.own.SHARED_BYTES:
+        while self.own.shared_bytes(*sizes, chunk) > LIMITS.shared:
             chunk //= 2
         near = self.own.near_bytes(self.x.shape[1], self.domain)
         if self.own.shared_bytes(*sizes, chunk) + near > self.own.NEAR_BYTES:
             near = 0
         kernel = self.own.sweep_points(*sizes, plain, threads, chunk, near > 0)
-        run = kernel[self.chains, threads, 0, near]
+        run = configure(kernel, self.chains * threads, threads, shared=near)
         data, x, counted = self.device_data, self.x, (self.changed, self.drawn)
         pace = self.cuda.to_device(np.zeros(2 * self.own.PACES, np.uint32))
         return [self._again(run, (data, self.packed), self.chains, x, *counted, pace)]
@@ -85,8 +85,8 @@ class CudaPoints(CudaColours):
     def _to_variables(self) -> None:
         """Turn the states of the device."""
         side = self.own.TILE
-        grid = (-(-self.x.shape[1] // side), -(-self.chains // side))
-        turned = self.own.to_variables[grid, (side, side)]
+        items = (self.x.shape[1], self.chains)
+        turned = configure(self.own.to_variables, items, (side, side))
         turned(self.x, self.device_data.variable, self.device_chains.x)
 
     def _evaluations(self, draws: int) -> int:
@@ -97,5 +97,5 @@ class CudaPoints(CudaColours):
 
     def _write(self, states: NDArray[Any]) -> None:
         self._turn(states, self.device_chains.x)
-        write = self.own.to_places[self._blocks(self.x.size), self.own.THREADS]
+        write = configure(self.own.to_places, self.x.size, self.own.THREADS)
         write(self.device_chains.x, self.device_data.variable, self.x)

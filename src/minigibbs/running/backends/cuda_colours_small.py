@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from minigibbs.running.backends.cuda_colours import CudaColours, Launch
 from minigibbs.running.backends.cuda_observed import to_device
+from minigibbs.running.backends.cuda_shapes import LIMITS, configure
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 
@@ -35,14 +36,13 @@ class CudaSmall(CudaColours):
         self.domain = int(graph.sizes.max())
         self._place_small()
         self.device_model = to_device(self.cuda, self.model)
-        self.grid = self._blocks(self.chains)
         x = self.cuda.device_array((len(graph), self.chains), self.kind)
         self.device_chains = SimpleNamespace(x=x)
         self.changed = self.cuda.to_device(np.zeros(self.slots, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
         if states is None:
             sizes, evidence = (to_device(self.cuda, a) for a in (graph.sizes, graph.evidence))
-            first = self.own.first_values[self._blocks(x.size), self.own.THREADS]
+            first = configure(self.own.first_values, x.size, self.own.THREADS)
             first(sizes, evidence, *self.key, x)
         else:
             self._write(states)
@@ -106,7 +106,7 @@ class CudaSmall(CudaColours):
             alike = bool((self.plan.graph.sizes == self.domain).all())
             whole = self.chains % own.QUAD == 0
             kernel = own.walk_with_tails(self.domain, alike, whole)
-            walk, flat = kernel[-(-walkers // own.WALKING), own.WALKING], x.reshape(x.size)
+            walk, flat = configure(kernel, walkers, own.WALKING), x.reshape(x.size)
             words = flat.view(np.uint32) if whole else self.changed.view(np.uint32)  # not read
             states = (x, flat, words)
             own_arrays = tuple(self.small)
@@ -115,16 +115,16 @@ class CudaSmall(CudaColours):
             threads = _SHARING if self.chains < _MANY else _SHARING // 2
             sites, most = len(self.data.variable), self.domain
             kernel = own.sweep_sites(sites, most, threads)
-            run = kernel[-(-self.chains // own.CHAINS), threads * own.CHAINS]
+            run = configure(kernel, threads * self.chains, threads * own.CHAINS)
             self._place_sites()
             assert self.sites is not None
             places = (self.sites.variable, self.sites.device_fields, self.sites.device_tables)
             return [self._again(run, places, self.chains, x, changed)]
         kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
-        across, stride = self._across(self.chains, own.THREADS), self.data.stride
+        stride = self.data.stride
 
         def launch(first: int, blocks: int) -> Launch:
-            update = kernel[(blocks, across), own.THREADS]
+            update = self._by_blocks(kernel, blocks, self.chains)
             where = (*self.small, stride, first)
             return self._again(update, where, self.chains, x, changed)
 
@@ -139,7 +139,7 @@ class CudaSmall(CudaColours):
         alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
         alike = alone and (np.diff(data.first) == most).all() and (data.start >= 0).all()
         shared = self.own.shared_bytes(sites, most, _SHARING)
-        return 4 * (sites * most) ** 2 if alike and shared <= self.own.SHARED_BYTES else 0
+        return 4 * (sites * most) ** 2 if alike and shared <= LIMITS.shared else 0
 
     def _read(self) -> NDArray[Any]:
         return self._turned(self.device_chains.x)

@@ -45,6 +45,23 @@ class Chains(NamedTuple):
     tally: Any  # [5, c]
 
 
+class Counting(NamedTuple):
+    """Where the kernels that advance count marginals, and when."""
+
+    first: Any  # [n + 1] where the values of each variable begin
+    counts: Any  # [row of chains, value]
+    every: int  # updates between two counts; 0 to count nothing
+    left: int  # updates until the next one
+
+
+@cuda.jit(device=True)
+def _count(counting, x, c):
+    """Add the values of chain `c` to the counts of its row of chains."""
+    row = ((c + 1) * len(counting.counts) - 1) // x.shape[1]
+    for i in range(x.shape[0]):
+        cuda.atomic.add(counting.counts, (row, counting.first[i] + x[i, c]), 1)
+
+
 @kernel
 def _load(chains, c, stream, tally, weights):
     """One chain's view, with its generator and counters in registers."""
@@ -79,44 +96,57 @@ def advance(rows):
     """
 
     @cuda.jit
-    def advance_along(data, model, chains, path):
+    def advance_along(data, model, chains, path, counting):
         c = cuda.grid(1)
         if c < chains.x.shape[1]:
             stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
             shared = cuda.shared.array((rows, THREADS), np.float64)
             chain = _load(chains, c, stream, tally, shared[:, cuda.threadIdx.x])
-            step = 0
+            step, left = 0, counting.left
             while step < len(path):
                 _step(data, model, chain, np.uint32(path[np.uint64(step)]))
                 step += 1
+                left -= 1
+                if left == 0:
+                    _count(counting, chains.x, c)
+                    left = counting.every
             _store(chains, c, chain)
 
     return advance_along
 
 
 @cuda.jit
-def advance_wide(data, model, chains, path):
+def advance_wide(data, model, chains, path, counting):
     """As `advance`, for domains of any size: the weights are in global memory."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
         chain = _load(chains, c, stream, tally, chains.weights[:, c])
-        step = 0
+        step, left = 0, counting.left
         while step < len(path):
             _step(data, model, chain, np.uint32(path[np.uint64(step)]))
             step += 1
+            left -= 1
+            if left == 0:
+                _count(counting, chains.x, c)
+                left = counting.every
         _store(chains, c, chain)
 
 
 @cuda.jit
-def advance_apart(data, model, chains, scan, updates):
+def advance_apart(data, model, chains, scan, updates, counting):
     """The same, with each chain on a random path of its own."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
         stream, tally = cuda.local.array(4, np.uint64), cuda.local.array(_TALLIES, np.int64)
         chain = _load(chains, c, stream, tally, chains.weights[:, c])
+        left = counting.left
         for _ in range(updates):
             _step(data, model, chain, np.uint32(next_variable(scan, chain.stream)))
+            left -= 1
+            if left == 0:
+                _count(counting, chains.x, c)
+                left = counting.every
         _store(chains, c, chain)
 
 
@@ -132,7 +162,7 @@ def start_chains(data, model, chains):
 
 
 @cuda.jit
-def advance_sweeps(data, model, chains, replicas, sweeps):
+def advance_sweeps(data, model, chains, replicas, sweeps, counting):
     """Sweeps of samplers that move all variables at once; replicas are [.., c]."""
     c = cuda.grid(1)
     if c < chains.x.shape[1]:
@@ -140,6 +170,8 @@ def advance_sweeps(data, model, chains, replicas, sweeps):
         chain = _load(chains, c, stream, tally, chains.weights[:, c])
         for _ in range(sweeps):
             sweep(data, model, chain, replicas[:, c])
+            if counting.every:
+                _count(counting, chains.x, c)
         _store(chains, c, chain)
 
 
@@ -228,20 +260,23 @@ def average_rows(values, place, first, averages):
     up to (k + 1) * C // K. A block takes a row, a number and a record; the order of the sums does
     not depend on anything but the block's size.
     """
-    row, number, thread = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x
-    chains, rows, record = values.shape[2], averages.shape[1], cuda.blockIdx.z
+    row, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    chains, rows = values.shape[2], averages.shape[1]
     partial = cuda.shared.array(THREADS, np.float64)
     begin, end = row * chains // rows, (row + 1) * chains // rows
-    total = 0.0
-    for c in range(begin + thread, end, cuda.blockDim.x):
-        total += values[record, number, c]
-    partial[thread] = total
-    cuda.syncthreads()
-    if thread == 0:
-        total = 0.0
-        for k in range(cuda.blockDim.x):
-            total += partial[k]
-        averages[place + record, row, first + number] = total / (end - begin)
+    for record in range(cuda.blockIdx.z, values.shape[0], cuda.gridDim.z):
+        for number in range(cuda.blockIdx.y, values.shape[1], cuda.gridDim.y):
+            total = 0.0
+            for c in range(begin + thread, end, cuda.blockDim.x):
+                total += values[record, number, c]
+            partial[thread] = total
+            cuda.syncthreads()
+            if thread == 0:
+                total = 0.0
+                for k in range(cuda.blockDim.x):
+                    total += partial[k]
+                averages[place + record, row, first + number] = total / (end - begin)
+            cuda.syncthreads()
 
 
 @cuda.jit
@@ -251,23 +286,28 @@ def part_energies(model, states, parts):
     Into parts[record, part, chain]. Which factors make a part depends on their number and that of
     the parts alone, so that sums never differ.
     """
-    k, part = cuda.grid(2)
-    record = cuda.blockIdx.z
-    if k < parts.shape[2] and part < parts.shape[1]:
-        parts[record, part, k] = part_energy(model, states[record, :, k], part, parts.shape[1])
+    k, first = cuda.grid(2)
+    count, step = parts.shape[1], cuda.gridsize(2)[1]
+    if k < parts.shape[2]:
+        for record in range(cuda.blockIdx.z, parts.shape[0], cuda.gridDim.z):
+            for part in range(first, count, step):
+                parts[record, part, k] = part_energy(model, states[record, :, k], part, count)
 
 
 @cuda.jit
 def sum_parts(parts, energy):
     """The sums over all parts: a block of threads for each record and chain."""
     sums = cuda.shared.array(THREADS, np.float64)
-    k, record, thread, total = cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x, 0.0
-    for part in range(thread, parts.shape[1], THREADS):
-        total += parts[record, part, k]
-    sums[thread] = total
-    cuda.syncthreads()
-    if thread == 0:
+    k, thread = cuda.blockIdx.x, cuda.threadIdx.x
+    for record in range(cuda.blockIdx.y, parts.shape[0], cuda.gridDim.y):
         total = 0.0
-        for other in range(THREADS):
-            total += sums[other]
-        energy[record, k] = total
+        for part in range(thread, parts.shape[1], THREADS):
+            total += parts[record, part, k]
+        sums[thread] = total
+        cuda.syncthreads()
+        if thread == 0:
+            total = 0.0
+            for other in range(THREADS):
+                total += sums[other]
+            energy[record, k] = total
+        cuda.syncthreads()

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.running.backends.cuda_shapes import configure
 from minigibbs.running.plan import Plan
 
-_MOST_BLOCKS = 65535  # along the second and third axis of a grid
 _ACROSS = 5  # bits of how many neighbouring words or chains a block of threads has, at the most
 _BLOCKS = 1024  # of threads that share in counting, if there is enough to count
 
@@ -68,7 +68,7 @@ class Observing:
         self.widest = max(later, default=0)
         record = plan.chains * (4 * len(self.summed.constants) + 8 * self.widest)
         record += 8 * plan.chains * bool(self.of_energy) + 8 * plan.rows * plan.width
-        self.room = min(max(buffer // max(record, 1), 1), max(plan.records, 1), _MOST_BLOCKS)
+        self.room = min(max(buffer // max(record, 1), 1), max(plan.records, 1))
         widths = sum(measures[number].width for number in self.of_states)
         self.bytes = self.room * record + 8 * plan.chains * widths
         self.bytes += 20 * len(self.summed.terms.variables)  # at the most
@@ -101,9 +101,8 @@ class Observing:
     def _begin(self) -> None:
         """Let all sums begin anew."""
         if self.sums.size:
-            threads = self.counting.THREADS
-            rows = min(self.sums.shape[0] * self.sums.shape[1], _MOST_BLOCKS)
-            begin = self.counting.begin_sums[(-(-self.plan.chains // threads), rows), (threads, 1)]
+            items = (self.plan.chains, self.sums.shape[0] * self.sums.shape[1])
+            begin = configure(self.counting.begin_sums, items, self.counting.THREADS)
             begin(self._constants, self.sums)
 
     def measure_states(self, x: Any) -> None:
@@ -111,13 +110,15 @@ class Observing:
         threads = self.kernels.THREADS
         for number, values in self._values.items():
             kernel, parameters, first = self._measures[number]
-            kernel[-(-self.plan.chains // threads), threads](parameters, x, values)
-            self._average(values, self.filled, 1, first)
+            configure(kernel, self.plan.chains, threads)(parameters, x, values)
+            self._average(values, self.filled, first)
 
-    def _average(self, values: Any, place: int, records: int, first: int) -> None:
+    def _average(self, values: Any, place: int, first: int) -> None:
         """Keep means over rows of values[record, number, chain]."""
-        grid = (self.plan.rows, values.shape[1], records)
-        self.kernels.average_rows[grid, self.kernels.THREADS](values, place, first, self.averages)
+        threads = self.kernels.THREADS
+        items = (self.plan.rows * threads, values.shape[1], values.shape[0])
+        average = configure(self.kernels.average_rows, items, threads)
+        average(values, place, first, self.averages)
 
     def take(self) -> NDArray[np.float64]:
         """Move what was observed to the host: [record, row, number]."""
@@ -127,9 +128,9 @@ class Observing:
             width = self.plan.measures[number].width
             values = self._later[: records * width * chains].reshape(records, width, chains)
             sums = self.energies if number in self.of_energy else self.sums
-            run = kernel[(-(-chains // threads), records), (threads, 1)]
+            run = configure(kernel, (chains, records), threads)
             run(parameters, sums, *self.summed.own.get(number, (0, 1)), records, values)
-            self._average(values, 0, records, first)
+            self._average(values, 0, first)
         averages: NDArray[np.float64] = self.averages[:records].copy_to_host()
         self._begin()
         self.filled = 0

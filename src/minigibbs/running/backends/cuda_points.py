@@ -58,8 +58,7 @@ from minigibbs.samplers.chromatic.points import (
 THREADS = 96
 WARP = 32
 REGISTERS = 80  # of a thread: 24 warps of them fit into a multiprocessor
-SHARED_BYTES = 48 * 1024  # what a block may take without asking
-NEAR_BYTES = 20 * 1024  # and with the values of its chain, which leaves room for the cache
+NEAR_BYTES = 20 * 1024  # of a block with the values of its chain, which leaves room for the cache
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
 MOST_OPEN = 64  # proposals of a chunk that are settled together
@@ -105,13 +104,15 @@ def to_variables(x, variable, states):
     """Turn x[chain, place] into states[variable, chain]."""
     tile = cuda.shared.array((TILE, _TILE_ROW), np.uint8)
     column, row = cuda.threadIdx.x, cuda.threadIdx.y
-    c, place = cuda.blockIdx.y * TILE + row, cuda.blockIdx.x * TILE + column
-    if c < x.shape[0] and place < x.shape[1]:
-        tile[row, column] = x[c, place]
-    cuda.syncthreads()
-    c, place = cuda.blockIdx.y * TILE + column, cuda.blockIdx.x * TILE + row
-    if c < x.shape[0] and place < x.shape[1]:
-        states[variable[place], c] = tile[column, row]
+    for first in range(cuda.blockIdx.y * TILE, x.shape[0], cuda.gridDim.y * TILE):
+        c, place = first + row, cuda.blockIdx.x * TILE + column
+        if c < x.shape[0] and place < x.shape[1]:
+            tile[row, column] = x[c, place]
+        cuda.syncthreads()
+        c, place = first + column, cuda.blockIdx.x * TILE + row
+        if c < x.shape[0] and place < x.shape[1]:
+            states[variable[place], c] = tile[column, row]
+        cuda.syncthreads()
 
 
 @cuda.jit

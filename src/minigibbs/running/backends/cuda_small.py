@@ -31,7 +31,6 @@ QUAD = 4
 _STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
 REGISTERS = 80  # of a thread that walks
 CHAINS = 128  # of a block that shares a site's tables
-SHARED_BYTES = 48 * 1024
 _TOGETHER = 4  # heavy neighbours whose values are asked for together
 _SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 
@@ -279,7 +278,8 @@ def sweep_colour(most):
     ):  # fmt: skip
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         block = blocks[np.uint64(first_block + cuda.blockIdx.x)]
-        item = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `cuda_shapes`
+        item = across * cuda.blockDim.x + cuda.threadIdx.x
         if item < block.count * chains:
             lane, c = np.int32(item // chains), np.uint64(item % chains)
             place, size = np.uint64(block.first + lane), block["size"]

@@ -55,7 +55,8 @@ def count_words(
 
     A term is the number of its place, or its complement where a 0 is wanted; without terms, all
     places are counted. Row `first_row` is record number `record`, the next one is `step` rows
-    on. Of the threads of a block, each `2 ** shift` have neighbouring words. All counters are bits
+    on; blocks go along all pieces and tiles of a row, then along those of the next. Of the threads
+    of a block, each `2 ** shift` have neighbouring words. All counters are bits
     of words, from a thread's own to those of the block.
     """
     planes = cuda.shared.array(_CELLS, np.uint32)
@@ -63,7 +64,9 @@ def count_words(
     across, by = np.uint32(1 << shift), np.uint32(shift)
     piece = np.uint32(np.uint32(cuda.blockIdx.x) // np.uint32(tiles))
     tile = np.uint32(np.uint32(cuda.blockIdx.x) - piece * np.uint32(tiles))
-    snapshot = snapshots[first_row + step * cuda.blockIdx.y]
+    row = np.uint32(piece // np.uint32(len(pieces)))
+    piece = np.uint32(piece - row * np.uint32(len(pieces)))
+    snapshot = snapshots[first_row + step * np.int64(row)]
     w = np.int64(tile * across + (thread & np.uint32(across - _ONE)))
     k, end = np.int64(pieces[piece, 0]) + np.int64(thread >> by), np.int64(pieces[piece, 1])
     rows = np.int64(threads >> by)
@@ -116,7 +119,7 @@ def count_words(
                 cell = np.uint32(np.uint32(plane) * threads + np.uint32(lane >> _FIVE))
                 bit = np.uint32(np.uint32(planes[cell] >> np.uint32(lane & _LANES)) & _ONE)
                 total = np.uint32(total | np.uint32(bit << np.uint32(plane)))
-            place = (record + cuda.blockIdx.y, pieces[piece, 2], chain)
+            place = (record + np.int64(row), pieces[piece, 2], chain)
             cuda.atomic.add(sums, place, np.int32(total))
         lane = np.uint32(lane + threads)
 

@@ -29,7 +29,7 @@ from minigibbs.samplers.chromatic.small_energy import (
     tables_alone,
 )
 from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
-from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, Counters, Tile, columns
 
 _WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
 _LOG_2 = math.log(2.0)
@@ -40,15 +40,13 @@ class SmallTile(Tile):
     """What both kinds have in common: bytes, and every value counted."""
 
     x: NDArray[np.uint8]
-    few: NDArray[np.uint8]  # [value, ...] sweeps since the last flush
-    many: NDArray[np.uint32]  # all before
+    counters: Counters  # [value of a place, ...]
 
     def _ends(self) -> NDArray[np.int64]:
         return self.data.block_ends  # type: ignore[no-any-return]
 
     def _flush(self) -> None:
-        self.many += self.few
-        self.few[:] = 0
+        self.counters.flush()
 
     @abstractmethod
     def _counts(self) -> NDArray[Any]:
@@ -84,8 +82,7 @@ class SmallTile(Tile):
     def clear(self) -> None:
         """Forget the counts."""
         super().clear()
-        self.few[:] = 0
-        self.many[:] = 0
+        self.counters.clear()
 
 
 class SmallRow(SmallTile):
@@ -97,8 +94,7 @@ class SmallRow(SmallTile):
         super().__init__(graph, data, first, states, seed)
         self._pairs = pairs_alone(graph)
         self.x = np.empty(len(data.variable), np.uint8)
-        self.few = np.zeros(len(data.base), np.uint8)
-        self.many = np.zeros(len(data.base), np.uint32)
+        self.counters = Counters(len(data.base))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -112,12 +108,12 @@ class SmallRow(SmallTile):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        few = self.few if counting else self.few[:0]
+        few = self.counters.few if counting else self.counters.few[:0]
         arguments = (begin, end, sweep, sweeps, self.x, few)
         return np.array([sweep_small_row(self.data, self.key, self.first, *arguments)])
 
     def _counts(self) -> NDArray[Any]:
-        return self.many[None]
+        return self.counters.values()[None]
 
     def energies(self) -> NDArray[np.float64]:
         """The state's energy."""
@@ -136,8 +132,7 @@ class SmallLanes(SmallTile):
         self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
         self._tables = tables_alone(graph)
         self.x = np.zeros((len(data.variable), LANES), np.uint8)
-        self.few = np.zeros((len(data.base), LANES), np.uint8)
-        self.many = np.zeros((len(data.base), LANES), np.uint32)
+        self.counters = Counters((len(data.base), LANES))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -152,13 +147,14 @@ class SmallLanes(SmallTile):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        moved, few = np.zeros(LANES, np.int64), self.few if counting else self.few[:0]
+        moved, few = np.zeros(LANES, np.int64), self.counters.few
+        few = few if counting else few[:0]
         span = (begin, end, sweep, sweeps)
         sweep_small_lanes(self.data, self.key, self.first // 4, *span, self.x, few, moved)
         return moved
 
     def _counts(self) -> NDArray[Any]:
-        return self.many[:, self.columns].T
+        return self.counters.values()[:, self.columns].T
 
     def energies(self) -> NDArray[np.float64]:
         """The states' energies."""

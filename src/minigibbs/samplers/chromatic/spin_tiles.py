@@ -22,7 +22,7 @@ from minigibbs.samplers.chromatic.spin_energy import (
     spin_energy,
 )
 from minigibbs.samplers.chromatic.spin_sums import lane_sums, row_sums
-from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
+from minigibbs.samplers.chromatic.tile import LANES, QUADS, Counters, Tile, columns
 
 _WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
 FIRST = np.uint32(0)  # draw
@@ -32,8 +32,7 @@ class SpinTile(Tile):
     """What both kinds have in common: value 1 is counted, place by place."""
 
     spins = True
-    few: NDArray[np.uint8]  # sweeps since the last flush
-    ones: NDArray[np.uint32]  # all before
+    ones: Counters
 
     def _ends(self) -> NDArray[np.int64]:
         return self.data.block_ends  # type: ignore[no-any-return]
@@ -72,8 +71,10 @@ class SpinTile(Tile):
     def clear(self) -> None:
         """Forget the counts."""
         super().clear()
-        self.few[:] = 0
-        self.ones[:] = 0
+        self.ones.clear()
+
+    def _flush(self) -> None:
+        self.ones.flush()
 
 
 class SpinRow(SpinTile):
@@ -84,8 +85,7 @@ class SpinRow(SpinTile):
     ) -> None:
         super().__init__(graph, data, first, states, seed)
         self.x = np.empty(len(data.variable), np.uint8)
-        self.few = np.zeros(len(data.variable), np.uint8)
-        self.ones = np.zeros(len(data.variable), np.uint32)
+        self.ones = Counters(len(data.variable))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -99,16 +99,12 @@ class SpinRow(SpinTile):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        few = self.few if counting else self.few[:0]
+        few = self.ones.few if counting else self.ones.few[:0]
         arguments = (begin, end, sweep, sweeps, self.x, few)
         return np.array([sweep_row(self.data, self.key, self.first, *arguments)])
 
-    def _flush(self) -> None:
-        self.ones += self.few
-        self.few[:] = 0
-
     def _ones(self) -> NDArray[Any]:
-        return self.ones[None]
+        return self.ones.values()[None]
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """The chain's sums."""
@@ -133,8 +129,7 @@ class SpinLanes(SpinTile):
         super().__init__(graph, data, first, states, seed)
         self.columns, self.noted = columns(self.chains), np.zeros(LANES, np.int64)
         self.x = np.zeros(len(data.variable), np.uint64)
-        self.few = np.zeros((len(data.variable), LANES), np.uint8)
-        self.ones = np.zeros((len(data.variable), LANES), np.uint32)
+        self.ones = Counters((len(data.variable), LANES))
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
@@ -156,16 +151,12 @@ class SpinLanes(SpinTile):
     ) -> NDArray[np.int64]:
         moved = np.zeros(LANES, np.int64)
         quad = self.first // 4
-        few = self.few if counting else self.few[:0]
+        few = self.ones.few if counting else self.ones.few[:0]
         sweep_lanes(self.data, self.key, quad, begin, end, sweep, sweeps, self.x, few, moved)
         return moved
 
-    def _flush(self) -> None:
-        self.ones += self.few
-        self.few[:] = 0
-
     def _ones(self) -> NDArray[Any]:
-        return self.ones[:, self.columns].T
+        return self.ones.values()[:, self.columns].T
 
     def spin_sums(self, terms: NDArray[np.int32], ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """The chains' sums."""

@@ -138,7 +138,7 @@ class SpinTailRow(Tailed, SpinRow):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        few = self.few if counting else self.few[:0]
+        few = self.ones.few if counting else self.ones.few[:0]
         arguments = (begin, end, sweep, sweeps, self.x, few)
         return np.array(sweep_tail_row(self.data, self.key, self.first, *arguments))[:, None]
 
@@ -151,7 +151,8 @@ class SpinTailLanes(Tailed, SpinLanes):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        noted, few = np.zeros((2, LANES), np.int64), self.few if counting else self.few[:0]
+        noted, few = np.zeros((2, LANES), np.int64), self.ones.few
+        few = few if counting else few[:0]
         span, quad = (begin, end, sweep, sweeps), self.first // 4
         sweep_tail_lanes(self.data, self.key, quad, *span, self.x, few, noted[0], noted[1])
         return noted

@@ -23,6 +23,7 @@ LANES = 64
 QUADS = LANES // 4  # chains whose bits are the words of one call
 _WORTH = 1 << 16  # updates of a thread, at the least, between two meetings with the others
 FEW = 255  # sweeps that a byte counts
+MANY = 2**32 - 1  # and that a word of 32 bits counts
 
 
 def columns(chains: int) -> NDArray[np.int64]:
@@ -33,6 +34,41 @@ def columns(chains: int) -> NDArray[np.int64]:
     chain = np.arange(chains)
     where: NDArray[np.int64] = QUADS * (chain % 4) + chain // 4
     return where
+
+
+class Counters:
+    """Numbers that grow by at most 1 per sweep, of any length of run.
+
+    Compiled code adds to `few`, bytes that `flush` adds to words of 32 bits. Before a word can
+    wrap, all of them are added to totals of 64 bits, which exist from then on.
+    """
+
+    def __init__(self, shape: int | tuple[int, ...]) -> None:
+        self.few = np.zeros(shape, np.uint8)
+        self.many = np.zeros(shape, np.uint32)
+        self.clear()
+
+    def clear(self) -> None:
+        """Set all to 0."""
+        self.few[:] = 0
+        self.many[:] = 0
+        self.flushed = 0  # no word is larger
+        self.totals: NDArray[np.int64] | None = None
+
+    def flush(self) -> None:
+        """Make room for `FEW` more sweeps."""
+        if self.flushed > MANY - FEW:
+            before = np.int64(0) if self.totals is None else self.totals
+            self.totals = self.many + before
+            self.many[:] = 0
+            self.flushed = 0
+        self.many += self.few
+        self.few[:] = 0
+        self.flushed += FEW
+
+    def values(self) -> NDArray[Any]:
+        """What was counted up to the last flush, to be read."""
+        return self.many if self.totals is None else self.many + self.totals
 
 
 class Tile(ABC):

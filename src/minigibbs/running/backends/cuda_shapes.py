@@ -1,0 +1,99 @@
+"""Launch shapes: the one place that knows how many blocks and threads a device takes.
+
+Every kernel is configured by `configure`. Kernels of two or three axes stride along the second and
+third, which are capped: thread k of `cuda.gridsize` threads takes items k, k + gridsize, ... A
+kernel whose threads must not stride has its second axis folded over the device's second and third;
+see `folded_block`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from minigibbs.errors import TooLargeError
+
+
+class Limits(NamedTuple):
+    """What a launch may ask of a device; the same for every card of compute capability 3.0 on."""
+
+    grid: tuple[int, int, int] = (2**31 - 1, 65_535, 65_535)  # blocks per axis
+    threads: int = 1024  # per block
+    shared: int = 48 * 1024  # bytes of shared memory per block
+
+
+LIMITS = Limits()
+
+
+class Shape(NamedTuple):
+    """Blocks and threads per axis."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+
+def launch_shape(
+    items: int | tuple[int, ...],
+    threads: int | tuple[int, ...],
+    shared: int = 0,
+    folded: bool = False,
+) -> Shape:
+    """Compute the shape of a launch within the limits of a device.
+
+    Parameters
+    ----------
+    items : int or tuple of int
+        Threads that have work, per axis: one, two or three of them.
+    threads : int or tuple of int
+        Threads of a block, per axis; axes that are left out have one.
+    shared : int, default 0
+        Bytes of dynamic shared memory per block.
+    folded : bool, default False
+        Whether all blocks of the second axis are launched, folded over the second and third axes
+        of the grid. If not, the second and third axes are capped and the kernel strides.
+
+    Returns
+    -------
+    Shape
+        At least one block per axis.
+
+    Raises
+    ------
+    TooLargeError
+        If the first axis or a folded one has more blocks than a device launches, or a block more
+        threads or shared memory than a device has.
+    """
+    limits = LIMITS
+    items = (items,) if isinstance(items, int) else items
+    block = (threads,) if isinstance(threads, int) else threads
+    block = block + (1,) * (len(items) - len(block))
+    grid = [max(-(-count // each), 1) for count, each in zip(items, block, strict=True)]
+    if folded:
+        layers = -(-grid[1] // limits.grid[1])
+        grid = [grid[0], -(-grid[1] // layers), layers]
+    asked = {
+        "blocks along the first axis": (grid[0], limits.grid[0]),
+        "blocks along the folded axis": (grid[2] if folded else 1, limits.grid[2]),
+        "threads per block": (math.prod(block), limits.threads),
+        "bytes of shared memory per block": (shared, limits.shared),
+    }
+    for what, (needed, most) in asked.items():
+        if needed > most:
+            raise TooLargeError(
+                f"this run needs {needed:,} {what} of a GPU, which has at most {most:,}; use fewer "
+                'chains, or backend="cpu"'
+            )
+    capped = (min(count, most) for count, most in zip(grid, limits.grid, strict=False))
+    return Shape(tuple(capped), block + (1,) * (len(grid) - len(block)))
+
+
+def configure(
+    kernel: Any,
+    items: int | tuple[int, ...],
+    threads: int | tuple[int, ...],
+    shared: int = 0,
+    folded: bool = False,
+) -> Any:
+    """Return `kernel` with the `launch_shape` of these items; call it with its arguments."""
+    grid, block = launch_shape(items, threads, shared, folded)
+    return kernel[grid, block, 0, shared]
