@@ -14,6 +14,7 @@ from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.elimination import BucketTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
 from minigibbs.observables.reading import Observe
 from minigibbs.results.answer import Answer
@@ -135,6 +136,7 @@ def _affordable(
 def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answer:
     square, log_z = exact_answer(tree)
     flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
+    rounded = rounding_warning(graph.rounding_error)
     return Answer(
         domains=graph.domains,
         known=Known(flat, np.zeros(len(flat)), graph.sizes),
@@ -143,6 +145,7 @@ def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answ
         method="exact",
         reason=why,
         seconds=clocks.monotonic() - begun,
+        warnings=() if rounded is None else (rounded,),
         clamped=graph.evidence >= 0,
         model=graph.describe(),
     )
