@@ -191,3 +191,10 @@ def test_the_call_that_makes_a_run_again_is_right():
         assert dataclasses.replace(again.info, seconds=0, updates_per_second=0) == (
             dataclasses.replace(run.info, seconds=0, updates_per_second=0)
         )
+
+
+@pytest.mark.parametrize("scan", ["random", "chromatic"])
+def test_weights_that_hide_others_in_rounding_are_warned_of(scan):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
+    run = mg.sample(graph, scan=scan, sweeps=50, seed=1, progress=False)
+    assert any("rounding changes log-odds" in text for text in run.summary().warnings)

@@ -122,7 +122,7 @@ class Loop:
         """
         try:
             with signals.raised():
-                return goal.look(self.result(), deadline)
+                return goal.look(self.result(search=False), deadline)
         except KeyboardInterrupt:
             signals.ended = signals.ended or INTERRUPTED
             return None
@@ -181,10 +181,10 @@ class Loop:
         busy = {group.number for group in running.values()}
         return [group for group in self.groups if group.number not in busy]
 
-    def result(self) -> Run:
-        """What the chains have recorded."""
+    def result(self, search: bool = True) -> Run:
+        """What the chains have recorded; `search` looks for modes that all of them missed."""
         parts = [group.collect() for group in self.groups]
-        return result(self.plan, parts, self.seconds, self.ended or LENGTH)
+        return result(self.plan, parts, self.seconds, self.ended or LENGTH, search)
 
     def _seconds(self) -> float:
         """Of sampling so far, looks at the goal left out."""
