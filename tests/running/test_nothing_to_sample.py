@@ -29,8 +29,8 @@ def test_every_sampler_keeps_the_only_state(graph, name):
     sampler = {**SETTINGS, **SWEEPS}[name].sampler
     try:
         run = mg.sample(graph, sampler, sweeps=3, chains=2, record="draws", **QUIET)
-    except mg.SampleError:
-        return  # a sampler may refuse a kind of factor
+    except mg.MinigibbsError:
+        return  # a sampler may refuse a kind of factor, or name variables
     assert (run.draws == state_of(graph)).all()
 
 
