@@ -247,3 +247,76 @@ def test_public_models_have_their_published_answers(model):
         np.testing.assert_allclose(row[: len(want)], want, atol=1e-8)
     log_z = float((DATA / f"{model}.uai.lnZ").read_text())
     assert mg.theory.log_partition(graph) == pytest.approx(log_z, rel=1e-9, abs=1e-8)
+
+
+def naive_bayes(features, weight=1.0):
+    """A class with many observed features, of which half speak for either value."""
+    graph = mg.FactorGraph(
+        [2] * (features + 1), [mg.Ising([0] * features, range(1, features + 1), weight)]
+    )
+    return graph.condition({k + 1: k % 2 for k in range(features)})
+
+
+@pytest.mark.parametrize("features", [745, 746, 3001])
+def test_many_factors_at_one_variable_do_not_underflow(features):
+    """Each feature changes the odds by e^2: the product of all of them is below any double."""
+    graph = naive_bayes(features)
+    want = 1 / (1 + math.exp(-2 * (features % 2)))
+    assert mg.theory.exact_marginals(graph)[0, 0] == pytest.approx(want)
+    free = mg.theory.log_partition(graph)
+    assert free == pytest.approx(math.log(2 * math.cosh(features % 2)), abs=1e-9)
+    share = (mg.theory.exact_draws(graph, 4000, seed=1)[:, 0] == 0).mean()
+    assert share == pytest.approx(want, abs=0.04)  # 5 standard errors
+    answer = mg.infer(graph, progress=False)
+    assert answer.exact
+    assert answer.marginals[0, 0] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("leaves", [300, 500])
+def test_many_messages_at_one_variable_do_not_underflow(leaves, zeros):
+    """The same with features that are free, and nearly certain of their values."""
+    fields = np.zeros((leaves, 2))
+    fields[np.arange(leaves), np.arange(leaves) % 2] = 6.0
+    groups = [
+        mg.Ising([0] * leaves, range(1, leaves + 1), 1.0),
+        mg.Unary(range(1, leaves + 1), fields),
+        mg.Unary([0], [[0.0, 0.7]]),
+    ]
+    sizes = [2] * (leaves + 1)
+    if zeros:
+        sizes = [3] + sizes[1:]
+        groups[0] = mg.Potts([0] * leaves, range(1, leaves + 1), 2.0)
+        groups[2] = mg.Unary([0], [[0.0, 0.7, -np.inf]])
+    graph = mg.FactorGraph(sizes, groups)
+    want = 1 / (1 + math.exp(-0.7))
+    assert mg.theory.exact_marginals(graph)[0, 1] == pytest.approx(want)
+
+
+def test_large_tables_that_oppose_each_other():
+    """Two tables too large to be merged, whose product is below any double everywhere."""
+    size = 70
+    first, second = np.zeros((2, size, size))
+    first[1:], second[:1] = -720.0, -719.0
+    first[2:], second[2:] = -1500.0, -1500.0
+    graph = mg.FactorGraph([size] * 3, [mg.Table([[0, 1]], first), mg.Table([[0, 2]], second)])
+    want = 1 / (1 + math.exp(-1.0))
+    assert mg.theory.exact_marginals(graph)[0, 0] == pytest.approx(want)
+    assert mg.theory.exact_marginals(graph)[0, 1] == pytest.approx(1 - want)
+
+
+HUGE = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        mg.theory.exact_marginals,
+        mg.theory.exact_distribution,
+        lambda graph: mg.theory.exact_draws(graph, 1),
+        lambda graph: mg.maximize(graph, rounds=2, seed=1, progress=False),
+    ],
+)
+def test_weights_that_hide_others_in_rounding_are_warned_of(question):
+    with pytest.warns(UserWarning, match=r"rounding changes log-odds by about 4.*such as 50"):
+        question(HUGE)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.fuzz import budgets, kills, lost, signals
 from tests.fuzz import campaign as counted
-from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
+from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
 PATIENCE = dict.fromkeys(CHECKS, 300.0)  # seconds for a case, compilation included
@@ -34,7 +34,7 @@ def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> N
         while time.monotonic() < end:
             (folder / "number").write_text(str(number))
             what = run_case(target, seed, number, folder / "case")
-            if what not in (READ, REFUSED) and target not in CHECKS:
+            if what not in HARMLESS and target not in CHECKS:
                 keep(target, folder / "case", what)
             outcomes.write(json.dumps([number, what]) + "\n")
             number += 1
@@ -53,7 +53,7 @@ def campaign(target: str, seed: int, seconds: float) -> Counter[str]:
             stuck = not watch(process, folder, PATIENCE.get(target, USUAL_PATIENCE))
             outcomes = _outcomes(folder)
             for number, what in outcomes:
-                found[what if what in (READ, REFUSED) else f"{what} (case {number})"] += 1
+                found[what if what in HARMLESS else f"{what} (case {number})"] += 1
             if not stuck and process.returncode == 0:
                 break
             number = int((folder / "number").read_text()) if outcomes else first
@@ -115,7 +115,7 @@ def main() -> int:
             found = kills.campaign(options.seed, share)
         else:
             found = campaign(target, options.seed, share)
-        harmless = (READ, REFUSED, *kills.RIGHT)
+        harmless = dict.fromkeys((*HARMLESS, *kills.RIGHT))
         bad = {what: count for what, count in found.items() if what not in harmless}
         wrong += sum(bad.values())
         good = ", ".join(f"{found[what]:,} {what}" for what in harmless if what in found)

@@ -10,16 +10,21 @@ from functools import cache
 from pathlib import Path
 
 import minigibbs as mg
-from tests.fuzz import graphs, implicit
+from tests.fuzz import extremes, graphs, implicit
 from tests.fuzz.mutations import adopt, spoil, spoil_archive, spoil_json
 from tests.fuzz.readers import READERS
 
 KEPT = Path(__file__).parent / "kept"  # files that once did harm: a folder of folders by reader
-SAMPLERS, IMPLICIT = "samplers", "implicit"
-CHECKS = {SAMPLERS: graphs.check, IMPLICIT: implicit.check}  # targets that read no files
+SAMPLERS, IMPLICIT, EXTREMES = "samplers", "implicit", "extremes"
+CHECKS = {  # targets that read no files
+    SAMPLERS: graphs.check,
+    IMPLICIT: implicit.check,
+    EXTREMES: extremes.check,
+}
 TARGETS = [*READERS, *CHECKS]
 
 READ, REFUSED = "read", "refused"  # the two things that may happen
+HARMLESS = (READ, *extremes.OUTCOMES)  # and those of checks that say more
 _ARCHIVES = (".mg", ".npz", ".run", ".answer", ".fit", ".mgl")
 _SEALED = (".npz", ".mgl")
 
@@ -57,18 +62,18 @@ def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
 
 
 def outcome(action) -> str:
-    """READ, REFUSED, or the error that is not ours and where it came from."""
+    """READ, REFUSED, what a check says, or the error that is not ours and its place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            action()
+            said = action()
         except mg.MinigibbsError:
             return REFUSED
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).name}, {where.name}"
             return f"{type(error).__name__} in {place}: {' '.join(str(error).split())[:200]}"
-    return READ
+    return said if isinstance(said, str) and said in HARMLESS else READ
 
 
 @cache

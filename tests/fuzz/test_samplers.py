@@ -6,8 +6,8 @@ import random
 import pytest
 
 import minigibbs as mg
-from tests.fuzz import graphs, implicit
-from tests.fuzz.cases import IMPLICIT, READ, REFUSED, SAMPLERS, run_case
+from tests.fuzz import extremes, graphs, implicit
+from tests.fuzz.cases import EXTREMES, IMPLICIT, READ, REFUSED, SAMPLERS, run_case
 from tests.settings import SETTINGS
 
 # Seeds and numbers of cases that once went wrong.
@@ -65,3 +65,30 @@ def test_wild_graphs_are_wild_and_not_all_are_refused():
     assert max(graphs.scale_of(graph) for graph in made) > 1e90
     told = [graphs.well_conditioned(g, graphs.enumerated(g)[0]) for g in made]
     assert sum(told) > 100
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_extreme_graphs_are_answered_right_or_with_a_warning(number, tmp_path):
+    assert run_case(EXTREMES, 0, number, tmp_path) in extremes.OUTCOMES
+
+
+def test_extreme_graphs_are_extreme_and_some_are_answered_without_a_warning():
+    """Guards the slice: a check that warned of everything, or refused it, would pass."""
+    made = []
+    for number in range(200):
+        with contextlib.suppress(mg.GraphError):
+            made.append(extremes.random_graph(random.Random(number)))
+    assert max(graphs.scale_of(graph) for graph in made) > 1e90
+    quiet = [graph for graph in made if graph.rounding_error < 1e-3]
+    assert len(quiet) > 50
+    assert sum(graph.influence > 5 for graph in quiet) > 10
+
+
+def test_a_wrong_exact_answer_is_noticed(monkeypatch):
+    """The negative control: a field that is off by 0.02, of 0.3."""
+    graph, other = (mg.FactorGraph([2], [mg.Unary([0], [[0.0, h]])]) for h in (0.3, 0.32))
+    truth = extremes.marginals(graph)
+    for method in extremes.EXACT:
+        assert extremes.exactly(graph, truth, method) == extremes.RIGHT
+        with pytest.raises(AssertionError, match="WRONG"):
+            extremes.exactly(other, truth, method)

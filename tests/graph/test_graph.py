@@ -1,11 +1,14 @@
 """The model: energies, the paper's constants, evidence, names and labels."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minigibbs as mg
+from minigibbs.graph.rounding import rounding_warning
 from tests import naive
 from tests.zoo import ZOO
 
@@ -286,3 +289,28 @@ def test_evidence_is_a_mapping(given):
     with pytest.raises(mg.GraphError, match=r"mapping .* got .* dict\(enumerate\(values\)\)"):
         graph.condition(given)
     assert graph.condition(dict(enumerate([0, 1]))).evidence.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("factors", "warned"),
+    [
+        ([mg.Ising([0], [1], 1e16)], False),  # nothing is added to it
+        ([mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])], True),
+        ([mg.Ising([0], [1], 1e12), mg.Unary([0], [[0.0, 0.3]])], False),
+        ([mg.Potts([0, 0, 0], [1, 1, 1], [1e14, 0.3, -1e14])], True),
+        ([mg.Unary([0, 1], [[1e16, 1e16 + 2], [0.0, 0.3]])], True),
+        ([mg.Unary([0, 1], [[-np.inf, -1e16], [0.0, 0.3]])], True),
+        ([mg.Unary([0, 1], [[-np.inf, 1.0], [0.0, 0.3]])], False),
+        ([mg.Complete(2, 1e16), mg.Unary([0], [[0.0, 0.3]])], True),
+        ([mg.Ising([0, 0], [1, 1], 1e-300)], False),
+    ],
+)
+def test_rounding_errors_of_large_weights(factors, warned):
+    graph = mg.FactorGraph([2, 2], factors)
+    assert (rounding_warning(graph.rounding_error) is not None) == warned
+    assert graph.describe()["rounding_error"] == graph.rounding_error
+
+
+def test_infinite_weights_are_refused_with_a_size_to_use():
+    with pytest.raises(mg.GraphError, match=r"use a finite weight such as 50 \(a probability of"):
+        mg.Ising([0], [1], math.inf)

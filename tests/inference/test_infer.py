@@ -274,3 +274,12 @@ def test_a_damaged_answer_is_refused(tmp_path, damage):
     files.write_arrays(path, header, arrays)
     with pytest.raises(mg.FormatError):
         mg.load(path)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exact": False}, {"exact": False, "sampler": mg.BlockGibbs()}]
+)
+def test_weights_that_hide_others_in_rounding_are_warned_of(options):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
+    answer = mg.infer(graph, "1s", seed=1, **options, **QUIET)
+    assert any("rounding changes log-odds" in text for text in answer.warnings)

@@ -225,3 +225,10 @@ def test_the_interval_of_a_single_chain_is_nan_with_a_warning():
     run = mg.sample(mg.FactorGraph([2], []), sweeps=20, chains=1, seed=1, progress=False)
     with pytest.warns(UserWarning, match="two chains or more"):
         assert np.isnan(run.interval(0)).all()
+
+
+@pytest.mark.parametrize("scan", ["random", "chromatic"])
+def test_weights_that_hide_others_in_rounding_are_warned_of(scan):
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
+    run = mg.sample(graph, scan=scan, sweeps=50, seed=1, progress=False)
+    assert any("rounding changes log-odds" in text for text in run.summary().warnings)

@@ -26,6 +26,7 @@ from minigibbs.exact.ordering import Order, order_variables, refuse_dense
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.pruning import prune
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
@@ -33,10 +34,16 @@ from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
-# Where the factors at a message's variables have a range of e^1300 at most, either those below or
-# those above have e^650 at most. An entry that is lost as less than 1e-308 of the largest is then
-# worth less than e^-58 of the whole: plain numbers will do.
-_LARGEST = 1300.0
+# Tables of plain numbers lose products below e^-708, the least normal double; they are scaled to a
+# maximum of 1. Where the factors at a message's variables have a range of e^S together, those below
+# or those above have at most e^(S/2). A lost entry is worth less than e^-58 of the whole, and plain
+# numbers suffice, if the largest entry of a message is at least e^(S/2 - 650) before it is scaled.
+# On the way back, sums hold what entries are worth in the whole, and S is 0.
+_SPARE = 650.0
+_LARGEST = 1200.0  # of S; beyond, tables hold logarithms
+_FAINT = (
+    1e-20  # of the largest entry of a product of small tables, which is then made of logarithms
+)
 # With zeros there is no such bound, and products are kept above the least normal double instead.
 _LEAST = -700.0  # of the logarithm of a product
 _SMALL = 1 << 12  # entries of tables that are put together beforehand
@@ -72,6 +79,7 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     >>> exact_marginals(chain.condition({0: 1}))[1].round(4)
     array([0.1978, 0.8022])
     """
+    warn_of_rounding(graph)
     return exact_answer(BucketTree.of(graph, memory))[0]
 
 
@@ -110,6 +118,7 @@ def exact_draws(
     >>> exact_draws(grid, 1000, seed=1).shape
     (1000, 64)
     """
+    warn_of_rounding(graph)
     tree = possible_tree(graph, memory)
     rng = np.random.default_rng(seed)
     states = np.empty((count, len(graph)), dtype=graph.state_type)
@@ -168,8 +177,10 @@ class BucketTree:
     sizes: NDArray[np.int64]  # how many values each variable may take
     alive: NDArray[np.bool_] | None = None  # [sum of sizes] which ones, in a graph with zeros
     possible: bool = True  # False where pruning found that no state is
+    strengths: dict[int, float] = field(default_factory=dict)  # S of each variable's message
     parts: dict[int, list[Part]] = field(default_factory=dict)  # by variable
     messages: dict[int, Table] = field(default_factory=dict)  # sent by each variable
+    log_scale: float = 0.0  # sum of the logarithms that merged tables were scaled by
 
     @classmethod
     def of(cls, graph: FactorGraph, memory: float | None = None) -> BucketTree:
@@ -184,11 +195,10 @@ class BucketTree:
             return cls._pruned(whole, most)
         sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
         order = order_variables(sizes, _scopes(whole, sizes), most)
-        strong = max(
-            (float(whole.local_energies[list(clique[1:])].sum()) for clique in order.cliques),
-            default=0.0,
-        )
-        return cls(whole, order, strong > _LARGEST, sizes)
+        local = whole.local_energies
+        strengths = {one[0]: float(local[list(one[1:])].sum()) for one in order.cliques}
+        strong = max(strengths.values(), default=0.0) > _LARGEST
+        return cls(whole, order, strong, sizes, strengths=strengths)
 
     @classmethod
     def _pruned(cls, graph: FactorGraph, most: float) -> BucketTree:
@@ -234,20 +244,21 @@ class BucketTree:
 
     def _upward(self) -> float:
         position = {v: k for k, v in enumerate(self.order.variables)}
-        self.parts, self.messages = {v: [] for v in position}, {}
+        self.parts, self.messages, self.log_scale = {v: [] for v in position}, {}, 0.0
         log_z = self._deal(position)
         for variable, clique in zip(self.order.variables, self.order.cliques, strict=True):
             current().check()
             if log_z == -math.inf:
                 return log_z
             self.parts[variable] = self._merged(clique, self.parts[variable])
-            message = self._sum(clique, self.parts[variable], clique[1:])
+            strength = self.strengths.get(variable, 0.0)
+            message = self._sum(clique, self.parts[variable], clique[1:], strength)
             message, scale = self._scaled(message)
             log_z += scale
             if len(clique) > 1:
                 self.messages[variable] = message
                 self.parts[clique[1]].append(self._part(clique[1:], message))
-        return log_z
+        return log_z + self.log_scale
 
     def marginals(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Each variable's marginal, over the values that it may take, after `upward`."""
@@ -347,8 +358,18 @@ class BucketTree:
             return Part(scope, table)
         return Part(scope, table, math.log(table.min(initial=1.0, where=table > 0)))
 
-    def _sum(self, clique: tuple[int, ...], parts: list[Part], kept: tuple[int, ...]) -> Table:
-        """The product of parts over a clique, summed over all but the `kept` variables."""
+    def _sum(
+        self,
+        clique: tuple[int, ...],
+        parts: list[Part],
+        kept: tuple[int, ...],
+        strength: float = 0.0,
+    ) -> Table:
+        """The product of parts over a clique, summed over all but the `kept` variables.
+
+        `strength` is that of a message on the way up. Sums that are too small for plain numbers are
+        made of logarithms and scaled; the scale is added to `log_scale`.
+        """
         axes = (*kept, *(v for v in clique if v not in kept))
         sizes = np.array([self.sizes[v] for v in axes], dtype=np.int64)
         if sum(part.least for part in parts) < _LEAST:
@@ -360,6 +381,13 @@ class BucketTree:
         starts = np.array([place_of(part.table) for part in parts])
         fill = self._fill_logs if self.logs else self._fill_products
         fill(starts, strides, sizes, len(kept), out)
+        if self.alive is None and not self.logs and out.max() < math.exp(strength / 2 - _SPARE):
+            if not _lossless(parts):
+                raise _UnderflowError
+            logs = [np.log(part.table) for part in parts]
+            starts = np.array([place_of(table) for table in logs])
+            self._fill_logs(starts, strides, sizes, len(kept), out)
+            out = self._exponentials(out)
         return out.reshape(sizes[: len(kept)])
 
     @staticmethod
@@ -432,14 +460,32 @@ class BucketTree:
         """The product of parts as one table over the variables that they have together."""
         scope = tuple(v for v in clique if v in joint)
         shape = [int(self.sizes[v]) for v in scope]
-        table = np.zeros(shape) if self.logs else np.ones(shape)
+        spread = []
         for part in parts:
             own = dict(zip(part.scope, part.table.shape, strict=True))
-            spread = part.table.reshape([own.get(v, 1) for v in scope])
-            table = table + spread if self.logs else table * spread
-        if sum(part.least for part in parts) < _LEAST:
-            raise _UnderflowError
+            spread.append(part.table.reshape([own.get(v, 1) for v in scope]))
+        if self.logs:
+            return self._part(scope, sum(spread, np.zeros(shape)))
+        table = math.prod(spread, start=np.ones(shape))
+        if self.alive is None:
+            rescale = table.max() < _FAINT and _lossless(parts)
+        else:
+            rescale = sum(part.least for part in parts) < _LEAST
+        if rescale:
+            with np.errstate(divide="ignore"):
+                table = self._exponentials(sum(map(np.log, spread), np.zeros(shape)))
         return self._part(scope, table)
+
+    def _exponentials(self, logs: Table) -> Table:
+        """Numbers with a maximum of 1, given their logarithms; adds the scale to `log_scale`."""
+        top = float(logs.max())
+        if top == -math.inf:  # the graph's zeros exclude everything
+            return np.zeros_like(logs)
+        self.log_scale += top
+        logs = logs - top
+        if self.alive is not None:
+            self._refuse_underflow(logs)
+        return np.exp(logs)  # type: ignore[no-any-return]
 
     def _scaled(self, message: Table) -> tuple[Table, float]:
         """A message with its largest entry at 1, and the logarithm that it was scaled by."""
@@ -551,6 +597,11 @@ def _scopes(graph: FactorGraph, sizes: NDArray[np.int64]) -> list[NDArray[np.int
         start = model.factors["scope_start"][arity == count]
         scopes.append(slots[start[:, None] + np.arange(count)])
     return scopes
+
+
+def _lossless(parts: list[Part]) -> bool:
+    """Whether no entry of the parts' tables is too small for a double."""
+    return all(float(part.table.min()) > math.exp(_LEAST) for part in parts)
 
 
 def _strides(part: Part, axes: tuple[int, ...]) -> list[int]:

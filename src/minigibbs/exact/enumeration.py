@@ -14,6 +14,7 @@ from minigibbs.errors import GraphError, TooLargeError
 from minigibbs.graph.factors.base import finite_range
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.energy import factor_values
 
 MOST_STATES = 2**22
@@ -150,5 +151,6 @@ def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.flo
     >>> law.round(3)
     array([0.366, 0.134, 0.134, 0.366])
     """
+    warn_of_rounding(graph)
     everything = Enumeration(graph)
     return everything.states, everything.law

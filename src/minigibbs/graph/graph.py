@@ -369,6 +369,15 @@ class FactorGraph(Frozen):
             influence += group.energy_per_weight * group.local_weights() / 2
         return float(influence[self.evidence == FREE].max(initial=0.0))
 
+    @cached_property
+    def rounding_error(self) -> float:
+        """About how much rounding changes log-odds; implicit groups that count slowly left out."""
+        from minigibbs.graph.rounding import rounding_error
+
+        quick = (group for group in self.implicits if group.counting <= _QUICK)
+        weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
+        return rounding_error(self.packed, weights)
+
     def describe(self) -> dict[str, Any]:
         """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
 
@@ -396,6 +405,7 @@ class FactorGraph(Frozen):
             "clamped": clamped,
             "kinds": kinds,
             "zeros": len(self.hard),
+            "rounding_error": self.rounding_error,
             "shape": None if shape is None else list(shape),
             **self._described(),
         }

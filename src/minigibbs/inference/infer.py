@@ -12,6 +12,7 @@ from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.elimination import BucketTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
 from minigibbs.observables.reading import Observe
 from minigibbs.results.answer import Answer
@@ -124,6 +125,7 @@ def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answ
     except StopError:
         return None, "an exact answer took longer than predicted, and was given up"
     flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
+    rounded = rounding_warning(graph.rounding_error)
     answer = Answer(
         domains=graph.domains,
         known=Known(flat, np.zeros(len(flat)), graph.sizes),
@@ -132,6 +134,7 @@ def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answ
         method="exact",
         reason=f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s",
         seconds=watch.spent,
+        warnings=() if rounded is None else (rounded,),
         clamped=graph.evidence >= 0,
         model=graph.describe(),
     )

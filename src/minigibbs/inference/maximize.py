@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.graph.simple import simplified
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
@@ -103,6 +104,7 @@ def maximize(
     )
     best = int(found.energies.argmax())
     top = found.energies[best]
+    warn_of_rounding(graph)
     return Maximum(
         domains=graph.domains,
         state=found.states[best],

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import LearnError, TooLargeError
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.rounding import rounding_warning
 from minigibbs.learning import checks, information
 from minigibbs.learning.ascent import HELD_OUT, Ascent
 from minigibbs.learning.chains import Chains, Threads
@@ -500,6 +501,8 @@ class _Task:
         if self.data.complete:
             found += checks.separated(frame, data, self.penalty)
         found += checks.grown(frame, values, deviations, self.penalty) if not found else []
+        rounded = rounding_warning(self.graph.with_flat(values).rounding_error)
+        found += [] if rounded is None else [rounded]
         for text in found:
             python_warnings.warn(text, stacklevel=4)
         return Fit(

@@ -389,8 +389,13 @@ def check_model(model: dict[str, Any] | None) -> None:
     counts += [model[key] for key in sums if model[key] is not None]
     counts.append(model.get("zeros", 0))  # which files of 0.1 lack, as they do the influence
     counts.append(0 if model.get("influence") is None else model["influence"])
+    counts.append(model.get("rounding_error", 0.0))  # which files before 0.3 lack
     if not all(type(count) in (int, float) and 0 <= count < math.inf for count in counts):
         raise ValueError(f"model: expected counts and sums, got {model!r}")
+    missed = model.get("missed", {"variable": "", "size": 0, "share": 0.0})
+    kinds = {"variable": str, "size": int, "share": float}
+    if {key: type(value) for key, value in missed.items()} != kinds:
+        raise ValueError(f"model: expected a variable, a size and a share, got {missed!r}")
     if model.get("reach", CONNECTED) not in (CONNECTED, SPLIT, UNKNOWN):
         raise ValueError(f"model: expected a known reach, got {model['reach']!r}")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minigibbs.exact import CONNECTED, SPLIT
+from minigibbs.graph.rounding import rounding_warning
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
 from minigibbs.results.run import OWN_SCAN
@@ -40,7 +41,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
     """All that is wrong with a run, the worst first; or that nothing seems to be."""
     apart = [*_standstill(run), *_disagreement(run, summary)]
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
-    wrong = [*apart, *few, *_zeros(run), *_ending(run)]
+    wrong = [*apart, *_missed(run), *few, *_zeros(run), *_rounded(run), *_ending(run)]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
@@ -202,6 +203,36 @@ def _zeros(run: Run) -> list[Finding]:
             f"zeros: single-site moves {moves} reach every state; use mg.infer",
         )
     ]
+
+
+def _missed(run: Run) -> list[Finding]:
+    """A probable mode that no chain visited: chains that agree by chance."""
+    missed = (run.model or {}).get("missed")
+    if missed is None:
+        return []
+    name, size, share = missed["variable"], missed["size"], missed["share"]
+    others = f" and {size - 1:,} variables that depend on it" if size > 1 else ""
+    return [
+        Finding(
+            "bad",
+            "The chains missed a probable mode",
+            f"The variable {{}}{others} hardly moved in any chain. The model has a state in which "
+            f"they have other values, with a share of about {share:.2f} against the one that the "
+            "chains are in, and updates of one variable at a time do not reach it. The chains "
+            "agree by chance. Use mg.infer, or mg.sample with mg.Tempering().",
+            f"the chains missed a mode: {printable(name)}{others} hardly moved, and other values "
+            f"have a share of about {share:.2f}; use mg.infer or mg.Tempering()",
+            name,
+        )
+    ]
+
+
+def _rounded(run: Run) -> list[Finding]:
+    """Weights so large that smaller ones are lost in rounding."""
+    text = rounding_warning((run.model or {}).get("rounding_error", 0.0))
+    if text is None or _fixed(run):
+        return []
+    return [Finding("bad", "Rounding hides some factors", f"The model has {text}.", text)]
 
 
 def _few(run: Run, summary: Summary) -> list[Finding]:

@@ -167,7 +167,7 @@ class Loop:
         """
         assert self.goal is not None
         with self._watch.raised():
-            looked = self.goal.look(self.result())
+            looked = self.goal.look(self.result(search=False))
         if looked is None:
             return TIME
         self.goal = looked
@@ -195,10 +195,10 @@ class Loop:
         busy = {group.number for group in self._running.values()}
         return [group for group in self.groups if group.number not in busy]
 
-    def result(self) -> Run:
-        """What the chains have recorded."""
+    def result(self, search: bool = True) -> Run:
+        """What the chains have recorded; `search` looks for modes that all of them missed."""
         parts = [group.collect() for group in self.groups]
-        return result(self.plan, parts, self.seconds, self.ended or LENGTH)
+        return result(self.plan, parts, self.seconds, self.ended or LENGTH, search)
 
     def _seconds(self) -> float:
         """Of sampling so far, looks at the goal left out."""

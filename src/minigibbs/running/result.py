@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from minigibbs._version import __version__
 from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
+from minigibbs.results.modes import missed_mode
 from minigibbs.results.run import Info, Run
 from minigibbs.running.group import Collected
 from minigibbs.running.observed import gathered
@@ -18,8 +19,13 @@ from minigibbs.samplers.base import SweepSampler
 from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 
-def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
-    """The run so far, however far each group is."""
+def result(
+    plan: Plan, parts: list[Collected], seconds: float, ended: str, search: bool = True
+) -> Run:
+    """The run so far, however far each group is.
+
+    `search` looks for modes that all chains missed.
+    """
     clock = np.concatenate([part.clock for part in parts])
     records = int(clock.min()) // plan.thin  # that every chain has reached
     tally = np.sum([part.tally for part in parts], axis=0)
@@ -31,8 +37,8 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
         (part.observed_count, part.observed_moments, part.observed_sums, part.observed)
         for part in parts
     ]
-    kept = plan.kept
-    return Run(
+    kept, model = plan.kept, _model(plan)
+    run = Run(
         domains=plan.graph.domains,
         info=_info(plan, tally, updates, warmup, seconds, ended),
         clock=clock,
@@ -48,13 +54,18 @@ def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Ru
             else None
         ),
         reference=plan.reference,
-        model=_model(plan),
+        model=model,
         drawn=plan.drawn,
         state=_whole([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
         ladder=_ladder(plan, parts),
         observed=gathered(plan, observed, records, -(-plan.chains // plan.rows)),
     )
+    mode = missed_mode(plan.graph, run) if search else None
+    if mode is not None:
+        name = run.domains.name(mode.variable)
+        model["missed"] = {"variable": name, "size": mode.size, "share": mode.share}
+    return run
 
 
 def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:

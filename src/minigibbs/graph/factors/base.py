@@ -209,8 +209,8 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     if bad.any():
         factor = int(np.flatnonzero(bad)[0])
         hint = (
-            ". Hard constraints are energies of -inf in mg.Table or mg.Unary; here, use a large "
-            "finite weight instead"
+            ". Hard constraints are energies of -inf in mg.Table or mg.Unary; here, use a finite "
+            "weight such as 50 (a probability of e^-50 = 2e-22)"
         )
         raise GraphError(
             f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "

@@ -235,7 +235,7 @@ def _exchange_cluster(data, chain, replicas, a, b):
 @kernel
 def houdayer(data, chain, replicas):
     """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
-    if data.twins == 2:
+    if data.twins == 2 and len(data.order) > 0:  # every variable may have one value only
         for k in range(len(data.beta)):
             _exchange_cluster(
                 data, chain, replicas, lane_of(data, chain, 0, k), lane_of(data, chain, 1, k)

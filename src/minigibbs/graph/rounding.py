@@ -1,0 +1,52 @@
+"""Weights so large that double precision loses the smaller ones they are added to."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minigibbs.kernels.layout import Model
+
+if TYPE_CHECKING:
+    from minigibbs.graph.graph import FactorGraph
+
+TOLERANCE = 1e-3  # of log-odds: probabilities are then right within 0.00025
+
+
+def rounding_error(model: Model, implicit: float) -> float:
+    """About how much rounding changes log-odds: the machine epsilon times all weights together.
+
+    0 where a single factor has a weight, since nothing is added to it. `implicit` is the sum of the
+    weights of implicit factors.
+    """
+    factors = model.factors
+    sizes = np.abs(factors["low"]) + np.where(np.isinf(factors["span"]), 0.0, factors["span"])
+    hard = np.isinf(factors["span"])
+    if hard.any():  # whose span says nothing about their finite numbers
+        finite = np.abs(model.table[np.isfinite(model.table)]).max(initial=0.0)
+        sizes[hard] = np.abs(factors["weight"][hard]) * finite
+    pairs = np.abs(model.pair_weight)
+    if np.count_nonzero(sizes) + np.count_nonzero(pairs) + (implicit > 0.0) < 2:
+        return 0.0
+    return float(np.finfo(np.float64).eps * (sizes.sum() + pairs.sum() + implicit))
+
+
+def rounding_warning(error: float) -> str | None:
+    """What to say about a graph with this rounding error, or None where it is harmless."""
+    if error <= TOLERANCE:
+        return None
+    total = error / np.finfo(np.float64).eps
+    return (
+        f"weights of {total:.1e} together: rounding changes log-odds by about {error:.1g}, and "
+        "smaller factors are lost. Make the largest weights smaller, such as 50 (a probability of "
+        "e^-50 = 2e-22), or use energies of -inf in mg.Table or mg.Unary for what is impossible"
+    )
+
+
+def warn_of_rounding(graph: FactorGraph) -> None:
+    """Warn of a graph whose weights are too large, where the result has no place for warnings."""
+    text = rounding_warning(graph.rounding_error)
+    if text is not None:
+        warnings.warn(text, stacklevel=3)

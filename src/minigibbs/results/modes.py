@@ -1,0 +1,233 @@
+"""Clusters of variables that every chain left in one mode although another is as probable.
+
+Chains that all begin in the same mode agree, and R-hat finds nothing. The model itself knows
+better: this module takes variables that hardly moved in any chain, changes one of them, lets the
+strongly coupled ones follow, and compares log-potentials. A mode that is probable, that no chain
+visited, and that no update of a single variable leads to is reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import influence_at
+from minigibbs.kernels.layout import EQUAL, TABLE, Model
+from minigibbs.results.marginals import LEAST_SWEEPS
+from minigibbs.results.run import Run
+from minigibbs.results.summary import marginals_of
+
+_POLARIZED = 0.9  # least share of one value, in every row, of a variable that hardly moved
+_BARRIER = 3.0  # of log-potential: how much less probable the way through one variable is
+_INFLUENCE = _BARRIER / 2  # `influence_at` counts half a factor's range
+_SHARE = 0.1  # of the other mode, from which its absence is reported
+_UNSEEN = 0.1  # of that share: chains that visited the mode more often have seen it
+_EVALUATIONS = 10_000  # conditional distributions that are computed, about 20 us each
+_VALUES = 3  # other values of a variable that are tried
+_LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
+_PASSES = 2  # over the variables around a cluster
+_MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is searched
+
+
+class Mode(NamedTuple):
+    """A probable mode that no chain visited."""
+
+    variable: int  # one of the cluster
+    size: int  # of the cluster
+    share: float  # of the mode, against the one that the chains are in
+
+
+class _SpentError(Exception):
+    """The budget of evaluations is spent."""
+
+
+def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
+    """The first probable mode that is found and that no chain visited, or None.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model. Graphs with implicit factors, and very large ones, are not searched.
+    run : Run
+        What the chains recorded, and where they are.
+
+    Returns
+    -------
+    Mode or None
+    """
+    values = int(graph.sizes.sum(dtype=np.int64))
+    if graph.implicits or graph.influence < _INFLUENCE or values > _MOST_VALUES:
+        return None
+    marginals = marginals_of(run)
+    if marginals is None or marginals.sweeps < LEAST_SWEEPS or run.state is None:
+        return None
+    top = np.maximum.reduceat(marginals.rows.min(axis=0), marginals.first)
+    influence = influence_at(graph.packed)
+    candidates = ~marginals.fixed & (top >= _POLARIZED) & (influence >= _INFLUENCE)
+    state = np.where(candidates, marginals.likeliest, run.state[0]).astype(np.int64)
+    search = _Search(graph.packed, candidates, state)
+    seen = np.zeros(len(graph), dtype=bool)
+    order = np.flatnonzero(candidates)
+    try:
+        for seed in order[np.argsort(-influence[order], kind="stable")].tolist():
+            if not seen[seed]:
+                own = marginals.pooled[marginals.of_variable(seed)]
+                found = search.around(seed, own, seen)
+                if found is not None:
+                    return found
+    except _SpentError:
+        pass
+    return None
+
+
+@dataclass
+class _Search:
+    """Modes near a state."""
+
+    model: Model
+    candidates: NDArray[np.bool_]  # the variables that hardly moved
+    state: NDArray[np.int64]  # the mode that the chains are in
+    evaluations: int = field(default=0)
+
+    def around(
+        self, seed: int, shares: NDArray[np.float64], seen: NDArray[np.bool_]
+    ) -> Mode | None:
+        """A mode in which `seed` has another value; `seen` marks the clusters that were tried."""
+        seen[seed] = True
+        old = int(self.state[seed])
+        alone = self._logs(self.state, seed, self.candidates)
+        others = [int(value) for value in np.argsort(-alone, kind="stable") if value != old]
+        for value in others[:_VALUES]:
+            cluster, gain, single = self._changed(seed, value)
+            seen[cluster] = True
+            share = 1.0 / (1.0 + math.exp(min(-gain, 700.0)))
+            apart = len(cluster) > 1 and gain - single >= _BARRIER
+            if apart and share >= _SHARE and shares[value] < _UNSEEN * share:
+                return Mode(seed, len(cluster), share)
+        return None
+
+    def _changed(self, seed: int, value: int) -> tuple[list[int], float, float]:
+        """Change a variable and let others follow.
+
+        Returns the cluster, what its change gains, and what the change of the variable alone gains.
+        """
+        state, cluster = self.state.copy(), [seed]
+        gain = self._set(state, seed, value)
+        undecided = self.candidates.copy()
+        undecided[seed] = False
+        around: dict[int, None] = {}
+        queue = deque([seed])
+        while queue:
+            for other in self._neighbors(queue.popleft()):
+                if not undecided[other]:
+                    around[other] = None
+                    continue
+                undecided[other] = False
+                logs = self._logs(state, other, undecided)
+                best = int(logs.argmax())
+                if logs[best] > logs[state[other]]:
+                    gain += self._set(state, other, best)
+                    cluster.append(other)
+                    queue.append(other)
+                else:
+                    around[other] = None
+        members = set(cluster)
+        boundary = [variable for variable in around if variable not in members]
+        before = self.state.copy()
+        gain += self._relax(state, boundary) - self._relax(before, boundary)
+        return cluster, gain, self._set(before, seed, value)
+
+    def _relax(self, state: NDArray[np.int64], variables: list[int]) -> float:
+        """Give each variable its most probable value in turn; returns what that gains."""
+        gain = 0.0
+        for _ in range(_PASSES):
+            for variable in variables:
+                best = int(self._logs(state, variable).argmax())
+                if best != state[variable]:
+                    gain += self._set(state, variable, best)
+        return gain
+
+    def _set(self, state: NDArray[np.int64], variable: int, value: int) -> float:
+        """Change a variable; returns the difference of the log-potential."""
+        gain = _difference(self._logs(state, variable), int(state[variable]), value)
+        state[variable] = value
+        return gain
+
+    def _neighbors(self, variable: int) -> list[int]:
+        """The free variables that share a factor with this one."""
+        row, model = self.model.rows[variable], self.model
+        found = model.target[row["start"] : row["pair_end"]].tolist()
+        for number in model.target[row["pair_end"] : row["unary_begin"]]:
+            factor = model.factors[number]
+            found += model.slots["variable"][factor["scope_start"] : factor["scope_end"]].tolist()
+        free = (v for v in found if v != variable)
+        return [v for v in free if model.rows[v]["end"] > model.rows[v]["start"]]
+
+    def _logs(
+        self,
+        state: NDArray[np.int64],
+        variable: int,
+        undecided: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.float64]:
+        """Log-potentials of a variable's values, where undecided variables agree to any of them."""
+        self.evaluations += 1
+        if self.evaluations > _EVALUATIONS:
+            raise _SpentError
+        model, row = self.model, self.model.rows[variable]
+        size = int(row["domain"])
+        pairs = slice(int(row["start"]), int(row["pair_end"]))
+        others, weights = model.target[pairs], model.weight[pairs]
+        kept = state[others] < size
+        if undecided is not None:
+            kept &= ~undecided[others]
+        logs = np.bincount(state[others[kept]], weights[kept], minlength=size).astype(np.float64)
+        for number in model.target[int(row["pair_end"]) : int(row["end"])]:
+            logs += self._general(model.factors[number], state, variable, size, undecided)
+        return logs
+
+    def _general(
+        self,
+        factor: np.void,
+        state: NDArray[np.int64],
+        variable: int,
+        size: int,
+        unsettled: NDArray[np.bool_] | None,
+    ) -> NDArray[np.float64]:
+        """The same of one factor that is no pair, at the best values of undecided variables."""
+        slots = self.model.slots[factor["scope_start"] : factor["scope_end"]]
+        own, variables = slots["variable"] == variable, slots["variable"]
+        undecided = ~own & (False if unsettled is None else unsettled[variables])
+        decided = ~own & ~undecided
+        keys, values = slots["key"].astype(np.int64), np.arange(size)
+        if factor["form"] == TABLE:
+            place = factor["table_start"] + (keys * state[variables])[decided].sum()
+            places = (place + values * keys[own].sum())[:, None]
+            for other, key in zip(variables[undecided].tolist(), keys[undecided], strict=True):
+                steps = key * np.arange(self.model.rows[other]["domain"])
+                if places.size * len(steps) > _LARGEST_TABLE:
+                    return np.zeros(size)
+                places = (places[:, :, None] + steps).reshape(size, -1)
+            best: NDArray[np.float64] = (factor["weight"] * self.model.table[places]).max(axis=1)
+            return best
+        held = (state[variables] == keys)[decided].sum() + (values[:, None] == keys[own]).sum(
+            axis=1
+        )
+        holds = held == np.count_nonzero(~undecided)
+        if factor["form"] == EQUAL:
+            holds |= held == 0
+        if undecided.any() and factor["weight"] < 0.0:  # one of them can break it
+            holds[:] = False
+        return factor["weight"] * holds.astype(np.float64)  # type: ignore[no-any-return]
+
+
+def _difference(logs: NDArray[np.float64], old: int, new: int) -> float:
+    """How much the log-potential grows; -inf into a forbidden value, or out of one."""
+    if not math.isfinite(logs[new]) or not math.isfinite(logs[old]):
+        return -math.inf
+    return float(logs[new] - logs[old])
