@@ -16,7 +16,6 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
-    "asynchronous",
     "observables",
     "learning",
 ]

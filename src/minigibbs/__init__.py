@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
-        AsyncGibbs,
         BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
@@ -133,7 +132,6 @@ _HOMES = {
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
-            "AsyncGibbs",
             "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
@@ -160,7 +158,6 @@ _HOMES = {
 __all__ = [
     "MGPMH",
     "Answer",
-    "AsyncGibbs",
     "BlockGibbs",
     "Complete",
     "CustomEstimator",

@@ -184,10 +184,6 @@ def learn(
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
     chosen = None if sampler is None else choose(sampler).settled(whole)
-    if chosen is not None and chosen.workers > 1:
-        raise LearnError(
-            f"sampler: learning has one thread for a chain, {chosen} has several; use mg.Gibbs()"
-        )
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
     pool = Threads(threads)
     try:

@@ -65,11 +65,6 @@ class Sampler(ABC):
         ]
         return f"{type(self).__name__}({', '.join(given)})"
 
-    @property
-    def workers(self) -> int:
-        """Threads that work on one chain at a time without waiting for each other."""
-        return 1
-
     def settled(self, graph: FactorGraph) -> Sampler:
         """The sampler with what it has to find out about a graph filled in, once for a run."""
         return self

@@ -24,7 +24,6 @@ from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.record import go_on_counting, keep, note_time, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
-from minigibbs.running.backends.asynchronous import Hands, note_block
 from minigibbs.running.backends.base import (
     Backend,
     Start,
@@ -333,39 +332,6 @@ class SweepGroup(CpuGroup):
         )
 
 
-class AsyncGroup(CpuGroup):
-    """One chain that several threads work on, each with variables of its own random choice."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As a chain of one thread."""
-        super().__init__(*arguments, **options)
-        self.hands = Hands(self.chain, self.scan, self.plan.sampler.workers)
-
-    @property
-    def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep: segments hold whole ones, since states are counted after each."""
-        return max(self.scan.variables, 1)
-
-    def _advance(self, updates: int, recording: bool) -> None:
-        """Sweep by sweep: the threads then meet, and the state counts for all of its updates."""
-        recorder, left = self.recorder, updates
-        while True:
-            step = min(left, self.scan.variables)
-            if recording:
-                step = min(step, recorder.thin - self.clock % recorder.thin)
-            self.hands.work(self._work, step)
-            if recording:
-                note_block(self.model, recorder, self.chain.x, step)
-            left -= step
-            if not left:
-                break
-        go_on_counting(recorder, self.clock, self.chain.x)
-
-    def _work(self, chain: Chain, scan: Scan, updates: int) -> None:
-        """What one of the threads does."""
-        advance(self.data, self.model, chain, scan, self.recorder, updates, False)
-
-
 def cpu_group(
     plan: Plan,
     data: Any,
@@ -378,8 +344,6 @@ def cpu_group(
     if plan.scan == CHROMATIC:
         return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
-    if plan.sampler.workers > 1:
-        kind = AsyncGroup
     return kind(plan, data, state, stream, number, length)
 
 
