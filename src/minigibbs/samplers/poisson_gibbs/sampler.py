@@ -23,6 +23,7 @@ from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
 from minigibbs.samplers.bounds import check_settings, guarantee
@@ -41,6 +42,7 @@ from minigibbs.samplers.poisson_gibbs.split import (
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
 
+SPLIT = "split"  # the kind of what is prepared
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
 
@@ -130,12 +132,7 @@ class PoissonGibbs(Sampler):
         chains in lockstep have a split of their own.
         """
         key = (str(self), lanes)
-        kept: dict[Any, Split] = vars(graph).setdefault("_splits", {})
-        if key not in kept:
-            while len(kept) > 1:
-                del kept[next(iter(kept))]
-            kept[key] = self._split(graph, lanes)
-        return kept[key]
+        return prepared(graph, SPLIT, key, lambda: self._split(graph, lanes))
 
     def _split(self, graph: FactorGraph, lanes: int) -> Split:
         split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes, self.stickiness)
