@@ -13,6 +13,7 @@ from minigibbs.samplers import (
     Estimator,
     ExactEstimator,
     PoissonEstimator,
+    PoissonGibbs,
     Sampler,
     SubsetEstimator,
 )
@@ -58,8 +59,12 @@ def _plain(value: Any) -> Any:
 def sampler_from(described: dict[str, Any]) -> Sampler:
     """The sampler that `describe_sampler` described; unknown names are an error."""
     settings = dict(described)
-    sampler = SAMPLERS[settings.pop("name")]
-    return sampler(**{key: _setting(value) for key, value in settings.items()})
+    name = settings.pop("name")
+    if name not in SAMPLERS:
+        raise SampleError(f"sampler: expected one of {', '.join(SAMPLERS)}, got {name!r}")
+    if name == PoissonGibbs.name:
+        settings.pop("tune", None)  # in files of 0.2, where it is always false
+    return SAMPLERS[name](**{key: _setting(value) for key, value in settings.items()})
 
 
 def _setting(value: Any) -> Any:
