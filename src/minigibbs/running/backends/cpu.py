@@ -42,7 +42,15 @@ from minigibbs.running.budget import energy_pairs
 from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
-from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
+from minigibbs.samplers.base import (
+    Carried,
+    SweepSampler,
+    begin,
+    begin_sweeps,
+    carries,
+    sweep,
+    update,
+)
 
 
 class CpuBackend(Backend):
@@ -154,6 +162,25 @@ class CpuGroup(Group):
             start_chain(self.data, self.model, self.chain)
         if not self.scan.variables:
             self._record_all()
+
+    def states(self) -> NDArray[Any]:
+        """The chain's state: [1, variable]."""
+        return self.chain.x[None]
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Restart the chain at a state [1, variable]; its random stream continues."""
+        self.chain.x[:] = states[0]
+        self.begin()
+
+    def follow(self, before: CpuGroup) -> None:
+        """Continue the chain of a group whose graph has other weights."""
+        self.chain.stream[:] = before.chain.stream
+        self.scan.order[:] = before.scan.order
+        self.scan.position[:] = before.scan.position
+        if self.scan.kind == SHARED:
+            self.scan.stream[:] = before.scan.stream
+        self.warmed = before.warmed
+        self.put(before.states())
 
     def _record_all(self) -> None:
         """Everything is clamped: all records are the same, and known before time passes."""
@@ -317,6 +344,16 @@ class SweepGroup(CpuGroup):
             start_sweeps(self.data, self.model, self.chain, self.replicas)
         else:
             self._record_all()
+
+    def follow(self, before: CpuGroup) -> None:
+        """Continue the chain of a group whose graph has other weights, with what it carries."""
+        super().follow(before)
+        sampler = self.plan.sampler
+        if isinstance(sampler, SweepSampler) and self.scan.variables:
+            sampler.carry_over(
+                Carried(before.data, before.chain.carried, before.replicas),
+                Carried(self.data, self.chain.carried, self.replicas),
+            )
 
     def _advance(self, updates: int, recording: bool) -> None:
         advance_sweeps(
