@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
     from minigibbs.results.fit import Fit
+    from minigibbs.results.marginals import Marginal
     from minigibbs.results.maximum import Maximum
-    from minigibbs.results.result import Marginal
     from minigibbs.results.run import Info, Run
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
@@ -124,7 +124,7 @@ _HOMES = {
     **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
-    "Marginal": "results.result",
+    "Marginal": "results.marginals",
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",

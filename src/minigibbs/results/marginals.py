@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,19 @@ RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVEL = 0.95  # of intervals, unless told otherwise
 LEAST_SWEEPS = 4  # of a chain, for R-hat
 _AT_ONCE = 1 << 22  # draws counted at a time
+
+
+class Marginal(NamedTuple):
+    """One variable's distribution.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
+    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
+    ('no', 'yes')
+    """
+
+    values: tuple[Any, ...]  # labels, grid points or numbers
+    probability: NDArray[np.float64]
 
 
 class Worst(NamedTuple):

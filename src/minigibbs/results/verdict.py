@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
-from minigibbs.results.run import OWN_SCAN
+from minigibbs.results.result import OWN_SCAN
 from minigibbs.system.text import printable
 
 if TYPE_CHECKING:

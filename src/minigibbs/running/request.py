@@ -20,7 +20,8 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
-from minigibbs.results.run import OWN_SCAN, Run
+from minigibbs.results.result import OWN_SCAN
+from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
 from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
 from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan

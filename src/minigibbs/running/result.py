@@ -15,6 +15,7 @@ from minigibbs.running.group import Collected
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import INTERRUPTED, TERMINATED, Plan
 from minigibbs.samplers.base import SweepSampler
+from minigibbs.samplers.encoding import sampler_call
 
 
 def result(plan: Plan, parts: list[Collected], seconds: float, ended: str) -> Run:
@@ -108,4 +109,5 @@ def _info(
         backend=plan.backend,
         ended=ended,
         energy_thin=plan.thin * plan.energy_every,
+        sampler_call=sampler_call(plan.sampler),
     )
