@@ -17,7 +17,6 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
-    "asynchronous",
     "observables",
     "learning",
 ]

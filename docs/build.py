@@ -44,7 +44,6 @@ CHAPTERS: dict[str, list[str]] = {
         "MinGibbs",
         "DoubleMinGibbs",
         "LocalMinibatchGibbs",
-        "AsyncGibbs",
         "PoissonMH",
         "TunaMH",
         "Tempering",

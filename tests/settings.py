@@ -125,10 +125,6 @@ SETTINGS = {
         mixing_sweeps=400,
         golden="111301 111401 111200 112101 110301 001401 001401 101101 000300 001400",
     ),
-    "async-gibbs": Setting(
-        mg.AsyncGibbs(threads=1),  # several are tests/samplers/test_asynchronous.py
-        golden="001400 010301 111400 000200 000001 112101 001401 002301 002000 001401",
-    ),
     "local": Setting(
         mg.LocalMinibatchGibbs(2),
         exact=False,

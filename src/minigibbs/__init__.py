@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
     from minigibbs.results.fit import Fit
+    from minigibbs.results.marginals import Marginal
     from minigibbs.results.maximum import Maximum
-    from minigibbs.results.result import Marginal
     from minigibbs.results.run import Info, Run
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
-        AsyncGibbs,
         BlockGibbs,
         CustomEstimator,
         DoubleMinGibbs,
@@ -125,7 +124,7 @@ _HOMES = {
     **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
-    "Marginal": "results.result",
+    "Marginal": "results.marginals",
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",
@@ -133,7 +132,6 @@ _HOMES = {
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
-            "AsyncGibbs",
             "BlockGibbs",
             "CustomEstimator",
             "DoubleMinGibbs",
@@ -160,7 +158,6 @@ _HOMES = {
 __all__ = [
     "MGPMH",
     "Answer",
-    "AsyncGibbs",
     "BlockGibbs",
     "Complete",
     "CustomEstimator",

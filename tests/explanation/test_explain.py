@@ -53,7 +53,6 @@ def test_operations_are_of_known_kinds_and_finite(name, model):
         (mg.MGPMH(batch=8.0), ["strong", "draw"], "minibatch_draws"),
         (mg.MinGibbs(batch=40.0), ["strong", "draw"], "minibatch_draws"),
         (mg.LocalMinibatchGibbs(7), ["member"], "minibatch_draws"),
-        (mg.AsyncGibbs(threads=2), ["read"], "factor_evaluations"),
         (mg.PoissonMH(batch=8.0), ["draw"], "minibatch_draws"),
         (mg.TunaMH(chi=0.3), ["draw"], "minibatch_draws"),
     ],
@@ -87,7 +86,6 @@ def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
     assert rows["min-gibbs"].slowdown is None
     assert rows["min-gibbs"].note.startswith("slowdown 1.5 if every estimate stays within")
     assert not rows["local"].exact
-    assert not rows["async-gibbs"].exact
     assert rows["gibbs"].nanoseconds > rows["poisson-gibbs"].nanoseconds
 
 

@@ -444,3 +444,17 @@ def test_counts_go_beyond_32_bits(name, chains):
     else:
         assert (more[:, free] == begun).all()
     assert counted[1].max() > tile.MANY
+
+
+@pytest.mark.parametrize("values", [2, 3])
+def test_energies_are_right_for_every_sampler_of_one_graph(values):
+    """Samplers that evaluate other factors exactly put variables in another order."""
+    rng = np.random.default_rng(4)
+    i, j = np.triu_indices(24, 1)
+    keep = rng.random(len(i)) < 0.4
+    pairs = mg.Potts(i[keep], j[keep], rng.exponential(0.1, keep.sum()))
+    graph = mg.FactorGraph([values] * 24, [pairs])
+    for sampler in (mg.Gibbs(), mg.PoissonGibbs(theta=1.0, heavy=1), mg.Gibbs()):
+        options = {"scan": "chromatic", "record": ("draws", "energy"), "progress": False}
+        run = mg.sample(graph, sampler, sweeps=3, chains=1, seed=1, **options)
+        np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]), rtol=1e-6)

@@ -165,9 +165,10 @@ def test_tuning_measures_what_models_differ_in():
     Longer runs gave 0.06, and 0.3 to 0.5. The numbers are fixed: no clock is read.
     """
     potts, complete = mg.models.potts_rbf(), mg.FactorGraph([2] * 300, [mg.Complete(300, 0.003)])
-    found = [mg.PoissonGibbs(tune=True).settled(graph) for graph in (potts, complete)]
-    assert found == [mg.PoissonGibbs(tune=True).settled(graph) for graph in (potts, complete)]
-    assert not any(sampler.tune for sampler in found)
+    found = [mg.PoissonGibbs(stickiness="measured").settled(graph) for graph in (potts, complete)]
+    assert found == [
+        mg.PoissonGibbs(stickiness="measured").settled(graph) for graph in (potts, complete)
+    ]
     assert found[0].stickiness < 0.15 < found[1].stickiness
     less, more = (sampler.split(complete).implicits[0] for sampler in found)
     assert less.theta < more.theta
@@ -177,8 +178,8 @@ def test_tuning_measures_what_models_differ_in():
 def test_tuned_runs_are_the_settled_ones_and_right():
     """Errors are five standard errors at the most: 5e-7 for a value, if normal."""
     graph, options = IMPLICIT["points"], {"sweeps": 3000, "seed": 5, "progress": False}
-    run = mg.sample(graph, mg.PoissonGibbs(tune=True), **options)
-    settled = mg.PoissonGibbs(tune=True).settled(graph)
+    run = mg.sample(graph, mg.PoissonGibbs(stickiness="measured"), **options)
+    settled = mg.PoissonGibbs(stickiness="measured").settled(graph)
     assert run.info.sampler == str(settled)
     again = mg.sample(graph, settled, **options)
     np.testing.assert_array_equal(run.marginals, again.marginals)
@@ -188,18 +189,14 @@ def test_tuned_runs_are_the_settled_ones_and_right():
 
 def test_where_short_runs_cannot_tell_the_shipped_constant_stays():
     lonely = mg.FactorGraph([2, 3], [mg.Unary([0], [[0.0, 1.0]])])
-    assert mg.PoissonGibbs(tune=True).settled(lonely) == mg.PoissonGibbs()
+    assert mg.PoissonGibbs(stickiness="measured").settled(lonely) == mg.PoissonGibbs()
     clamped = mg.models.potts_rbf(side=3).condition(dict.fromkeys(range(9), 0))
-    assert mg.PoissonGibbs(tune=True).settled(clamped) == mg.PoissonGibbs()
+    assert mg.PoissonGibbs(stickiness="measured").settled(clamped) == mg.PoissonGibbs()
     frozen = mg.FactorGraph([2] * 40, [mg.Complete(40, 5.0)])
-    assert mg.PoissonGibbs(tune=True).settled(frozen) == mg.PoissonGibbs()
+    assert mg.PoissonGibbs(stickiness="measured").settled(frozen) == mg.PoissonGibbs()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"stickiness": -0.1}, {"stickiness": 2.0}, {"stickiness": "a"}, {"tune": 1}]
-)
-def test_settings_of_tuning_that_mean_nothing_are_refused(settings):
-    with pytest.raises(mg.SampleError, match=r"PoissonGibbs: (stickiness|tune) must"):
-        mg.PoissonGibbs(**settings)
-    with pytest.raises(mg.SampleError, match="only without a stickiness"):
-        mg.PoissonGibbs(stickiness=0.1, tune=True)
+@pytest.mark.parametrize("stickiness", [-0.1, 2.0, float("nan"), "a", True, [0.1]])
+def test_a_stickiness_that_means_nothing_is_refused(stickiness):
+    with pytest.raises(mg.SampleError, match=r'stickiness must be .* "measured" or None, got'):
+        mg.PoissonGibbs(stickiness=stickiness)

@@ -42,7 +42,6 @@ REVERSIBLE = {
     "poisson-gibbs-no-heavy": mg.PoissonGibbs(heavy=0, theta=0.5),
     "poisson-gibbs-one-heavy": mg.PoissonGibbs(heavy=1, theta=1.3),
     "poisson-mh": mg.PoissonMH(batch=0.8),
-    "async-gibbs": mg.AsyncGibbs(threads=1),
     "tuna-mh": mg.TunaMH(chi=0.4),
     "min-gibbs": mg.MinGibbs(batch=3.0),
     "min-gibbs-exact": mg.MinGibbs(estimator=mg.ExactEstimator()),

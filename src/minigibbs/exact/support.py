@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from minigibbs.exact.elimination import BucketTree
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.graph.pruning import Space, all_alive, constraints, counts_left, narrow
 from minigibbs.kernels.support import FOUND, NONE, binding, fold, search
 
@@ -206,12 +206,7 @@ def reach(graph: FactorGraph) -> str:
     """
     if not len(graph.hard):
         return CONNECTED
-    if graph not in _REACH:
-        _REACH[graph] = _reach(Support(graph))
-    return _REACH[graph]
-
-
-_REACH: WeakKeyDictionary[FactorGraph, str] = WeakKeyDictionary()
+    return prepared(graph, "reach", (), lambda: _reach(Support(graph)))
 
 
 def _reach(support: Support) -> str:

@@ -60,7 +60,7 @@ class Explanation:
     >>> explanation.recommended, explanation.stats.max_degree
     ('poisson-gibbs', 399)
     >>> [row.sampler for row in explanation.rows if not row.exact]
-    ['local', 'async-gibbs']
+    ['local']
     """
 
     stats: Stats

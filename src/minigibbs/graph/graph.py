@@ -16,6 +16,7 @@ from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.prepared import STORE
 
 if TYPE_CHECKING:
     from minigibbs.graph.colouring import Colouring
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from minigibbs.kernels.layout import Model
 
 
-# What runs keep with a graph, in `vars`.
-KEPT = ("_prepared", "_energy_pairs", "_costs", "_splits", "_scans")
 _QUICK = 20_000_000  # steps of counting that a description may take
 
 
@@ -116,8 +115,8 @@ class FactorGraph(Frozen):
         return len(self.domains)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what runs keep with the graph for the next one."""
-        return {key: value for key, value in vars(self).items() if key not in KEPT}
+        """Everything but what is computed from it; see `graph.prepared`."""
+        return {key: value for key, value in vars(self).items() if key != STORE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -125,6 +125,8 @@ def learn(
         Rows with missing values that a step looks at; by default as many as there are chains.
     sampler
         What makes the model's chains; by default plain Gibbs, which takes new numbers fastest.
+        What a sampler carries persists between steps: `mg.Tempering()` keeps the state of every
+        temperature. What it finds out before a run is found again at steps 1, 2, 4, 8 and so on.
     backend
         "cpu", or "cuda": the model's chains are on a GPU, where lockstep fits.
     l1, l2, prior
@@ -187,11 +189,7 @@ def learn(
     )
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
-    chosen = None if sampler is None else choose(sampler).settled(whole)
-    if chosen is not None and chosen.workers > 1:
-        raise LearnError(
-            f"sampler: learning has one thread for a chain, {chosen} has several; use mg.Gibbs()"
-        )
+    chosen = None if sampler is None else choose(sampler)
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
     pool = Threads(threads)
     try:

@@ -2,7 +2,7 @@
 
 `RowChains` hold many chains in one array, each with variables of its own to visit; they are plain
 Gibbs, and new parameters cost them no more than writing the weights. `GroupChains` run any
-sampler by the groups of `running`; what it prepares is prepared anew for new parameters.
+sampler by the groups of `running`, which are placed anew for new parameters and carry on.
 `lockstep.py` has chains side by side, for the graphs that fit.
 """
 
@@ -26,8 +26,12 @@ from minigibbs.kernels.layout import ALIAS, CHANGES
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.learning.data import Data
-from minigibbs.running.backends.cpu import CpuGroup, cpu_group
+from minigibbs.running.backends.cpu import BACKEND, CpuGroup
+from minigibbs.running.backends.lockstep import LockstepGroup
 from minigibbs.running.backends.many import advance_many
+from minigibbs.running.checkpoint.folder import restore_states
+from minigibbs.running.checkpoint.saver import stacked
+from minigibbs.running.plan import MOST_UPDATES
 from minigibbs.running.request import Options, start_states
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.gibbs.sampler import (
@@ -186,7 +190,13 @@ class RowChains(Chains):
 
 
 class GroupChains(Chains):
-    """Chains of any sampler: what it prepares is prepared anew for new parameters."""
+    """Chains of any sampler: the groups of a run, which follow the parameters.
+
+    The backend decides what is prepared and which groups there are, as in `mg.sample`. All that a
+    chain carries persists where the sampler can continue with it: a temperature ladder keeps the
+    state of every temperature. What a sampler finds out before a run, such as the temperatures, is
+    found again at steps 1, 2, 4, 8 and so on.
+    """
 
     def __init__(
         self,
@@ -197,47 +207,95 @@ class GroupChains(Chains):
         threads: Threads,
     ) -> None:
         """Chains at these states."""
-        self.graph, self.threads = graph, threads
-        options = Options(sampler=sampler, chains=len(states), seed=0, record=())
-        self._plan = options.plan(graph, 0, max(len(free_variables(graph.evidence)), 1))
+        self.graph, self.threads, self._sampler = graph, threads, sampler
+        unit = max(len(free_variables(graph.evidence)), 1)
+        options = Options(sampler=sampler, chains=len(states), seed=seed_of(seed), record=())
+        self._plan = replace(  # nothing is recorded, so that all updates are warm-up
+            options.plan(graph, 0, unit), warmup=MOST_UPDATES // unit * unit
+        )
+        self._unit, self._taken = unit, 0
+        self._values = self._settled = graph.frame.flat(graph.factors)
         self.states = np.ascontiguousarray(states)
-        self.streams = streams(seed_of(seed), len(states))
-        self._unit = max(len(self._plan.order), 1)
+        self._groups = self._placed(self._values)
+
+    def _placed(self, values: NDArray[np.float64]) -> list[CpuGroup | LockstepGroup]:
+        """Fresh groups at the present states."""
+        self._plan = replace(self._plan, graph=self.graph.with_flat(values))
+        groups: list[Any] = BACKEND.groups(
+            self._plan, BACKEND.prepare(self._plan), lambda: self.states
+        )
+        groups[0].compile()
+        return groups
+
+    def _settle(self, values: NDArray[np.float64]) -> None:
+        """Let the sampler find out about the graph with these parameters."""
+        if not np.array_equal(values, self._settled):
+            settled = self._sampler.settled(self.graph.with_flat(values))
+            self._plan, self._settled = replace(self._plan, sampler=settled), values.copy()
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Restart at these states; random streams continue."""
+        super().put(states)
+        first = 0
+        for group in self._groups:
+            group.put(self.states[first : first + group.chains])
+            first += group.chains
 
     def take(self, values: NDArray[np.float64]) -> None:
-        """Let the sampler prepare for the new numbers; chains keep their states and streams."""
-        plan = replace(self._plan, graph=self.graph.with_flat(values))
-        data = plan.sampler.prepare(plan.graph)
-        self._groups: list[CpuGroup] = []
-        for number, (state, own) in enumerate(zip(self.states, self.streams, strict=True)):
-            group = cpu_group(plan, data, state, own, number)
-            assert isinstance(group, CpuGroup)  # nothing asks for a chromatic scan
-            group.begin()
-            self._groups.append(group)
-        if self._groups:
-            self._groups[0].compile()
+        """Prepare for the new parameters; chains keep their streams and what they can carry."""
+        self._taken += 1
+        if self._taken & (self._taken - 1) == 0:
+            self._settle(values)
+        before, self._groups = self._groups, self._placed(values)
+        self._values = values.copy()
+        for group, old in zip(self._groups, before, strict=True):
+            group.follow(old)  # type: ignore[arg-type]
 
     def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """A group at a time on each thread."""
-        numbers = range(len(self._groups)) if chosen is None else chosen.tolist()
-        groups = [self._groups[number] for number in numbers]
+        """Advance a group at a time on each thread; all chains, since none are of rows."""
+        assert chosen is None
 
         def work(piece: int) -> None:
-            groups[piece].advance(sweeps * self._unit, False)
+            group = self._groups[piece]
+            group.advance(sweeps * self._unit, False)
+            group.warmed += sweeps * self._unit
 
-        self.threads(work, len(groups))
-        for number, group in zip(numbers, groups, strict=True):
-            self.states[number] = group.chain.x
-            self.streams[number] = group.chain.stream
+        self.threads(work, len(self._groups))
+        self.states[:] = np.concatenate([group.states() for group in self._groups])
 
     def save(self) -> dict[str, NDArray[Any]]:
-        """States and streams; what samplers carry is set anew at the next parameters."""
-        return {"states": self.states, "streams": self.streams}
+        """The groups, and the parameters that they and the sampler were prepared for."""
+        groups = stacked(list(self._groups))
+        return {
+            "states": self.states,
+            "values": self._values,
+            "settled": self._settled,
+            "taken": np.array([self._taken]),
+            **{f"group.{name}": array for name, array in groups.items()},
+        }
 
     def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Take them up."""
+        """Restore what `save` returned."""
+        if "values" not in saved:
+            raise LearnError(
+                "a checkpoint of minigibbs 0.2 with a sampler cannot be resumed; learn again, with "
+                "start= for the parameters so far"
+            )
         refill(self.states, saved["states"], self.graph)
-        refill(self.streams, saved["streams"])
+        for name in ("values", "settled"):
+            found, wanted = saved[name], self._values
+            if found.shape != wanted.shape or found.dtype != wanted.dtype or np.isnan(found).any():
+                raise LearnError(f"a checkpoint holds {name} that are no parameters of the graph")
+        taken = saved["taken"]
+        if taken.shape != (1,) or taken.dtype != np.int64 or taken[0] < 0:
+            raise LearnError(f"a checkpoint holds {taken} as a number of steps")
+        self._taken = int(taken[0])
+        self._settle(saved["settled"])
+        self._values = saved["values"].copy()
+        self._groups = self._placed(self._values)
+        prefix = "group."
+        states = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+        restore_states(self._plan, list(self._groups), states)
 
 
 def data_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> RowChains:

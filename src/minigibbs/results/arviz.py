@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.results.run import Run
 from minigibbs.system import memory
 from minigibbs.system.optional import optional
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 
 def to_arviz(run: Run, indicators: bool = False) -> Any:

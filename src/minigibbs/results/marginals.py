@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,19 @@ def check_level(level: float) -> None:
     real = isinstance(level, Real) and not isinstance(level, bool)
     if not (real and 0 < level < 1):
         raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
+
+
+class Marginal(NamedTuple):
+    """One variable's distribution.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
+    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
+    ('no', 'yes')
+    """
+
+    values: tuple[Any, ...]  # labels, grid points or numbers
+    probability: NDArray[np.float64]
 
 
 class Worst(NamedTuple):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from minigibbs.results.report.markup import element, join, table
-from minigibbs.results.run import Run
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 
 def run_html(run: Run) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.results.observed import Estimate
-from minigibbs.results.run import Run
 from minigibbs.system import files
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 
 def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:

@@ -6,13 +6,16 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.domains import Domains
-from minigibbs.results.marginals import LEVEL, Shares
+from minigibbs.results.marginals import LEVEL, Marginal, Shares
+
+OWN_SCAN = "own"  # of samplers that move all variables at once
+CHROMATIC_SCAN = "chromatic"  # color by color
 
 
 def log_z_text(log_z: float | None, error: float | None) -> str:
@@ -24,19 +27,6 @@ def log_z_text(log_z: float | None, error: float | None) -> str:
     if log_z is None:
         return "-"
     return f"{log_z:.4f} +- {error:.4f}" if error else f"{log_z:.6f}"
-
-
-class Marginal(NamedTuple):
-    """One variable's distribution.
-
-    >>> import minigibbs as mg
-    >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
-    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
-    ('no', 'yes')
-    """
-
-    values: tuple[Any, ...]  # labels, grid points or numbers
-    probability: NDArray[np.float64]
 
 
 class Result(ABC):

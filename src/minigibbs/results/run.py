@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
 FORMAT = "minigibbs-run-2"
-OWN_SCAN = "own"  # of samplers that move all variables at once
 FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
 _ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state", "clamped")
 
@@ -70,6 +69,7 @@ class Info:
         "length"  # or "converged", "time", "interrupted", "terminated", "stopped", "running"
     )
     energy_thin: int = 0  # updates between two energies; 0 in files before 0.3: as `thin`
+    sampler_call: str = ""  # the expression that makes the sampler; empty in files before 0.3
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
 from minigibbs.results.observed import rows as observed_rows
 from minigibbs.results.result import log_z_text
-from minigibbs.results.run import Run
 from minigibbs.results.verdict import findings, number
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.text import printable
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 _MOST_OBSERVED = 12  # numbers of observables that a summary shows
 

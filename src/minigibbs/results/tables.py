@@ -7,17 +7,19 @@ import csv
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.results.marginals import Shares
-from minigibbs.results.result import Marginal, Result
+from minigibbs.results.marginals import Marginal, Shares
 from minigibbs.system.files import write_whole
 from minigibbs.system.optional import optional
 from minigibbs.system.text import cell, printable
+
+if TYPE_CHECKING:
+    from minigibbs.results.result import Result
 
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
 

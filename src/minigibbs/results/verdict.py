@@ -10,7 +10,7 @@ from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.results.diagnostics import LEAST_RECORDS
 from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
-from minigibbs.results.run import OWN_SCAN
+from minigibbs.results.result import OWN_SCAN
 from minigibbs.system.text import printable
 
 if TYPE_CHECKING:

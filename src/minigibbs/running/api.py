@@ -81,8 +81,8 @@ def sample(
     chains
         How many independent chains to run; by default 4, or 16,384 on a GPU.
     seed
-        Fixes every draw, whatever the number of threads (`mg.AsyncGibbs` is the exception); by
-        default a fresh one is drawn and kept in `run.info.seed`.
+        Fixes every draw, whatever the number of threads; by default a fresh one is drawn and kept
+        in `run.info.seed`.
     start
         "random", one state for all chains, one state per chain, or a run, whose last states
         (`run.state`) are gone on from.

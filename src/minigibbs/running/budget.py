@@ -7,14 +7,14 @@ every machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import draws_nothing
 from minigibbs.samplers.chromatic.small import small_fit
@@ -40,6 +40,7 @@ _DEARER = 3.0  # how much dearer energies are in other layouts of colours
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
+_MOST_COSTS = 32  # samplers whose costs are kept per graph
 
 
 class EnergyPairs(NamedTuple):
@@ -53,12 +54,12 @@ class EnergyPairs(NamedTuple):
 
 def energy_pairs(graph: FactorGraph) -> EnergyPairs:
     """The pairs of a graph without those that no energy would notice: their sum is rounding."""
-    found = vars(graph).get("_energy_pairs")
-    if found is None:
+
+    def make() -> EnergyPairs:
         pair, weight = _trimmed(graph.packed.pair, graph.packed.pair_weight)
-        found = EnergyPairs(pair, weight, *_rows(pair, len(graph)))
-        vars(graph)["_energy_pairs"] = found
-    return found  # type: ignore[no-any-return]
+        return EnergyPairs(pair, weight, *_rows(pair, len(graph)))
+
+    return prepared(graph, "energy pairs", (), make)
 
 
 def _trimmed(
@@ -94,14 +95,15 @@ def energy_cost(graph: FactorGraph) -> float:
 
 def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
     """Nanoseconds of one update, about."""
-    kept: dict[Any, float] = vars(graph).setdefault("_costs", {})
-    if str(sampler) not in kept:
+
+    def make() -> float:
         try:
             operations = sampler.operations(graph)
-            kept[str(sampler)] = sum(count * COSTS[kind] for kind, count in operations.items())
         except SampleError:  # it sweeps
-            kept[str(sampler)] = _SWEEP
-    return kept[str(sampler)]
+            return _SWEEP
+        return sum(count * COSTS[kind] for kind, count in operations.items())
+
+    return prepared(graph, "update cost", str(sampler), make, _MOST_COSTS)
 
 
 def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
@@ -146,29 +148,3 @@ def energy_every(
         return every
     one_fits = cost <= 2 * share * records * thin * update
     return max(records, 1) if one_fits else every
-
-
-def prepared(
-    sampler: Sampler, graph: FactorGraph, lanes: int, make: Callable[[], Any] | None = None
-) -> Any:
-    """What a sampler prepares for a graph, kept with the graph for the next run.
-
-    Or what else is made for both: then `lanes` is a number that no other use has.
-    """
-    kept: dict[Any, Any] = vars(graph).setdefault("_prepared", {})
-    key = (sampler, str(sampler), lanes)  # as text, too: 1 and True are different settings
-    make = make or (lambda: sampler.prepare(graph, lanes))
-    try:
-        if key in kept:
-            return kept[key]
-    except TypeError:  # a sampler with settings that cannot be looked up
-        return make()
-    data = make()
-    while len(kept) >= _MOST_PREPARED:
-        kept.pop(next(iter(kept)), None)
-    kept[key] = data
-    vars(graph).pop("_splits", None)  # which costs and data were both made from
-    return data
-
-
-_MOST_PREPARED = 2  # samplers of a graph whose data are kept

@@ -17,14 +17,15 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.observables import Measure, Observable
 from minigibbs.observables.reading import decode, encode
-from minigibbs.results.run import OWN_SCAN, check_drawn
+from minigibbs.results.result import CHROMATIC_SCAN, OWN_SCAN
+from minigibbs.results.run import check_drawn
 from minigibbs.running.sums import Summed, summed
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import check_colours
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
-CHROMATIC = "chromatic"  # colour by colour
+CHROMATIC = CHROMATIC_SCAN
 SCANS = {
     "random": RANDOM,
     "systematic": SYSTEMATIC,

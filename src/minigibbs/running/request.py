@@ -20,7 +20,8 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
-from minigibbs.results.run import OWN_SCAN, Run
+from minigibbs.results.result import OWN_SCAN
+from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
 from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
 from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
@@ -147,8 +148,6 @@ class Options:
         check_zeros(sampler, graph)
         if sampler.sweeps:
             self._check_sweeps(graph, sampler)
-        if sampler.workers > 1:
-            self._check_workers(sampler)
         scan = self._scan(backend, sampler, graph, unit)
         if scan == CHROMATIC:
             check_colours(sampler, graph)
@@ -221,22 +220,6 @@ class Options:
             raise SampleError(f"{name} moves all variables at once: it has no scan, leave it out")
         if self.backend != "cpu" and not sampler.on_gpu:
             raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
-
-    def _check_workers(self, sampler: Sampler) -> None:
-        """Refuse what does not go with several threads on one chain."""
-        name = type(sampler).__name__
-        if self.scan not in (None, "random"):
-            raise SampleError(
-                f"{name}: on several threads variables are chosen at random; leave scan out, got "
-                f'"{self.scan}". To share one chain exactly: mg.Gibbs() with scan="chromatic"'
-            )
-        if self.backend != "cpu":
-            raise SampleError(f'{name} runs on backend="cpu"; got backend="{self.backend}"')
-        if self.threads is not None:
-            raise SampleError(
-                f"{name} has {sampler.workers} threads on each chain, and chains take turns: leave "
-                f"threads out, or give mg.{name}(threads={self.threads})"
-            )
 
     @staticmethod
     def _thin(

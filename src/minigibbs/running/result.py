@@ -16,6 +16,7 @@ from minigibbs.running.group import Collected
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import SweepSampler
+from minigibbs.samplers.encoding import sampler_call
 from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 
@@ -120,4 +121,5 @@ def _info(
         backend=plan.backend,
         ended=ended,
         energy_thin=plan.thin * plan.energy_every,
+        sampler_call=sampler_call(plan.sampler),
     )

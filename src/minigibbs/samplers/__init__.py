@@ -1,6 +1,5 @@
 """One algorithm a file, and the registry that the command line and the tests read."""
 
-from minigibbs.samplers.asynchronous import AsyncGibbs
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.block_gibbs.sampler import BlockGibbs
 from minigibbs.samplers.double_min import DoubleMinGibbs
@@ -34,7 +33,6 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
         DoubleMinGibbs,
         PoissonMH,
         TunaMH,
-        AsyncGibbs,
     )
 }
 # All variables at once.
@@ -48,7 +46,6 @@ __all__ = [
     "SAMPLERS",
     "SINGLE_SITE",
     "SWEEPING",
-    "AsyncGibbs",
     "BlockGibbs",
     "CustomEstimator",
     "DoubleMinGibbs",

@@ -46,6 +46,14 @@ class Workspace:
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
 
+class Carried(NamedTuple):
+    """What a chain carries beside its state, and the data that it was laid out for."""
+
+    data: Any
+    carried: NDArray[np.float64]
+    replicas: NDArray[Any]
+
+
 class Sampler(ABC):
     """An algorithm and its settings; subclasses are frozen dataclasses."""
 
@@ -64,11 +72,6 @@ class Sampler(ABC):
             if getattr(self, field.name) != field.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"
-
-    @property
-    def workers(self) -> int:
-        """Threads that work on one chain at a time without waiting for each other."""
-        return 1
 
     def settled(self, graph: FactorGraph) -> Sampler:
         """The sampler with what it has to find out about a graph filled in, once for a run."""
@@ -117,6 +120,18 @@ class SweepSampler(Sampler):
 
     sweeps = True
     on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, a thread a chain
+
+    def carry_over(self, before: Carried, after: Carried) -> None:
+        """Continue a chain on a graph with other weights.
+
+        Parameters
+        ----------
+        before
+            The chain on the old weights.
+        after
+            The chain on the new weights, begun at the old one's state. What it carries is
+            overwritten by what should persist; by default nothing does.
+        """
 
     def account(self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int) -> Any:
         """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""

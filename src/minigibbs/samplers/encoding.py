@@ -13,6 +13,7 @@ from minigibbs.samplers import (
     Estimator,
     ExactEstimator,
     PoissonEstimator,
+    PoissonGibbs,
     Sampler,
     SubsetEstimator,
 )
@@ -55,11 +56,38 @@ def _plain(value: Any) -> Any:
     )
 
 
+def sampler_call(sampler: Sampler) -> str:
+    """The Python expression that makes a sampler, with every setting that is no default.
+
+    >>> import minigibbs as mg
+    >>> sampler_call(mg.Tempering(mg.Gibbs(), levels=(0, 0.5, 1)))
+    'mg.Tempering(sampler=mg.Gibbs(), levels=(0.0, 0.5, 1.0))'
+    """
+    return _expression(sampler)
+
+
+def _expression(value: Any) -> str:
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if not isinstance(value, Sampler) and ESTIMATORS.get(type(value).__name__) is not type(value):
+        return repr(value)  # estimators of the user's own hold code
+    given = [
+        f"{field.name}={_expression(getattr(value, field.name))}"
+        for field in fields(value)  # type: ignore[arg-type]
+        if getattr(value, field.name) != field.default
+    ]
+    return f"mg.{type(value).__name__}({', '.join(given)})"
+
+
 def sampler_from(described: dict[str, Any]) -> Sampler:
     """The sampler that `describe_sampler` described; unknown names are an error."""
     settings = dict(described)
-    sampler = SAMPLERS[settings.pop("name")]
-    return sampler(**{key: _setting(value) for key, value in settings.items()})
+    name = settings.pop("name")
+    if name not in SAMPLERS:
+        raise SampleError(f"sampler: expected one of {', '.join(SAMPLERS)}, got {name!r}")
+    if name == PoissonGibbs.name:
+        settings.pop("tune", None)  # in files of 0.2, where it is always false
+    return SAMPLERS[name](**{key: _setting(value) for key, value in settings.items()})
 
 
 def _setting(value: Any) -> Any:

@@ -8,16 +8,18 @@ import math
 import os
 from collections.abc import Sequence
 from importlib.resources import files as resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
-from minigibbs.results.answer import Answer
 from minigibbs.results.report import marginals, sections
 from minigibbs.results.report.beliefs import Beliefs, beliefs
 from minigibbs.results.report.markup import Html, cut, element, join
-from minigibbs.results.run import Run
 from minigibbs.system import files
+
+if TYPE_CHECKING:
+    from minigibbs.results.answer import Answer
+    from minigibbs.results.run import Run
 
 __all__ = ["read_shape", "render", "write", "write_answer"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from minigibbs.graph.domains import Domains
 from minigibbs.results.diagnostics import largest
 from minigibbs.results.marginals import Shares
-from minigibbs.results.run import Run
 from minigibbs.results.summary import marginals_of
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
-from minigibbs.results.fit import Fit
 from minigibbs.results.report import page, pictures
 from minigibbs.results.report.markup import Html, element, join, table
 from minigibbs.results.report.markup import name as named
 from minigibbs.results.report.sections import MARKS
 from minigibbs.system import files
+
+if TYPE_CHECKING:
+    from minigibbs.results.fit import Fit
 
 _MOST_ROWS = 200  # numbers in the table of parameters
 _BINS = 40  # of the map of moments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from minigibbs.results.report import pictures
 from minigibbs.results.report.beliefs import Beliefs
 from minigibbs.results.report.markup import Html, cut, element, join, table
 from minigibbs.results.report.markup import name as named
-from minigibbs.results.run import Run
+
+if TYPE_CHECKING:
+    from minigibbs.results.run import Run
 
 _SHOW_ALL = 30  # up to so many variables every one has its bars
 _MOST_OF_A_KIND = 12  # bars of the least agreed, and as many of the most doubtful

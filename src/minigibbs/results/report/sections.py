@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigibbs.results.answer import Answer
 from minigibbs.results.diagnostics import MOST_JUDGED, Judged
 from minigibbs.results.report import pictures
 from minigibbs.results.report.beliefs import Beliefs
 from minigibbs.results.report.markup import Html, element, join, table
 from minigibbs.results.report.markup import name as named
-from minigibbs.results.result import log_z_text
-from minigibbs.results.run import Run
+from minigibbs.results.result import CHROMATIC_SCAN, OWN_SCAN, log_z_text
 from minigibbs.results.verdict import RECORD_ALL, Finding, findings, number
 from minigibbs.samplers.tempering.account import Ladder
+
+if TYPE_CHECKING:
+    from minigibbs.results.answer import Answer
+    from minigibbs.results.run import Run
 
 _MOST_LINES = 8  # chains drawn
 _MOST_OBSERVED = 60  # numbers of observables in the table
@@ -315,12 +317,15 @@ def missing(run: Run) -> Html:
 
 def again(run: Run) -> Html:
     """How to make the same run."""
-    info = run.info
+    info, unit = run.info, _unit(run)
     on = "" if info.backend == "cpu" else f', backend="{info.backend}"'
+    scan = "" if info.scan == OWN_SCAN else f'scan="{info.scan}", '
+    length = "updates" if unit == 1 else "sweeps"
     call = (
-        f"mg.sample(graph, sampler=mg.{info.sampler}, updates={info.updates // info.chains}, "
-        f"warmup={info.warmup // info.chains},\n          chains={info.chains}, "
-        f'scan="{info.scan}", seed={info.seed}{on},\n          record={_record(run)})'
+        f"mg.sample(graph, sampler={info.sampler_call or 'mg.' + info.sampler}, "
+        f"{length}={info.updates // info.chains // unit}, "
+        f"warmup={info.warmup // info.chains // unit},\n          chains={info.chains}, "
+        f"{scan}seed={info.seed}{on},\n          record={_record(run)})"
     )
     note = f"With minigibbs {info.version}, and the same start."
     return join(
@@ -330,12 +335,18 @@ def again(run: Run) -> Html:
     )
 
 
+def _unit(run: Run) -> int:
+    """Updates of what lengths are given in: a sweep's where a run is made of sweeps, else 1."""
+    free = max(int(np.count_nonzero(~run.clamped)), 1)
+    return free if run.info.scan in (OWN_SCAN, CHROMATIC_SCAN) else 1
+
+
 def _record(run: Run) -> str:
     """What `mg.sample` was told to record, as code."""
     kept = [f'"{what}"' for what, array in _arrays(run).items() if array is not None]
     if not kept:
         return "()"
-    parts = [*kept, f"thin={run.info.thin}"]
+    parts = [*kept, f"thin={run.info.thin // _unit(run)}"]
     if run.draws is not None and len(run.drawn) < len(run.domains):
         parts.append(f"variables={run.drawn.tolist()}")
     if run.info.backend != "cpu":

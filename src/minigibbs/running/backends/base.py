@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import forget, prepared
 from minigibbs.kernels.observe import BATCHES
-from minigibbs.running.budget import prepared
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
 from minigibbs.samplers.base import Sampler, SweepSampler
 from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.scans import default_scan, one_by_one
+from minigibbs.samplers.poisson_gibbs.sampler import SPLIT
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -36,7 +37,7 @@ _TYPES = {  # of a state's arrays
     "observed_sums": np.float64,
 }
 
-BY_COLOURS = 0  # in place of the number of lanes: what chromatic sweeps read, on every device
+_CHROMATIC_LANES = 0  # in place of the number of lanes: the same data on every device
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
 
@@ -68,9 +69,18 @@ class Backend(ABC):
     def prepare(self, plan: Plan) -> Any:
         """What the sampler prepares for a plan, or what chromatic sweeps read."""
         sampler, graph = plan.sampler, plan.graph
-        if plan.scan == CHROMATIC:
-            return prepared(sampler, graph, BY_COLOURS, lambda: colour_data(sampler, graph))
-        return prepared(sampler, graph, self.lanes)
+        lanes = _CHROMATIC_LANES if plan.scan == CHROMATIC else self.lanes
+
+        def make() -> Any:
+            if plan.scan == CHROMATIC:
+                data = colour_data(sampler, graph)
+            else:
+                data = sampler.prepare(graph, lanes)
+            forget(graph, SPLIT)  # which costs and data were both made from
+            return data
+
+        key = (sampler, str(sampler), lanes)  # as text, too: 1 and True are different settings
+        return prepared(graph, "data", key, make)
 
     def default_scan(self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool) -> str:
         """The scan of a run where none is asked for.

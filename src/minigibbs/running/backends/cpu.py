@@ -24,7 +24,6 @@ from minigibbs.kernels.random import shared_stream, streams
 from minigibbs.kernels.record import go_on_counting, keep, note_time, settle_counts
 from minigibbs.kernels.scan import next_variable
 from minigibbs.results.marginals import mean_distance
-from minigibbs.running.backends.asynchronous import Hands, note_block
 from minigibbs.running.backends.base import (
     Backend,
     Start,
@@ -44,7 +43,15 @@ from minigibbs.running.budget import energy_pairs
 from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
-from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
+from minigibbs.samplers.base import (
+    Carried,
+    SweepSampler,
+    begin,
+    begin_sweeps,
+    carries,
+    sweep,
+    update,
+)
 
 
 class CpuBackend(Backend):
@@ -159,6 +166,25 @@ class CpuGroup(Group):
             start_chain(self.data, self.model, self.chain)
         if not self.scan.variables:
             self._record_all()
+
+    def states(self) -> NDArray[Any]:
+        """The chain's state: [1, variable]."""
+        return self.chain.x[None]
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Restart the chain at a state [1, variable]; its random stream continues."""
+        self.chain.x[:] = states[0]
+        self.begin()
+
+    def follow(self, before: CpuGroup) -> None:
+        """Continue the chain of a group whose graph has other weights."""
+        self.chain.stream[:] = before.chain.stream
+        self.scan.order[:] = before.scan.order
+        self.scan.position[:] = before.scan.position
+        if self.scan.kind == SHARED:
+            self.scan.stream[:] = before.scan.stream
+        self.warmed = before.warmed
+        self.put(before.states())
 
     def _record_all(self) -> None:
         """Everything is clamped: all records are the same, and known before time passes."""
@@ -323,6 +349,16 @@ class SweepGroup(CpuGroup):
         else:
             self._record_all()
 
+    def follow(self, before: CpuGroup) -> None:
+        """Continue the chain of a group whose graph has other weights, with what it carries."""
+        super().follow(before)
+        sampler = self.plan.sampler
+        if isinstance(sampler, SweepSampler) and self.scan.variables:
+            sampler.carry_over(
+                Carried(before.data, before.chain.carried, before.replicas),
+                Carried(self.data, self.chain.carried, self.replicas),
+            )
+
     def _advance(self, updates: int, recording: bool) -> None:
         advance_sweeps(
             self.data,
@@ -337,39 +373,6 @@ class SweepGroup(CpuGroup):
         )
 
 
-class AsyncGroup(CpuGroup):
-    """One chain that several threads work on, each with variables of its own random choice."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As a chain of one thread."""
-        super().__init__(*arguments, **options)
-        self.hands = Hands(self.chain, self.scan, self.plan.sampler.workers)
-
-    @property
-    def unit(self) -> int:  # type: ignore[override]
-        """Updates of a sweep: segments hold whole ones, since states are counted after each."""
-        return max(self.scan.variables, 1)
-
-    def _advance(self, updates: int, recording: bool) -> None:
-        """Sweep by sweep: the threads then meet, and the state counts for all of its updates."""
-        recorder, left = self.recorder, updates
-        while True:
-            step = min(left, self.scan.variables)
-            if recording:
-                step = min(step, recorder.thin - self.clock % recorder.thin)
-            self.hands.work(self._work, step)
-            if recording:
-                note_block(self.model, recorder, self.chain.x, step)
-            left -= step
-            if not left:
-                break
-        go_on_counting(recorder, self.clock, self.chain.x)
-
-    def _work(self, chain: Chain, scan: Scan, updates: int) -> None:
-        """What one of the threads does."""
-        advance(self.data, self.model, chain, scan, self.recorder, updates, False)
-
-
 def cpu_group(
     plan: Plan,
     data: Any,
@@ -382,8 +385,6 @@ def cpu_group(
     if plan.scan == CHROMATIC:
         return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
-    if plan.sampler.workers > 1:
-        kind = AsyncGroup
     return kind(plan, data, state, stream, number, length)
 
 

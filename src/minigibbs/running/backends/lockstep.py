@@ -39,9 +39,13 @@ def lockstep_groups(plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
     groups: list[Group] = []
     for number in range(-(-plan.chains // each)):
         own = states[number * each : (number + 1) * each]
-        filled = np.concatenate([own, np.repeat(own[:1], each - len(own), axis=0)])
-        groups.append(LockstepGroup(plan, data, filled, number))
+        groups.append(LockstepGroup(plan, data, _filled(own, each), number))
     return groups
+
+
+def _filled(states: NDArray[Any], chains: int) -> NDArray[Any]:
+    """States of so many chains; those of no use repeat the first."""
+    return np.concatenate([states, np.repeat(states[:1], chains - len(states), axis=0)])
 
 
 class LockstepGroup(Group):
@@ -110,6 +114,19 @@ class LockstepGroup(Group):
 
     def begin(self) -> None:
         """There is nothing to set: tiles carry their states alone."""
+
+    def states(self) -> NDArray[Any]:
+        """The states of the chains that were asked for: [chain, variable]."""
+        return self.tile.states()[: self.chains]
+
+    def put(self, states: NDArray[Any]) -> None:
+        """Restart the chains at states [chain, variable]; sweeps are numbered as before."""
+        self.tile.load(_filled(states, self.tile.chains))
+
+    def follow(self, before: LockstepGroup) -> None:
+        """Continue the chains of a group whose graph has other weights."""
+        self._swept, self.warmed = before._swept, before.warmed
+        self.put(before.states())
 
     def compile(self) -> None:
         """Compile, or load compiled code."""

@@ -322,20 +322,26 @@ def _make_folder(folder: Path) -> None:
 
 def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:
     """Put a generation's states and records into fresh groups, once all of it is checked."""
+    restore_states(plan, groups, found.states)
+    rows = join_rows(found.chunks, len(groups))
+    for number, group in enumerate(groups):
+        _check_rows(plan, group, rows[number])
+        group.put_rows(0, rows[number])
+
+
+def restore_states(plan: Plan, groups: list[Group], found: dict[str, NDArray[Any]]) -> None:
+    """Put stacked states into fresh groups, once all of them are checked."""
     wanted = stacked(groups)
     for name, mine in wanted.items():
         if name in STATE:  # which checkpoints of runs before 0.3 lack
-            found.states.setdefault(name, mine)
-        given = found.states[name]
+            found.setdefault(name, mine)
+        given = found[name]
         if given.shape != mine.shape or given.dtype != mine.dtype:
             raise ValueError(f"{name}: expected {mine.shape} of {mine.dtype}, got {given.shape}")
-    states = {name: found.states[name] for name in wanted}
+    states = {name: found[name] for name in wanted}
     BACKENDS[plan.backend].check_state(plan, states)
-    rows = join_rows(found.chunks, len(groups))
     for number, group in enumerate(groups):
         group.restore({name: array[number] for name, array in states.items()})
-        _check_rows(plan, group, rows[number])
-        group.put_rows(0, rows[number])
 
 
 def join_rows(chunks: list[dict[str, NDArray[Any]]], groups: int) -> list[dict[str, NDArray[Any]]]:

@@ -22,8 +22,6 @@ def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Run
     if not BACKENDS[plan.backend].in_threads:
         return Inline()
     workers = min(threads or os.cpu_count() or 1, plan.chains)
-    if plan.sampler.workers > 1:  # chains take turns: each has threads of its own
-        workers = 1
     if executor is None or executor == "threads" or not len(plan.order):
         return Threads(ThreadPoolExecutor(workers), own=True)
     if executor == "processes":

@@ -6,9 +6,10 @@ and the number of chains, so that a seed fixes the draws whatever the number of 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic import has_layout
 from minigibbs.samplers.chromatic.small import small_fit
@@ -43,11 +44,8 @@ def default_scan(sampler: Sampler, graph: FactorGraph, crowd: bool = False) -> S
     ScanChoice
         The scan, and why.
     """
-    kept: dict[Any, ScanChoice] = vars(graph).setdefault("_scans", {})
     key = (str(sampler), crowd)
-    if key not in kept:
-        kept[key] = _choose(sampler, graph, crowd)
-    return kept[key]
+    return prepared(graph, "scan", key, lambda: _choose(sampler, graph, crowd), most=16)
 
 
 def one_by_one(sampler: Sampler, why: str) -> ScanChoice:

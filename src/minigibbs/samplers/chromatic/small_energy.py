@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.lanes import lanes_of
@@ -18,9 +18,6 @@ from minigibbs.samplers.chromatic.tile import LANES
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 _PLACE = np.int64(0)
-
-
-_PARTS: WeakKeyDictionary[FactorGraph, PairEnergy] = WeakKeyDictionary()
 
 
 class PairEnergy(NamedTuple):
@@ -39,26 +36,30 @@ def pairs_alone(graph: FactorGraph) -> bool:
     return not (rows["pair_end"] < rows["unary_begin"]).any() and bool((graph.evidence < 0).all())
 
 
-def pair_energy(graph: FactorGraph, data: Any, x: NDArray[np.uint8]) -> float:
-    """The energy of one chain on a graph of which `pairs_alone` holds."""
-    if graph not in _PARTS:
-        model, place = graph.packed, np.empty(len(graph), np.uint32)
-        place[data.variable] = np.arange(len(graph), dtype=np.uint32)
-        unary = sum_unary(model)
-        sizes, whole, field = graph.sizes[data.variable].astype(np.int64), np.empty(1), unary
-        if len(unary):
-            own = np.repeat(model.first[data.variable] - data.first[:-1], sizes)
-            field = unary[own + np.arange(len(own))]
-        pair, zeros = place[model.pair], np.zeros((1, len(graph)), graph.state_type)
-        energies(model, zeros, whole)
-        at_zero = float(field[data.first[:-1]].sum()) if len(field) else 0.0
-        constant = float(whole[0]) - float(model.pair_weight.sum() + at_zero)
-        _PARTS[graph] = PairEnergy(constant, data.first, field, pair, model.pair_weight)
-    return float(_row_energy(_PARTS[graph], x))
+def pair_energy(graph: FactorGraph, data: Any) -> PairEnergy:
+    """What energies are made of, once per graph and order, where `pairs_alone` holds."""
+    order = data.variable.tobytes()  # layouts with other heavy factors have other orders
+    return prepared(graph, "pair energy", order, lambda: _parts(graph, data))
+
+
+def _parts(graph: FactorGraph, data: Any) -> PairEnergy:
+    model, place = graph.packed, np.empty(len(graph), np.uint32)
+    place[data.variable] = np.arange(len(graph), dtype=np.uint32)
+    unary = sum_unary(model)
+    sizes, whole, field = graph.sizes[data.variable].astype(np.int64), np.empty(1), unary
+    if len(unary):
+        own = np.repeat(model.first[data.variable] - data.first[:-1], sizes)
+        field = unary[own + np.arange(len(own))]
+    pair, zeros = place[model.pair], np.zeros((1, len(graph)), graph.state_type)
+    energies(model, zeros, whole)
+    at_zero = float(field[data.first[:-1]].sum()) if len(field) else 0.0
+    constant = float(whole[0]) - float(model.pair_weight.sum() + at_zero)
+    return PairEnergy(constant, data.first, field, pair, model.pair_weight)
 
 
 @entry
-def _row_energy(parts, x):
+def row_energy(parts, x):
+    """The energy of one chain, whose values lie in the order of the places."""
     total = parts.constant + alike_energy(parts, x)
     for p in range(len(x) if len(parts.field) else 0):
         total += parts.field[np.uint64(parts.first[p] + x[p])]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.small import LARGEST
 from minigibbs.samplers.chromatic.small_energy import (
+    PairEnergy,
     pair_energy,
     pairs_alone,
+    row_energy,
     table_energies,
     tables_alone,
 )
@@ -119,7 +122,11 @@ class SmallRow(SmallTile):
         """The state's energy."""
         if not self._pairs:
             return super().energies()
-        return np.array([pair_energy(self.graph, self.data, self.x)])
+        return np.array([row_energy(self._energy_parts, self.x)])
+
+    @cached_property
+    def _energy_parts(self) -> PairEnergy:
+        return pair_energy(self.graph, self.data)
 
 
 class SmallLanes(SmallTile):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lanes import add_where, lanes_of
@@ -27,14 +27,10 @@ class SpinEnergy(NamedTuple):
     weight: NDArray[np.float64]  # [P]
 
 
-_PARTS: WeakKeyDictionary[FactorGraph, SpinEnergy] = WeakKeyDictionary()
-
-
 def spin_energy(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
-    """What energies are made of, once for each graph, where `variable` stands at each place."""
-    if graph not in _PARTS:
-        _PARTS[graph] = _parts(graph, variable)
-    return _PARTS[graph]
+    """What energies are made of, once per graph and order; `variable` stands at each place."""
+    order = variable.tobytes()  # layouts with other heavy factors have other orders
+    return prepared(graph, "spin energy", order, lambda: _parts(graph, variable))
 
 
 def _parts(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:

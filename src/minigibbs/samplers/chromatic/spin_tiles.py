@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class SpinTile(Tile):
     def _ones(self) -> NDArray[Any]:
         """The counts of value 1 by chain and place."""
 
-    @property
+    @cached_property
     def energy_parts(self) -> SpinEnergy:
         """What energies are made of."""
         return spin_energy(self.graph, self.data.variable)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS, Chain, Model
@@ -57,12 +57,7 @@ def change_rate(graph: FactorGraph, data: FieldData) -> float:
 
     The pilot is the same for the same graph, so that a seed fixes the chain.
     """
-    if graph not in _RATES:
-        _RATES[graph] = _measure_rate(graph, data)
-    return _RATES[graph]
-
-
-_RATES: WeakKeyDictionary[FactorGraph, float] = WeakKeyDictionary()
+    return prepared(graph, "change rate", (), lambda: _measure_rate(graph, data))
 
 
 def _measure_rate(graph: FactorGraph, data: FieldData) -> float:

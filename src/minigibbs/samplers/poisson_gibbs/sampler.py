@@ -23,6 +23,7 @@ from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import Sampler, Workspace, far_share, mean_row
 from minigibbs.samplers.bounds import check_settings, guarantee
@@ -41,6 +42,8 @@ from minigibbs.samplers.poisson_gibbs.split import (
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
 
+SPLIT = "split"  # the kind of what is prepared
+MEASURED = "measured"  # a stickiness that is to be measured
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
 
@@ -64,13 +67,13 @@ class PoissonGibbs(Sampler):
         0 gives Poisson-Gibbs as published, with theta = lambda / L; the largest degree gives plain
         Gibbs.
     stickiness
-        How much the auxiliary draws hold chains back, from 0 to 1; by default constants that were
-        measured on some models. The smaller, the fewer draws and the fewer heavy factors pay.
-    tune
-        Measure the stickiness on the graph at hand, in short runs before a run begins, and choose
-        theta and the split by it. The law stays the model's, since nothing is adapted in what is
-        recorded; a seed fixes the draws, since updates are counted and no clock is read. It takes
-        as long as tens of millions of draws, at least 48 sweeps, and code to compile.
+        How much the auxiliary draws slow convergence, from 0 to 1. Theta and the split depend on
+        it: the smaller it is, the fewer draws and exactly evaluated factors pay. None, the
+        default, is a constant that was measured on some models. "measured" measures it on the
+        graph, in short runs before the run. That takes as long as tens of millions of draws, at
+        least 48 sweeps, and code to compile. The stationary distribution stays the model's,
+        because nothing is adapted while a run records. A seed fixes the draws, because the short
+        runs count updates and read no clock.
 
     Examples
     --------
@@ -83,8 +86,7 @@ class PoissonGibbs(Sampler):
     slowdown: float | None = None
     theta: float | None = None
     heavy: int | None = None
-    stickiness: float | None = None
-    tune: bool = False
+    stickiness: float | str | None = None
     name = "poisson-gibbs"
     draws_implicit = True
     takes_zeros = True
@@ -101,15 +103,13 @@ class PoissonGibbs(Sampler):
                 f"PoissonGibbs: theta must be above 0, and at least {_LEAST_THETA}, got "
                 f"{self.theta!r}"
             )
-        check_settings("PoissonGibbs", stickiness=self.stickiness)
-        if self.stickiness is not None and not 0.0 <= self.stickiness <= 1.0:
+        sticky = self.stickiness
+        number = isinstance(sticky, int | float | np.number) and not isinstance(sticky, bool)
+        known = sticky is None or (isinstance(sticky, str) and sticky == MEASURED)
+        if not known and not (number and 0.0 <= float(sticky) <= 1.0):  # type: ignore[arg-type]
             raise SampleError(
-                f"PoissonGibbs: stickiness must lie between 0 and 1, got {self.stickiness!r}"
-            )
-        if not isinstance(self.tune, bool) or (self.tune and self.stickiness is not None):
-            raise SampleError(
-                "PoissonGibbs: tune must be True or False, and True only without a stickiness; got "
-                f"{self.tune!r} and {self.stickiness!r}"
+                f'PoissonGibbs: stickiness must be a number from 0 to 1, "{MEASURED}" or None, got '
+                f"{sticky!r}"
             )
         whole = isinstance(self.heavy, int | np.integer) and not isinstance(self.heavy, bool)
         if self.heavy is not None and not (whole and self.heavy >= 0):
@@ -118,10 +118,10 @@ class PoissonGibbs(Sampler):
             )
 
     def settled(self, graph: FactorGraph) -> PoissonGibbs:
-        """With its stickiness measured, if that was asked for."""
-        if not self.tune:
+        """With its stickiness measured, if that was requested."""
+        if self.stickiness != MEASURED:
             return self
-        return replace(self, tune=False, stickiness=measured_stickiness(graph))
+        return replace(self, stickiness=measured_stickiness(graph))
 
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
@@ -130,15 +130,12 @@ class PoissonGibbs(Sampler):
         chains in lockstep have a split of their own.
         """
         key = (str(self), lanes)
-        kept: dict[Any, Split] = vars(graph).setdefault("_splits", {})
-        if key not in kept:
-            while len(kept) > 1:
-                del kept[next(iter(kept))]
-            kept[key] = self._split(graph, lanes)
-        return kept[key]
+        return prepared(graph, SPLIT, key, lambda: self._split(graph, lanes))
 
     def _split(self, graph: FactorGraph, lanes: int) -> Split:
-        split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes, self.stickiness)
+        sticky = self.settled(graph).stickiness
+        assert not isinstance(sticky, str)
+        split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes, sticky)
         told = (self.slowdown, self.theta, self.heavy) != (None, None, None)
         if not told and split.tail.any():
             alone = lanes == 1
@@ -149,8 +146,6 @@ class PoissonGibbs(Sampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lay the split graph out: heavy lists and alias tables, or what plain Gibbs needs."""
-        if self.tune:
-            return self.settled(graph).prepare(graph, lanes)
         split = self.split(graph, lanes)
         return choose_layout(graph, split).prepare(graph, split)
 

@@ -199,10 +199,6 @@ def check_inner(sampler: Sampler, data: Any) -> None:
     Sums are taken anew after exchanges. An estimate of the energy cannot be: its law given the
     state is not that of a fresh estimate, which would have to be weighted by its exponential.
     """
-    if sampler.workers > 1:
-        raise SampleError(
-            f"Tempering moves copies on one thread, {sampler} has several; use mg.Gibbs() inside"
-        )
     if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(
             f"Tempering cannot exchange states of {type(sampler).__name__}, which carries more "

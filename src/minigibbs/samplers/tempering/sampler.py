@@ -13,14 +13,14 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.simple import Simple, neighbours, simplified
-from minigibbs.samplers.base import Sampler, SweepSampler, Workspace, check_stored
+from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.tempering import spins
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
-from minigibbs.samplers.tempering.ladder import noted, stack_size
+from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS, noted, stack_size
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
@@ -147,6 +147,8 @@ class Tempering(SweepSampler):
     ) -> Any:
         """The ladder of levels that rise from 0; one more for the zeros, unless they stay soft.
 
+        The additional level depends on the graph alone, so that `account` knows of it.
+
         Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
         `depth` is how far below other energies a soft zero lies; see `softened`.
         """
@@ -197,6 +199,22 @@ class Tempering(SweepSampler):
             replicas=levels * data.twins,
         )
 
+    def carry_over(self, before: Carried, after: Carried) -> None:
+        """Every temperature keeps its state, and a new one starts from the nearest old one.
+
+        Exchanges alternate between even and odd pairs, so the parity of the rounds is kept, too.
+        """
+        old, new = before.data, after.data
+        levels, first = len(old.beta), old.own + FIRST + len(old.beta) - 1
+        lanes = before.carried[first : first + levels * old.twins].astype(np.int64)
+        nearest = np.abs(old.beta - new.beta[:, None]).argmin(axis=1)
+        nearest[-1] = levels - 1  # with hard constraints the last two levels have the same beta
+        twin = np.arange(new.twins) % old.twins
+        slots = (twin[:, None] * levels + nearest).ravel()
+        states = before.replicas.reshape(-1, levels * old.twins)[:, lanes[slots]]
+        after.replicas[:] = states.ravel()
+        after.carried[new.own + ROUNDS] = before.carried[old.own + ROUNDS] % 2
+
     def account(
         self, graph: FactorGraph, carried: NDArray[np.float64], warmup: int
     ) -> Ladder | None:
@@ -204,11 +222,9 @@ class Tempering(SweepSampler):
         if not len(free_variables(graph.evidence)) or not isinstance(self.levels, tuple):
             return None
         beta, twins = np.array(self.levels, dtype=np.float64), 2 if self.houdayer else 1
-        lanes, numbers = len(beta) * twins, carried.shape[1]
-        spins_alone = numbers == spins.own_numbers(lanes) + noted(len(beta), twins)
-        if len(graph.hard) and not spins_alone:
+        if len(graph.hard):  # as `ladder` has it
             beta = np.append(beta, 1.0)
-        own = numbers - noted(len(beta), twins)
+        own = carried.shape[1] - noted(len(beta), twins)
         sizes = graph.sizes[graph.evidence < 0]
         first = float(np.log(sizes).sum()) + graph.offset
         return account(carried, beta, twins, own, first, warmup)

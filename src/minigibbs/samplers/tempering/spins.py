@@ -46,16 +46,15 @@ class SpinLadder(NamedTuple):
     constant: float
 
 
-def own_numbers(lanes: int) -> int:
-    """How many numbers are carried before those of the ladder: a field and a beta for each lane."""
-    return 2 * lanes
-
-
 def fits(graph: FactorGraph, simple: Simple) -> bool:
-    """Whether free variables have two values at the most, and all factors are pairs or unary."""
+    """Whether free variables have two values at the most, and all factors are pairs or unary.
+
+    A graph with hard constraints never fits: all levels of this layout have the same zeros.
+    """
     free = graph.evidence < 0
     return (
         not graph.implicits
+        and not len(graph.hard)
         and not len(simple.rest)
         and bool((graph.sizes[free] <= 2).all())
         and bool(np.isfinite(simple.unary).all())
@@ -100,7 +99,7 @@ def spin_ladder(
         fixed=False,
         hard=False,
         stack=0,
-        own=own_numbers(len(beta) * twins),
+        own=2 * len(beta) * twins,
         order=np.flatnonzero(spin).astype(np.int32),
         start=start,
         target=target,

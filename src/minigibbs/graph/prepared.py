@@ -1,0 +1,98 @@
+"""One store per graph for everything that is computed once: keyed, thread-safe, freed with it.
+
+An entry has a kind, such as "split", and a key within its kind. The first thread that asks for an
+entry computes it while the others wait. Computing an entry may ask for entries of other kinds.
+Graphs do not pickle or copy their store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from minigibbs.graph.graph import FactorGraph
+
+STORE = "_prepared"  # the store's name among a graph's attributes
+
+T = TypeVar("T")
+
+
+def prepared(
+    graph: FactorGraph, kind: str, key: Hashable, make: Callable[[], T], most: int = 2
+) -> T:
+    """Return a graph's entry, computed by the first call.
+
+    Parameters
+    ----------
+    graph
+        The graph that owns the entry.
+    kind
+        What the entry is.
+    key
+        What the entry depends on beside the graph. A key that cannot be hashed is never stored.
+    make
+        Computes the entry. If it raises, the next call computes the entry again.
+    most
+        How many entries of this kind to keep; the oldest is dropped for a new one.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> prepared(graph, "size", 2, lambda: len(graph) ** 2)
+    256
+    >>> prepared(graph, "size", 2, lambda: 0)
+    256
+    """
+    try:
+        hash(key)
+    except TypeError:
+        return make()
+    found: T = _store(graph).get(kind, key, make, most)
+    return found
+
+
+def forget(graph: FactorGraph, kind: str) -> None:
+    """Drop all entries of one kind."""
+    _store(graph).forget(kind)
+
+
+def _store(graph: FactorGraph) -> _Store:
+    own = vars(graph)
+    store = own.get(STORE)
+    if store is None:  # one thread's new store becomes the graph's
+        store = own.setdefault(STORE, _Store())
+    return store  # type: ignore[no-any-return]
+
+
+class _Entry:
+    """A value, or the right to compute it."""
+
+    def __init__(self) -> None:
+        self.lock, self.value, self.made = RLock(), None, False
+
+
+class _Store:
+    """Entries by kind and key."""
+
+    def __init__(self) -> None:
+        self._lock, self._kinds = Lock(), dict[str, dict[Hashable, _Entry]]()
+
+    def get(self, kind: str, key: Hashable, make: Callable[[], Any], most: int) -> Any:
+        with self._lock:
+            entries = self._kinds.setdefault(kind, {})
+            entry = entries.get(key)
+            if entry is None:
+                while len(entries) >= most:
+                    del entries[next(iter(entries))]
+                entry = entries[key] = _Entry()
+        with entry.lock:
+            if not entry.made:
+                entry.value, entry.made = make(), True
+            return entry.value
+
+    def forget(self, kind: str) -> None:
+        with self._lock:
+            self._kinds.pop(kind, None)
