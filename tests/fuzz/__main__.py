@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz import campaign as counted
-from tests.fuzz import kills, lost
+from tests.fuzz import kills, lost, memory
 from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
@@ -92,6 +92,7 @@ def main() -> int:
         "add": counted.main_add,
         "keep": counted.main_keep,
         "lost": lost.main,
+        "memory": memory.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])

@@ -22,6 +22,7 @@ from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH, TIME
+from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
@@ -97,9 +98,9 @@ def infer(
     why = "exact answers were not asked for"
     if exact:
         budget = None if memory is None else read_size(memory, "memory")
-        tree, why = _affordable(graph, limit, budget)
-        if tree is not None:
-            answer = _exact(graph, tree, begun, why)
+        with Stage("looking for an exact answer", progress):
+            answer, why = _exact(graph, limit, budget, begun)
+        if answer is not None:
             if observe is None:
                 return answer
             options: dict[str, Any] = {"chains": chains, "seed": seed, "threads": threads}
@@ -107,9 +108,10 @@ def infer(
                 graph, Exact(), sweeps=_OBSERVED, progress=progress, observe=observe, **options
             )
             return replace(answer, run=run, seconds=clocks.monotonic() - begun)
-    chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
+    with Stage("choosing a sampler", progress):
+        chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
     call = partial(_sample, graph, chains=chains, seed=seed, threads=threads, progress=progress)
-    if sampler is None and graph.influence < 1.0 and not graph.implicits:
+    if sampler is None and not graph.implicits and graph.influence < 1.0:
         ladder = _ladder(call(Tempering(), _LOG_Z * limit, begun, error, beyond=False))
         light = lighter(graph) if observe is None else graph  # which shifts the energy
         call = partial(call.func, light, **call.keywords)
@@ -119,23 +121,19 @@ def infer(
     return _sampled(graph, run, _ladder(run), f"{why}; {reason}", begun)
 
 
-def _affordable(
-    graph: FactorGraph, limit: float, memory: float | None
-) -> tuple[BucketTree | None, str]:
-    """The elimination tree, if it fits into time and memory; and why, or why not."""
+def _exact(
+    graph: FactorGraph, limit: float, memory: float | None, begun: float
+) -> tuple[Answer | None, str]:
+    """The exact answer, if it fits into time and memory; and why, or why not."""
     try:
         tree = BucketTree.of(graph, memory)
+        if tree.seconds > _EXACT * limit:
+            return None, f"an exact answer would take about {tree.seconds:,.0f} s"
+        flat, log_z = exact_answer(tree)
     except TooLargeError as error:
         return None, str(error).split(";")[0]
-    if tree.seconds > _EXACT * limit:
-        return None, f"an exact answer would take about {tree.seconds:,.0f} s"
-    return tree, f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
-
-
-def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answer:
-    square, log_z = exact_answer(tree)
-    flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
-    return Answer(
+    why = f"its treewidth is at most {tree.order.width}: about {tree.seconds:.1f} s"
+    answer = Answer(
         domains=graph.domains,
         known=Known(flat, np.zeros(len(flat)), graph.sizes),
         log_z=log_z,
@@ -146,6 +144,7 @@ def _exact(graph: FactorGraph, tree: BucketTree, begun: float, why: str) -> Answ
         clamped=graph.evidence >= 0,
         model=graph.describe(),
     )
+    return answer, why
 
 
 def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
@@ -181,8 +180,9 @@ def _sample(
     for the first time takes longer than it ever will again. Where time was up before every chain
     had recorded a sweep, a few are recorded all the same, `beyond` it: an answer has marginals.
     """
-    free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
-    sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
+    with Stage("timing the sampler", progress):
+        free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
+        sweep = free * time_updates(graph, sampler, seconds=min(0.02, limit / 50))
     limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
     workers = min(threads or os.cpu_count() or 1, chains)
     sweeps = limit * workers / (chains * sweep)

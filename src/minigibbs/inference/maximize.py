@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.simple import simplified
@@ -21,12 +22,14 @@ from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
-from minigibbs.running.progress import Bar
+from minigibbs.running.progress import Bar, Stage
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
+from minigibbs.samplers.tempering.copies import COPY_BYTES
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
+from minigibbs.system import memory
 
 _FIRST_LEVELS = 24
 _WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
@@ -40,6 +43,7 @@ _TRIED = 8  # rounds that are timed
 _SEGMENT = 0.2  # seconds between two looks at the clock
 _SEARCHED = 0.15  # share of the time in which levels are found, but for the first look
 _PREPARED = 0.5  # share of the time that preparations count as, at the most
+_SEARCH_BYTES = 4000  # the objects of a chain
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 
@@ -128,18 +132,35 @@ def best_states(
         raise SampleError(f"maximize takes a FactorGraph, got {type(graph).__name__}")
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
-    stored = graph.stored() if graph.implicits else graph
+    _require_copies(graph)
+    with Stage("storing the factors", progress):
+        stored = graph.stored() if graph.implicits else graph
+    each = _SEARCH_BYTES + 4 * len(stored) * stored.state_type.itemsize
+    memory.require(chains * each, f"maximize: {chains:,} chains", "use fewer chains (chains=...)")
     states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
     order, made = order[stored.sizes[order] > 1], 0
     if len(order):
         seconds = math.inf if rounds is not None else _SEARCHED * limit
-        searches = _searches(stored, states, streams(seed, chains), ends, seconds)
+        with Stage("finding levels", progress):
+            searches = _searches(stored, states, streams(seed, chains), ends, seconds)
         limit -= min(clocks.monotonic() - begun, _PREPARED * limit)
         made = _run(searches, limit, rounds, threads or os.cpu_count() or 1, progress)
         states = np.array([one.best for one in searches])
         for state in states:
             climb(stored.packed, order, state, _ROUNDED * largest_range(stored))
     return states, np.atleast_1d(graph.energy(states)), made
+
+
+def _require_copies(graph: FactorGraph) -> None:
+    """Refuse a graph whose factors do not fit into memory once per level."""
+    if (graph.sizes[graph.evidence == FREE] <= 2).all():
+        return  # levels of spins share their pairs
+    factors = sum(map(len, graph.factors))
+    memory.require(
+        float(_FIRST_LEVELS) * 2 * COPY_BYTES * factors,
+        f"maximize: {factors:,} factors on {_FIRST_LEVELS} levels",
+        "use a graph of fewer variables or factors",
+    )
 
 
 def _check_rounds(rounds: Any) -> None:
@@ -223,6 +244,8 @@ def _searches(
     beta = find_levels(graph, state, prepare, beta=first, most=most, seconds=seconds)
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
+    what = f"maximize: {len(states):,} chains of {len(beta)} levels"
+    memory.require(len(states) * space.size(graph), what, "use fewer chains (chains=...)")
     return [
         _Search(graph, data, space, state, stream)
         for state, stream in zip(states, rows, strict=True)

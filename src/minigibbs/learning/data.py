@@ -14,7 +14,9 @@ from minigibbs.errors import LearnError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
+_ENTRY_BYTES = 24  # a value as it is read, checked and stored
 _LARGEST = 2.0**53  # whole numbers that doubles hold
 
 
@@ -113,6 +115,8 @@ def _numbers(data: Any) -> NDArray[np.int64]:
     rule = "data must hold whole numbers, -1 where a value is missing"
     try:
         array = np.asarray(data)
+        what = f"data of shape {array.shape}"
+        memory.require(_ENTRY_BYTES * array.size, what, "give fewer rows or fewer variables")
         if array.dtype == object:
             array = np.array([[FREE if v is None else v for v in row] for row in data])
     except (ValueError, TypeError):

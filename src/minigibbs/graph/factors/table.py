@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -25,7 +26,9 @@ from minigibbs.graph.factors.base import (
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
+from minigibbs.system import memory
 
+_TABULATED_BYTES = 24.0  # an entry: what the function gives, its copy, and the checks of it
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
 
 
@@ -175,8 +178,13 @@ class Table(Factors):
                [-1., -0., -1.],
                [-4., -1., -0.]])
         """
-        points = np.meshgrid(*(grid.values for grid in grids), indexing="ij", sparse=True)
         shape = tuple(int(grid.points) for grid in grids)
+        memory.require(
+            _TABULATED_BYTES * math.prod(shape),
+            f"table: a table of shape {shape}",
+            "use grids of fewer points, or fewer columns of the scope",
+        )
+        points = np.meshgrid(*(grid.values for grid in grids), indexing="ij", sparse=True)
         rule = "table: the function must give one energy per grid point"
         energy = as_array(f(*points), "iufb", rule)
         try:

@@ -36,6 +36,7 @@ _TYPES = {  # of a state's arrays
     "observed_sums": np.float64,
 }
 
+_CHAIN_BYTES = 4096  # the objects of one chain
 BY_COLOURS = 0  # in place of the number of lanes: what chromatic sweeps read, on every device
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
@@ -94,9 +95,12 @@ class Backend(ABC):
 
 def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
-    record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
-    record += 8 * plan.width if plan.series else 0
-    size += 8 * plan.width * (2 + BATCHES) + 2 * BLOCK_BYTES
+    size *= 2  # the chains' own and the run's
+    record = 2 * (len(plan.drawn) * plan.graph.state_type.itemsize + 16)
+    record += 16 * plan.width if plan.series else 0
+    size += _CHAIN_BYTES
+    if plan.observe or plan.graph.implicits:
+        size += 16 * plan.width * (2 + BATCHES) + 2 * BLOCK_BYTES
     less = "record less"
     if "draws" in plan.kept:
         less = "record less, such as the draws of some variables (mg.Record(variables=...))"

@@ -44,6 +44,7 @@ from minigibbs.running.group import RECORDED, Collected, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
 from minigibbs.samplers.base import begin, begin_sweeps, carries, sweep, update
+from minigibbs.system import memory
 
 
 class CpuBackend(Backend):
@@ -65,6 +66,9 @@ class CpuBackend(Backend):
         """A group per chain, each with a stream of its own; colours have groups of theirs."""
         if plan.scan == CHROMATIC:
             return lockstep_groups(plan, data, start())
+        space = plan.sampler.workspace(plan.graph, data).size(plan.graph)
+        what = f"{plan.chains:,} chains of {plan.sampler}"
+        memory.require(plan.chains * space, what, "use fewer chains")
         several = zip(start(), streams(plan.seed, plan.chains), strict=True)
         groups: list[Group] = []
         for number, (state, stream) in enumerate(several):
