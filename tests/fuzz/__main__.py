@@ -3,7 +3,8 @@
 Every target gets its share of the time, in a child process with limited memory. A child that stands
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
-`python -m tests.fuzz campaign --help`.
+`python -m tests.fuzz campaign --help`. Calls that ask for too much memory:
+`python -m tests.fuzz memory`.
 """
 
 import argparse

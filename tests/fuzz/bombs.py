@@ -33,9 +33,9 @@ def learnable() -> mg.FactorGraph:
     return mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.3, name="J", tied=0)])
 
 
-def points(count: int, width: float = 5.0) -> mg.FactorGraph:
-    """Points at random in a square."""
-    places = np.random.default_rng(0).uniform(0, width, (count, 2))
+def points(count: int) -> mg.FactorGraph:
+    """Points at random in a square, a few within the kernel's width of each."""
+    places = np.random.default_rng(0).uniform(0, count**0.5, (count, 2))
     return mg.FactorGraph(np.full(count, 3), [mg.Points(places, weight=0.01)])
 
 
@@ -232,14 +232,14 @@ SLOWER: dict[str, Bomb] = {
     "infer: points": lambda: infer(points(100_000)),
     "infer: wide formula": lambda: infer(wide_logical(27), memory="100M"),
     "infer: wider formula": lambda: infer(wide_logical(28)),
-    "infer: formula of 3,000 literals": lambda: infer(wide_logical(3000)),
+    "infer: formula of 1,000 literals": lambda: infer(wide_logical(1000)),
     "infer: any memory": lambda: infer(grid(40), memory=1e30),
     "maximize: chains": lambda: maximize(grid(), chains=10**7),
     "maximize: implicit": lambda: maximize(mg.models.potts_rbf(60, 5, 2.0)),
     "maximize: points": lambda: maximize(points(20_000)),
     "maximize: large domains": lambda: maximize(large_potts(BILLION)),
     "learn: chains": lambda: learn(learnable(), chains=BILLION),
-    "learn: ten million chains": lambda: learn(learnable(), chains=10**8, sampler=mg.Gibbs()),
+    "learn: a hundred million chains": lambda: learn(learnable(), chains=10**8, sampler=mg.Gibbs()),
     "learn: data": lambda: learn(learnable(), many(0, BILLION, 4, kind=np.int8)),
     "learn: pseudo-likelihood": lambda: learn(
         learnable(), many(0, BILLION, 4, kind=np.int8), method="pseudo"

@@ -201,6 +201,110 @@ def test_any_sampler_makes_the_chains(best, rows):
         assert gap.max() < 0.5 * np.abs(best.parameters["J"]).max()
 
 
+def lattice(side):
+    place = np.arange(side * side).reshape(side, side)
+    pairs = [(place[:, :-1], place[:, 1:]), (place[:-1], place[1:])]
+    i, j = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    return mg.FactorGraph([2] * side**2, [mg.Ising(i, j, 0.1, name="J", tied=0)])
+
+
+def dense(count):
+    i, j = np.triu_indices(count, 1)
+    weight = np.random.default_rng(1).normal(0, 0.05, len(i))
+    return mg.FactorGraph([2] * count, [mg.Ising(i, j, weight, name="J")])
+
+
+def tables(count):
+    scope = np.stack([np.arange(count - 1), np.arange(1, count)], axis=1)
+    table = np.random.default_rng(2).normal(size=(3, 3))
+    return mg.FactorGraph([3] * count, [mg.Table(scope, table, name="T")])
+
+
+CELLS = {"lattice": lattice(16), "dense": dense(12), "tables": tables(6), "mixed": mixed()}
+REFUSED = {("swendsen-wang", name) for name in ("dense", "tables", "mixed")}
+
+
+@pytest.mark.parametrize("graph", CELLS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_learns_on_every_kind_of_graph_or_says_why_not(sampler, graph):
+    """A lattice of this size has a chromatic scan by default."""
+    model = CELLS[graph]
+    options = {"sampler": sampler, "chains": 3, "steps": 3, "errors": False}
+    if (sampler, graph) in REFUSED:
+        with pytest.raises(mg.SampleError, match=r"SwendsenWang takes .*; use mg\.PoissonGibbs"):
+            learn(model, some_rows(model, 20), **options)
+        return
+    fit = learn(model, some_rows(model, 20), **options)
+    assert fit.steps == 3
+    for name, values in model.parameters.items():
+        assert np.isfinite(fit.parameters[name]).all()
+        assert (fit.parameters[name] != values).any()
+
+
+def two_modes(count, coupling, field):
+    """A complete graph of spins that like to agree, and a field that weighs the two modes."""
+    i, j = np.triu_indices(count, 1)
+    spins = mg.Ising(i, j, coupling, name="J", tied=0)
+    bias = mg.Unary(range(count), [[0.0, field]], name="h", tied=0, fixed=[[True, False]])
+    return mg.FactorGraph([2] * count, [spins, bias])
+
+
+def law_of_ones(count, coupling, field):
+    """How many spins have value 1."""
+    ones = np.arange(count + 1)
+    ways = gammaln(count + 1) - gammaln(ones + 1) - gammaln(count - ones + 1)
+    energy = ways + coupling * (2 * ones - count) ** 2 / 2 + field * ones
+    law = np.exp(energy - energy.max())
+    return law / law.sum()
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", mg.Tempering()])
+def test_persistent_ladders_weigh_modes_that_plain_chains_never_leave(sampler):
+    """Three quarters of the rows are in one mode. The barrier is e^13 at the planted weights.
+
+    With chains that stick, the field grows until one mode is gone. The share of the mode after
+    Tempering is that of 15 chains at each step, averaged over the last steps; five seeds gave
+    0.66 to 0.81.
+    """
+    count, coupling, field = 40, 0.05, 0.03
+    rng, law = np.random.default_rng(0), law_of_ones(40, coupling, field)
+    ones = rng.choice(count + 1, 1000, p=law)
+    rows = rng.permuted(np.tile(np.arange(count), (1000, 1)), axis=1) < ones[:, None]
+    options = {"optimizer": "adam", "rate": 0.01, "steps": 120, "errors": False}
+    graph = two_modes(count, 0.04, 0.0)
+    fit = learn(graph, rows.astype(int), sampler=sampler, chains=15, **options)
+    learned = law_of_ones(count, fit.parameters["J"][0], fit.parameters["h"][0, 1])
+    share = learned[count // 2 + 1 :].sum()
+    assert (0.6 < share < 0.9) == isinstance(sampler, mg.Tempering), share
+
+
+def test_every_temperature_keeps_its_state_when_weights_change():
+    graph = two_modes(6, 0.1, 0.0)
+    for sampler in (mg.Tempering(), mg.Tempering(mg.Gibbs(), houdayer=True)):
+        states = np.zeros((3, 6), np.uint8)
+        chains = GroupChains(graph, sampler, states, (1, 2), Threads(1))
+        for coupling in (0.2, 0.4, 0.9):
+            values = chains._values.copy()
+            values[0] = coupling
+            before = [by_level(group) for group in chains._groups]
+            betas = [group.data.beta for group in chains._groups]
+            chains.take(values)
+            for group, old, beta in zip(chains._groups, before, betas, strict=True):
+                place = np.abs(beta - group.data.beta[:, None]).argmin(axis=1)
+                np.testing.assert_array_equal(by_level(group), old[:, :, place])
+            chains.advance(3)
+        levels = by_level(chains._groups[0])
+        assert (levels != levels[:, :, -1:]).any()
+
+
+def by_level(group):
+    """The states of a ladder: [variable, twin, level]."""
+    data = group.data
+    lanes, first = len(data.beta) * data.twins, data.own + FIRST + len(data.beta) - 1
+    where = group.chain.carried[first : first + lanes].astype(int)
+    return group.replicas.reshape(-1, lanes)[:, where].reshape(-1, data.twins, len(data.beta))
+
+
 def test_stops_when_moments_match(rows):
     fit = learn(blank(planted()), rows, error=0.02, pearson=0.97)
     assert fit.ended == "converged"
@@ -262,6 +366,34 @@ def test_a_resumed_fit_has_the_same_bits(missing, sampler, rows, tmp_path):
             np.testing.assert_array_equal(resumed.parameters[name], values)
         np.testing.assert_array_equal(resumed.history["error"], whole.history["error"])
         learn(blank(planted()), data, steps=17, checkpoint=path, **options)
+
+
+@pytest.mark.parametrize("method", ["pcd", "cd"])
+@pytest.mark.parametrize("sampler", ["poisson-gibbs", "min-gibbs", mg.Tempering(mg.Gibbs())])
+def test_a_resumed_fit_of_any_sampler_has_the_same_bits(sampler, method, tmp_path):
+    """Chromatic groups of several chains, estimates that are carried, ladders of copies."""
+    graph = lattice(12 if sampler == "poisson-gibbs" else 4)
+    options = {"sampler": sampler, "chains": 17, "errors": False, "method": method}
+    whole = learn(graph, some_rows(graph, 20), steps=9, **options)
+    path = tmp_path / "half.mgl"
+    learn(graph, some_rows(graph, 20), steps=5, checkpoint=path, **options)
+    resumed = mg.resume_learning(path, steps=4, progress=False)
+    assert resumed.parameters["J"][0] == whole.parameters["J"][0]
+
+
+@pytest.mark.parametrize("part", ["group.replicas", "group.carried", "values", "settled", "taken"])
+def test_a_checkpoint_of_ladders_that_cannot_be_is_refused(part, tmp_path):
+    """Sealed anew by somebody who knows how."""
+    path, name = tmp_path / "fit.mgl", f"state.model.{part}"
+    options = {"sampler": mg.Tempering(levels=3), "chains": 3, "l2": 0.1, "checkpoint": path}
+    learn(mixed(), some_rows(mixed()), steps=1, **options)
+    header, arrays = files.read_arrays(path, FORMAT)
+    whole = {key: array.copy() for key, array in arrays.items()}
+    kind = whole[name].dtype.kind
+    whole[name][:] = np.nan if kind == "f" else -5 if kind == "i" else 77
+    files.write_arrays(path, header, whole, sealed=True)
+    with pytest.raises(mg.MinigibbsError, match="damaged"):
+        mg.resume_learning(path, progress=False)
 
 
 def test_a_resumed_fit_of_evidence_and_held_out_rows(tmp_path):
