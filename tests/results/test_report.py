@@ -594,36 +594,3 @@ def test_the_summary_tells_of_the_ladder():
     plain = sample(ZOO["ising"], sweeps=50).summary()
     assert plain.ladder is None
     assert "log Z" not in dict(plain.rows())
-
-
-AGAIN = {
-    "updates": (ZOO["potts"], {"updates": 40, "warmup": 3}),
-    "sweeps": (ZOO["mixed"], {"sweeps": 7, "warmup": 2, "scan": "systematic"}),
-    "chromatic": (ZOO["potts"], {"sweeps": 9, "warmup": 2, "scan": "chromatic"}),
-    "default": (mg.models.ising_lattice(side=12, beta=0.3), {"sweeps": 5}),
-    "evidence": (ZOO["potts"].condition({0: 1}), {"sweeps": 6, "scan": "chromatic"}),
-    "swendsen-wang": (ZOO["potts"], {"sampler": "swendsen-wang", "sweeps": 6, "warmup": 1}),
-    "blocks": (ZOO["potts"], {"sampler": mg.BlockGibbs(blocks=[[0, 1]]), "sweeps": 6}),
-    "tempering": (ZOO["potts"], {"sampler": mg.Tempering(mg.Gibbs(), levels=4), "sweeps": 6}),
-    "estimator": (
-        ZOO["potts"],
-        {"sampler": mg.MinGibbs(estimator=mg.PoissonEstimator(batch=9.0)), "updates": 30},
-    ),
-    "measured": (
-        mg.models.potts_rbf(side=4),
-        {"sampler": mg.PoissonGibbs(stickiness="measured"), "updates": 30},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", AGAIN)
-def test_the_shown_call_makes_the_run_again(name):
-    graph, options = AGAIN[name]
-    record = ("marginals", "draws", "energy")
-    run = mg.sample(graph, chains=2, seed=3, record=record, progress=False, **options)
-    shown = Page(report.render(run)).texts("code")
-    (call,) = [text for text in shown if text.startswith("mg.sample(")]
-    again = eval(call, {"mg": mg, "graph": graph})
-    np.testing.assert_array_equal(again.draws, run.draws)
-    np.testing.assert_array_equal(again.counts, run.counts)
-    assert again.info.warmup == run.info.warmup

@@ -327,18 +327,6 @@ def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
 STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 
-@pytest.mark.parametrize("levels", [65, 66, 67])
-def test_the_number_of_levels_does_not_change_what_is_noted(levels):
-    """With hard constraints there is one more level, however many numbers a chain carries.
-
-    66 levels in one ladder and 67 without a field per level have notes of the same length.
-    """
-    beta, graph = tuple(np.linspace(0.0, 1.0, levels)), HARD["pair"]
-    run = sample(graph, mg.Tempering(levels=beta, houdayer=False), sweeps=20, chains=2)
-    assert run.ladder.levels == (*beta, 1.0)
-    assert run.ladder.rounds == 40
-
-
 def test_two_modes_are_visited():
     """Where single-site chains stay where they began: fields of 20 at each spin."""
     i, j = np.triu_indices(10, 1)
