@@ -73,12 +73,12 @@ def test_time_and_memory_decide():
     grid = mg.models.ising_lattice(side=12, beta=0.3, periodic=False)
     tree = BucketTree.of(grid)
     assert 0.001 < tree.seconds < 10
-    found, why = inference._affordable(grid, tree.seconds, None)
+    found, why = inference._exact(grid, tree.seconds, None, 0.0)
     assert found is None
     assert "would take about" in why
-    found, why = inference._affordable(grid, 100.0, None)
+    found, why = inference._exact(grid, 100.0, None, 0.0)
     assert found is not None
-    found, why = inference._affordable(grid, 100.0, 1000.0)
+    found, why = inference._exact(grid, 100.0, 1000.0, 0.0)
     assert found is None
     assert "numbers" in why
     answer = mg.infer(grid, "1s", memory="1K", error=0.1, seed=1, **QUIET)
