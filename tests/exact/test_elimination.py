@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 import minigibbs as mg
 from minigibbs.exact import elimination
 from minigibbs.formats import uai
+from minigibbs.system import memory
 from tests import naive
 from tests.formats.test_uai import graphs
 from tests.harness import FALSE_ALARM, chi_square, state_numbers
@@ -320,3 +321,46 @@ HUGE = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.
 def test_weights_that_hide_others_in_rounding_are_warned_of(question):
     with pytest.warns(UserWarning, match=r"rounding changes log-odds by about 4.*such as 50"):
         question(HUGE)
+
+
+def test_evidence_is_cut_before_a_pair_is_written_out(monkeypatch):
+    """Of 4e8 entries of a pair with one clamped end, 20,000 are left."""
+    graph = mg.FactorGraph([20_000] * 2, [mg.Potts([0], [1], 2.0)]).condition({0: 7})
+    monkeypatch.setattr(memory, "available", lambda: 2**27)
+    answer = mg.infer(graph, memory="100M", progress=False)
+    assert answer.exact
+    assert answer.marginal(1).probability[7] == pytest.approx(math.exp(2) / (math.exp(2) + 19_999))
+
+
+def test_factors_and_temporary_tables_count_as_memory():
+    """A pair of 3,000 values has a message of 3,000 entries, and a table of 9,000,000."""
+    graph = mg.FactorGraph([3000] * 2, [mg.Potts([0], [1], 2.0)])
+    with pytest.raises(mg.TooLargeError, match="memory="):
+        mg.theory.log_partition(graph, memory=2**26)
+    assert mg.theory.log_partition(graph) == pytest.approx(math.log(3000 * (math.exp(2) + 2999)))
+    wide = mg.FactorGraph([2] * 22, [mg.Logical("and", [range(22)], 1.0)])
+    with pytest.raises(mg.TooLargeError, match="memory="):
+        mg.theory.log_partition(wide, memory=2**26)  # of 2**25 for the table alone
+
+
+def test_exact_answers_at_the_same_time_share_the_memory(monkeypatch):
+    """Each reserves what it needs: where only one fits, the other is refused, or sampled."""
+    graph = mg.models.ising_lattice(14, 0.3, periodic=False)
+    size = elimination.BucketTree.of(graph).size
+    monkeypatch.setattr(memory, "_physical", lambda: int(1.5 * size))
+    with elimination.BucketTree.of(graph, 2**40).reserved(), pytest.raises(mg.TooLargeError):
+        mg.theory.log_partition(graph, memory=2**40)
+    assert math.isfinite(mg.theory.log_partition(graph, memory=2**40))
+
+
+def test_draws_of_large_domains_are_looked_up_in_pieces(monkeypatch):
+    graph = mg.FactorGraph([50] * 3, [mg.Potts([0, 1], [1, 2], 1.0)])
+    whole = mg.theory.exact_draws(graph, 1000, seed=1)
+    monkeypatch.setattr(elimination, "_WEIGHTS", 64)
+    np.testing.assert_array_equal(mg.theory.exact_draws(graph, 1000, seed=1), whole)
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, True, "many"])
+def test_a_count_of_draws_is_a_whole_number(count):
+    with pytest.raises(mg.SampleError, match="count must be an integer of at least 0"):
+        mg.theory.exact_draws(ZOO["potts"], count)

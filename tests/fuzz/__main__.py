@@ -3,7 +3,8 @@
 Every target gets its share of the time, in a child process with limited memory. A child that stands
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
-`python -m tests.fuzz campaign --help`.
+`python -m tests.fuzz campaign --help`. Calls that ask for too much memory:
+`python -m tests.fuzz memory`.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import budgets, kills, lost, signals
+from tests.fuzz import budgets, kills, lost, memory, signals
 from tests.fuzz import campaign as counted
 from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
@@ -94,6 +95,7 @@ def main() -> int:
         "lost": lost.main,
         "signals": signals.main,
         "budgets": budgets.main,
+        "memory": memory.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])

@@ -366,3 +366,23 @@ def test_the_command_line(tmp_path, capsys, monkeypatch):
     code, _, err = call("resume", folder, "--json")
     assert code == 0
     assert re.match(r"warning: .*state-.*the checkpoint before it is used\n", err)
+
+
+UNREACHED = {"rhat": None, "ess": None, "error": 1e-9, "record": ["marginals", "draws"]}
+
+
+def test_a_run_that_memory_ends_hands_over_its_draws(monkeypatch):
+    monkeypatch.setattr("minigibbs.system.memory.available", lambda: 2**18)
+    with pytest.raises(mg.StoppedError, match=r"to run longer: .* thin") as caught:
+        mg.sample_until(ZOO["potts"], seed=1, progress=False, **UNREACHED)
+    assert caught.value.run.draws.shape[1] >= 50
+
+
+def test_an_allocation_that_fails_stops_a_run_too(monkeypatch):
+    def grow(group, length):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("minigibbs.running.backends.cpu.CpuGroup.grow", grow)
+    with pytest.raises(mg.StoppedError, match="to run longer: no room") as caught:
+        mg.sample_until(ZOO["potts"], seed=1, scan="random", progress=False, **UNREACHED)
+    assert caught.value.run.draws.shape[1] == 50

@@ -61,3 +61,9 @@ def test_what_is_no_model_or_no_option_is_refused(tmp_path):
     with pytest.raises(mg.SampleError, match="a checkpoint is of one run"):
         mg.sample_many(GRAPHS, checkpoint=tmp_path / "run", **QUIET)
     assert len(mg.sample_many([], **QUIET)) == 0
+
+
+def test_a_series_whose_runs_do_not_fit_is_refused_after_the_first(monkeypatch):
+    monkeypatch.setattr("minigibbs.system.memory.available", lambda: 2**22)
+    with pytest.raises(mg.TooLargeError, match=r"sample_many.*1,000 models.*fewer models"):
+        mg.sample_many([GRAPHS[0.1]] * 1000, sweeps=5, **QUIET)

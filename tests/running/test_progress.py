@@ -1,6 +1,7 @@
 """The progress bar: it only goes forward, a resumed run begins where it was, R-hat stays live."""
 
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import minigibbs as mg
 from minigibbs.running import progress
 from minigibbs.running.progress import Bar
 from tests.zoo import ZOO
+
+original = console.Console
 
 
 @pytest.fixture
@@ -73,3 +76,38 @@ def test_rhat_is_looked_at_again_and_again(monkeypatch):
     assert len(looks) > 20  # one a second: 5 ms are less than 1% of that
     assert np.diff(looks).min() >= 1.0
     assert "1.050" in stream.getvalue()  # the last one is what stands there
+
+
+SPINS = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J")])
+STAGES = {
+    "sample": (lambda: mg.sample(SPINS, sweeps=5), ["preparing"]),
+    "infer": (lambda: mg.infer(SPINS), ["looking for an exact answer"]),
+    "infer by sampling": (
+        lambda: mg.infer(SPINS, 0.5, exact=False),
+        ["choosing a sampler", "timing the sampler", "preparing"],
+    ),
+    "maximize": (lambda: mg.maximize(SPINS, rounds=1), ["finding levels"]),
+    "learn": (lambda: mg.learn(SPINS, [[0, 0, 1]], steps=1), ["reading data", "preparing"]),
+}
+
+
+@pytest.mark.parametrize("call", STAGES)
+def test_what_comes_before_sampling_is_announced(call, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(
+        console,
+        "Console",
+        lambda **_: original(file=stream, force_terminal=True, width=200),
+    )
+    run, stages = STAGES[call]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what so little data says about parameters
+        run()
+    for stage in stages:
+        assert stage in stream.getvalue()
+
+
+def test_stages_are_quiet_where_nobody_watches(capfd):
+    mg.infer(SPINS)
+    mg.infer(SPINS, progress=False)
+    assert capfd.readouterr().err == ""

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minigibbs as mg
@@ -86,3 +88,104 @@ def test_a_model_beyond_any_machine_is_refused_at_once():
     # 4.5e12 pairs at 64 bytes each
     with pytest.raises(mg.TooLargeError, match=r"3,000,000 variables.*needs 261\.9 TiB"):
         mg.models.curie_weiss(3_000_000, 1.0, implicit=False)
+
+
+def test_reserved_bytes_are_not_available(monkeypatch):
+    monkeypatch.setattr(memory, "_physical", lambda: 2**30)
+    before = memory.available()
+    with memory.reserved(before / 2, "a thing", "do without"):
+        assert memory.available() <= before - before // 2
+        with pytest.raises(mg.TooLargeError, match="another thing needs"):
+            memory.require(before * 0.75, "another thing", "do without")
+    memory.require(before * 0.75, "another thing", "do without")
+
+
+def test_a_reservation_ends_with_an_error(monkeypatch):
+    monkeypatch.setattr(memory, "_physical", lambda: 2**30)
+    before = memory.available()
+    with pytest.raises(ValueError, match="mine"), memory.reserved(2**20, "a thing", "do without"):
+        raise ValueError("mine")
+    assert memory.available() == before
+
+
+def test_threads_do_not_reserve_the_same_bytes(monkeypatch):
+    """Of two threads that want 60% of what there is, one gets it while the other is refused."""
+    monkeypatch.setattr(memory, "_physical", lambda: 2**30)
+    size, both, found = 0.6 * memory.available(), threading.Barrier(2), []
+
+    def work():
+        both.wait()
+        try:
+            with memory.reserved(size, "a thing", "wait"):
+                found.append("reserved")
+                both.wait()
+        except mg.TooLargeError:
+            found.append("refused")
+            both.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == ["refused", "reserved"]
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """A machine with 64 MiB left."""
+    monkeypatch.setattr(memory, "available", lambda: 2**26)
+
+
+TOO_LARGE = {
+    "chains of learn": (
+        lambda: mg.learn(SPINS, [[0, 1, 1]], chains=10**7, progress=False),
+        "learning with 10,000,000 chains",
+    ),
+    "rows of learn": (
+        lambda: mg.learn(SPINS, np.broadcast_to(np.int8(0), (10**8, 3)), progress=False),
+        "data of shape .* fewer rows",
+    ),
+    "chains of maximize": (
+        lambda: mg.maximize(SPINS, rounds=1, chains=10**7, progress=False),
+        "maximize: 10,000,000 chains",
+    ),
+    "implicit factors of maximize": (
+        lambda: mg.maximize(mg.models.potts_rbf(60, 5, 2.0), rounds=1, progress=False),
+        "factors on 24 levels",
+    ),
+    "levels": (
+        lambda: mg.sample(SPINS, mg.Tempering(levels=10**7), sweeps=1, progress=False),
+        "10,000,000 levels .* fewer levels",
+    ),
+    "bins": (
+        lambda: mg.sample(
+            SPINS, sweeps=1, observe=mg.observables.Histogram(bins=10**9), progress=False
+        ),
+        "bins=1,000,000,000 .* fewer bins",
+    ),
+    "draws": (lambda: mg.theory.exact_draws(SPINS, 10**12), "draws of 3 variables .* count"),
+    "marginals of uneven domains": (
+        lambda: mg.theory.exact_marginals(mg.FactorGraph([10**5] + [2] * 1000, [])),
+        "1,001 variables by 100,000 values",
+    ),
+    "kernel": (lambda: mg.Kernel((10**9,), np.exp), "displacements .* smaller shape"),
+    "grid": (lambda: mg.Grid(0.0, 1.0, 10**9).values, "1,000,000,000 points"),
+    "table of a function": (
+        lambda: mg.Table.from_function([0, 1], np.add, [mg.Grid(0.0, 1.0, 10**5)] * 2),
+        "shape .* grids of fewer points",
+    ),
+    "a range of sizes": (lambda: mg.FactorGraph(range(10**9), []), "sizes: .* fewer entries"),
+    "minibatches": (
+        lambda: mg.theory.theorem_1(SPINS, mg.PoissonEstimator(1e9)),
+        "minibatches are too many",
+    ),
+}
+SPINS = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J")])
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_too_large_for_memory(case, little):
+    call, message = TOO_LARGE[case]
+    with pytest.raises(mg.TooLargeError, match=message):
+        call()

@@ -15,15 +15,18 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import GraphError
+from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.ordering import Order, order_variables, refuse_dense
 from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.pruning import prune
 from minigibbs.graph.rounding import warn_of_rounding
@@ -52,8 +55,17 @@ _SUMMED = 1 << 6  # entries that are summed at once
 _SPLIT = 1 << 16  # entries of a message that are worth a thread of their own
 _AT_ONCE = 1 << 22  # entries summed between two looks at Ctrl-C
 _DRAWS = 1 << 16  # independent draws made at a time
+_WEIGHTS = 1 << 20  # weights of values that are looked up at a time
+_VARIABLE_BYTES = 2000  # Python objects of the order and the buckets, per variable
+_FACTOR_BYTES = 300  # and per factor
 _SECONDS_PER_VARIABLE = 3e-4  # of the two passes, about
 _SECONDS_PER_PRODUCT = 6e-9  # on one processor
+
+
+_WRITTEN = 5  # arrays of a factor's size while it is written out
+_DIVIDED = 4  # arrays of a message's size while it is divided and scaled
+_SMALL_BUDGET = 2**24  # bytes that are never worth a refusal
+_MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
@@ -80,17 +92,19 @@ def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[
     array([0.1978, 0.8022])
     """
     warn_of_rounding(graph)
-    return exact_answer(BucketTree.of(graph, memory))[0]
+    return graph.domains.square(exact_answer(BucketTree.of(graph, memory))[0])
 
 
 def exact_answer(tree: BucketTree) -> tuple[NDArray[np.float64], float]:
-    """Marginals [variable, value] and log Z by a tree's two passes; `GraphError` for no state."""
-    log_z, graph = possible(tree), tree.graph
-    result = np.zeros((len(graph), int(graph.sizes.max())))
-    for variable in np.flatnonzero(tree.sizes == 1).tolist():
-        result[variable, tree.values(variable)] = 1.0
-    for variable, marginal in tree.marginals():
-        result[variable, tree.values(variable)] = marginal
+    """Marginals [sum of sizes] and log Z by a tree's two passes; `GraphError` for no state."""
+    with tree.reserved():
+        log_z, graph = possible(tree), tree.graph
+        first = np.cumsum(graph.sizes, dtype=np.int64) - graph.sizes
+        result = np.zeros(int(first[-1] + graph.sizes[-1]))
+        for variable in np.flatnonzero(tree.sizes == 1).tolist():
+            result[first[variable] + tree.values(variable)] = 1.0
+        for variable, marginal in tree.marginals():
+            result[first[variable] + tree.values(variable)] = marginal
     return result, log_z
 
 
@@ -103,7 +117,9 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     >>> round(log_partition(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])), 6)
     1.506409
     """
-    return BucketTree.of(graph, memory).upward()
+    tree = BucketTree.of(graph, memory)
+    with tree.reserved():
+        return tree.upward()
 
 
 def exact_draws(
@@ -118,12 +134,18 @@ def exact_draws(
     >>> exact_draws(grid, 1000, seed=1).shape
     (1000, 64)
     """
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+        raise SampleError(f"count must be an integer of at least 0, got {count!r}")
+    size = float(count) * len(graph) * graph.state_type.itemsize
+    machine.require(size, f"{count:,} draws of {len(graph):,} variables", "use a smaller count")
     warn_of_rounding(graph)
-    tree = possible_tree(graph, memory)
-    rng = np.random.default_rng(seed)
-    states = np.empty((count, len(graph)), dtype=graph.state_type)
-    for first in range(0, count, _DRAWS):
-        tree.draw(states[first : first + _DRAWS], lambda rows, _: rng.random(rows))
+    tree = BucketTree.of(graph, memory)
+    with tree.reserved():
+        possible(tree)
+        rng = np.random.default_rng(seed)
+        states = np.empty((count, len(graph)), dtype=graph.state_type)
+        for first in range(0, count, _DRAWS):
+            tree.draw(states[first : first + _DRAWS], lambda rows, _: rng.random(rows))
     return states
 
 
@@ -135,13 +157,6 @@ def treewidth_bound(graph: FactorGraph) -> int:
     5
     """
     return BucketTree.of(graph).order.width
-
-
-def possible_tree(graph: FactorGraph, memory: float | None = None) -> BucketTree:
-    """The tree of a graph after its upward pass, or `GraphError` if no state is possible."""
-    tree = BucketTree.of(graph, memory)
-    possible(tree)
-    return tree
 
 
 def possible(tree: BucketTree) -> float:
@@ -184,9 +199,21 @@ class BucketTree:
 
     @classmethod
     def of(cls, graph: FactorGraph, memory: float | None = None) -> BucketTree:
-        """The tree of a graph, or `TooLargeError` if it does not fit."""
-        budget = min(DEFAULT_MEMORY, machine.available() / 2) if memory is None else memory
-        most = max(budget / 8, 1.0)  # entries
+        """The tree of a graph, or `TooLargeError` if its two passes need too much memory."""
+        free = machine.available()
+        budget = min(DEFAULT_MEMORY, free / 2) if memory is None else min(memory, free)
+        stored = sum(len(one) for one in graph.factors if not isinstance(one, Implicit))
+        objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
+        if objects > max(budget, _SMALL_BUDGET):
+            raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
+        tree = cls.ordered(graph, max(budget / 8, 1.0))
+        if tree.size > max(budget, _SMALL_BUDGET):
+            raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
+        return tree
+
+    @classmethod
+    def ordered(cls, graph: FactorGraph, most: float) -> BucketTree:
+        """The tree of a graph, or `TooLargeError` if messages have more than `most` entries."""
         if graph.implicits and (graph.evidence == FREE).all():
             most_pairs = max(int(group.degrees().sum()) // 2 for group in graph.implicits)
             refuse_dense(most_pairs, graph.sizes, most)
@@ -209,6 +236,28 @@ class BucketTree:
             return cls(graph, Order([], []), False, nothing, None, possible=False)
         sizes = np.add.reduceat(alive, graph.packed.first, dtype=np.int64)
         return cls(graph, order_variables(sizes, _scopes(graph, sizes), most), False, sizes, alive)
+
+    @cached_property
+    def size(self) -> float:
+        """Bytes that the two passes need: factors, messages, and the tables made on the way."""
+        factors, largest = 0.0, 1.0
+        wide = np.append(self.sizes, 1).astype(np.float64)  # the last for no variable
+        for scope in _scopes(self.graph, self.sizes):
+            tables = wide[scope].prod(axis=1)
+            factors += float(tables.sum())
+            largest = max(largest, float(tables.max(initial=0.0)))
+        messages, working = 0.0, _WRITTEN * largest
+        for variable, *others in self.order.cliques:
+            message = float(wide[others].prod())
+            spread = min(float(wide[[variable, *others]].max()) / _SUMMED, 1.0)
+            messages += message
+            working = max(working, _DIVIDED * message + message * float(wide[variable]) * spread)
+        return 8.0 * (factors + messages + working)
+
+    def reserved(self) -> AbstractContextManager[None]:
+        """Reserve what the two passes need, or `TooLargeError` if that much is not left."""
+        what = "an exact answer for this graph, beside other work under way,"
+        return machine.reserved(self.size, what, "wait for the other work, or sample the graph")
 
     @property
     def seconds(self) -> float:
@@ -334,23 +383,32 @@ class BucketTree:
 
         `marks(rows, variable)` gives a uniform number for each row.
         """
-        cliques = dict(zip(self.order.variables, self.order.cliques, strict=True))
         for variable in np.flatnonzero(self.sizes == 1).tolist():
             states[:, variable] = self.values(variable)[0]
         for variable in reversed(self.order.variables):
-            weights: Table = np.zeros((len(states), int(self.sizes[cliques[variable][0]])))
-            for scope, table, _ in self.parts[variable]:
-                index: tuple[Any, ...] = (slice(None), *(states[:, v] for v in scope[1:]))
-                rows = table[index].reshape(len(table), -1).T
-                with np.errstate(divide="ignore"):
-                    weights += rows if self.logs else np.log(rows)
-            weights -= weights.max(axis=1, keepdims=True)
-            totals = np.exp(weights, out=weights).cumsum(axis=1)
-            marked = marks(len(states), variable) * totals[:, -1]
-            states[:, variable] = (totals[:, :-1] <= marked[:, None]).sum(axis=1)
+            uniform = marks(len(states), variable)
+            step = max(1, _WEIGHTS // int(self.sizes[variable]))
+            for first in range(0, len(states), step):
+                some = slice(first, first + step)
+                self._draw_value(variable, states[some], uniform[some])
         if self.alive is not None:  # from places among the values that are left to values
             for variable in self.order.variables:
                 states[:, variable] = self.values(variable)[states[:, variable]]
+
+    def _draw_value(
+        self, variable: int, states: NDArray[Any], uniform: NDArray[np.float64]
+    ) -> None:
+        """Draw one variable's place among its values in some rows, given what is drawn already."""
+        weights: Table = np.zeros((len(states), int(self.sizes[variable])))
+        for scope, table, _ in self.parts[variable]:
+            index: tuple[Any, ...] = (slice(None), *(states[:, v] for v in scope[1:]))
+            rows = table[index].reshape(len(table), -1).T
+            with np.errstate(divide="ignore"):
+                weights += rows if self.logs else np.log(rows)
+        weights -= weights.max(axis=1, keepdims=True)
+        totals = np.exp(weights, out=weights).cumsum(axis=1)
+        marked = uniform * totals[:, -1]
+        states[:, variable] = (totals[:, :-1] <= marked[:, None]).sum(axis=1)
 
     def _part(self, scope: tuple[int, ...], table: Table) -> Part:
         """A part that knows its least number, where that matters."""
@@ -543,29 +601,20 @@ class BucketTree:
         if logs.min(initial=0.0, where=logs > -np.inf) < _LEAST:
             raise _UnderflowError
 
-    def _factors(self) -> list[tuple[tuple[int, ...], Table]]:
+    def _factors(self) -> Iterator[tuple[tuple[int, ...], Table]]:
         """Every factor as a table over those of its variables that are not settled."""
         model = self.graph.packed
-        found = [
-            self._cut((i, j), np.eye(self.graph.sizes[i], self.graph.sizes[j]) * weight)
-            for (i, j), weight in zip(model.pair.tolist(), model.pair_weight, strict=True)
-        ]
+        for (i, j), weight in zip(model.pair.tolist(), model.pair_weight.tolist(), strict=True):
+            yield self._pair(i, j, weight)
         for factor in model.factors:
             slots = model.slots[factor["scope_start"] : factor["scope_end"]]
-            found.append(self._general(factor, slots))
-        return found
+            yield self._general(factor, slots)
 
-    def _cut(self, scope: tuple[int, ...], table: Table) -> tuple[tuple[int, ...], Table]:
-        """The table over the values that are left, without the axes of one value."""
-        open_axes = tuple(v for v in scope if self.sizes[v] > 1)
-        if self.alive is None:
-            index = tuple(
-                slice(None) if self.sizes[v] > 1 else max(int(self.graph.evidence[v]), 0)
-                for v in scope
-            )
-            return open_axes, np.asarray(table[index])
-        left = table[np.ix_(*(self.values(v) for v in scope))]
-        return open_axes, left.reshape([int(self.sizes[v]) for v in open_axes])
+    def _pair(self, i: int, j: int, weight: float) -> tuple[tuple[int, ...], Table]:
+        """A weight where two variables agree, over the values that are left to them."""
+        equal = self.values(i)[:, None] == self.values(j)
+        scope = tuple(v for v in (i, j) if self.sizes[v] > 1)
+        return scope, weight * equal.reshape([int(self.sizes[v]) for v in scope])
 
     def _general(self, factor: np.void, slots: NDArray[np.void]) -> tuple[tuple[int, ...], Table]:
         """A table or a formula, written out over its open variables."""

@@ -54,15 +54,20 @@ def _poisson(rate: float, counts: NDArray[Any]) -> NDArray[np.float64]:
     return softmax(logs)
 
 
-def poisson_grid(rates: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All vectors of counts [vector, rate] that matter, and their probabilities."""
-    points = [poisson_points(float(rate)) for rate in rates]
-    size = math.prod(len(counts) for counts, _ in points)
+def check_minibatches(size: int) -> None:
+    """Refuse more minibatches than can be enumerated."""
     if size > MOST_STATES:
         raise TooLargeError(
             f"{size:,} minibatches are too many to enumerate; the limit is {MOST_STATES:,}: use "
             "smaller batches, or fewer factors at a variable"
         )
+
+
+def poisson_grid(rates: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """All vectors of counts [vector, rate] that matter, and their probabilities."""
+    points = [poisson_points(float(rate)) for rate in rates]
+    size = math.prod(len(counts) for counts, _ in points)
+    check_minibatches(size)
     grids = [np.meshgrid(*axes, indexing="ij") for axes in zip(*points, strict=True)]
     chances = np.ones(1)
     for axis in grids[1] if grids else ():

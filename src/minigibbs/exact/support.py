@@ -97,7 +97,7 @@ class Support:
     def _narrow_tree(self) -> BucketTree | None:
         """The tree of the zeros alone, after its upward pass, if that is narrow."""
         try:
-            tree = BucketTree.of(zeros_alone(self.graph), _NARROW)
+            tree = BucketTree.ordered(zeros_alone(self.graph), _NARROW / 8)
         except TooLargeError:
             return None
         if tree.upward() == -math.inf:

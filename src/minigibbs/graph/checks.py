@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError, MinigibbsError
+from minigibbs.system import memory
+
+_ITEM_BYTES = 40  # an entry of a Python list with its number
+_ENTRY_BYTES = 16  # an array's entry: a copy of 8 bytes, and what checks of it need
 
 
 class Frozen:
@@ -24,6 +29,7 @@ class Frozen:
 
 def as_list(given: Any, rule: str) -> list[Any]:
     """What was given as a list, or a `GraphError` that states the rule."""
+    _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:
         return list(given)
     except TypeError:
@@ -41,10 +47,13 @@ def as_array(
         raise error(
             f"{rule}; got masked values. Replace them with array.filled(value), or drop their rows"
         )
+    if not isinstance(given, np.ndarray):
+        _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:
         array = np.asarray(given)
     except ValueError:
         raise error(f"{rule}; got rows of different lengths") from None
+    _require_room(array.size, _ENTRY_BYTES, rule, f"an array of shape {array.shape}")
     if array.size and array.dtype.kind not in kinds:
         raise error(f"{rule}; got type {array.dtype}")
     return array
@@ -74,6 +83,17 @@ def is_missing(value: Any) -> bool:
         return value is None or value is np.ma.masked or bool(value != value)
     except TypeError:  # comparisons with the NA of pandas have no truth value
         return True
+
+
+def _length(given: Any) -> int:
+    """How many entries a sequence says it has; 0 for anything else."""
+    return len(given) if isinstance(given, Sized) else 0
+
+
+def _require_room(entries: int, each: int, rule: str, what: str) -> None:
+    """Refuse an argument whose copy would not fit; the rule begins with the argument's name."""
+    name = rule.partition(" must")[0]
+    memory.require(entries * each, f"{name}: {what} of {entries:,} entries", "give fewer entries")
 
 
 def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array, as_list, frozen
+from minigibbs.system import memory
 
 MAX_DOMAIN = 2**31 - 1
 _MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
@@ -45,6 +46,7 @@ class Grid:
     @property
     def values(self) -> NDArray[np.float64]:
         """The points, lowest first."""
+        memory.require(8.0 * self.points, f"a Grid of {self.points:,} points", "use fewer points")
         return np.linspace(self.low, self.high, int(self.points))
 
 
@@ -136,6 +138,18 @@ class Domains:
             grid = self.grids[variable]
             expected += f" or one of the {size} grid points from {grid.low} to {grid.high}"
         raise GraphError(f"{self.describe(variable)}: expected {expected}, got {value!r}")
+
+    def square(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Numbers of all values, one after the other, as [variable, value]; 0 beyond a domain."""
+        shape = (len(self), int(self.sizes.max()))
+        memory.require(
+            8.0 * shape[0] * shape[1],
+            f"an array of {shape[0]:,} variables by {shape[1]:,} values",
+            "look at one variable at a time: result.marginal(variable)",
+        )
+        square = np.zeros(shape)
+        square[np.arange(shape[1]) < self.sizes[:, None]] = flat
+        return square
 
     def pick(self, variables: Sequence[int]) -> Domains:
         """Some of the variables alone, which keep their names."""

@@ -41,6 +41,8 @@ def lower_all(
         "use fewer factors, or an implicit model",
     )
     lowered = [group.lower(sizes, evidence) for group in factors]
+    entries = sum(len(group.table) for group in lowered if isinstance(group, General))
+    memory.require(8 * entries, f"packing tables of {entries:,} entries", "use smaller tables")
     pairs = [group for group in lowered if isinstance(group, Pairs)]
     pair = _join([group.scope for group in pairs], np.int32, (0, 2))
     pair_weight = _join([group.weight for group in pairs], np.float64)

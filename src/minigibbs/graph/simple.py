@@ -19,6 +19,9 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import TABLE, Model
+from minigibbs.system import memory
+
+_PAIR_BYTES = 64  # two variables that share a factor, while they are sorted
 
 
 class Simple(NamedTuple):
@@ -33,15 +36,17 @@ class Simple(NamedTuple):
 
 def simplified(graph: FactorGraph) -> Simple:
     """The graph's stored factors, simplified under its evidence."""
-    model, evidence = graph.packed, graph.evidence
-    unary = np.zeros(int(graph.sizes.sum(dtype=np.int64)))
+    model, evidence, values = graph.packed, graph.evidence, int(graph.sizes.sum(dtype=np.int64))
+    what = f"energies of {values:,} values of all variables"
+    memory.require(16 * values, what, "use smaller domains")
+    unary = np.zeros(values)
     constant = _fold_pairs(model, evidence, unary)
     both_free = (evidence[model.pair] == FREE).all(axis=1)
     pair, weight = model.pair[both_free], model.pair_weight[both_free]
-    open_slots = _open_slots(model, evidence)
+    counts = open_slots(graph)
     state = np.maximum(evidence, 0).astype(graph.state_type)
-    constant += _fold_general(model, open_slots, state, evidence, unary)
-    several = open_slots > 1
+    constant += _fold_general(model, counts, state, evidence, unary)
+    several = counts > 1
     spins = several & _is_spin_table(model, graph.sizes, evidence)
     own_pair, own_weight, shift = _spin_tables(model, np.flatnonzero(spins), unary)
     pair, weight = _merged(
@@ -71,6 +76,10 @@ def lighter(graph: FactorGraph) -> FactorGraph:
 def neighbours(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Which free variables share a factor, by rows: where each begins, and all of them."""
     model, (i, j) = graph.packed, simple.pair.T.astype(np.int64)
+    widths = open_slots(graph)[simple.rest].astype(np.float64)
+    pairs = len(i) + float((widths * (widths - 1)).sum()) / 2
+    what = f"a table of {pairs:,.0f} pairs of variables that share a factor"
+    memory.require(_PAIR_BYTES * pairs, what, "use factors of fewer variables")
     rows, columns = [i], [j]
     for k in simple.rest:
         factor = model.factors[k]
@@ -102,9 +111,10 @@ def _fold_pairs(model: Model, evidence: NDArray[np.int32], unary: NDArray[np.flo
     return constant
 
 
-def _open_slots(model: Model, evidence: NDArray[np.int32]) -> NDArray[np.int64]:
+def open_slots(graph: FactorGraph) -> NDArray[np.int64]:
     """How many free variables each general factor has."""
-    free = np.concatenate([[0], np.cumsum(evidence[model.slots["variable"]] == FREE)])
+    model = graph.packed
+    free = np.concatenate([[0], np.cumsum(graph.evidence[model.slots["variable"]] == FREE)])
     return free[model.factors["scope_end"]] - free[model.factors["scope_start"]]  # type: ignore[no-any-return]
 
 

@@ -21,6 +21,7 @@ from minigibbs.results.run import Run
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
+from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
@@ -102,12 +103,14 @@ def infer(
     with Watch(durations.seconds(time, "time")) as watch:
         why = "exact answers were not asked for"
         if exact:
-            answer, why = _exact(graph, budget, watch)
+            with Stage("looking for an exact answer", progress):
+                answer, why = _exact(graph, budget, watch)
             if answer is not None:
                 return answer if observe is None else call.observed(answer)
-        if sampler is None and graph.influence < 1.0 and not graph.implicits:
+        if sampler is None and not graph.implicits and graph.influence < 1.0:
             return call.two_runs(why, watch)
-        chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
+        with Stage("choosing a sampler", progress):
+            chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
         run = call.sample(graph, chosen, watch, observe)
         return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
 
@@ -119,12 +122,11 @@ def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answ
             tree = BucketTree.of(graph, memory)
             if tree.seconds > _EXACT * watch.left:
                 return None, f"an exact answer would take about {tree.seconds:,.0f} s"
-            square, log_z = exact_answer(tree)
+            flat, log_z = exact_answer(tree)
     except TooLargeError as error:
         return None, str(error).split(";")[0]
     except StopError:
         return None, "an exact answer took longer than predicted, and was given up"
-    flat = square[np.arange(square.shape[1]) < graph.sizes[:, None]]
     rounded = rounding_warning(graph.rounding_error)
     answer = Answer(
         domains=graph.domains,
@@ -203,8 +205,10 @@ class _Call:
         Where time was up before every chain had recorded a sweep, a few are recorded all the same,
         `beyond` the limit: an answer has marginals.
         """
-        free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
-        sweep = free * time_updates(graph, sampler, seconds=min(0.02, max(watch.left, 0.0) / 50))
+        seconds = min(0.02, max(watch.left, 0.0) / 50)
+        with Stage("timing the sampler", self.options["progress"]):
+            free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
+            sweep = free * time_updates(graph, sampler, seconds=seconds)
         chains, threads = self.options["chains"], self.options["threads"]
         workers = min(threads or os.cpu_count() or 1, chains)
         sweeps = max(watch.left, 0.0) * workers / (chains * sweep)

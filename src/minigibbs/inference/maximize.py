@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
@@ -23,12 +24,14 @@ from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
 from minigibbs.running.driver import drive
-from minigibbs.running.progress import Bar
+from minigibbs.running.progress import Bar, Stage
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
+from minigibbs.samplers.tempering.copies import COPY_BYTES
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
+from minigibbs.system import memory
 from minigibbs.system.watch import Watch
 
 _FIRST_LEVELS = 24
@@ -42,6 +45,7 @@ _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to lev
 _TRIED = 8  # rounds after which the annealing is planned, by the time that they took
 _SEGMENT = 0.2  # seconds between two looks at the clock
 _GROWTH = 8  # of a segment over the one before, at the most
+_SEARCH_BYTES = 4000  # the objects of a chain
 ROUNDS = "rounds"  # how a search ended: all rounds were made
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
@@ -146,12 +150,18 @@ def best_states(
         raise SampleError(f"maximize takes a FactorGraph, got {type(graph).__name__}")
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
+    _require_copies(graph)
     with Watch(limit if rounds is None else None) as watch:
-        stored = graph.stored() if graph.implicits else graph
+        with Stage("storing the factors", progress):
+            stored = graph.stored() if graph.implicits else graph
+        each = _SEARCH_BYTES + 4 * len(stored) * stored.state_type.itemsize
+        what = f"maximize: {chains:,} chains"
+        memory.require(chains * each, what, "use fewer chains (chains=...)")
         states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
         order, made, ended = order[stored.sizes[order] > 1], 0, ROUNDS
         if len(order):
-            searches = _searches(stored, states, streams(seed, chains), ends)
+            with Stage("finding temperatures", progress):
+                searches = _searches(stored, states, streams(seed, chains), ends)
             work = _Searching(searches, rounds, threads or os.cpu_count() or 1)
             made, ended = work.run(watch, progress)
             states = np.array([one.best for one in searches])
@@ -160,6 +170,18 @@ def best_states(
                 for state in states:
                     climb(stored.packed, order, state, least)
         return Found(states, np.atleast_1d(graph.energy(states)), made, ended)
+
+
+def _require_copies(graph: FactorGraph) -> None:
+    """Refuse a graph whose factors do not fit into memory once per level."""
+    if (graph.sizes[graph.evidence == FREE] <= 2).all():
+        return  # levels of spins share their pairs
+    factors = sum(map(len, graph.factors))
+    memory.require(
+        float(_FIRST_LEVELS) * 2 * COPY_BYTES * factors,
+        f"maximize: {factors:,} factors on {_FIRST_LEVELS} levels",
+        "use a graph of fewer variables or factors",
+    )
 
 
 def _check_rounds(rounds: Any) -> None:
@@ -242,6 +264,8 @@ def _searches(
     beta = find_levels(graph, state, prepare, beta=first, most=most)
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
+    what = f"maximize: {len(states):,} chains of {len(beta)} levels"
+    memory.require(len(states) * space.size(graph), what, "use fewer chains (chains=...)")
     return [
         _Search(graph, data, space, state, stream)
         for state, stream in zip(states, rows, strict=True)

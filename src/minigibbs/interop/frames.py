@@ -22,7 +22,9 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Logical
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
+_COMPARED_BYTES = 100  # a value that two variables of a rule may share
 _NOTHING = object()
 
 
@@ -239,6 +241,8 @@ class _Values:
             return pair, number, number
         first = np.searchsorted(self._keys, a * self._total)
         count = self.sizes[a].astype(np.int64)
+        what = f"a rule that compares {count.sum():,} values of pairs of variables"
+        memory.require(_COMPARED_BYTES * float(count.sum()), what, "use fewer rows or values")
         pair = np.repeat(np.arange(len(a)), count)
         inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         mine = np.repeat(first, count) + inside

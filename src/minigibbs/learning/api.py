@@ -33,6 +33,7 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings
 from minigibbs.results.fit import Fit
 from minigibbs.running import durations
+from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system.files import refusing_damage
@@ -170,7 +171,8 @@ def learn(
     given = {"checkpoint": checkpoint, "held_out": held_out, "error": error, "pearson": pearson}
     _require_sampled(method, [name for name, value in given.items() if value is not None])
     whole = _unclamped(graph) if data is None else graph
-    rows = read_data(graph, data, columns, weights)
+    with Stage("reading data", progress):
+        rows = read_data(graph, data, columns, weights)
     kind = _optimizer(graph, rows, method, optimizer)
     settings = Settings(
         method=method,
@@ -194,10 +196,11 @@ def learn(
     pool = Threads(threads)
     try:
         with watch:
-            values = task.first(start, pool)
-            if method not in SAMPLED:
+            with Stage("preparing", progress):
+                values = task.first(start, pool)
+                ascent = task.ascent(values, pool) if method in SAMPLED else None
+            if ascent is None:
                 return task.climbed(values, pool, progress)
-            ascent = task.ascent(values, pool)
             saver = None
             if checkpoint is not None:
                 extra = {"evidence": data is None, "errors": errors, "max_time": limit}

@@ -19,7 +19,9 @@ from minigibbs.graph.checks import as_array, has_masked, is_missing
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system import memory
 
+_ENTRY_BYTES = 24  # a value as it is read, checked and stored
 _LARGEST = 2.0**53  # whole numbers that doubles hold
 _NEUTRAL = 2  # in the place of a missing number: no value of a spin
 
@@ -134,6 +136,8 @@ def _numbers(data: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     rule = "data must hold whole numbers, -1 where a value is missing"
     try:
         array = np.asarray(data)
+        what = f"data of shape {array.shape}"
+        memory.require(_ENTRY_BYTES * array.size, what, "give fewer rows or fewer variables")
         if array.dtype == object:
             array = np.array([[np.nan if is_missing(v) else v for v in row] for row in data])
     except (ValueError, TypeError):

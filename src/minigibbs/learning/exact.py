@@ -108,10 +108,11 @@ class Eliminated(Expectations):
         if (known != self.graph.evidence).any():
             graph = FactorGraph(graph.domains, graph.factors, evidence=known)
         tree = BucketTree.of(graph)
-        log_z = tree.upward()
-        if log_z == -math.inf:
-            return log_z, np.zeros(len(values))
-        return log_z, _expected(self.graph, tree)
+        with tree.reserved():
+            log_z = tree.upward()
+            if log_z == -math.inf:
+                return log_z, np.zeros(len(values))
+            return log_z, _expected(self.graph, tree)
 
 
 def _expected(graph: FactorGraph, tree: BucketTree) -> NDArray[np.float64]:

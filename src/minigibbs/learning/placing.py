@@ -24,6 +24,10 @@ from minigibbs.learning.lockstep import (
 from minigibbs.running.request import start_states
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
+from minigibbs.system import memory
+
+_CHAIN_BYTES = 64  # streams and places
+_GROUP_BYTES = 10_000  # the objects of a chain that a sampler was given for
 
 
 def model_chains(
@@ -35,6 +39,10 @@ def model_chains(
     backend: str = "cpu",
 ) -> Chains:
     """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
+    each = 4 * len(graph) * graph.state_type.itemsize + _CHAIN_BYTES
+    each += _GROUP_BYTES if sampler is not None else 0
+    what = f"learning with {chains:,} chains of {len(graph):,} variables"
+    memory.require(chains * each, what, "use fewer chains (chains=...)")
     if backend == "cuda":
         if sampler is not None:
             raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from minigibbs.running.progress import Shown
+from minigibbs.running.progress import Shown, watched
 
 
 class StepBar(Shown):
     """Counts gradient steps, and shows how far the moments are from the data's."""
 
     def __init__(self, total: int, made: int, shown: bool) -> None:
-        if not shown:
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        console = watched(shown)
+        if console is not None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        console = Console(stderr=True)
-        if console.is_terminal or console.is_jupyter:
             self._progress = Progress(
                 TextColumn("learning"),
                 BarColumn(),

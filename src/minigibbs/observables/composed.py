@@ -17,7 +17,9 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable, Sums, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
+from minigibbs.system import memory
 
+_BIN_BYTES = 200.0  # a bin's label and edges
 MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
 
 
@@ -107,6 +109,7 @@ class Histogram(Observable):
 
     def bind(self, graph: FactorGraph) -> Measure:
         """Wherever the number itself is known."""
+        memory.require(_BIN_BYTES * self.bins, f"histogram: bins={self.bins:,}", "use fewer bins")
         inner = self.of.bind(graph)
         need_number(inner, self.name)
         return self._law(inner)

@@ -42,12 +42,12 @@ class Result(ABC):
     @cached_property
     def marginals(self) -> NDArray[np.float64]:
         """Marginals [variable, value], 0 beyond a variable's domain; pooled over chains."""
-        return self._square(self.shares.pooled)
+        return self.domains.square(self.shares.pooled)
 
     @cached_property
     def standard_errors(self) -> NDArray[np.float64]:
         """Standard errors of `marginals`: 0 where exact, NaN for a single chain."""
-        return self._square(self.shares.standard_errors)
+        return self.domains.square(self.shares.standard_errors)
 
     def marginal(self, variable: int | str) -> Marginal:
         """One variable's marginal, with its labels or grid points."""
@@ -89,9 +89,3 @@ class Result(ABC):
         from minigibbs.results.tables import to_pandas
 
         return to_pandas(self, wide, shape)
-
-    def _square(self, ragged: NDArray[np.float64]) -> NDArray[np.float64]:
-        sizes = self.domains.sizes
-        square = np.zeros((len(sizes), int(sizes.max())))
-        square[np.arange(square.shape[1]) < sizes[:, None]] = ragged
-        return square

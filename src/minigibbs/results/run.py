@@ -26,7 +26,7 @@ from minigibbs.results.observed import (
 )
 from minigibbs.results.result import Result
 from minigibbs.samplers.tempering.account import Ladder
-from minigibbs.system import files
+from minigibbs.system import files, memory
 
 if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
@@ -184,7 +184,13 @@ class Run(Result):
     @cached_property
     def chain_marginals(self) -> NDArray[np.float64]:
         """Marginals of each row: [row, variable, value], 0 beyond a variable's domain."""
-        return np.stack([self._square(row) for row in self.shares.rows])
+        rows = self.shares.rows
+        memory.require(
+            8.0 * len(rows) * len(self.domains) * int(self.domains.sizes.max()),
+            f"an array of {len(rows):,} rows of marginals",
+            "use run.marginals, or run.marginal(variable)",
+        )
+        return np.stack([self.domains.square(row) for row in rows])
 
     @cached_property
     def shares(self) -> Marginals:

@@ -30,6 +30,7 @@ from minigibbs.running.goal import Goal
 from minigibbs.running.group import Group, share_threads
 from minigibbs.running.loop import Loop
 from minigibbs.running.plan import CHROMATIC, FINISHED, Plan
+from minigibbs.running.progress import Stage
 from minigibbs.running.request import (
     DEFAULT_RECORD,
     Options,
@@ -133,7 +134,9 @@ def sample(
     options = Options.gather(locals())
     with Watch() as watch:
         length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
-        return _run(options, options.plan(graph, length, unit, reference), watch)
+        with Stage("preparing", progress):
+            plan = options.plan(graph, length, unit, reference)
+        return _run(options, plan, watch)
 
 
 def sample_until(
@@ -192,7 +195,8 @@ def sample_until(
     options, goal = Options.gather(locals()), Goal(rhat, ess, error)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Watch(limit) as watch:
-        plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
+        with Stage("preparing", progress):
+            plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
         goal.check_kept(plan.kept)
         spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
         plan = replace(plan, length=goal.first_length(plan.rows, spacing))
@@ -208,8 +212,9 @@ def _run(
 ) -> Run:
     """Run a plan from its beginning, in a new checkpoint if one is wanted."""
     interval = None if options.every is None else durations.seconds(options.every, "every")
-    BACKENDS[plan.backend].check_memory(plan, snapshots=options.checkpoint is not None)
-    data, groups = _place(plan, options.start)
+    with Stage("preparing", options.progress):
+        BACKENDS[plan.backend].check_memory(plan, snapshots=options.checkpoint is not None)
+        data, groups = _place(plan, options.start)
     loop = Loop(plan, groups, goal)
     share_threads(groups, options.threads)
     with runner_for(options.executor, plan, data, options.threads) as runner:
@@ -284,7 +289,8 @@ def resume(
         base, request = saved.read_plan()
         base = _with_functions(base, read_observe(observe))
         BACKENDS[base.backend].check()
-        data, loop = saved.latest(lambda found: _take_up(base, request, found))
+        with Stage("reading the checkpoint", progress):
+            data, loop = saved.latest(lambda found: _take_up(base, request, found))
         more = 0
         if updates is not None or sweeps is not None:
             length, unit = run_length(updates, sweeps, len(base.order))

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from minigibbs.errors import StoppedError, TooLargeError
+from minigibbs.errors import StoppedError
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.folder import Checkpoint
@@ -183,10 +183,10 @@ class Loop:
         try:
             longer = replace(self.plan, length=self.length + more)
             BACKENDS[self.plan.backend].check_memory(longer)
-        except TooLargeError as error:
+            self.grow(more)
+        except MemoryError as error:  # a `TooLargeError`, or that of an allocation
             reached = f"{goal.note()} after {self.length:,} updates of each chain"
             raise StoppedError(f"{reached}; to run longer: {error}") from error
-        self.grow(more)
 
     def _resting(self) -> list[Group]:
         """The groups whose arrays nobody works on."""

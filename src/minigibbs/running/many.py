@@ -17,8 +17,11 @@ from minigibbs.running.api import sample
 from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
+from minigibbs.system import memory
 from minigibbs.system.optional import optional
 from minigibbs.system.watch import Watch
+
+_RUN_BYTES = 10_000  # the objects of a run
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,18 @@ class Runs(Sequence[Run]):
         return plot_estimates(self.at, self.estimates(chosen), name, path)
 
 
+def _require_room(first: Run, models: int) -> None:
+    """Refuse a series of models whose runs do not fit, by the size of the first run."""
+    parts = [vars(first), {} if first.observed is None else vars(first.observed)]
+    arrays = [value for part in parts for value in part.values() if isinstance(value, np.ndarray)]
+    size = _RUN_BYTES + sum(array.nbytes for array in arrays)
+    memory.require(
+        float(size) * (models - 1),
+        f"sample_many: keeping the runs of {models:,} models, {memory.readable(size)} each,",
+        "give fewer models at a time, fewer chains, or record less",
+    )
+
+
 def sample_many(
     graphs: Mapping[Any, FactorGraph] | Iterable[FactorGraph],
     sampler: Sampler | str | None = None,
@@ -141,12 +156,13 @@ def sample_many(
     if options.get("checkpoint") is not None:
         raise SampleError("a checkpoint is of one run: give it to mg.sample, for one model")
     follow = options.get("start") == "last" if isinstance(options.get("start"), str) else False
-    seeds = np.random.SeedSequence(entropy_of(seed)).spawn(max(len(models), 1))
+    entropy = entropy_of(seed)
     runs: list[Run] = []
     with Job(len(models), progress) as job, Watch():
-        for graph, sequence in zip(models, seeds, strict=False):
+        for number, graph in enumerate(models):
             if follow:
                 options["start"] = runs[-1] if runs else "random"
+            sequence = np.random.SeedSequence(entropy, spawn_key=(number,))
             own = int.from_bytes(sequence.generate_state(4).tobytes(), "little")
             try:
                 runs.append(sample(graph, sampler, seed=own, progress=False, **options))
@@ -155,6 +171,8 @@ def sample_many(
                     raise
                 break
             job.step()
+            if number == 0:
+                _require_room(runs[0], len(models))
             if runs[-1].interrupted:
                 break
     called = np.asarray(range(len(models)) if at is None else at)[: len(runs)]

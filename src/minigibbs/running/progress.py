@@ -17,6 +17,16 @@ _SHARE = 0.01  # of the time that looking may take
 _MOST = 2000  # records a chain that are looked at
 
 
+def watched(shown: bool) -> Any:
+    """Rich's console on stderr if progress is to be shown and somebody can see it, else None."""
+    if not shown:
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal or console.is_jupyter else None
+
+
 class Shown:
     """A bar of Rich's that is shown within a `with`, or none."""
 
@@ -37,6 +47,22 @@ class Shown:
             self._progress.stop()
 
 
+class Stage(Shown):
+    """A line that says what a call prepares and for how long, before it has a bar to show.
+
+    It is shown at once and removed at the end.
+    """
+
+    def __init__(self, text: str, shown: bool) -> None:
+        console = watched(shown)
+        if console is not None:
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn(text), TimeElapsedColumn())
+            self._progress = Progress(*columns, console=console, transient=True)
+            self._progress.add_task(text, total=None)
+
+
 class Bar(Shown):
     """Counts updates over all chains; shows speed, time left and R-hat on a terminal.
 
@@ -51,12 +77,9 @@ class Bar(Shown):
         self._total, self._before, self._made = total, made, 0
         self._begun, self._next_look, self._looked = time.perf_counter(), 0.0, False
         self._limit: float | None = None
-        if shown:
-            from rich.console import Console
-
-            console = Console(stderr=True)
-            if console.is_terminal or console.is_jupyter:
-                self._progress = self._start(console)
+        console = watched(shown)
+        if console is not None:
+            self._progress = self._start(console)
 
     def _start(self, console: Any) -> Any:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -45,6 +45,12 @@ class Workspace:
     replicas: int = 0  # further states of all variables; for samplers that sweep
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
+    def size(self, graph: FactorGraph) -> float:
+        """Bytes of one chain of this graph, its state and weights included."""
+        states = (2.0 + self.replicas) * len(graph) * graph.state_type.itemsize
+        weights = self.weights * int(graph.sizes.max())
+        return states + 8.0 * (self.carried + self.scratch + self.numbers + weights)
+
 
 class Carried(NamedTuple):
     """What a chain carries beside its state, and the data that it was laid out for."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
-from minigibbs.exact.laws import Law, merge, poisson_points
+from minigibbs.exact.laws import Law, check_minibatches, merge, poisson_points
 from minigibbs.exact.transition import Joint
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import factor_spans
@@ -134,6 +134,7 @@ class PoissonEstimator(Estimator):
         for value, span in zip(everything.phi[:, state], everything.spans, strict=True):
             if value > 0:
                 counts, own = poisson_points(span / ratio, value)
+                check_minibatches(len(points) * len(counts))
                 gains = counts * math.log1p(ratio * value / span)
                 points, chances = merge(
                     (points[:, None] + gains).ravel(), (chances[:, None] * own).ravel()

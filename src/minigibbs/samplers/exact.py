@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.exact.elimination import BucketTree, Part, possible_tree
+from minigibbs.exact.elimination import BucketTree, Part, possible
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
@@ -84,7 +84,10 @@ class Exact(SweepSampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the variables out once; lay out what each bucket then holds."""
-        return _flat(possible_tree(graph, self.memory))
+        tree = BucketTree.of(graph, self.memory)
+        with tree.reserved():
+            possible(tree)
+            return _flat(tree)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Each variable's place among the values that zeros leave it."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from minigibbs.errors import SampleError, TooLargeError
 
 HARMLESS = 2**16  # bytes that any machine has: for so few the system is not asked
+_lock = threading.Lock()
+_reserved = 0.0  # bytes that work under way in this process has announced
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -42,7 +47,10 @@ def read_size(size: str | float, name: str) -> float:
 
 
 def available() -> int:
-    """Bytes this process can still take: free memory, or a limit (container, ulimit) if smaller."""
+    """Bytes this process can still take: free memory, or a limit (container, ulimit) if smaller.
+
+    Reserved bytes do not count as available, whether they have been allocated yet or not.
+    """
     free = min(_physical(), _address_space())
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -55,7 +63,24 @@ def available() -> int:
             free = min(free, int(_content(limit)) - int(_content(used)))
         except (OSError, ValueError):  # no such limit here
             continue
-    return max(free, 0)
+    return max(int(free - _reserved), 0)
+
+
+@contextmanager
+def reserved(size: float, what: str, way_out: str) -> Iterator[None]:
+    """Reserve `size` bytes within a `with`, or raise if they are more than this machine has left.
+
+    Threads that check at the same time then do not count the same free memory twice.
+    """
+    global _reserved
+    with _lock:
+        require(size, what, way_out)
+        _reserved += size
+    try:
+        yield
+    finally:
+        with _lock:
+            _reserved -= size
 
 
 def require(size: float, what: str, way_out: str) -> None:
@@ -64,10 +89,15 @@ def require(size: float, what: str, way_out: str) -> None:
         return
     free = available()
     if size > free:
-        raise TooLargeError(
-            f"{what} needs {readable(size)}, but only {readable(free)} of memory is available; "
-            f"{way_out}"
-        )
+        raise too_large(size, free, what, way_out)
+
+
+def too_large(size: float, free: float, what: str, way_out: str) -> TooLargeError:
+    """The error that says what is needed, what there is, and what to do about it."""
+    return TooLargeError(
+        f"{what} needs {readable(size)}, but only {readable(free)} of memory is available; "
+        f"{way_out}"
+    )
 
 
 def _content(path: str) -> bytes:

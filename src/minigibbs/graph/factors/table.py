@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -25,8 +26,10 @@ from minigibbs.graph.factors.base import (
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
+from minigibbs.system import memory
 
 _GRIDS = "table: grids must hold a Grid or a domain size of at least 1 per column of the scope"
+_TABULATED_BYTES = 24.0  # an entry: what the function gives, its copy, and the checks of it
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
 
 
@@ -178,8 +181,13 @@ class Table(Factors):
                [-4., -1., -0.]])
         """
         axes = [_points(grid) for grid in as_list(grids, _GRIDS)]
-        points = np.meshgrid(*axes, indexing="ij", sparse=True)
         shape = tuple(len(axis) for axis in axes)
+        memory.require(
+            _TABULATED_BYTES * math.prod(shape),
+            f"table: a table of shape {shape}",
+            "use grids of fewer points, or fewer columns of the scope",
+        )
+        points = np.meshgrid(*axes, indexing="ij", sparse=True)
         rule = "table: the function must give one energy per grid point"
         energy = as_array(f(*points), "iufb", rule)
         try:

@@ -125,9 +125,10 @@ class Backend(ABC):
 
 def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
-    record = len(plan.drawn) * plan.graph.state_type.itemsize + 16
-    record += 8 * plan.width if plan.series else 0
-    size += 8 * plan.width * (2 + BATCHES)
+    size *= 2  # the chains' own and the run's
+    record = 2 * (len(plan.drawn) * plan.graph.state_type.itemsize + 16)
+    record += 16 * plan.width if plan.series else 0
+    size += 16 * plan.width * (2 + BATCHES)
     less = "record less"
     if "draws" in plan.kept:
         less = "record less, such as the draws of some variables (mg.Record(variables=...))"

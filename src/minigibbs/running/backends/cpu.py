@@ -52,6 +52,9 @@ from minigibbs.samplers.base import (
     sweep,
     update,
 )
+from minigibbs.system import memory
+
+_CHAIN_BYTES = 2048  # the objects of one chain
 
 
 class CpuBackend(Backend):
@@ -74,6 +77,9 @@ class CpuBackend(Backend):
         """A group per chain, each with a stream of its own; colours have groups of theirs."""
         if plan.scan == CHROMATIC:
             return lockstep_groups(plan, data, start())
+        space = plan.sampler.workspace(plan.graph, data).size(plan.graph)
+        what = f"{plan.chains:,} chains of {plan.sampler}"
+        memory.require(plan.chains * space, what, "use fewer chains")
         several = zip(start(), streams(plan.seed, plan.chains), strict=True)
         groups: list[Group] = []
         for number, (state, stream) in enumerate(several):
@@ -86,7 +92,7 @@ class CpuBackend(Backend):
         """Chains, counts and records; and a copy of every state where they are saved."""
         need = len(plan.graph) * plan.graph.state_type.itemsize
         need += 16 * int(plan.graph.sizes.max())  # the chain's weights
-        need += count_size(plan)
+        need += count_size(plan) + _CHAIN_BYTES
         held = block_records(plan, "energy" in plan.kept and bool(plan.graph.implicits))
         need += 2 * held * len(plan.graph) * plan.graph.state_type.itemsize
         require_records(plan, 2 * need if snapshots else need, "fewer chains")

@@ -17,8 +17,10 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.kernels.random import below
+from minigibbs.system import memory
 
 LARGEST_TABLE = 2**20  # entries over a clique; one variable alone may have more values
+_NEIGHBOUR_BYTES = 24  # a variable's neighbour, while neighbours are sorted
 _MOST_ROUNDS = 32  # blocks of a cover; what is then left goes one by one
 _LOOKS = 8  # variables that are compared for the one to put off
 
@@ -54,6 +56,8 @@ def neighbours(graph: FactorGraph) -> Neighbours:
     model, sizes = graph.packed, graph.sizes
     count = np.zeros(len(sizes), dtype=np.int64)
     _gather(model, graph.evidence, count, np.empty(0, np.int64))
+    what = f"a table of {count.sum():,} variables that share a factor"
+    memory.require(_NEIGHBOUR_BYTES * float(count.sum()), what, "use factors of fewer variables")
     keys = np.empty(int(count.sum()), dtype=np.int64)
     _gather(model, graph.evidence, np.cumsum(count) - count, keys)
     keys = np.unique(keys)

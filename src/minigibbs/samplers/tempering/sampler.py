@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
-from minigibbs.graph.simple import Simple, neighbours, simplified
+from minigibbs.graph.simple import Simple, neighbours, open_slots, simplified
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
@@ -24,6 +24,7 @@ from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS, noted, stack_size
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
+from minigibbs.system import memory
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
 _FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
@@ -104,6 +105,8 @@ class Tempering(SweepSampler):
 
     def settled(self, graph: FactorGraph) -> Tempering:
         """With its levels found."""
+        if isinstance(self.levels, int | np.integer):
+            _require_room(graph, int(self.levels), 2 if self.houdayer else 1)
         if graph.implicits:
             self._check_implicit(graph)
         paired = self.houdayer if self.houdayer is not None else is_sparse(graph)
@@ -152,11 +155,15 @@ class Tempering(SweepSampler):
         Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
         `depth` is how far below other energies a soft zero lies; see `softened`.
         """
-        twins, simple = 2 if self.houdayer else 1, simplified(graph)
-        around = neighbours(graph, simple)
+        twins = 2 if self.houdayer else 1
+        _require_room(graph, len(beta), twins)
+        simple = simplified(graph)
         lockstep = lockstep and self.sampler is None and spins.fits(graph, simple)
         if lockstep and _lockstep_pays(graph, simple):
-            return spin_ladder(graph, simple, beta, twins, around)
+            return spin_ladder(graph, simple, beta, twins, neighbours(graph, simple))
+        start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
+        if twins == 2:  # clusters grow along shared factors
+            start, target = neighbours(graph, simple)
         hard = bool(len(graph.hard)) and not soft
         beta = np.append(beta, beta[-1]) if hard else beta
         inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
@@ -175,8 +182,8 @@ class Tempering(SweepSampler):
             stack=space.scratch,
             own=space.carried,
             order=order[graph.sizes[order] > 1],
-            start=around[0],
-            target=around[1],
+            start=start,
+            target=target,
             inner=data,
             copies=copies.packed,
             table=without.table,
@@ -237,6 +244,14 @@ class Tempering(SweepSampler):
         return f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level."
 
 
+def _require_room(graph: FactorGraph, levels: int, twins: int) -> None:
+    """Refuse a ladder whose states and notes do not fit into memory."""
+    space = Workspace(carried=noted(levels, twins), replicas=levels * twins)
+    memory.require(
+        space.size(graph), f"Tempering: a ladder of {levels:,} levels", "use fewer levels"
+    )
+
+
 def _read_levels(levels: Any) -> tuple[float, ...]:
     rule = "Tempering: levels must be inverse temperatures that rise from 0 to 1"
     try:
@@ -264,7 +279,8 @@ def is_sparse(graph: FactorGraph) -> bool:
         return False
     simple = simplified(graph)
     free = max(len(free_variables(graph.evidence)), 1)
-    if 2 * len(simple.pair) > _SPARSE * free:
+    widest = int(open_slots(graph)[simple.rest].max(initial=0))
+    if max(2 * len(simple.pair), widest * (widest - 1)) > _SPARSE * free:
         return False
     return len(neighbours(graph, simple)[1]) <= _SPARSE * free
 

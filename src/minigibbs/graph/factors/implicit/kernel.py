@@ -61,6 +61,7 @@ class Kernel(Implicit):
     ) -> None:
         grid = _read_shape(shape)
         sides = grid if periodic else tuple(2 * side - 1 for side in grid)
+        _require_room(sides, periodic)
         rows = _evaluated(weight, sides, periodic) if callable(weight) else None
         if rows is None:
             table = _read_weights(weight)
@@ -236,14 +237,20 @@ def _by_rows(sides: tuple[int, ...]) -> tuple[int, ...]:
     return sides if len(sides) > 1 else (1, *sides)
 
 
+def _require_room(sides: tuple[int, ...], periodic: bool) -> None:
+    """Refuse a table of displacements that does not fit, before the function is evaluated."""
+    total = math.prod(sides)
+    width, half = total // _by_rows(sides)[0], total if periodic else total // 2
+    what = f"kernel: a table of {total:,} displacements"
+    memory.require(8.0 * (3 * half + 6 * width), what, "use a smaller shape")
+
+
 def _read_half(
     rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
 ) -> NDArray[np.float64]:
     """The weights after the centre of the flat table, checked row by row to be finite and even."""
     grid, total = _by_rows(sides), math.prod(sides)
     width, centre = total // grid[0], 0 if periodic else total // 2
-    needed = 8.0 * (3 * (total - centre) + 6 * width)
-    memory.require(needed, "a kernel's displacements", "use a smaller grid")
     half = np.empty(total - centre - 1)
     for first in range(centre // width, grid[0]):
         values, skipped = rows(first), max(centre + 1 - first * width, 0)
