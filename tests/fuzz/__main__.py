@@ -3,7 +3,8 @@
 Every target gets its share of the time, in a child process with limited memory. A child that stands
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
-`python -m tests.fuzz campaign --help`.
+`python -m tests.fuzz campaign --help`. Odd files in place of a checkpoint's, and odd environments:
+`python -m tests.fuzz files` and `python -m tests.fuzz environments`.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fuzz import campaign as counted
-from tests.fuzz import kills, lost
+from tests.fuzz import environments, files, kills, lost
 from tests.fuzz.cases import CHECKS, READ, REFUSED, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
 
@@ -92,6 +93,8 @@ def main() -> int:
         "add": counted.main_add,
         "keep": counted.main_keep,
         "lost": lost.main,
+        "files": files.main,
+        "environments": environments.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])
