@@ -116,6 +116,8 @@ def run_case(seed: int, number: int, folder: Path) -> tuple[str, str]:
         kept.append(place / name)
     what = f"{action}, {odd} as {name}"
     found = _in_time(lambda: outcome(lambda: act(place)))
+    if found.startswith("FileNotFoundError"):  # as for any path that a user gives
+        found = REFUSED
     if name in content and found == READ:
         kept = [mine]  # a file of the run's own name was damaged, and may be written anew
     for path in kept:

@@ -332,7 +332,7 @@ def test_checkpoints_of_one_file_are_read(tmp_path):
     assert mg.resume_learning(path, steps=1, progress=False).steps == 10
 
 
-@pytest.mark.parametrize("content", [b"", b"Dear diary", "a model", "a link", "a pipe"])
+@pytest.mark.parametrize("content", [b"", b"Dear diary", "a model", "a link", "a loop", "a pipe"])
 def test_files_that_are_no_checkpoint_of_learning_are_not_overwritten(tmp_path, content):
     path, target = tmp_path / "fit.mgl", tmp_path / "target"
     if content == "a model":
@@ -342,6 +342,8 @@ def test_files_that_are_no_checkpoint_of_learning_are_not_overwritten(tmp_path, 
     before = target.read_bytes()
     if content == "a link":
         path.symlink_to(target)
+    elif content == "a loop":
+        path.symlink_to(path.name)
     elif content == "a pipe":
         os.mkfifo(path)
     else:

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,12 @@ class Target:
 
     def settle(self) -> None:
         """Remove what belonged to the checkpoint that was replaced."""
-        if self._replaced is not None:
-            _fixed(self.path, self._replaced).unlink(missing_ok=True)
-            self._replaced = None
+        if self._replaced is None:
+            return
+        path, self._replaced = _fixed(self.path, self._replaced), None
+        with suppress(OSError, FormatError):
+            if files.stated_format(path, links=False) == FIXED_FORMAT:
+                path.unlink()
 
 
 class Saver:

@@ -98,7 +98,7 @@ def _kind(mode: int) -> str:
 def check_target(path: str | os.PathLike[str]) -> None:
     """Raise if no file can be written there; asked before the work that is to be kept."""
     target = Path(path)
-    folder = target.resolve().parent
+    folder = Path(os.path.realpath(target.parent))
     if not folder.is_dir():
         raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
     if target.exists() and not target.is_file():
