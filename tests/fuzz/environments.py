@@ -162,7 +162,7 @@ def try_environment(name: str, expected: str, warm: Path | None) -> str:
             return f"a hang: no answer in {PATIENCE} s"
     if answer == expected:
         return RIGHT
-    last = said.splitlines()[-1] if said else ""
+    last = said.splitlines()[-1]
     return REFUSED if last.startswith("minigibbs.errors.") else f"{answer[:40]!r}; {said}"
 
 
