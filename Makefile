@@ -5,8 +5,9 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 SMALL := .venv/.small
 SETUP := .venv/.done
 EMPTY := .venv-empty
+LOWEST := .venv-lowest
 
-.PHONY: help setup demo test test-gpu fuzz mutants lint format docs serve gallery package bench clean
+.PHONY: help setup demo test test-gpu fuzz mutants lint format docs serve gallery package lowest bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -73,9 +74,16 @@ package: $(SETUP)  ## build sdist and wheel, check them, install the wheel in an
 	cd $(EMPTY) && bin/minigibbs --version && bin/minigibbs sample ising-lattice:side=8,beta=0.2
 	rm -rf $(EMPTY)
 
+lowest:  ## install the lowest versions that pyproject.toml allows, and test the essentials with them
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip --quiet --disable-pip-version-check install "pip>=25.1"
+	$(LOWEST)/bin/pip --quiet install --editable ".[plot,pandas,networkx,dimod]" --constraint tests/lowest.txt
+	$(LOWEST)/bin/pip --quiet install "pytest>=8" "hypothesis>=6.100" --constraint tests/lowest.txt
+	$(LOWEST)/bin/python -m pytest tests/cli tests/running/test_sample.py tests/results/test_diagnostics.py
+
 bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
 	$(PIP) install --group bench
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that was built
-	rm -rf .venv $(EMPTY) build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv $(EMPTY) $(LOWEST) build dist site .pytest_cache .mypy_cache .ruff_cache

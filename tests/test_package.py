@@ -24,6 +24,21 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LINKS = {"REPOSITORY_URL": "https://example.org/a/b", "SITE_URL": "https://a.example.org/b/"}
 
 
+def test_the_lowest_versions_are_those_that_are_tested():
+    """`make lowest` installs them, so that the minimums stay true."""
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"]
+    names = ("plot", "dimod", "networkx", "pandas")
+    stated = [*project["dependencies"], *(one for name in names for one in extras[name])]
+    lines = (ROOT / "tests" / "lowest.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    lowest = dict(one.split(">=") for one in stated)
+    assert set(pinned) == set(lowest)
+    for name, version in lowest.items():
+        whole = version + ".0" * (2 - version.count("."))
+        assert pinned[name] + ".0" * (2 - pinned[name].count(".")) == whole, name
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")

@@ -3,8 +3,8 @@
 Every target gets its share of the time, in a child process with limited memory. A child that stands
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
-`python -m tests.fuzz campaign --help`. Calls that ask for too much memory:
-`python -m tests.fuzz memory`.
+`python -m tests.fuzz campaign --help`. Other campaigns are commands of their own: `python -m
+tests.fuzz signals`, `budgets`, `memory`, `files` and `environments`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import budgets, kills, lost, memory, signals
+from tests.fuzz import budgets, environments, files, kills, lost, memory, signals
 from tests.fuzz import campaign as counted
 from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
@@ -96,6 +96,8 @@ def main() -> int:
         "signals": signals.main,
         "budgets": budgets.main,
         "memory": memory.main,
+        "files": files.main,
+        "environments": environments.main,
     }
     if len(sys.argv) > 1 and sys.argv[1] in commands:
         return commands[sys.argv[1]](sys.argv[2:])

@@ -36,6 +36,7 @@ ARCHIVES = [
     ("answer", "a.answer"),
     ("fit", "a.fit"),
     ("learning", "a.mgl"),
+    ("learning", "a.mgl."),
     *(("checkpoint", name) for name in ("run.npz", "state", "records")),
     *(("resume", name) for name in ("run.npz", "state")),
 ]
@@ -44,7 +45,8 @@ ARCHIVES = [
 def changed(target, name):
     """Valid files, one of which has had a field of its header changed, or an array."""
     content = valid(target)[-1]
-    name = max(other for other in content if other.startswith(name))
+    if name not in content:
+        name = max(other for other in content if other.startswith(name))
     header, arrays = unpack(content[name])
     sealed = READERS[target].archive == "sealed"
     for other in headers(header):

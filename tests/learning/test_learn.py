@@ -1,7 +1,11 @@
 """mg.learn: planted weights come back, fixed ones stay, seeds and threads, stops, bad input."""
 
+import os
 import signal
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from scipy.special import gammaln
 
 import minigibbs as mg
 from minigibbs.learning.chains import GroupChains, Threads
-from minigibbs.learning.checkpoint import FORMAT
+from minigibbs.learning.checkpoint import FIXED_FORMAT, FORMAT, Target
 from minigibbs.learning.progress import StepBar
 from minigibbs.samplers import SAMPLERS
 from minigibbs.samplers.tempering.ladder import FIRST
@@ -411,6 +415,99 @@ def test_a_resumed_fit_of_evidence_and_held_out_rows(tmp_path):
     assert len(mg.resume_learning(path, steps=10, progress=False).history["held_out"]) == 2
 
 
+def test_only_what_changes_is_written_at_each_interval(tmp_path, monkeypatch):
+    path, written = tmp_path / "fit.mgl", []
+    original = files.write_arrays
+
+    def write_arrays(where, *arguments, **options):
+        written.append(Path(where).name)
+        original(where, *arguments, **options)
+
+    monkeypatch.setattr(files, "write_arrays", write_arrays)
+    learn(mixed(), some_rows(mixed()), steps=5, l2=0.1, checkpoint=path, every=0)
+    fixed = sorted({name for name in written if name != "fit.mgl"})
+    assert len(fixed) == 1
+    assert written.count(fixed[0]) == 1
+    assert written.count("fit.mgl") >= 5
+    mg.resume_learning(path, steps=3, progress=False)
+    assert written.count(fixed[0]) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["fit.mgl", *fixed]
+    learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)  # replaces it
+    assert len(list(tmp_path.iterdir())) == 2
+    assert fixed[0] not in {each.name for each in tmp_path.iterdir()}
+
+
+def test_a_checkpoint_whose_data_are_gone_or_anothers_is_refused(tmp_path):
+    a, b = tmp_path / "a.mgl", tmp_path / "b.mgl"
+    for path in (a, b):
+        learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)
+    ours, theirs = (next(tmp_path.glob(f"{one}.mgl.*.npz")) for one in "ab")
+    theirs.replace(ours)
+    with pytest.raises(mg.FormatError, match="belongs to another checkpoint"):
+        mg.resume_learning(a, progress=False)
+    with pytest.raises(mg.FormatError, match=r"data are gone: expected b\.mgl\..*moved together"):
+        mg.resume_learning(b, progress=False)
+
+
+def test_checkpoints_of_one_file_are_read(tmp_path):
+    """As minigibbs 0.2 wrote them."""
+    path = tmp_path / "fit.mgl"
+    options = {"l2": 0.1, "chains": 4}
+    learn(mixed(), some_rows(mixed()), steps=5, checkpoint=path, **options)
+    beside = next(tmp_path.glob("*.npz"))
+    header, arrays = files.read_arrays(path, FORMAT)
+    fixed, more = files.read_arrays(beside, FIXED_FORMAT)
+    whole = {**header, "format": "minigibbs-learning-1", "graph": fixed["graph"]}
+    del whole["data"]
+    files.write_arrays(path, whole, {**arrays, **more}, sealed=True)
+    beside.unlink()
+    resumed = mg.resume_learning(path, steps=4, progress=False)
+    straight = learn(mixed(), some_rows(mixed()), steps=9, decay=1.0, **options)
+    assert resumed.steps == straight.steps
+    assert mg.resume_learning(path, steps=1, progress=False).steps == 10
+
+
+@pytest.mark.parametrize("content", [b"", b"Dear diary", "a model", "a link", "a loop", "a pipe"])
+def test_files_that_are_no_checkpoint_of_learning_are_not_overwritten(tmp_path, content):
+    path, target = tmp_path / "fit.mgl", tmp_path / "target"
+    if content == "a model":
+        mg.write(mixed(), tmp_path / "model.mg")
+        content = (tmp_path / "model.mg").read_bytes()
+    target.write_bytes(content if isinstance(content, bytes) else b"mine")
+    before = target.read_bytes()
+    if content == "a link":
+        path.symlink_to(target)
+    elif content == "a loop":
+        path.symlink_to(path.name)
+    elif content == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(mg.MinigibbsError, match=r"fit\.mgl.*(give|another name)"):
+        learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)
+    with pytest.raises(mg.MinigibbsError, match=r"fit\.mgl"):
+        mg.resume_learning(path, progress=False)
+    assert target.read_bytes() == before
+    if isinstance(content, bytes):
+        assert path.read_bytes() == before
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_two_fits_cannot_write_one_checkpoint(tmp_path):
+    path = tmp_path / "fit.mgl"
+    learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)
+    with Target(path, resumed=True):
+        with pytest.raises(mg.LearnError, match=r"fit\.mgl is in use by process .*another file"):
+            learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)
+        with pytest.raises(mg.LearnError, match="in use"):
+            mg.resume_learning(path, progress=False)
+        code = "import sys; from minigibbs.learning.checkpoint import Target; Target(sys.argv[1])"
+        done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+        assert "LearnError" in done.stderr
+        assert "in use by process" in done.stderr
+    assert mg.resume_learning(path, steps=1, progress=False).steps == 2
+
+
 def test_a_torn_checkpoint_is_refused(tmp_path):
     path = tmp_path / "fit.mgl"
     learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, checkpoint=path)
@@ -436,14 +533,17 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
 )
 def test_a_checkpoint_of_states_that_cannot_be_is_refused(part, value, reason, tmp_path):
     """Sealed anew by somebody who knows how."""
-    path = tmp_path / "fit.mgl"
+    path, format = tmp_path / "fit.mgl", FORMAT
     learn(mixed(), some_rows(mixed()), steps=1, l2=0.1, chains=4, checkpoint=path)
-    header, arrays = files.read_arrays(path, FORMAT)
+    if not part.startswith("state."):
+        path, format = next(tmp_path.glob("*.npz")), FIXED_FORMAT
+    header, arrays = files.read_arrays(path, format)
     whole = {name: array.copy() for name, array in arrays.items()}
     files.write_arrays(path, header, whole, sealed=True)
+    path, changed = tmp_path / "fit.mgl", path
     mg.resume_learning(path, progress=False)  # sealed so, it is read
     whole[part][:] = value
-    files.write_arrays(path, header, whole, sealed=True)
+    files.write_arrays(changed, header, whole, sealed=True)
     with pytest.raises(mg.MinigibbsError, match=reason):
         mg.resume_learning(path, progress=False)
 

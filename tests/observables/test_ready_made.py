@@ -28,7 +28,7 @@ def measured(observable, graph, states):
         def call(x, parameters, out):
             function(x, parameters, out)
 
-        call(states[0], measure.parameters or (0,), alone)
+        call(states[0].view(np.int8), measure.parameters or (0,), alone)
         np.testing.assert_allclose(alone, out[0], rtol=1e-12)
     check_sums(measure, graph, states, out)
     return out if measure.width > 1 else out[:, 0]
@@ -176,7 +176,7 @@ def test_functions_of_ones_own(name):
     [
         (lambda x: "text", "must give a number"),
         (lambda x: (), "must give a number|1 to"),
-        (lambda x, y: x, "cannot be compiled"),
+        (lambda x, y: x, "fails on a state .* missing 1 required positional argument"),
         (lambda x: print(open), "cannot be compiled"),
         (lambda x: np.ones((2, 2)), "must give a number"),
     ],
@@ -185,6 +185,95 @@ def test_functions_of_ones_own(name):
 def test_functions_that_cannot_be_measured_say_why(function, message):
     with pytest.raises(mg.SampleError, match=message):
         mg.sample(POTTS, sweeps=1, observe={"f": function}, progress=False)
+
+
+def out_of_range_at_times(x):
+    """Out of range in few states: not in those of the trial."""
+    return x[5 * (x[0] == 1) * (x[1] == 0) * (x[2] == 1) * (x[3] == 2) * (x[4] == 1)]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: 1.0 * x[5],
+        lambda x: x[10**8],
+        lambda x: x[-6],
+        lambda x: x[np.array([0, 300])].sum(),
+        lambda x: (x[0], x.mean(), x[5]),
+        lambda x: np.array([x[0], x[7]]),
+        out_of_range_at_times,
+    ],
+    ids=["next", "far", "negative", "several", "tuple", "array", "at times"],
+)
+def test_indices_out_of_range_are_refused(function):
+    """Before, they read whatever lay in memory there, or crashed."""
+    with pytest.raises(
+        mg.SampleError, match=r"observe: 'f' .*IndexError.*5 variables, x\[0\] to x\[4\]"
+    ):
+        mg.sample(POTTS, sweeps=2000, seed=1, observe={"f": function}, progress=False)
+
+
+def test_indices_out_of_range_are_found_by_compiled_code_and_named_by_python():
+    measure = Own(out_of_range_at_times).bind(POTTS)
+    states = np.array([[0, 0, 0, 0, 0], [1, 0, 1, 2, 1]], np.uint8)
+    with pytest.raises(mg.SampleError, match="index 5 is out of bounds"):
+        measure.evaluate(states, np.empty((2, 1)))
+
+
+def test_flat_iterators_are_refused():
+    """Numba compiles them without bounds checks."""
+    with pytest.raises(mg.SampleError, match=r"`\.flat`.*use x\[i\]"):
+        Own(lambda x: x.flat[300]).bind(POTTS)
+
+
+def test_functions_get_signed_integers():
+    states = np.array([[0, 2, 0, 0, 0], [2, 0, 0, 0, 0]], np.uint8)
+    found = measured(Own(lambda x: x[0] - x[1]), POTTS, states)
+    np.testing.assert_array_equal(found.ravel(), [-2, 2])
+    wide = mg.FactorGraph([200, 200], [])
+    extremes = np.array([[0, 199], [199, 0]], np.uint8)
+    function = Own(lambda x: (x[0] - x[1], x[0] * x[1] - 1))
+    np.testing.assert_array_equal(measured(function, wide, extremes), [[-199, -1], [199, -1]])
+    assert function.bind(wide).function is None  # on a GPU 199 would not fit
+
+
+def test_functions_that_change_the_state_are_refused():
+    def difference(x):
+        x[0] -= x[1]
+        return x[0]
+
+    with pytest.raises(mg.SampleError, match=r"'f' fails on a state .*read-only"):
+        mg.sample(POTTS, sweeps=1, observe={"f": difference}, progress=False)
+
+
+def test_trials_use_states_that_are_possible():
+    """Evidence holds in them, and no factor forbids them."""
+    allowed = np.full((3, 3), -np.inf)
+    allowed[[0, 1, 2], [1, 2, 0]] = 0.0
+    graph = mg.FactorGraph([3] * 3, [mg.Table([[0, 1], [1, 2]], allowed)]).condition({0: 1})
+
+    def watched(x):
+        if len(x) != 3 or x[0] != 1 or x[1] != 2 or x[2] != 0:
+            raise ValueError("impossible")
+        return x[2]
+
+    assert measured(Own(watched), graph, np.array([[1, 2, 0]], np.uint8)) == 0
+
+
+@pytest.mark.parametrize("function", [np.mean, np.std, sum], ids=lambda f: f.__name__)
+def test_functions_of_numpy_and_python_are_taken(function):
+    expected = [[function(state)] for state in VALUES.astype(int)]
+    np.testing.assert_allclose(measured(Own(function), POTTS, VALUES), np.ravel(expected))
+
+
+def test_what_numba_says_has_no_terminal_codes(monkeypatch):
+    from numba.core.errors import TypingError
+
+    monkeypatch.setattr(TypingError, "__str__", lambda self: "\x1b[1mno\x1b[0m\n\x1b[2Jtype")
+    with pytest.raises(
+        mg.SampleError, match=r"'f' cannot be compiled.*Numba says: no \\x1b\[2Jtype$"
+    ):
+        mg.sample(POTTS, sweeps=1, observe={"f": lambda x: x.item(0)}, progress=False)
 
 
 def test_an_array_that_changes_its_length_is_refused():

@@ -1,11 +1,13 @@
 """Runs that are killed, torn, tampered with, out of disk space, or pointed at one folder."""
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,8 +17,10 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import minigibbs as mg
+from minigibbs.cli.main import app
 from minigibbs.running import durations
 from minigibbs.running import group as running
 from minigibbs.running.checkpoint import lock, saver
@@ -588,11 +592,98 @@ def test_folders_that_will_not_do(tmp_path):
             mg.resume(path, progress=False)
 
 
+@pytest.mark.parametrize(
+    "name", ["records-2024.npz", "records-20240101.npz", "state-00000001.npz", "model.mg", "lock"]
+)
+def test_files_of_a_user_are_never_removed(folder, name):
+    """Whatever they are called: a new run is refused, and a resumed one leaves them alone."""
+    folder.mkdir()
+    (folder / name).write_bytes(b"mine")
+    with pytest.raises(mg.SampleError, match=rf"other files \({name}\); give a folder of its own"):
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert (folder / name).read_bytes() == b"mine"
+
+
+def test_a_resumed_run_leaves_files_of_a_user_alone(folder):
+    whole = sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    mine = [
+        "records-2024.npz",
+        "records-99999999.npz",
+        ".notes.npz.txt",
+        ".state-1.npz.abc",
+        "a.txt",
+    ]
+    for name in mine:
+        (folder / name).write_bytes(b"mine")
+    same_runs(whole, mg.resume(folder, progress=False))
+    assert all((folder / name).read_bytes() == b"mine" for name in mine)
+
+
+LINKS = {
+    "link": lambda path, target: path.symlink_to(target),
+    "hard link": lambda path, target: path.hardlink_to(target),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "socket": lambda path, _: bound_socket(path),
+}
+
+
+def bound_socket(path):
+    """A socket's file; by a relative name, since addresses are short."""
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("name", ["lock", "model.mg", "run.npz", "state-*", "records-*"])
+def test_files_of_a_checkpoint_that_are_no_plain_files(folder, tmp_path, name, kind):
+    """A stranger's checkpoint must neither change the user's files nor hang."""
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    states(folder)[0].unlink()  # an older one, without records
+    target = tmp_path / "target"
+    for path in folder.glob(name):
+        target.write_bytes(b"dear diary" if name == "lock" else path.read_bytes())
+        before = target.read_bytes()
+        path.unlink()
+        LINKS[kind](path, target)
+    if kind == "hard link" and name != "lock":  # which is a file like any other
+        mg.load(folder)
+        mg.resume(folder, progress=False)
+    else:
+        with pytest.raises(mg.MinigibbsError, match=f"{name.strip('*')}"):
+            mg.resume(folder, progress=False)
+        if name != "lock":
+            with pytest.raises(mg.MinigibbsError):
+                mg.load(folder)
+            assert CliRunner().invoke(app, ["report", str(folder)]).exit_code != 0
+    assert target.read_bytes() == before
+    if name != "lock":
+        with pytest.raises(mg.SampleError, match=r"other files|holds a run already|cannot lock"):
+            sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_lock_that_becomes_a_link_while_a_run_goes_on(folder, at_segment, tmp_path, kind):
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+
+    def intrude():
+        (folder / "lock").unlink()
+        LINKS[kind](folder / "lock", target)
+
+    at_segment(30, intrude)
+    with pytest.raises(mg.StoppedError, match="lock: expected a regular file") as caught:
+        sample(ZOO["mixed"], **OPTIONS, checkpoint=folder, every=0)
+    assert caught.value.run.clock.min() > 0
+    assert target.read_bytes() == b"mine"
+
+
 def test_a_start_that_was_killed_can_be_made_again(folder):
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     for path in states(folder):
         path.unlink()
-    (folder / ".state-00000001.npz.k1lled").write_bytes(b"half")
+    (folder / ".state-00000001.npz.k1lled_9").write_bytes(b"half")
     with pytest.raises(mg.SampleError, match="before its first checkpoint"):
         mg.resume(folder, progress=False)
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)

@@ -450,6 +450,20 @@ def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at
     same_runs(whole, mg.resume(folder, progress=False))
 
 
+def test_a_cluster_without_workers_is_told_and_the_time_limit_holds(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("minigibbs.running.executors.dask.SILENCE", 0.5)
+    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.warns(UserWarning, match=r"has no workers, and the run waits.*dask worker"),
+    ):
+        run = mg.sample_until(ZOO["potts"], seed=1, progress=False, executor=client, max_time=2)
+    assert run.info.ended == "time"
+    assert run.clock.max() == 0
+
+
 def _short_patience():
     import dask
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from minigibbs import models
 from minigibbs._version import __version__
+from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.running.api import time_updates
 from minigibbs.samplers import (
@@ -107,7 +108,7 @@ def machine_costs() -> Costs:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"machine": key, "date": time.strftime("%Y-%m-%d"), "costs": costs})
         files.write_whole(path, lambda stream: stream.write(text.encode()))
-    except OSError:  # nowhere to remember it: measured again next time
+    except (OSError, SampleError):  # nowhere to remember it: measured again next time
         pass
     return costs
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import os
+import pickle
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba.core import event
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import overload
 
 from minigibbs.system.watch import Compiling
@@ -29,6 +34,8 @@ _COMPILED = (
     "observables",
     "running/backends",
 )  # folders whose functions compiled code calls
+
+_DIGEST = 32  # bytes of checksum before what is cached
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -77,13 +84,11 @@ def literal_entry(function: F) -> F:
 
 
 def _cached(function: F, **options: Any) -> F:
-    try:
-        compiled = _compile(function, no_cfunc_wrapper=True, cache=True, **options)
-    except RuntimeError:  # nowhere to write a cache: compile in every process instead
-        return _compile(function, no_cfunc_wrapper=True, **options)
+    compiled: Any = _compile(function, no_cfunc_wrapper=True, **options)
     if numba.config.DISABLE_JIT == 0:  # type: ignore[attr-defined, unused-ignore]
-        _stamp(compiled)
-    return compiled
+        with suppress(RuntimeError, OSError):  # nowhere to write: compile in every process
+            compiled._cache = _Cache(function)
+    return compiled  # type: ignore[no-any-return]
 
 
 DISPATCHED: list[tuple[Any, Any]] = []  # what the CUDA backend registers for itself as well
@@ -108,15 +113,70 @@ def _compile(function: F, **options: Any) -> F:
     return numba.njit(**(_OPTIONS | options))(function)  # type: ignore[no-any-return]
 
 
-def _stamp(compiled: Any) -> None:
-    """Tie the cache to all sources that compiled functions call.
+class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's files of one function: tied to all sources, and sealed by a checksum.
 
-    Numba ties a cached function to its own file alone, so an edit of a callee in another file
-    would go unnoticed and stale machine code would run. It compares versions before it unpickles
-    the rest, which fails where a module has moved since.
+    Numba ties a cached function to its own file alone, so an edit of a callee in another file would
+    go unnoticed and stale machine code would run. Versions are compared before the rest is
+    unpickled, which fails where a module has moved since. Machine code with a flipped bit would
+    crash.
     """
-    file = compiled._cache._cache_file
-    file._version = (file._version, _SOURCES)
+
+    def __init__(self, file: IndexDataCacheFile) -> None:
+        vars(self).update(vars(file))
+        self._version = (file._version, _SOURCES)
+
+    def _load_index(self) -> dict[Any, str]:
+        if not os.path.exists(self._index_path):
+            return {}
+        version, rest = pickle.loads(self._read(self._index_path))
+        stamp, overloads = pickle.loads(rest) if version == self._version else (None, {})
+        return overloads if stamp == self._source_stamp else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        rest = self._dump((self._source_stamp, overloads))
+        self._write(self._index_path, pickle.dumps((self._version, rest)))
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(self._read(self._data_path(name)))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), self._dump(data))
+
+    def _read(self, path: str) -> bytes:
+        content = Path(path).read_bytes()
+        digest, data = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.blake2b(data, digest_size=_DIGEST).digest() != digest:
+            raise ValueError(f"{path}: torn or changed since it was written")
+        return data
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._open_for_write(path) as stream:
+            stream.write(hashlib.blake2b(data, digest_size=_DIGEST).digest() + data)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's disk cache of one function; damaged files and full disks only cost time."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _CacheFile(self._cache_file)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load what is there and sound; damaged files are removed, and compiled anew."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # unpickling raises whatever damaged bytes ask for
+            with suppress(OSError):
+                Path(self._cache_file._index_path).unlink(missing_ok=True)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save if that is possible; the process has the function in any case."""
+        try:
+            super().save_overload(sig, data)
+        except (OSError, ValueError):  # no room, or damaged files that cannot be removed
+            self.disable()
 
 
 def _sources() -> tuple[tuple[str, float, int], ...]:

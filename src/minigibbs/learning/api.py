@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings as python_warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from minigibbs.graph.rounding import rounding_warning
 from minigibbs.learning import checks, information
 from minigibbs.learning.ascent import HELD_OUT, Ascent
 from minigibbs.learning.chains import Chains, Threads
-from minigibbs.learning.checkpoint import Saved, Saver
+from minigibbs.learning.checkpoint import Saved, Saver, Target
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
@@ -193,21 +193,18 @@ def learn(
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
     chosen = None if sampler is None else choose(sampler)
     task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
-    pool = Threads(threads)
-    try:
-        with watch:
-            with Stage("preparing", progress):
-                values = task.first(start, pool)
-                ascent = task.ascent(values, pool) if method in SAMPLED else None
-            if ascent is None:
-                return task.climbed(values, pool, progress)
-            saver = None
-            if checkpoint is not None:
-                extra = {"evidence": data is None, "errors": errors, "max_time": limit}
-                saver = Saver(checkpoint, ascent, interval, extra, held)
-            return task.sampled(ascent, saver, progress)
-    finally:
-        pool.close()
+    saved_to = nullcontext() if checkpoint is None else Target(checkpoint)
+    with saved_to as target, closing(Threads(threads)) as pool, watch:
+        with Stage("preparing", progress):
+            values = task.first(start, pool)
+            ascent = task.ascent(values, pool) if method in SAMPLED else None
+        if ascent is None:
+            return task.climbed(values, pool, progress)
+        saver = None
+        if target is not None:
+            extra = {"evidence": data is None, "errors": errors, "max_time": limit}
+            saver = Saver(target, ascent, interval, extra, held)
+        return task.sampled(ascent, saver, progress)
 
 
 def resume_learning(
@@ -241,7 +238,16 @@ def resume_learning(
     """
     check_counts(threads=threads)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
-    saved = Saved(checkpoint)
+    with Target(checkpoint, resumed=True) as target:
+        return _resumed(target, steps, limit, threads, progress)
+
+
+def _resumed(
+    target: Target, steps: int | None, limit: float | None, threads: int | None, progress: bool
+) -> Fit:
+    """Go on from a checkpoint that is locked."""
+    saved = Saved(target.path)
+    target.number = saved.number or target.number
     more = replace(saved.settings, steps=0 if steps is None else steps).steps
     settings = replace(saved.settings, steps=saved.settings.steps + more)
     whole = saved.graph
@@ -252,16 +258,13 @@ def resume_learning(
     task = _Task(
         graph, whole, saved.data, held, settings, saved.penalty, saved.sampler, extra["errors"]
     )
-    pool = Threads(threads)
-    try:
-        with refusing_damage(checkpoint):
+    with closing(Threads(threads)) as pool:
+        with refusing_damage(target.path):
             ascent = task.ascent(whole.frame.flat(whole.factors), pool)
             ascent.restore(saved.header["state"], saved.part("state"))
-        saver = Saver(checkpoint, ascent, saved.every, extra, held)
+        saver = Saver(target, ascent, saved.every, extra, held)
         with Watch(limit):
             return task.sampled(ascent, saver, progress)
-    finally:
-        pool.close()
 
 
 @dataclass(frozen=True, eq=False)

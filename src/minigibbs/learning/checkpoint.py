@@ -1,43 +1,103 @@
-"""A fit under way, in one file: written whole or not at all, sealed, and data only."""
+"""A fit under way on disk: written whole or not at all, sealed, and data only.
+
+A checkpoint is two files. `fit.mgl` holds what changes: it is written anew at each interval.
+Beside it, `fit.mgl.<number>.npz` holds what does not: the graph, the data and the penalties. It is
+written once, under a number of its own, before the first `fit.mgl` that names it; the one that it
+replaces is removed after that. So a kill at any moment leaves a checkpoint that is whole.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import re
+import secrets
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.errors import FormatError, LearnError, SampleError
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.ascent import Ascent
 from minigibbs.learning.data import Data
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.settings import SAMPLED, Settings
+from minigibbs.running.checkpoint.lock import Lock
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.system import files
 
-FORMAT = "minigibbs-learning-1"
+FORMAT = "minigibbs-learning-2"
+FIXED_FORMAT = "minigibbs-learning-data-1"
+_WHOLE = "minigibbs-learning-1"  # of minigibbs 0.2: all in one file
+_NUMBER = re.compile("[0-9a-f]{16}")
 EVERY = 30.0  # seconds between two saves, at the least
 
 
+class Target:
+    """Where a fit is saved; a context that keeps other processes out.
+
+    A checkpoint that is there is replaced at the first save, and any other file refused, unless
+    learning is `resumed` from it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], resumed: bool = False) -> None:
+        files.check_target(path)
+        self.path = Path(path)
+        self.number = secrets.token_hex(8)  # of what does not change
+        self._lock = _locked(self.path)
+        try:
+            self._replaced = None if resumed else _named_by(self.path)
+        except BaseException:
+            self._lock.remove()
+            raise
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.remove()
+
+    def hold(self) -> None:
+        """Raise if another process has come in, since the lock was removed."""
+        try:
+            self._lock.hold()
+        except SampleError as error:
+            raise LearnError(str(error)) from None
+
+    @property
+    def fixed(self) -> Path:
+        """The file that holds what does not change."""
+        return _fixed(self.path, self.number)
+
+    def settle(self) -> None:
+        """Remove what belonged to the checkpoint that was replaced."""
+        if self._replaced is None:
+            return
+        path, self._replaced = _fixed(self.path, self._replaced), None
+        with suppress(OSError, FormatError):
+            if files.stated_format(path, links=False) == FIXED_FORMAT:
+                path.unlink()
+
+
 class Saver:
-    """Writes an ascent to its file, now and then."""
+    """Writes an ascent to its files, now and then."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        target: Target,
         ascent: Ascent,
         every: float | None,
         extra: dict[str, Any],
         held_out: Data | None,
     ) -> None:
-        files.check_target(path)
-        self.path, self.ascent, self.extra = path, ascent, extra
+        self.target, self.ascent, self.extra = target, ascent, extra
         self.every = EVERY if every is None else every
         self.held_out, self._last = held_out, time.monotonic()
 
@@ -48,29 +108,69 @@ class Saver:
             self._last = time.monotonic()
 
     def _write(self) -> None:
+        self.target.hold()
+        if not self.target.fixed.is_file():
+            self._write_fixed()
         ascent = self.ascent
-        graph, graph_arrays = encode(ascent.graph)
         state, arrays = ascent.save()
         header = {
             "format": FORMAT,
             "version": __version__,
             "settings": ascent.settings.encode(),
             "sampler": None if ascent.sampler is None else describe_sampler(ascent.sampler),
-            "graph": graph,
             "state": state,
             "every": self.every,
+            "data": self.target.number,
             **self.extra,
         }
-        penalty = ascent.penalty
+        named = {f"state.{name}": array for name, array in arrays.items()}
+        files.write_arrays(self.target.path, header, named, sealed=True)
+        self.target.settle()
+
+    def _write_fixed(self) -> None:
+        """Write what does not change."""
+        graph, graph_arrays = encode(self.ascent.graph)
+        penalty = self.ascent.penalty
         parts: dict[str, dict[str, NDArray[Any]]] = {
             "graph": graph_arrays,
-            "state": arrays,
             "penalty": {"l1": penalty.l1, "l2": penalty.l2, "mean": penalty.mean},
-            "data": _data_arrays(ascent.data),
+            "data": _data_arrays(self.ascent.data),
             "held_out": {} if self.held_out is None else _data_arrays(self.held_out),
         }
         named = {f"{part}.{k}": v for part, own in parts.items() for k, v in own.items()}
-        files.write_arrays(self.path, header, named, sealed=True)
+        header = {"format": FIXED_FORMAT, "data": self.target.number, "graph": graph}
+        files.write_arrays(self.target.fixed, header, named, sealed=True)
+
+
+def _fixed(path: Path, number: str) -> Path:
+    """The file beside a checkpoint that holds what does not change."""
+    return path.with_name(f"{path.name}.{number}.npz")
+
+
+def _locked(path: Path) -> Lock:
+    try:
+        return Lock(path.with_name(f"{path.name}.lock"), path)
+    except SampleError as error:
+        raise LearnError(f"checkpoint: {error}") from None
+    except OSError as error:
+        raise LearnError(
+            f"checkpoint: cannot lock {path} ({error.strerror or error}); give a file elsewhere"
+        ) from error
+
+
+def _named_by(path: Path) -> str | None:
+    """The number of the data of a checkpoint that is there already; raises for any other file."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        header, _ = files.read_arrays(path, _WHOLE, FORMAT, links=False)
+    except FormatError:
+        raise LearnError(
+            f"checkpoint: {path} exists, and is not a checkpoint of learning; give another "
+            "name, or move that file away"
+        ) from None
+    number = header.get("data")
+    return number if isinstance(number, str) and _NUMBER.fullmatch(number) else None
 
 
 class Saved:
@@ -78,13 +178,11 @@ class Saved:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
-        if not os.path.isfile(path):
+        if not os.path.lexists(path):
             raise FileNotFoundError(f"{path}: there is no such checkpoint")
-        header, arrays = files.read_arrays(path, FORMAT)
-        files.check_seal(path)
-        self.header = header
+        self.header, self._arrays = self._read()
+        header = self.header
         with files.refusing_damage(path):
-            self._arrays = arrays
             self.settings = Settings.decode(header["settings"])
             if self.settings.method not in SAMPLED:
                 raise ValueError(f"method: {self.settings.method} has no checkpoints")
@@ -104,6 +202,31 @@ class Saved:
             described = header["sampler"]
             self.sampler: Sampler | None = None if described is None else sampler_from(described)
 
+    def _read(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Header and arrays of both files."""
+        header, arrays = _read_sealed(self.path, _WHOLE, FORMAT)
+        if header["format"] == _WHOLE:
+            return header, arrays
+        number = header.get("data")
+        if not isinstance(number, str) or not _NUMBER.fullmatch(number):
+            raise FormatError(f"{self.path}: damaged: expected the number of its data")
+        beside = _fixed(Path(self.path), number)
+        if not os.path.lexists(beside):
+            raise FormatError(
+                f"{self.path}: its data are gone: expected {beside.name} beside it; both files "
+                "of a checkpoint are moved together"
+            )
+        fixed, more = _read_sealed(beside, FIXED_FORMAT)
+        if fixed.get("data") != number or "graph" not in fixed:
+            raise FormatError(f"{beside}: it belongs to another checkpoint")
+        own = {name: array for name, array in arrays.items() if name.startswith("state.")}
+        return {**header, "graph": fixed["graph"]}, {**more, **own}
+
+    @property
+    def number(self) -> str | None:
+        """The number of what does not change; None where all is in one file."""
+        return None if self.header["format"] == _WHOLE else str(self.header["data"])
+
     @property
     def evidence(self) -> bool:
         """Whether the datum was the graph's own evidence."""
@@ -113,6 +236,14 @@ class Saved:
         """The arrays of one part."""
         prefix = f"{name}."
         return {k.removeprefix(prefix): v for k, v in self._arrays.items() if k.startswith(prefix)}
+
+
+def _read_sealed(
+    path: str | os.PathLike[str], *formats: str
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    header, arrays = files.read_arrays(path, *formats, links=False)
+    files.check_seal(path, links=False)
+    return header, arrays
 
 
 def _flag(header: dict[str, Any], name: str) -> bool:

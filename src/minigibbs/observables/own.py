@@ -1,9 +1,17 @@
-"""A user's function of the state as an observable: compiled here, never written to a file."""
+"""A user's function of the state as an observable: compiled here, never written to a file.
+
+The function gets the state as signed 64-bit integers, in Python and in compiled code alike, so that
+differences of values do not wrap. It is first tried in Python on states of the graph: Python's
+errors say most. On the CPU it is compiled with bounds checks, since an index may depend on the
+state. Numba has no bounds checks for CUDA: there only the trial finds indices out of range.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -13,42 +21,51 @@ from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.support import Support
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable
+from minigibbs.system.text import printable, without_colors
 
 _MOST = 4096  # numbers that a function may give
+_TRIALS = 6  # states that a function is tried on in Python
+_TRIAL_SECONDS = 1.0  # no further trial begins after this time
+_HINT = "such as `def m(x): return (x == 1).mean()`"
 
 
 @dataclass(frozen=True, eq=False)
 class Own(Observable):
-    """A function of the state, `x[i]` being the number of variable i's value.
+    """A function of the state; `x[i]` is the index of variable i's value, a signed integer.
 
-    It is compiled by Numba. It gives a number, a tuple of numbers, or, on the CPU, an array.
+    It is compiled by Numba. It returns a number, a tuple of numbers, or, on the CPU, an array.
     """
 
     name = "own"
     function: Callable[..., Any] | None = None  # None: it comes from a file, and is not known
     width: int = 0  # as the file said, where the function is not known
+    called: str = ""  # its name in error messages; by default the function's own
 
     def bind(self, graph: FactorGraph) -> Measure:
-        """Compile it, and try it on one state."""
+        """Try it on states of the graph, and compile it."""
         if self.function is None:
             labels = tuple(str(k) for k in range(self.width)) if self.width > 1 else ("",)
             return Measure(labels, _unknown)
         known: dict[Any, Measure] = vars(self).setdefault("_bound", {})
-        key = (str(graph.state_type), len(graph))
+        key = (str(graph.state_type), len(graph), int(graph.sizes.max()))
         if key not in known:
-            known[key] = _compiled(self.function, graph)
+            called = self.called or getattr(self.function, "__name__", repr(self.function))
+            known[key] = _compiled(self.function, printable(called), graph)
         return known[key]
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: functions travel in memory, those of notebooks and lambdas included."""
-        return {"function": numba.cloudpickle.dumps(self.function), "width": self.width}
+        function = numba.cloudpickle.dumps(self.function)
+        return {"function": function, "width": self.width, "called": self.called}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        object.__setattr__(self, "function", numba.cloudpickle.loads(state["function"]))
-        object.__setattr__(self, "width", state["width"])
+        for name, value in state.items():
+            value = numba.cloudpickle.loads(value) if name == "function" else value
+            object.__setattr__(self, name, value)
 
 
 def as_observable(given: Any) -> Observable:
@@ -64,40 +81,115 @@ def _unknown(states: NDArray[Any], out: NDArray[np.float64]) -> None:
     raise SampleError("the function behind this observable is not known here")
 
 
-def _compiled(function: Callable[..., Any], graph: FactorGraph) -> Measure:
-    called = getattr(function, "__name__", repr(function))
+def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> Measure:
     plain = getattr(function, "py_func", function)  # of one that is compiled already
-    user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
-    state = types.Array(numba.from_dtype(graph.state_type), 1, "C")
+    if not isinstance(plain, FunctionType):  # as np.mean, which Numba knows inside a function
+        plain = _calling(plain)
+    _refuse_flat(plain, called)
+    _try(plain, called, _trial_states(graph))
+    some = next(_trial_states(graph))
+    user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
+    state = types.Array(types.int64, 1, "C")
     try:
         if hasattr(user, "compile"):
             user.compile((state,))
             given = user.overloads[(state,)].signature.return_type
         else:  # Numba is told to compile nothing
-            given = numba.typeof(user(_some_state(graph)))
+            given = numba.typeof(user(some.copy()))
     except (NumbaError, TypeError) as error:
-        reason = " ".join(str(error).split())[:400]
+        reason = " ".join(without_colors(str(error)).split())[:400]
         raise SampleError(
             f"observe: {called} cannot be compiled; it must be a function of one state that Numba "
-            f"takes, such as `def m(x): return (x == 1).mean()`. Numba says: {reason}"
+            f"takes, {_HINT}. Numba says: {printable(reason)}"
         ) from None
-    return _measure(user, given, called, graph)
+    measure = _measure(user, given, called, some)
+    evaluate = _reporting(measure.evaluate, plain, called)
+    return Measure(measure.labels, evaluate, _on_gpu(plain, given, graph))
 
 
-def _measure(user: Any, given: Any, called: str, graph: FactorGraph) -> Measure:
-    """The measure of a compiled function that gives a value of a known type."""
+def _refuse_flat(plain: FunctionType, called: str) -> None:
+    """Raise for `x.flat`, the one access that Numba compiles without bounds checks."""
+    if "flat" in plain.__code__.co_names:
+        raise SampleError(
+            f"observe: {called} uses `.flat`, which compiled code does not check for indices "
+            "out of range; use x[i]"
+        )
+
+
+def _calling(function: Any) -> Any:
+    """A Python function that calls something else."""
+
+    def call(x):  # type: ignore[no-untyped-def]
+        return function(x)
+
+    return call
+
+
+def _trial_states(graph: FactorGraph) -> Iterator[NDArray[np.int64]]:
+    """States that agree with the evidence and with zeros: lowest, highest and random values."""
+    rng, clamped = np.random.default_rng(0), graph.evidence >= 0
+    support = Support(graph) if len(graph.hard) else None
+    for number in range(_TRIALS):
+        extremes = [0.0, np.nextafter(1.0, 0.0)][number : number + 1]
+        marks = np.full(len(graph), extremes[0]) if extremes else rng.random(len(graph))
+        state = (marks * graph.sizes).astype(np.int64)
+        if support is not None:
+            support.fill(state[None], marks[None])
+        state[clamped] = graph.evidence[clamped]
+        yield state
+
+
+def _try(plain: Callable[..., Any], called: str, states: Iterable[NDArray[np.int64]]) -> None:
+    """Raise `SampleError` where a function fails in Python.
+
+    Divisions by zero pass: compiled code gives infinity. So does what only compiled code can call.
+    States are read-only: on a GPU, what a function wrote would be the chain's next state.
+    """
+    begun = time.monotonic()
+    for state in states:
+        state.flags.writeable = False
+        with np.errstate(all="ignore"):
+            try:
+                plain(state)
+            except (ZeroDivisionError, NotImplementedError):
+                pass
+            except Exception as error:
+                raise _failure(called, error, len(state)) from error
+        if time.monotonic() - begun > _TRIAL_SECONDS:
+            return
+
+
+def _failure(called: str, error: Exception, variables: int) -> SampleError:
+    reason = printable(f"{type(error).__name__}: {error}"[:400])
+    hint = f"it gets one state, an array of integers, {_HINT}"
+    if isinstance(error, IndexError):
+        hint = f"the graph has {variables} variables, x[0] to x[{variables - 1}]"
+    return SampleError(f"observe: {called} fails on a state of this graph ({reason}); {hint}")
+
+
+def _reporting(evaluate: Any, plain: Callable[..., Any], called: str) -> Any:
+    """The same, with errors of compiled code as ours: Python says which index it was."""
+
+    def reporting(states: NDArray[Any], out: NDArray[np.float64]) -> None:
+        try:
+            evaluate(states, out)
+        except SampleError:
+            raise
+        except Exception as error:
+            _try(plain, called, (state.astype(np.int64) for state in states))
+            raise _failure(called, error, states.shape[1]) from error
+
+    return reporting
+
+
+def _measure(user: Any, given: Any, called: str, state: NDArray[np.int64]) -> Measure:
+    """The measure of a compiled function that gives a value of a known type, tried on `state`."""
     if isinstance(given, types.Number | types.Boolean):
-        return Measure(("",), _numbers(user), _number_of(user))
-    several = isinstance(given, types.BaseTuple) and all(
-        isinstance(one, types.Number | types.Boolean)
-        for one in given  # type: ignore[attr-defined]
-    )
-    if several and len(given):
+        return Measure(("",), _numbers(user))
+    if _several(given):
         width = len(given)
-        alike = isinstance(given, types.UniTuple)
-        function = _tuple_of(user) if alike else _mixed_of(user, width)
     elif isinstance(given, types.Array) and given.ndim == 1:
-        width, function = len(user(_some_state(graph))), None
+        width = len(user(state.copy()))
     else:
         raise SampleError(
             f"observe: {called} must give a number, a tuple of numbers or an array of one axis; "
@@ -105,21 +197,41 @@ def _measure(user: Any, given: Any, called: str, graph: FactorGraph) -> Measure:
         )
     if not 1 <= width <= _MOST:
         raise SampleError(f"observe: {called} must give 1 to {_MOST} numbers, got {width}")
-    labels = tuple(map(str, range(width)))
     mixed = not isinstance(given, types.UniTuple | types.Array)
     evaluate = _mixed(user, width) if mixed else _vectors(user, width, called)
-    return Measure(labels, evaluate, function)
+    return Measure(tuple(map(str, range(width))), evaluate)
 
 
-def _some_state(graph: FactorGraph) -> NDArray[Any]:
-    return np.where(graph.evidence >= 0, graph.evidence, 0).astype(graph.state_type)
+def _several(given: Any) -> bool:
+    """Whether a type is a tuple of numbers."""
+    if not isinstance(given, types.BaseTuple):
+        return False
+    kinds: Any = given
+    return all(isinstance(one, types.Number | types.Boolean) for one in kinds)
+
+
+def _on_gpu(plain: Callable[..., Any], given: Any, graph: FactorGraph) -> Any:
+    """The function for CUDA kernels, which have no bounds checks; None where it cannot run there.
+
+    Kernels hand it the state as signed integers of the same width: all values have to fit.
+    """
+    if graph.sizes.max() - 1 > np.iinfo(f"i{graph.state_type.itemsize}").max:
+        return None
+    user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
+    if isinstance(given, types.Number | types.Boolean):
+        return _number_of(user)
+    if isinstance(given, types.UniTuple):
+        return _tuple_of(user)
+    return _mixed_of(user, len(given)) if _several(given) else None
 
 
 def _numbers(user: Any) -> Any:
     @numba.njit(nogil=True)
     def numbers(states, out):  # type: ignore[no-untyped-def]
+        x = np.empty(states.shape[1], np.int64)
         for k in range(len(states)):
-            out[k, 0] = user(states[k])
+            x[:] = states[k]
+            out[k, 0] = user(x)
 
     return numbers
 
@@ -127,8 +239,10 @@ def _numbers(user: Any) -> Any:
 def _vectors(user: Any, width: int, called: str) -> Any:
     @numba.njit(nogil=True)
     def vectors(states, out):  # type: ignore[no-untyped-def]
+        x = np.empty(states.shape[1], np.int64)
         for k in range(len(states)):
-            values = user(states[k])
+            x[:] = states[k]
+            values = user(x)
             if len(values) != width:
                 return k
             for place in range(width):
@@ -147,8 +261,10 @@ def _mixed(user: Any, width: int) -> Any:
 
     @numba.njit(nogil=True)
     def mixed(states, out):  # type: ignore[no-untyped-def]
+        x = np.empty(states.shape[1], np.int64)
         for k in range(len(states)):
-            spread(user(states[k]), out[k])
+            x[:] = states[k]
+            spread(user(x), out[k])
 
     return mixed
 

@@ -56,7 +56,7 @@ def _read_one(name: str, one: Any) -> Observable:
         known = ", ".join(OBSERVABLES)
         raise SampleError(f"observe: {one!r} is none of the ready-made observables: {known}")
     if callable(one):
-        return Own(one)
+        return Own(one, called=repr(name))
     raise SampleError(
         f"observe: {name} must be a function of the state, an observable such as "
         f"mg.observables.Magnetization(), or its name; got {one!r}"

@@ -6,7 +6,11 @@ What marginals alone tell, without any series, is in `results.marginals`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -114,9 +118,39 @@ def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
     return order
 
 
-def _apply(name: str, series: ArrayLike, **options: Any) -> Any:
-    from arviz_stats.base import array_stats  # type: ignore[attr-defined]
+@cache
+def _arviz() -> Any:
+    """ArviZ's statistics, also where it cannot be imported or called as it is.
 
+    It asks for the working directory, which may have been removed, and appends to docstrings,
+    which `python -OO` leaves out.
+    """
+    with _existing_directory():
+        from arviz_stats.base import array_stats, stats_utils  # type: ignore[attr-defined]
+    if sys.flags.optimize >= 2 and hasattr(stats_utils, "update_docstring"):
+        stats_utils.update_docstring = lambda *_, **__: None
+    return array_stats
+
+
+@contextmanager
+def _existing_directory() -> Iterator[None]:
+    """Be in the root directory for a while, where the working directory has been removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir("/")
+        try:
+            yield
+        finally:
+            os.fchdir(here)
+            os.close(here)
+    else:
+        yield
+
+
+def _apply(name: str, series: ArrayLike, **options: Any) -> Any:
+    array_stats = _arviz()
     values = np.asarray(series, dtype=np.float64)
     flat: NDArray[np.float64] = values.reshape(*values.shape[:2], math.prod(values.shape[2:]))
     result = np.full(flat.shape[2], np.nan)

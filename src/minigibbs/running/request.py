@@ -9,6 +9,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -140,6 +141,7 @@ class Options:
         reference: ArrayLike | None = None,
     ) -> Plan:
         """The plan of a run of so many units, each of so many updates; None for a first round."""
+        _require_compiler()
         backend, sampler = self._backend(graph), choose(self.sampler)
         check_counts(warmup=self.warmup, chains=self.chains, threads=self.threads)
         if self.scan is not None and (not isinstance(self.scan, str) or self.scan not in SCANS):
@@ -343,6 +345,15 @@ def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float
     if array.shape != shape:
         raise SampleError(f"{rule}; got shape {array.shape}")
     return array[np.arange(shape[1]) < graph.sizes[:, None]]
+
+
+def _require_compiler() -> None:
+    """Refuse to sample where Numba compiles nothing; its simulator of a GPU does without."""
+    if numba.config.DISABLE_JIT and not numba.config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
+        raise SampleError(
+            "sampling needs compiled code, but NUMBA_DISABLE_JIT is set: remove it from the "
+            "environment"
+        )
 
 
 def entropy_of(seed: int | None) -> int:

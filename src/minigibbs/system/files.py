@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import math
 import os
+import stat
 import struct
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -32,10 +34,71 @@ _NPY_HEADER = 10_012  # bytes of an .npy file before its numbers, at the most
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # flags of a zip member
 
 
+def open_plain(path: str | os.PathLike[str], links: bool = True) -> IO[bytes]:
+    """Open a regular file for reading; raises `FormatError` for a pipe, a device or a folder.
+
+    Without `links` the path itself must not be a symbolic link: for files inside a folder that may
+    come from somebody else. Opening never waits for a pipe's other end.
+    """
+    with refusing_odd_files(path):
+        return open(path, "rb", opener=partial(_open_plain, links=links))
+
+
+def open_to_update(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a regular file, made if it is missing, to read and append; no symbolic link is followed.
+
+    Raises `FormatError` as `open_plain` does, and for a file with a second name (a hard link).
+    """
+    with refusing_odd_files(path):
+        stream = open(path, "a+b", opener=partial(_open_plain, links=False))  # noqa: SIM115
+    if os.fstat(stream.fileno()).st_nlink > 1:
+        stream.close()
+        raise FormatError(
+            f"{path}: expected a file with one name, got a hard link; put a copy there"
+        )
+    return stream
+
+
+@contextmanager
+def refusing_odd_files(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `FormatError` where opening finds a symbolic link or another kind of file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
+            raise
+        link = error.errno in (errno.ELOOP, errno.EMLINK)
+        found = "a symbolic link" if link else _kind(os.stat(path).st_mode)
+        remedy = "put the file itself there, if you trust the link" if link else "give another file"
+        raise FormatError(f"{path}: expected a regular file, got {found}; {remedy}") from None
+
+
+def _open_plain(path: str, flags: int, links: bool) -> int:
+    """What `open` calls; raises `OSError` for anything but a regular file."""
+    if not links:
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
+    return handle
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFIFO: "a pipe (FIFO)",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")
+
+
 def check_target(path: str | os.PathLike[str]) -> None:
     """Raise if no file can be written there; asked before the work that is to be kept."""
     target = Path(path)
-    folder = target.resolve().parent
+    folder = Path(os.path.realpath(target.parent))
     if not folder.is_dir():
         raise SampleError(f"cannot write {path}: there is no folder {folder}; make it first")
     if target.exists() and not target.is_file():
@@ -124,10 +187,14 @@ def write_archive(
         stream.write(f"\n{_digest(stream, length)}\n".encode())
 
 
-def digest(path: str | os.PathLike[str]) -> str:
-    """BLAKE2b of a file's content, in hexadecimal."""
-    with open(path, "rb") as stream:
-        return _digest(stream, os.path.getsize(path))
+def digest(path: str | os.PathLike[str], links: bool = True) -> str:
+    """BLAKE2b of a file's content, in hexadecimal; for `links` see `open_plain`."""
+    with open_plain(path, links) as stream:
+        return _digest(stream, _size(stream))
+
+
+def _size(stream: IO[bytes]) -> int:
+    return os.fstat(stream.fileno()).st_size
 
 
 def _digest(stream: IO[bytes], length: int) -> str:
@@ -143,10 +210,10 @@ def _digest(stream: IO[bytes], length: int) -> str:
     return found.hexdigest()
 
 
-def check_seal(path: str | os.PathLike[str]) -> None:
+def check_seal(path: str | os.PathLike[str], links: bool = True) -> None:
     """Raise `FormatError` if a sealed file is not byte for byte as it was written."""
-    with open(path, "rb") as stream:
-        body = os.path.getsize(path) - _SEAL
+    with open_plain(path, links) as stream:
+        body = _size(stream) - _SEAL
         found = _digest(stream, body)
         if body < 0 or stream.read() != f"\n{found}\n".encode():
             raise FormatError(f"{path}: torn or changed since it was written (wrong checksum)")
@@ -166,26 +233,31 @@ def refusing_damage(what: str | os.PathLike[str]) -> Iterator[None]:
         raise FormatError(f"{what}: damaged, or not a minigibbs file ({reason})") from error
 
 
-def stated_format(path: str | os.PathLike[str]) -> Any:
+def stated_format(path: str | os.PathLike[str], links: bool = True) -> Any:
     """Which format a file of `write_arrays` says it has; None if it is no such file."""
-    with open(path, "rb") as stream:
+    with open_plain(path, links) as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
-                _check_members(archive, os.path.getsize(path))
+                _check_members(archive, _size(stream))
                 return _read_header(archive, stream)["format"]
         except Exception:  # zipfile and json raise a dozen kinds; reading the file will say what
             return None
 
 
 def read_arrays(
-    path: str | os.PathLike[str], *expected: str, mapped: bool = False
+    path: str | os.PathLike[str], *expected: str, mapped: bool = False, links: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read what `write_arrays` wrote; sizes are checked against the file before memory is taken.
 
     Mapped arrays stay in the file, which processes of one machine then share; it must not change.
+    For `links` see `open_plain`.
     """
-    with open(path, "rb") as stream, refusing_damage(path), zipfile.ZipFile(stream) as archive:
-        length = os.path.getsize(path)
+    with (
+        open_plain(path, links) as stream,
+        refusing_damage(path),
+        zipfile.ZipFile(stream) as archive,
+    ):
+        length = _size(stream)
         members = _check_members(archive, length)
         memory.require(0 if mapped else length, f"reading {path}", "use a machine with more")
         header = _read_header(archive, stream)
@@ -243,7 +315,7 @@ def _read_array(
         order: Literal["C", "F"] = "F" if fortran else "C"
         if mapped and promised:
             place = stream.tell() - len(content) + head
-            return np.memmap(path, dtype, "r", place, shape, order)
+            return np.memmap(stream, dtype, "r", place, shape, order)  # type: ignore[call-overload]
         array = np.frombuffer(content, dtype, offset=head) if promised else np.empty(0, dtype)
         if not array.flags.aligned:  # behind a header of odd length, such as NumPy does not write
             array = array.copy()

@@ -6,6 +6,7 @@ import re
 
 # Control characters, line separators, lone surrogates, and what turns the direction of a line.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _FORMULA = ("=", "+", "-", "@")  # what makes a spreadsheet run a cell
 
 
@@ -16,6 +17,15 @@ def printable(text: object) -> str:
     red \x1b[31m, two\nlines, half a pair \ud800
     """
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def without_colors(text: str) -> str:
+    r"""Text without a terminal's color codes.
+
+    >>> without_colors("\x1b[1mTyping error\x1b[0m")
+    'Typing error'
+    """
+    return _COLOR.sub("", text)
 
 
 def cell(value: object) -> str:

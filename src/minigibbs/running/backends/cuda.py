@@ -740,8 +740,9 @@ def check_measures(plan: Plan) -> None:
         if measure.function is None:
             raise SampleError(
                 f'observe: {name!r} cannot be measured with backend="cuda"; a function must give a '
-                "number or a tuple (an array has to be allocated), and energies of implicit "
-                "factors are recorded of some chains only: run.energy"
+                "number or a tuple (an array has to be allocated), of variables whose values fit a "
+                "signed integer of the state's width (up to 128, or 257 to 32,768 values), and "
+                "energies of implicit factors are recorded of some chains only: run.energy"
             )
 
 

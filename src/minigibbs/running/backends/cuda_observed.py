@@ -106,8 +106,14 @@ class Observing:
             begin(self._constants, self.sums)
 
     def measure_states(self, x: Any) -> None:
-        """Measure what is no function of sums: of states x[variable, chain]."""
-        threads = self.kernels.THREADS
+        """Measure what is no function of sums: of states x[variable, chain].
+
+        Functions of a user get signed integers: a difference of unsigned ones would wrap. Where
+        values do not fit those, there are none (`observables/own.py`).
+        """
+        threads, signed = self.kernels.THREADS, np.dtype(f"i{x.dtype.itemsize}")
+        if self.plan.graph.sizes.max() - 1 <= np.iinfo(signed).max:
+            x = x.view(signed)
         for number, values in self._values.items():
             kernel, parameters, first = self._measures[number]
             configure(kernel, self.plan.chains, threads)(parameters, x, values)

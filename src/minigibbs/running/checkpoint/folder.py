@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import secrets
 import warnings
 from collections.abc import Callable
@@ -23,18 +24,21 @@ from minigibbs.errors import FormatError, SampleError
 from minigibbs.formats import native
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS
-from minigibbs.running.checkpoint.lock import Lock
+from minigibbs.running.checkpoint.lock import Lock, is_lock
 from minigibbs.running.checkpoint.saver import stacked
 from minigibbs.running.group import RECORDED, Group
 from minigibbs.running.observed import STATE
 from minigibbs.running.plan import ENDINGS, MOST_UPDATES, Plan
 from minigibbs.system import files
+from minigibbs.system.text import printable
 
 _MODEL, _RUN, _LOCK = "model.mg", "run.npz", "lock"
 _RUN_FORMAT = "minigibbs-checkpoint-2"
 _STATE_FORMAT = "minigibbs-state-2"
 _RECORDS_FORMAT = "minigibbs-records-1"
 _KEPT = 2  # generations
+_GENERATION = re.compile(r"(state|records)-\d{8}\.npz")
+_TEMPORARY = re.compile(r"\.(model\.mg|run\.npz|(state|records)-\d{8}\.npz)\.[a-z0-9_]{8}")
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 T = TypeVar("T")
@@ -146,9 +150,9 @@ class Checkpoint:
             raise FormatError(f"{model}: it is gone; without its model no run can go on")
         with files.refusing_damage(path):
             header, arrays = self._read_request()
-            if files.digest(model) != header["model"]:
+            if files.digest(model, links=False) != header["model"]:
                 raise FormatError(f"{model}: changed since the run began (wrong checksum)")
-            plan = Plan.decode(native.read(model), header["plan"], arrays)
+            plan = Plan.decode(native.read_own(model), header["plan"], arrays)
             if plan.backend not in BACKENDS:
                 raise ValueError(f"unknown backend {plan.backend!r}")
             if BACKENDS[plan.backend].rows is None and plan.rows != plan.chains:
@@ -166,8 +170,8 @@ class Checkpoint:
             return [str(name) for name in self._read_request()[0]["plan"]["kept"]]
 
     def _read_request(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        files.check_seal(self.folder / _RUN)
-        return files.read_arrays(self.folder / _RUN, _RUN_FORMAT)
+        files.check_seal(self.folder / _RUN, links=False)
+        return files.read_arrays(self.folder / _RUN, _RUN_FORMAT, links=False)
 
     def latest(self, take_up: Callable[[Generation], T]) -> T:
         """What `take_up` makes of the latest generation that is sound; others are warned of.
@@ -220,8 +224,8 @@ class Checkpoint:
         self, kind: str, generation: int, expected: str
     ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         path = self._name(kind, generation)
-        files.check_seal(path)
-        header, arrays = files.read_arrays(path, expected)
+        files.check_seal(path, links=False)
+        header, arrays = files.read_arrays(path, expected, links=False)
         if (header.get("run"), header.get("generation")) != (self.number, generation):
             raise FormatError(f"{path}: it belongs to another run, or to another time of this one")
         return header, arrays
@@ -266,11 +270,15 @@ class Checkpoint:
         return [int(path.stem[6:]) for path in self.folder.glob("state-" + "[0-9]" * 8 + ".npz")]
 
     def _sweep(self) -> None:
-        """Remove what a killed run left half-written, and chunks that no state names."""
-        for path in self.folder.glob(".*.npz.*"):
-            path.unlink(missing_ok=True)
+        """Remove what a killed run left half-written, and chunks that no state names.
+
+        Names alone do not tell: a user may keep files of similar names here.
+        """
+        for path in self.folder.glob(".*"):
+            if _TEMPORARY.fullmatch(path.name) and path.is_file():
+                path.unlink(missing_ok=True)
         for path in self.folder.glob("records-*.npz"):
-            if int(path.stem[8:]) > self.generation:
+            if _is_ours(path) and int(path.stem[8:]) > self.generation:
                 path.unlink(missing_ok=True)
 
 
@@ -312,12 +320,31 @@ def _make_folder(folder: Path) -> None:
         raise SampleError(
             f"cannot make the checkpoint folder {folder}: {error.strerror}; give another name"
         ) from None
-    ours = {_MODEL, _RUN, _LOCK}
+    marked = is_lock(folder / _LOCK) or _format(folder / _RUN) == _RUN_FORMAT
     for path in folder.iterdir():
-        if not (path.name in ours or path.suffix == ".npz" or path.name.startswith(".")):
+        if not (path.name.startswith(".") or (marked and _is_ours(path))):
             raise SampleError(
-                f"{folder} holds other files ({path.name}); give a folder of its own, or a new name"
+                f"{folder} holds other files ({printable(path.name)}); give a folder of its "
+                "own, or a new name"
             )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file of a checkpoint's folder was written by a run: by name and by content."""
+    wanted = {_MODEL: native.FORMAT, _RUN: _RUN_FORMAT}.get(path.name)
+    if path.name == _LOCK:
+        return is_lock(path)
+    if _GENERATION.fullmatch(path.name):
+        wanted = _STATE_FORMAT if path.name.startswith("state") else _RECORDS_FORMAT
+    return wanted is not None and _format(path) == wanted
+
+
+def _format(path: Path) -> Any:
+    """The format that a file says it has; None for any other file."""
+    try:
+        return files.stated_format(path, links=False)
+    except (OSError, FormatError):
+        return None
 
 
 def take_up(plan: Plan, groups: list[Group], found: Generation) -> None:

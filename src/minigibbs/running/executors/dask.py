@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
@@ -11,6 +13,7 @@ from minigibbs.errors import MissingDependencyError, SampleError, StoppedError
 from minigibbs.running.executors.remote import Remote
 from minigibbs.running.plan import Plan
 
+SILENCE = 5.0  # seconds without workers before the user is told
 _PATIENCE = 30  # seconds to wait for a scheduler, and then for a worker
 
 
@@ -24,6 +27,8 @@ class Dask(Remote):
         self._client = client
         self._plugin = ModelPlugin(self._outline.key, self._content())
         client.register_plugin(self._plugin)
+        self._idle_since: float | None = None  # when the cluster was first seen without workers
+        self._said = False
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
@@ -32,11 +37,28 @@ class Dask(Remote):
                 self._client.unregister_worker_plugin(self._plugin.name)
 
     def check(self) -> None:
-        """Raise if the scheduler is gone, and Dask has given up on it."""
+        """Raise if Dask has given up on the scheduler; warn if that has had no workers lately."""
         if self._client.status == "closed":
             raise StoppedError(
                 "the Dask scheduler was lost, or its client closed, and the run was stopped"
             )
+        if self._has_workers():
+            self._idle_since, self._said = None, False
+            return
+        now = time.monotonic()
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        if not self._said and now - self._idle_since >= SILENCE:
+            self._said = True
+            address = getattr(self._client.scheduler, "address", "ADDRESS")
+            warnings.warn(
+                f"the Dask scheduler at {address} has no workers, and the run waits for some; "
+                f"start them with `dask worker {address}`, or stop the run with Ctrl-C",
+                stacklevel=2,
+            )
+
+    def _has_workers(self) -> bool:
+        """What the scheduler said last; the client asks it every few seconds by itself."""
+        return bool(self._client._scheduler_identity.get("workers"))
 
 
 @contextmanager
