@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
+from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple, neighbours, open_slots, simplified
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.costs import COSTS
@@ -21,7 +22,7 @@ from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
 from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS, noted, stack_size
-from minigibbs.samplers.tempering.levels import find_levels
+from minigibbs.samplers.tempering.levels import find_levels, remembered
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 from minigibbs.system import memory
@@ -121,7 +122,7 @@ class Tempering(SweepSampler):
             data = chosen.ladder(graph, beta, soft=True)
             return data, chosen.workspace(graph, data)
 
-        beta = find_levels(graph, first_state(graph), prepare, self.levels)
+        beta = find_levels(graph, first_state(graph), remembered(prepare), self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
 
     def _check_implicit(self, graph: FactorGraph) -> None:
@@ -293,9 +294,12 @@ def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
     degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
     if degree <= _FEW_PAIRS:
         return True
-    one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
-    default = sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
-    return _LANE_UPDATE + _LANE_PAIR * degree < default
+
+    def cost() -> float:
+        one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
+        return sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
+
+    return _LANE_UPDATE + _LANE_PAIR * degree < prepared(graph, "cost of an update", None, cost)
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:
