@@ -21,6 +21,7 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Points, Potts, Table, Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
@@ -29,6 +30,7 @@ _MOST_AXES = 64  # of a NumPy array
 _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
 
 
+@checked(GraphError)
 def ising_rbf(
     side: int = 20, beta: float = 1.0, gamma: float = 1.5, implicit: bool | None = None
 ) -> FactorGraph:
@@ -41,6 +43,7 @@ def ising_rbf(
     return _alike(_rbf("ising", side, beta, gamma, implicit), side**2, 2)
 
 
+@checked(GraphError)
 def potts_rbf(
     side: int = 20,
     states: int = 10,
@@ -57,6 +60,7 @@ def potts_rbf(
     return _alike(_rbf("potts", side, beta, gamma, implicit), side**2, states)
 
 
+@checked(GraphError)
 def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
     """The square-lattice Ising model with coupling beta between nearest neighbours.
 
@@ -66,6 +70,7 @@ def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
     return _alike(Ising(*_lattice(side, periodic), beta), side**2, 2)
 
 
+@checked(GraphError)
 def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
     """The square-lattice Potts model with weight beta where nearest neighbours agree.
 
@@ -75,6 +80,7 @@ def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) ->
     return _alike(Potts(*_lattice(side, periodic), beta), side**2, states)
 
 
+@checked(GraphError)
 def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
     """The mean-field Ising model: coupling beta/n between every two of n spins.
 
@@ -88,6 +94,7 @@ def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGrap
     return _alike(Ising(*_all_pairs(n), beta / n), n, 2)
 
 
+@checked(GraphError)
 def long_range_ising(
     n: int, alpha: float, beta: float, implicit: bool | None = None
 ) -> FactorGraph:
@@ -103,6 +110,7 @@ def long_range_ising(
     return _alike(Ising(i, j, beta * (j - i) ** -float(alpha)), n, 2)
 
 
+@checked(GraphError)
 def random_tables(
     variables: int = 100,
     factors: int = 300,
@@ -136,6 +144,7 @@ def random_tables(
     return FactorGraph(np.full(variables, states), groups)
 
 
+@checked(GraphError)
 def dense_crf(
     image: ArrayLike,
     unary: ArrayLike,
@@ -252,9 +261,7 @@ def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
 
 
 def _is_implicit(implicit: bool | None, variables: int) -> bool:
-    if implicit is not None and not isinstance(implicit, bool):
-        raise GraphError(f"implicit must be True, False or None, got {implicit!r}")
-    return variables > _MOST_STORED if implicit is None else implicit
+    return variables > _MOST_STORED if implicit is None else bool(implicit)
 
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import GraphError
+from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.ordering import Order, order_variables, refuse_dense
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
@@ -29,6 +29,7 @@ from minigibbs.graph.pruning import prune
 from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
+from minigibbs.system.boundary import checked
 
 Table = NDArray[np.float64]
 DEFAULT_MEMORY = 4 * 2**30  # bytes, or half of what is free if that is less
@@ -48,6 +49,7 @@ _SECONDS_PER_VARIABLE = 3e-4  # of the two passes, about
 _SECONDS_PER_PRODUCT = 6e-9  # on one processor
 
 
+@checked(SampleError)
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
     """Exact marginals [variable, value], 0 beyond a variable's domain.
 
@@ -85,6 +87,7 @@ def exact_answer(tree: BucketTree) -> tuple[NDArray[np.float64], float]:
     return result, log_z
 
 
+@checked(SampleError)
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     """Log Z: the logarithm of the sum of exp(energy) over all states that agree with the evidence.
 
@@ -97,6 +100,7 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     return BucketTree.of(graph, memory).upward()
 
 
+@checked(SampleError)
 def exact_draws(
     graph: FactorGraph, count: int, seed: int | None = None, memory: float | None = None
 ) -> NDArray[np.unsignedinteger]:
@@ -117,6 +121,7 @@ def exact_draws(
     return states
 
 
+@checked(SampleError)
 def treewidth_bound(graph: FactorGraph) -> int:
     """The width of the elimination order that `exact_marginals` would use.
 

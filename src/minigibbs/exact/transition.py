@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import TooLargeError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.laws import Law
+from minigibbs.system.boundary import checked
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Transition:
     """A sampler's one-update transition matrix, with the law it should leave as it is.

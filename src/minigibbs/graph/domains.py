@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -15,11 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array, as_list, frozen
+from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
 _MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
 
 
+@checked(GraphError)
 @dataclass(frozen=True)
 class Grid:
     """A continuous variable discretised to evenly spaced points, both ends included.
@@ -48,6 +50,7 @@ class Grid:
         return np.linspace(self.low, self.high, int(self.points))
 
 
+@checked(GraphError)
 class Domains:
     """The variables of a graph: sizes, names, and labels or grids of their values.
 
@@ -70,9 +73,9 @@ class Domains:
 
     def __init__(
         self,
-        sizes: ArrayLike | Sequence[int | Grid],
-        names: Sequence[str] | None = None,
-        labels: Any = None,
+        sizes: ArrayLike | Iterable[int | Grid],
+        names: Iterable[str] | None = None,
+        labels: Mapping[int | str, Iterable[Any]] | Iterable[Any] | None = None,
     ) -> None:
         self.grids: dict[int, Grid] = {}
         self.sizes = self._read_sizes(sizes)
@@ -168,7 +171,7 @@ class Domains:
             )
         return frozen(sizes, np.int32)
 
-    def _read_names(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    def _read_names(self, names: Iterable[str] | None) -> tuple[str, ...] | None:
         if names is None:
             return None
         names = tuple(as_list(names, "names must be a list of text, one per variable"))
@@ -227,6 +230,7 @@ def unknown_name(domains: Domains, name: Any) -> str:
     return f"unknown variable {name!r}: {hint}"
 
 
+@checked(GraphError)
 class PrunedDomains(Domains):
     """Domains that lost the states that cannot occur; those that are left keep their labels.
 

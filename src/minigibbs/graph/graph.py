@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -16,6 +16,7 @@ from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
     from minigibbs.graph.colouring import Colouring
@@ -46,6 +47,7 @@ class Stats:
     max_domain: int  # D: the largest domain
 
 
+@checked(GraphError)
 class FactorGraph(Frozen):
     """A distribution pi(x) proportional to exp(sum of factors), over finite domains.
 
@@ -83,10 +85,10 @@ class FactorGraph(Frozen):
 
     def __init__(
         self,
-        sizes: ArrayLike | Sequence[int | Grid] | Domains,
-        factors: Sequence[Factors],
-        names: Sequence[str] | None = None,
-        labels: Any = None,
+        sizes: ArrayLike | Iterable[int | Grid] | Domains,
+        factors: Iterable[Factors] | Factors,
+        names: Iterable[str] | None = None,
+        labels: Mapping[int | str, Iterable[Any]] | Iterable[Any] | None = None,
         *,
         evidence: ArrayLike | None = None,
     ) -> None:

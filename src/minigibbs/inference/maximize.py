@@ -27,6 +27,7 @@ from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
+from minigibbs.system.boundary import checked
 
 _FIRST_LEVELS = 24
 _WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
@@ -44,6 +45,7 @@ _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 
 
+@checked(SampleError)
 def maximize(
     graph: FactorGraph,
     time: str | float = "10s",

@@ -16,6 +16,7 @@ from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SAMPLERS, Sampler
+from minigibbs.system.boundary import checked
 
 try:
     import dimod
@@ -27,6 +28,7 @@ __all__ = ["MiniGibbsAnnealer", "MiniGibbsSampler", "from_bqm", "from_dqm"]
 _LARGEST_SEED = 2**32  # of dimod's generators
 
 
+@checked(SampleError)
 class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, name-defined]
     """Draws from exp(-beta * energy) at one fixed inverse temperature.
 
@@ -147,6 +149,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         return _result(dqm, states, "DISCRETE", energies, chains.info(beta))
 
 
+@checked(SampleError)
 class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
     """Looks for the least energy, as `mg.maximize` does: annealing and tempering on a ladder.
 

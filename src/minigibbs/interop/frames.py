@@ -19,10 +19,14 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Logical
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.fit import Fit
+from minigibbs.results.result import Result
+from minigibbs.system.boundary import checked
 
 _NOTHING = object()
 
 
+@checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class Rule:
     """A factor for each row of a frame: a weight where the row's variables have certain values.
@@ -73,6 +77,7 @@ class Rule:
     same: bool = False
 
 
+@checked(GraphError, init=False)
 @dataclass(frozen=True, eq=False)
 class Framed:
     """A model made of frames, and what its rows were called.
@@ -91,7 +96,7 @@ class Framed:
     graph: FactorGraph
     entries: dict[str, list[Any]] = field(repr=False)  # by parameter, what its numbers stand for
 
-    def best(self, result: Any) -> dict[str, NDArray[Any]]:
+    def best(self, result: Result) -> dict[str, NDArray[Any]]:
         """A row for each variable: its most probable value, and that value's probability."""
         sizes, flat = self.graph.sizes, _flat_marginals(result, self.graph.sizes)
         first = np.cumsum(sizes, dtype=np.int64) - sizes
@@ -108,7 +113,7 @@ class Framed:
             "probability": top,
         }
 
-    def weights(self, fit: Any) -> dict[str, NDArray[Any]]:
+    def weights(self, fit: Fit) -> dict[str, NDArray[Any]]:
         """A row for each weight that was learned: its rule, entry, value and standard error."""
         columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
         for name, entries in self.entries.items():
@@ -121,6 +126,7 @@ class Framed:
         return {key: _column_of(column, kinds[key]) for key, column in columns.items()}
 
 
+@checked(GraphError)
 def from_frames(
     variables: Any,
     rules: Sequence[Rule],

@@ -36,6 +36,7 @@ from minigibbs.running.plan import TIME
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.running.signals import Signals
 from minigibbs.samplers import Sampler
+from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
 
 _STATES = 2_000_000  # numbers of all chains together, by default
@@ -48,6 +49,7 @@ _NATURAL_NEEDS = (
 _BURN = 20  # sweeps before errors are looked at, in units of a step's
 
 
+@checked(LearnError)
 def learn(
     graph: FactorGraph,
     data: Any = None,
@@ -204,6 +206,7 @@ def learn(
         pool.close()
 
 
+@checked(LearnError)
 def resume_learning(
     checkpoint: str | os.PathLike[str],
     steps: int | None = None,

@@ -17,10 +17,12 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable, Sums, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
+from minigibbs.system.boundary import checked
 
 MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Moments(Observable):
     """A number v as (v, |v|, v^2, v^4): what `binder` and `susceptibility` are made of.
@@ -76,6 +78,7 @@ def _moments_of(function: Any) -> Any:
     return moments
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Histogram(Observable):
     """How often a number falls into each of `bins` equal parts of [low, high].

@@ -16,10 +16,12 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable
+from minigibbs.system.boundary import checked
 
 _MOST = 4096  # numbers that a function may give
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Own(Observable):
     """A function of the state, `x[i]` being the number of variable i's value.

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.errors import LearnError
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import files
+from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-fit-1"
@@ -21,6 +23,7 @@ _GRAPH = "graph."  # before the names of a graph's arrays
 _SHOWN = 8  # numbers of a parameter that are shown
 
 
+@checked(LearnError, init=False)
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The result of `mg.learn`.

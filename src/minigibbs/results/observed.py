@@ -20,6 +20,7 @@ from minigibbs.errors import SampleError
 from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import LEVEL
+from minigibbs.system.boundary import checked
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
 _MOST_BLOCKS = 32  # of a row
@@ -31,6 +32,7 @@ COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelatio
 Number = Any  # a float, or an array of them
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True)
 class Estimate:
     """A number, or several, with the standard error, from so many blocks.
@@ -115,6 +117,7 @@ def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return total / count if count else np.full(total.shape, np.nan)
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Observed:
     """The observables of a run: every record, or running moments and sums of batches.
@@ -296,6 +299,7 @@ class Observed:
         return Blocks(np.concatenate(found_sums), np.concatenate(found_sizes))
 
 
+@checked(SampleError, init=False)
 class Observation:
     """One observable of a run: `run.observables["m"]`.
 

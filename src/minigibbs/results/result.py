@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Shares
+from minigibbs.system.boundary import checked
 
 
 def log_z_text(log_z: float | None, error: float | None) -> str:
@@ -38,6 +40,7 @@ class Marginal(NamedTuple):
     probability: NDArray[np.float64]
 
 
+@checked(SampleError, init=False)
 class Result(ABC):
     """Marginals by variable, with errors; `mg.Run` and `mg.Answer` are such."""
 

@@ -40,8 +40,10 @@ from minigibbs.running.request import (
 )
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 def sample(
     graph: FactorGraph,
     sampler: Sampler | str | None = None,
@@ -135,6 +137,7 @@ def sample(
     return _run(options, options.plan(graph, length, unit, reference))
 
 
+@checked(SampleError)
 def sample_until(
     graph: FactorGraph,
     sampler: Sampler | str | None = None,
@@ -232,6 +235,7 @@ def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     return data, backend.groups(plan, data, states, counted)
 
 
+@checked(SampleError)
 def resume(
     checkpoint: str | os.PathLike[str],
     updates: int | None = None,

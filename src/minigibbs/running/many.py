@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,11 @@ from minigibbs.running.api import sample
 from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
+from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Runs(Sequence[Run]):
     """The runs of `mg.sample_many`, in the order of the models.
@@ -78,7 +81,7 @@ class Runs(Sequence[Run]):
     def plot(
         self,
         what: str | Callable[[Run], Estimate] | None = None,
-        path: Any = None,
+        path: str | os.PathLike[str] | None = None,
         label: str = "",
     ) -> Any:
         """Draw an observable or a derived quantity against what models are called, with errors.
@@ -95,6 +98,7 @@ class Runs(Sequence[Run]):
         return plot_estimates(self.at, self.estimates(chosen), name, path)
 
 
+@checked(SampleError)
 def sample_many(
     graphs: Mapping[Any, FactorGraph] | Iterable[FactorGraph],
     sampler: Sampler | str | None = None,

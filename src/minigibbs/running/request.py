@@ -27,6 +27,7 @@ from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
+from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -35,6 +36,7 @@ _MOST_UNTIL = 16  # numbers of which every record is kept where a run has no kno
 DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
 
 
+@checked(SampleError)
 @dataclass(frozen=True, init=False)
 class Record:
     """What is recorded of a run, and how often.

@@ -26,8 +26,10 @@ from minigibbs.exact.transition import Transition, check_rows
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.base import Sampler, Workspace
 from minigibbs.samplers.gibbs.sampler import gibbs_data, gibbs_operations, touched_workspace
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class AsyncGibbs(Sampler):
     """Plain Gibbs by several threads on one chain, without locks.

@@ -32,6 +32,7 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import chosen_by_type
+from minigibbs.system.boundary import checked
 from minigibbs.system.memory import readable
 
 
@@ -46,6 +47,7 @@ class Workspace:
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
 
+@checked(SampleError)
 class Sampler(ABC):
     """An algorithm and its settings; subclasses are frozen dataclasses."""
 
@@ -112,6 +114,7 @@ class Sampler(ABC):
         )
 
 
+@checked(SampleError)
 class SweepSampler(Sampler):
     """A sampler that moves all variables at once; its `transition` is that of one sweep."""
 

@@ -28,8 +28,10 @@ from minigibbs.samplers.bounds import (
     redraw_slowdown,
 )
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class MinGibbs(Sampler):
     """Minibatch Gibbs: every value's energy is estimated, the present one's is remembered.

@@ -20,6 +20,7 @@ from minigibbs.graph.checks import Frozen, as_array, frozen
 from minigibbs.graph.domains import Domains, unknown_name
 from minigibbs.graph.factors.scope import refuse_repeats
 from minigibbs.graph.factors.ties import Tie, check_fixed, spread
+from minigibbs.system.boundary import checked
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
@@ -53,6 +54,7 @@ class General:
     offset: float = 0.0  # a constant for the whole group
 
 
+@checked(GraphError)
 class Factors(Frozen, ABC):
     """A group of factors of one kind.
 
@@ -158,6 +160,7 @@ class Factors(Frozen, ABC):
         )
 
 
+@checked(GraphError)
 class Weighted(Factors):
     """A group whose factors have a weight each: its parameters are these weights."""
 

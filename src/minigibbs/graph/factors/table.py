@@ -25,10 +25,12 @@ from minigibbs.graph.factors.base import (
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
+from minigibbs.system.boundary import checked
 
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
 
 
+@checked(GraphError)
 class Table(Factors):
     """Factors phi = weight * energy[x_a, x_b, ...] over any number of variables.
 

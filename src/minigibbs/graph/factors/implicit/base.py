@@ -20,12 +20,14 @@ from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.ising import Ising
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 PAIR_KINDS = {"potts": Potts, "ising": Ising}
 CHUNK = 2**22  # numbers that energies take at a time
 _STORED_BYTES = 64  # a pair while it is expanded, stored and packed
 
 
+@checked(GraphError)
 class Implicit(Factors):
     """Every pair of the graph's variables, weighted by a rule.
 
