@@ -81,8 +81,9 @@ def _methods(name: str, public: type) -> Iterator[tuple[str, object]]:
     if name not in RESULTS:
         yield name, public
     for key in dir(public):
-        member = inspect.getattr_static(public, key)
-        if key.startswith("_") or key in HOOKS:
+        owner = next(base for base in public.__mro__ if key in vars(base))
+        member = vars(owner)[key]
+        if key.startswith("_") or key in HOOKS or not owner.__module__.startswith("minigibbs"):
             continue
         if isinstance(member, classmethod | staticmethod):
             yield f"{name}.{key}", getattr(public, key)
@@ -102,7 +103,8 @@ def _add(found: dict[str, Target], title: str, function: object) -> None:
 def call(seed: int, number: int) -> str:
     """The text of a call, fixed by a seed and a number."""
     rng = random.Random(f"api {seed} {number}")
-    target = rng.choice(list(targets().values()))
+    known = list(targets().values())
+    target = rng.choices(known, [len(one.parameters) for one in known])[0]
     always = ALWAYS.get(target.name, {})
     wrong = set(
         rng.sample(list(target.parameters), min(len(target.parameters), rng.choice(_HOW_MANY)))

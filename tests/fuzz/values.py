@@ -40,6 +40,7 @@ def _names() -> dict:
         names=["rain", "wind", "wet"],
         labels={"rain": ["no", "yes"]},
     )
+    pair = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.1)])
     short = {"sweeps": 20, "seed": 1, "progress": False}
     record = ("marginals", "energy", "draws")
     observe = {"m": mg.observables.Magnetization(), "E": mg.observables.Energy()}
@@ -61,7 +62,7 @@ def _names() -> dict:
         "runs": mg.sample_many([graph, graph], sweeps=10, seed=1, progress=False, observe=observe),
         "seen": run.observables["m"], "grid": mg.Grid(0.0, 1.0, 3), "costs": COSTS,
         "explained": mg.explain(graph, COSTS),
-        "everything": mg.theory.Enumeration(chain), "reader": MiniGibbsSampler(),
+        "everything": mg.theory.Enumeration(pair), "pair": pair, "reader": MiniGibbsSampler(),
         "annealer": MiniGibbsAnnealer(),
         "point_kernel": mg.PointKernel(_value, _bound), "estimate": _estimate,
         "value": _value, "bound": _bound, "random": random,
@@ -103,8 +104,8 @@ RESULTS = {
     "MiniGibbsAnnealer": "annealer",
     "mg.observables.Estimate": "seen.estimate",
     "mg.observables.Measure": "mg.observables.Energy().bind(graph)",
-    "mg.theory.Comparison": "mg.theory.promise(chain, mg.PoissonGibbs(slowdown=1.1))",
-    "mg.theory.Transition": "mg.theory.transition(chain, mg.Gibbs())",
+    "mg.theory.Comparison": "mg.theory.promise(pair, mg.PoissonGibbs(slowdown=1.1))",
+    "mg.theory.Transition": "mg.theory.transition(pair, mg.Gibbs())",
 }  # fmt: skip
 INSTANCES = {
     "mg.FactorGraph": "chain", "mg.Domains": "chain.domains", "mg.Table": "chain.factors[0]",
@@ -161,7 +162,7 @@ VALID = {
     "seed": ["1"], "count": ["3"], "thin": ["None", "2"], "side": ["3"],
     "n": ["4"], "states": ["3"],
     "sxy": ["3.0"], "srgb": ["13.0"], "bilateral_sxy": ["80.0"], "domains": ["graph.domains"],
-    "law": ["np.ones(12) / 12"], "group": ["0"], "initial_states": ["None"], "shift": ["0"],
+    "law": ["np.ones(4) / 4"], "group": ["0"], "initial_states": ["None"], "shift": ["0"],
     "mg.FactorGraph.evidence": ["[-1, 1]"], "mg.Table.weight": ["None"],
     "mg.Unary.energy": ["[0.0, 1.0]"], "mg.Unary.from_probabilities.probability": ["[0.5, 0.5]"],
     "mg.Rule.variables": ["['name']"], "mg.Rule.values": ["['value']"], "mg.Rule.weight": ["None"],

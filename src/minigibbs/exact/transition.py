@@ -38,6 +38,8 @@ class Transition:
     def marginal(self, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """A law over rows summed to a law over states."""
         count = len(self.enumeration.states)
+        if law.shape != self.state.shape:
+            raise SampleError(f"law must have shape {self.state.shape}, got {law.shape}")
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:

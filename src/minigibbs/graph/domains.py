@@ -142,9 +142,10 @@ class Domains:
 
     def pick(self, variables: Sequence[int]) -> Domains:
         """Some of the variables alone, which keep their names."""
+        variables = [self.index(variable) for variable in variables]
         chosen = list(enumerate(variables))
         labels = {k: self.labels[v] for k, v in chosen if v in self.labels}
-        picked = Domains(self.sizes[list(variables)], [self.name(v) for _, v in chosen], labels)
+        picked = Domains(self.sizes[variables], [self.name(v) for _, v in chosen], labels)
         picked.grids = {k: self.grids[v] for k, v in chosen if v in self.grids}
         return picked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,12 @@ except ImportError:
 __all__ = ["MiniGibbsAnnealer", "MiniGibbsSampler", "from_bqm", "from_dqm"]
 
 _LARGEST_SEED = 2**32  # of dimod's generators
+
+
+if TYPE_CHECKING:  # dimod annotates its attributes as None
+    Discrete = Any
+else:
+    Discrete = dimod.DiscreteQuadraticModel
 
 
 @checked(SampleError)
@@ -62,7 +68,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
     def sample(
         self,
-        bqm: Any,
+        bqm: dimod.BinaryQuadraticModel,
         *,
         num_reads: int | None = None,
         num_sweeps: int = 1000,
@@ -124,7 +130,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
     def sample_dqm(
         self,
-        dqm: Any,
+        dqm: Discrete,
         *,
         num_reads: int = 1,
         num_sweeps: int = 1000,
@@ -174,7 +180,7 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
 
     def sample(
         self,
-        bqm: Any,
+        bqm: dimod.BinaryQuadraticModel,
         *,
         num_reads: int = 1,
         num_sweeps: int = 200,
@@ -217,7 +223,7 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
 
     def sample_dqm(
         self,
-        dqm: Any,
+        dqm: Discrete,
         *,
         num_reads: int = 1,
         num_sweeps: int = 200,

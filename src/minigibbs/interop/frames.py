@@ -117,6 +117,11 @@ class Framed:
         """A row for each weight that was learned: its rule, entry, value and standard error."""
         columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
         for name, entries in self.entries.items():
+            if name not in fit.parameters or len(fit.parameters[name]) != len(entries):
+                raise GraphError(
+                    f"fit must be one of this model, with {len(entries):,} weights {name!r}; "
+                    f"it has the parameters {', '.join(map(repr, fit.parameters)) or 'none'}"
+                )
             columns["rule"] += [name] * len(entries)
             columns["entry"] += entries
             columns["weight"] += fit.parameters[name].tolist()
@@ -373,9 +378,14 @@ def _evidence(
     return evidence
 
 
-def _flat_marginals(result: Any, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
+def _flat_marginals(result: Result, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
     """The marginals of a result, a number per variable and value."""
-    square = np.asarray(result.marginals)
+    square = result.marginals
+    if square.shape != (len(sizes), int(sizes.max())):
+        raise GraphError(
+            f"result must be one of this model, of {len(sizes):,} variables with up to "
+            f"{sizes.max():,} values; got marginals of shape {square.shape}"
+        )
     return square[np.arange(square.shape[1]) < sizes[:, None]]
 
 

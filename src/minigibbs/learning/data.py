@@ -207,7 +207,8 @@ def _read_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         raise LearnError(
             f"weights must be {rows} finite numbers that are not negative, one per row of data"
         )
-    if not array.sum() > 0:
+    if not array.any():
         raise LearnError("weights must not all be 0")
+    array = np.ldexp(array, -np.frexp(array.max())[1])  # so that the sum is finite
     scaled: NDArray[np.float64] = array * (rows / array.sum())
     return scaled

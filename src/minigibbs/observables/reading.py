@@ -13,7 +13,7 @@ from minigibbs.errors import SampleError
 from minigibbs.observables import OBSERVABLES, Observable, Own
 
 # A mapping from names to observables, functions or kinds; or one of these, or several.
-Observe = Mapping[str, Any] | Iterable[Any] | Observable | Callable[..., Any] | str | None
+Observe = Mapping[Any, Any] | Iterable[Any] | Observable | Callable[..., Any] | str | None
 _RESERVED = ("x", "indicator")  # names that ArviZ's posterior has already
 
 

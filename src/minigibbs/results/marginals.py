@@ -28,6 +28,12 @@ LEAST_SWEEPS = 4  # of a chain, for R-hat
 _AT_ONCE = 1 << 22  # draws counted at a time
 
 
+def check_level(level: float) -> None:
+    """Raise unless the level of an interval is a probability below 1."""
+    if not 0 <= level < 1:
+        raise SampleError(f"level must be a number from 0 to below 1, such as 0.95; got {level!r}")
+
+
 class Worst(NamedTuple):
     """On what the rows disagree most."""
 
@@ -77,6 +83,7 @@ class Shares(ABC):
         """
         from scipy.special import ndtri, stdtrit
 
+        check_level(level)
         share, width = 0.5 + level / 2, math.nan
         if self.degrees > 0:
             width = ndtri(share) if math.isinf(self.degrees) else stdtrit(self.degrees, share)

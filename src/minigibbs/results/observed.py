@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import SampleError
 from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import LEVEL
+from minigibbs.results.marginals import LEVEL, check_level
 from minigibbs.system.boundary import checked
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
@@ -58,6 +58,7 @@ class Estimate:
         """Student's interval, with a degree of freedom less than there are blocks."""
         from scipy.special import stdtrit
 
+        check_level(level)
         reach = float(stdtrit(max(self.blocks - 1, 1), (1 + level) / 2)) * self.error
         return self.value - reach, self.value + reach
 
@@ -73,12 +74,12 @@ class Blocks:
         """A function of the means, with the error from leaving out one block after the other."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        value = _applied(function, _divided(total, count))
         if blocks < 2:
             return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         with np.errstate(invalid="ignore"):  # observables may be infinite
             left = (total - self.sums) / (count - self.sizes)[:, None]
-            values = np.array([function(one) for one in left], dtype=np.float64)
+            values = np.array([_applied(function, one) for one in left])
             spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
         error = np.sqrt(spread * (blocks - 1) / blocks)
         return Estimate(_number(value), _number(error), blocks)
@@ -89,12 +90,12 @@ class Blocks:
         """The same, with the error from blocks drawn with replacement, 1,000 times."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        value = _applied(function, _divided(total, count))
         if blocks < 2:
             return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         drawn = np.random.default_rng(seed).integers(blocks, size=(_RESAMPLED, blocks))
         means = self.sums[drawn].sum(axis=1) / self.sizes[drawn].sum(axis=1)[:, None]
-        values = np.array([function(one) for one in means], dtype=np.float64)
+        values = np.array([_applied(function, one) for one in means])
         error = values.std(axis=0, ddof=1) * math.sqrt(blocks / (blocks - 1))
         return Estimate(_number(value), _number(error), blocks)
 
@@ -105,6 +106,20 @@ class Blocks:
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
         return self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+
+
+def _applied(
+    function: Callable[[NDArray[np.float64]], ArrayLike], means: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """A user's function of the means, as an array."""
+    try:
+        return np.asarray(function(means), dtype=np.float64)
+    except Exception as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise SampleError(
+            f"function must return a number, or an array of numbers, for an array of "
+            f"{len(means)} means; {called} failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _number(value: Any) -> Number:

@@ -78,18 +78,13 @@ class Record:
         self,
         *what: str,
         thin: int | None = None,
-        variables: Sequence[int | str] | None = None,
+        variables: Iterable[int | str] | None = None,
         chains: int | None = None,
     ) -> None:
         unknown = [name for name in what if name not in RECORDS]
         if unknown:
             raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
         check_counts(thin=thin, record_chains=chains)
-        if isinstance(variables, str) or not isinstance(variables, Iterable | None):
-            raise SampleError(
-                f"record: variables must be a sequence of variables, such as [{variables!r}]; "
-                f"got {variables!r}"
-            )
         chosen = None if variables is None else tuple(variables)
         if chosen is not None and not chosen:
             raise SampleError("record: variables must hold at least one; by default all are kept")

@@ -75,10 +75,14 @@ class ArrayLike:
 
 
 class NDArray:
-    """Stands for `numpy.typing.NDArray`."""
+    """Stands for `numpy.typing.NDArray`, of any type."""
 
-    def __class_getitem__(cls, item: Any) -> type[NDArray]:
-        return cls
+    def __class_getitem__(cls, item: Any) -> type:
+        return NDArray if item is Any else Numbers
+
+
+class Numbers:
+    """Stands for an `NDArray` of numbers."""
 
 
 def checked(error: type[MinigibbsError], *, init: bool = True) -> Callable[[T], T]:
@@ -182,7 +186,10 @@ class Check:
         one = (self.expected or {}).get(name)
         if one is None:
             one = self.rest if name == self.rest_name else self.options
-        remedy = f"; {one.remedy}" if one.remedy else ""
+        remedy = one.remedy
+        if one.inside is not None and one.inside(value):
+            remedy = f"write [{shown(value, kind=False)}] for a list of one"
+        remedy = f"; {remedy}" if remedy else ""
         raise self.error(f"{self.title}: {name} must be {one.one}, got {_at(one, value)}{remedy}")
 
 
@@ -234,6 +241,8 @@ def expect(hint: Any) -> Expected:
     if hint is None or hint is types.NoneType:
         return Expected(lambda value: value is None, "None", "None")
     if origin is typing.Union or origin is types.UnionType:
+        if any(typing.get_origin(one) is os.PathLike for one in arguments):  # and str is a path
+            arguments = tuple(one for one in arguments if one is not str)
         return _union([expect(one) for one in arguments])
     if origin is typing.Literal:
         texts = " or ".join(map(repr, arguments))
@@ -274,17 +283,28 @@ def _union(parts: list[Expected]) -> Expected:
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, _INTEGERS)
+    return isinstance(value, _INTEGERS) and not isinstance(value, np.timedelta64)
 
 
 def _is_number(value: Any) -> bool:
     """Whether a float can hold it; NaN is no number."""
     if type(value) is float or isinstance(value, np.floating):
         return not math.isnan(value)
-    if not isinstance(value, Real):
+    if not isinstance(value, Real) or isinstance(value, np.timedelta64):
         return False
     size: Any = abs(value)
     return bool(size <= sys.float_info.max or size == math.inf)
+
+
+def _is_path(value: Any) -> bool:
+    """Whether the system takes it as the name of a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        return False
+    try:
+        name = os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and b"\0" not in name
 
 
 def _is_array_like(value: Any) -> bool:
@@ -311,12 +331,17 @@ _SCALARS = {
     float: Expected(_is_number, "a number", "numbers"),
     bool: Expected(lambda value: isinstance(value, _BOOLEANS), "True or False", "True or False"),
     str: Expected(lambda value: isinstance(value, str), "a string", "strings"),
-    os.PathLike: Expected(lambda value: isinstance(value, os.PathLike), "a path", "paths"),
+    os.PathLike: Expected(_is_path, "the path of a file (a string or a pathlib.Path)", "paths"),
     Callable: Expected(callable, "a function", "functions"),
     object: ANYTHING,
     Any: ANYTHING,
     ArrayLike: Expected(_is_array_like, "numbers (an array, a list or one number)", "numbers"),
     NDArray: Expected(lambda value: isinstance(value, np.ndarray), "a NumPy array", "NumPy arrays"),
+    Numbers: Expected(
+        lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biuf",
+        "a NumPy array of numbers",
+        "NumPy arrays of numbers",
+    ),
 }
 
 
@@ -382,18 +407,18 @@ _GROUPS: dict[Any, Callable[[tuple[Any, ...]], Expected]] = {
 }
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, kind: bool = True) -> str:
     """A value on a short line, with its type; arrays by shape and type."""
     if value is None or isinstance(value, bool):
         return repr(value)
-    kind = type(value).__name__
+    own = type(value).__name__
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape} and type {value.dtype}"
     if not isinstance(value, _BRIEF):
-        name = value.__name__ if isinstance(value, type) else kind
-        return f"the class {name}" if isinstance(value, type) else f"an object of type {name}"
+        named = isinstance(value, type)
+        return f"the class {value.__name__}" if named else f"an object of type {own}"
     try:
         text = reprlib.repr(value)
     except Exception:  # of an element, which may be of any class
-        return f"an object of type {kind}"
-    return f"{printable(text)} ({kind})"
+        return f"an object of type {own}"
+    return f"{printable(text)} ({own})" if kind else printable(text)

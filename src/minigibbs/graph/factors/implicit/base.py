@@ -119,6 +119,10 @@ class Implicit(Factors):
                 f"{domains.describe(variable)} has {domains.sizes[variable]}"
             )
 
+    def where(self, factor: int, group: int | None = None) -> str:
+        """The group as errors call it; its factors have no numbers."""
+        return f"{self.kind} group" + ("" if group is None else f" {group}")
+
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Implicit:  # type: ignore[override]
         """Stay as it is: samplers that can draw from it find it in `graph.implicits`."""
         return self

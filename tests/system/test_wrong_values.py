@@ -1,0 +1,60 @@
+"""Values of the right type that a public call cannot use: refused, never a foreign error or NaN."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+
+PAIR = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.5, name="J")])
+CELLS = {"name": ["a", "a", "b", "b"], "value": ["x", "y"] * 2}
+
+
+@pytest.fixture(scope="module")
+def run():
+    observe = {"m": mg.observables.Magnetization()}
+    return mg.sample(PAIR, sweeps=20, seed=1, observe=observe, progress=False)
+
+
+@pytest.mark.parametrize("level", [2.0, 1.0, -0.5, float("nan")])
+def test_the_level_of_an_interval_is_a_probability(run, level):
+    for interval in (
+        lambda: run.interval(0, level),
+        lambda: run.observables["m"].interval(level),
+        lambda: run.observables["m"].estimate.interval(level),
+    ):
+        with pytest.raises(mg.SampleError, match="level must be a number"):
+            interval()
+
+
+@pytest.mark.parametrize("function", [lambda: 1, lambda m: "text", lambda m: [[1], [2, 3]]])
+def test_a_function_of_means_returns_numbers(run, function):
+    with pytest.raises(mg.SampleError, match="function must return a number"):
+        run.observables["m"].apply(function)
+
+
+def test_huge_weights_of_rows_are_equal_weights():
+    rows = [[0, 1], [1, 1], [0, 0]]
+    huge, ones = (
+        mg.learn(PAIR, rows, "exact", weights=[w] * 3, progress=False) for w in (1e308, 1.0)
+    )
+    np.testing.assert_array_equal(huge.parameters["J"], ones.parameters["J"])
+
+
+def test_results_of_another_model_are_refused(run):
+    framed = mg.from_frames(CELLS, [mg.Rule({"who": ["a"], "what": ["x"]}, ["who"], ["what"])])
+    other = mg.sample(mg.FactorGraph([3], []), sweeps=2, progress=False)
+    with pytest.raises(mg.GraphError, match="result must be one of this model"):
+        framed.best(other)
+    fit = mg.learn(PAIR, [[0, 1], [1, 1]], "exact", progress=False)
+    with pytest.raises(mg.GraphError, match="fit must be one of this model"):
+        framed.weights(fit)
+    with pytest.raises(mg.LearnError, match="axes must be those of Matplotlib"):
+        fit.plot_moments([None])
+
+
+def test_variables_and_shapes_are_checked():
+    with pytest.raises(mg.GraphError, match="unknown variable 7"):
+        PAIR.domains.pick([7])
+    with pytest.raises(mg.SampleError, match=r"law must have shape \(4,\)"):
+        mg.theory.transition(PAIR, mg.Gibbs()).marginal(np.ones(3))
+    assert mg.Complete(4, 0.1).where(0, 2) == "complete group 2"
