@@ -40,7 +40,7 @@ def ising_rbf(
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (2.21, 416.1)
     """
-    return _alike(_rbf("ising", side, beta, gamma, implicit), side**2, 2)
+    return _alike(_rbf("ising", side, beta, gamma, implicit), int(side) ** 2, 2)
 
 
 @checked(GraphError)
@@ -57,7 +57,7 @@ def potts_rbf(
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (5.09, 957.1)
     """
-    return _alike(_rbf("potts", side, beta, gamma, implicit), side**2, states)
+    return _alike(_rbf("potts", side, beta, gamma, implicit), int(side) ** 2, states)
 
 
 @checked(GraphError)
@@ -67,7 +67,7 @@ def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
     >>> ising_lattice(side=4, beta=0.4).stats.max_degree
     4
     """
-    return _alike(Ising(*_lattice(side, periodic), beta), side**2, 2)
+    return _alike(Ising(*_lattice(side, periodic), beta), int(side) ** 2, 2)
 
 
 @checked(GraphError)
@@ -77,7 +77,7 @@ def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) ->
     >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
     <FactorGraph: 16 variables; factors: 24 potts>
     """
-    return _alike(Potts(*_lattice(side, periodic), beta), side**2, states)
+    return _alike(Potts(*_lattice(side, periodic), beta), int(side) ** 2, states)
 
 
 @checked(GraphError)
@@ -89,7 +89,8 @@ def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGrap
     >>> curie_weiss(n=1_000_000, beta=0.9).factors
     (<Complete: 499,999,500,000 factors, implicit>,)
     """
-    if _is_implicit(implicit, _at_least("n", n, 2)):
+    n = _at_least("n", n, 2)
+    if _is_implicit(implicit, n):
         return _alike(Complete(n, beta / n), n, 2)
     return _alike(Ising(*_all_pairs(n), beta / n), n, 2)
 
@@ -103,7 +104,8 @@ def long_range_ising(
     >>> long_range_ising(n=3, alpha=2.0, beta=1.0).energy([1, 1, 1])
     2.25
     """
-    if _is_implicit(implicit, _at_least("n", n, 2)):
+    n = _at_least("n", n, 2)
+    if _is_implicit(implicit, n):
         line = Kernel((n,), lambda d: beta * np.abs(d) ** -float(alpha), kind="ising")
         return _alike(line, n, 2)
     i, j = _all_pairs(n)
@@ -192,7 +194,7 @@ def dense_crf(
         )
     energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
     count = pixels[..., 0].size
-    if energy.ndim < 2 or energy[0].size != count:
+    if energy.ndim < 2 or not len(energy) or energy[0].size != count:
         raise GraphError(
             f"dense_crf: unary must be [labels, pixels] with {count:,} pixels, got {energy.shape}"
         )

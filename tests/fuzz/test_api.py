@@ -10,10 +10,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are fo
 
 
 def test_calls_end_in_a_result_or_in_an_error_of_ours():
-    results = api.run([api.call(0, number) for number in range(150)])
+    results = api.run([api.call(0, number) for number in range(100)])
     assert not results.harm, results.table()
-    assert results.counts[api.REFUSED] > 50
-    assert results.counts[api.OK] > 10
+    assert results.counts[api.REFUSED] > 40
+    assert results.counts[api.OK] > 5
 
 
 def test_every_public_callable_is_a_target():
@@ -29,7 +29,7 @@ def test_every_public_callable_is_a_target():
 
 
 def test_harm_is_found_and_counted():
-    results = api.run(["1 / 0", "os._exit(3)", "__import__('time').sleep(60)", "mg.Gibbs()"], 2.0)
+    results = api.run(["1 / 0", "os._exit(3)", "[k for k in iter(int, 1)]", "mg.Gibbs()"], 2.0)
     assert dict(results.counts) == {"foreign": 1, "crash": 1, "hang": 1, api.OK: 1}
     assert any("ZeroDivisionError" in what for what in results.found)
     assert "    1 / 0" in results.table()

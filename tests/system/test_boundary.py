@@ -112,7 +112,7 @@ def everything(
     pair: tuple[float, float] = (0.0, 1.0),
     table: Mapping[str, float] | None = None,
     function: Callable[..., Any] = len,
-    path: str | os.PathLike[str] = "",
+    path: str | os.PathLike[str] = "a",
     run: Run | None = None,
     mode: Literal["a", "b"] = "a",
     whatever: Any = None,
@@ -181,6 +181,9 @@ def test_valid_values_pass(right):
         {"run": mg.Gibbs()},
         {"mode": "c"},
         {"mode": []},
+        {"some": np.array(1)},
+        {"names": np.array("a")},
+        {"pair": np.array(1.0)},
     ],
 )
 def test_wrong_values_are_refused(wrong):

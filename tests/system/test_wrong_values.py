@@ -52,9 +52,39 @@ def test_results_of_another_model_are_refused(run):
         fit.plot_moments([None])
 
 
+def test_numbers_that_formulas_cannot_use_are_refused():
+    image = np.zeros((3, 4, 3))
+    for wrong, message in (
+        (lambda: mg.theory.lemma_2(PAIR, 1e308, 0.5), "delta must be above 0"),
+        (lambda: mg.theory.lemma_2_repaired(PAIR, 0.5, 2.0), "failure is a chance"),
+        (
+            lambda: mg.theory.estimate_law(mg.theory.Enumeration(PAIR), mg.ExactEstimator(), 4),
+            "state must be a number from 0 to 3",
+        ),
+        (lambda: mg.theory.theorem_4(PAIR, -1), "batch is an expected number of draws"),
+        (lambda: mg.theory.theorem_4_repaired(PAIR, -1), "batch is an expected number of draws"),
+        (lambda: mg.models.dense_crf(image, np.zeros((0, 3))), "unary must be"),
+        (lambda: mg.models.curie_weiss(np.uint64(2**63), 1.5), "needs"),
+        (lambda: mg.models.random_tables(10**400), "needs"),
+        (lambda: mg.sample(PAIR, observe={"f": print}, progress=False), "cannot be compiled"),
+    ):
+        with pytest.raises(mg.MinigibbsError, match=message):
+            wrong()
+
+
 def test_variables_and_shapes_are_checked():
     with pytest.raises(mg.GraphError, match="unknown variable 7"):
         PAIR.domains.pick([7])
     with pytest.raises(mg.SampleError, match=r"law must have shape \(4,\)"):
         mg.theory.transition(PAIR, mg.Gibbs()).marginal(np.ones(3))
+    for wrong in (
+        lambda: PAIR.domains.values(2**70),
+        lambda: PAIR.domains.value(7, 0),
+        lambda: mg.Domains([2], ["a"]).name(7),
+        lambda: mg.Domains([2], ["a"]).describe(7),
+        lambda: PAIR.where(7),
+        lambda: PAIR.factors[0].where(2**70),
+    ):
+        with pytest.raises(mg.GraphError, match="unknown"):
+            wrong()
     assert mg.Complete(4, 0.1).where(0, 2) == "complete group 2"

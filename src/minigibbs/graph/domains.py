@@ -90,11 +90,14 @@ class Domains:
 
     def name(self, variable: int) -> str:
         """The variable's name; `x7` for variable 7 where none was given."""
-        return f"x{variable}" if self.names is None else self.names[variable]
+        try:
+            return f"x{variable}" if self.names is None else self.names[variable]
+        except IndexError:
+            raise self._unknown(variable) from None
 
     def describe(self, variable: int) -> str:
         """The variable as errors call it."""
-        return f"variable {variable}" + (f" ({self.names[variable]!r})" if self.names else "")
+        return f"variable {variable}" + (f" ({self.name(variable)!r})" if self.names else "")
 
     def values(self, variable: int) -> tuple[Any, ...]:
         """The variable's values as a user knows them: labels, grid points or 0, 1, 2, ..."""
@@ -102,23 +105,30 @@ class Domains:
             return self.labels[variable]
         if variable in self.grids:
             return tuple(self.grids[variable].values.tolist())
-        return tuple(range(int(self.sizes[variable])))
+        try:
+            return tuple(range(int(self.sizes[variable])))
+        except (IndexError, OverflowError):
+            raise self._unknown(variable) from None
 
     def index(self, variable: int | str) -> int:
         """The number of a variable given by number or name."""
         if isinstance(variable, int | np.integer) and not isinstance(variable, bool):
             if 0 <= variable < len(self):
                 return int(variable)
-            raise GraphError(
-                f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
-            )
+            raise self._unknown(variable)
         try:
             return self.numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
             raise GraphError(unknown_name(self, variable)) from None
 
+    def _unknown(self, variable: int) -> GraphError:
+        return GraphError(
+            f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
+        )
+
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
+        variable = self.index(variable)
         labels = self.labels.get(variable, ())
         if isinstance(value, Hashable) and value in labels:
             return labels.index(value)

@@ -302,7 +302,7 @@ class FactorGraph(Frozen):
                 if factor < len(group):
                     return group.where(factor, number)
                 factor -= len(group)
-        raise IndexError(factor)
+        raise GraphError(f"unknown factor {factor}: the packed graph has fewer")
 
     @cached_property
     def local_energies(self) -> NDArray[np.float64]:

@@ -69,9 +69,9 @@ def _unknown(states: NDArray[Any], out: NDArray[np.float64]) -> None:
 def _compiled(function: Callable[..., Any], graph: FactorGraph) -> Measure:
     called = getattr(function, "__name__", repr(function))
     plain = getattr(function, "py_func", function)  # of one that is compiled already
-    user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
     state = types.Array(numba.from_dtype(graph.state_type), 1, "C")
     try:
+        user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
         if hasattr(user, "compile"):
             user.compile((state,))
             given = user.overloads[(state,)].signature.return_type

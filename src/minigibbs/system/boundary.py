@@ -321,7 +321,7 @@ def _is_array_like(value: Any) -> bool:
 
 def _is_series(value: Any) -> bool:
     """Whether it is a container with an order, other than text and mappings."""
-    if isinstance(value, _UNORDERED):
+    if isinstance(value, _UNORDERED) or (isinstance(value, np.ndarray) and not value.ndim):
         return False
     return isinstance(value, _SERIES) or (hasattr(type(value), "__array__") and np.ndim(value) > 0)
 
@@ -376,6 +376,8 @@ def _iterable(arguments: tuple[Any, ...]) -> Expected:
 
     def accepts(value: Any) -> bool:
         if isinstance(value, _UNORDERED) or not isinstance(value, Iterable):
+            return False
+        if isinstance(value, np.ndarray) and not value.ndim:
             return False
         return not isinstance(value, Collection) or all(map(test, value))
 

@@ -28,6 +28,7 @@ from minigibbs.samplers import (
 )
 from minigibbs.samplers.bounds import (
     DOUBLE_MIN_EXPONENT,
+    check_settings,
     estimator_batch,
     min_gibbs_exponent,
     redraw_slowdown,
@@ -36,6 +37,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, transition
 
+_MOST_DELTA = 1e100  # of an estimate's deviation: its square is finite
 MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
 _UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
@@ -140,6 +142,7 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     (89, True)
     """
     _check_bounded(graph)
+    _check_chance("lemma_2", delta, failure)
     total = graph.stats.total_energy
     batch = max(8 * total**2 / delta**2 * math.log(2 / failure), 2 * total**2 / delta)
     return _concentration(graph, batch, delta, failure)
@@ -149,8 +152,15 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
 def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     """The same with the batch that Bernstein's inequality gives, which recipes use."""
     _check_bounded(graph)
+    _check_chance("lemma_2_repaired", delta, failure)
     batch = estimator_batch(graph.stats.total_energy, delta, failure)
     return _concentration(graph, batch, delta, failure)
+
+
+def _check_chance(name: str, delta: float, failure: float) -> None:
+    check_settings(name, failure=failure)
+    if not 0 < delta <= _MOST_DELTA:
+        raise SampleError(f"{name}: delta must be above 0 and at most {_MOST_DELTA:g}, got {delta}")
 
 
 def _concentration(graph: FactorGraph, batch: float, delta: float, failure: float) -> Comparison:
@@ -196,6 +206,7 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
     negative. It fails where r is small; see `theorem_4_repaired`.
     """
     _check_bounded(graph)
+    check_settings("theorem_4", batch=batch)
     local = graph.stats.local_energy
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch))
 
@@ -204,6 +215,7 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
     """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/paper.md proves it."""
     _check_bounded(graph)
+    check_settings("theorem_4_repaired", batch=batch)
     ratio = graph.stats.local_energy**2 / batch
     bound = math.exp(-math.sqrt(ratio) / 2 - MGPMH_SQUARE * ratio)
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), bound)

@@ -88,4 +88,7 @@ def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> L
 
     Energies are on the scale on which every factor has least value 0.
     """
+    last = len(everything.states) - 1
+    if not 0 <= state <= last:
+        raise SampleError(f"state must be a number from 0 to {last:,}, got {state!r}")
     return estimator.law(everything, state)

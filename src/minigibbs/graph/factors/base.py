@@ -149,6 +149,8 @@ class Factors(Frozen, ABC):
     def where(self, factor: int, group: int | None = None) -> str:
         """A factor as errors call it."""
         place = "" if group is None else f" of group {group}"
+        if not -len(self) <= factor < len(self):
+            raise GraphError(f"unknown factor {factor}: the group has {len(self):,} factors")
         shown = self._scope[factor][:6].tolist()
         dots = ", ..." if self._scope.shape[1] > 6 else ""
         return f"{self.kind} factor {factor}{place} (variables {', '.join(map(repr, shown))}{dots})"
