@@ -187,7 +187,8 @@ def dense_crf(
     <FactorGraph: 48 variables; factors: 48 unary, 1,128 points, 1,128 points>
     """
     pixels = as_array(image, "iuf", "dense_crf: image must be an array of numbers")
-    pixels = pixels.astype(np.float64).reshape(*pixels.shape[:2], -1) if pixels.ndim > 1 else pixels
+    if pixels.ndim > 1 and pixels.size:
+        pixels = pixels.astype(np.float64).reshape(*pixels.shape[:2], -1)
     if pixels.ndim != 3 or pixels[..., 0].size < 2:
         raise GraphError(
             f"dense_crf: image must be [height, width, channels], got {np.shape(image)}"

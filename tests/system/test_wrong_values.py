@@ -32,6 +32,13 @@ def test_a_function_of_means_returns_numbers(run, function):
         run.observables["m"].apply(function)
 
 
+def test_a_derived_quantity_of_runs_is_an_estimate():
+    runs = mg.sample_many([PAIR], sweeps=4, progress=False)
+    for function in (np.mean, type):
+        with pytest.raises(mg.SampleError, match="must be a function of a run that returns"):
+            runs.estimates(function)
+
+
 def test_huge_weights_of_rows_are_equal_weights():
     rows = [[0, 1], [1, 1], [0, 0]]
     huge, ones = (
@@ -64,6 +71,9 @@ def test_numbers_that_formulas_cannot_use_are_refused():
         (lambda: mg.theory.theorem_4(PAIR, -1), "batch is an expected number of draws"),
         (lambda: mg.theory.theorem_4_repaired(PAIR, -1), "batch is an expected number of draws"),
         (lambda: mg.models.dense_crf(image, np.zeros((0, 3))), "unary must be"),
+        (lambda: mg.theory.promise(PAIR, mg.MinGibbs(batch=5.0)), "promises nothing"),
+        (lambda: mg.theory.exact_draws(PAIR, -1), "count must be"),
+        (lambda: mg.models.dense_crf(np.zeros((0, 3)), np.zeros((2, 0))), "image must be"),
         (lambda: mg.models.curie_weiss(np.uint64(2**63), 1.5), "needs"),
         (lambda: mg.models.random_tables(10**400), "needs"),
         (lambda: mg.sample(PAIR, observe={"f": print}, progress=False), "cannot be compiled"),

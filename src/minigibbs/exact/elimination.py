@@ -113,6 +113,9 @@ def exact_draws(
     >>> exact_draws(grid, 1000, seed=1).shape
     (1000, 64)
     """
+    for name, number in (("count", count), ("seed", seed)):
+        if number is not None and number < 0:
+            raise SampleError(f"{name} must be an integer of at least 0, got {number!r}")
     tree = possible_tree(graph, memory)
     rng = np.random.default_rng(seed)
     states = np.empty((count, len(graph)), dtype=graph.state_type)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import MinigibbsError, SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.observed import COLUMNS, Estimate, rows
 from minigibbs.results.run import Run
@@ -18,7 +18,7 @@ from minigibbs.running.api import sample
 from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
-from minigibbs.system.boundary import checked
+from minigibbs.system.boundary import checked, shown
 from minigibbs.system.optional import optional
 
 
@@ -60,7 +60,7 @@ class Runs(Sequence[Run]):
         `what` is the name of an observable, or a function of a run such as `mg.observables.binder`.
         """
         if callable(what):
-            return [what(run) for run in self.runs]
+            return [_estimated(what, run) for run in self.runs]
         found = [run.observables[what] for run in self.runs]
         return [Estimate(one.mean, one.error, one.estimate.blocks) for one in found]
 
@@ -74,7 +74,7 @@ class Runs(Sequence[Run]):
         for at, run in zip(self.at.tolist(), self.runs, strict=True):
             found += [{"at": at, **row} for row in rows(run.observables)]
             for name, function in derived.items():
-                one = function(run)
+                one = _estimated(function, run)
                 found.append({"at": at, "observable": name, "mean": one.value, "error": one.error})
         return pandas.DataFrame(found, columns=["at", *COLUMNS])
 
@@ -96,6 +96,23 @@ class Runs(Sequence[Run]):
         chosen = names[0] if what is None else what
         name = label or (chosen if isinstance(chosen, str) else chosen.__name__)
         return plot_estimates(self.at, self.estimates(chosen), name, path)
+
+
+def _estimated(function: Callable[[Run], Estimate], run: Run) -> Estimate:
+    """A derived quantity of a run; an error where the function gives none."""
+    called = getattr(function, "__name__", type(function).__name__)
+    rule = f"{called} must be a function of a run that returns an Estimate"
+    try:
+        found = function(run)
+    except MinigibbsError:
+        raise
+    except Exception as error:
+        raise SampleError(
+            f"{rule}, such as mg.observables.binder; it failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, Estimate):
+        raise SampleError(f"{rule}, such as mg.observables.binder; it returned {shown(found)}")
+    return found
 
 
 @checked(SampleError)

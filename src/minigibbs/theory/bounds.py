@@ -255,7 +255,7 @@ def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
     """
     slowdown = sampler.guaranteed_slowdown(graph)
     if slowdown is None:
-        raise ValueError(f"{sampler} promises nothing")
+        raise SampleError(f"{sampler} promises nothing")
     return _gaps(graph, sampler, Gibbs(), 1.0 / slowdown)
 
 
