@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -156,7 +157,8 @@ def test_valid_values_pass(right):
         {"number": 10**400},
         {"number": float("nan")},
         {"number": 1j},
-        {"number": Decimal("NaN")},
+        {"number": Decimal("1")},
+        {"number": Fraction(1, 3)},
         {"truth": 1},
         {"text": b"a"},
         {"array": {1, 2}},

@@ -288,12 +288,9 @@ def _is_integer(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     """Whether a float can hold it; NaN is no number."""
-    if type(value) is float or isinstance(value, np.floating):
+    if isinstance(value, (float, np.floating)):
         return not math.isnan(value)
-    if not isinstance(value, Real) or isinstance(value, np.timedelta64):
-        return False
-    size: Any = abs(value)
-    return bool(size <= sys.float_info.max or size == math.inf)
+    return _is_integer(value) and bool(abs(value) <= sys.float_info.max)
 
 
 def _is_path(value: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
@@ -64,7 +65,8 @@ class Kernel(Implicit):
         sides = grid if periodic else tuple(2 * side - 1 for side in grid)
         rows = _evaluated(weight, sides, periodic) if callable(weight) else None
         if rows is None:
-            table = np.asarray(weight, dtype=np.float64)
+            rule = "kernel: weight must be a function of displacements, or numbers"
+            table = as_array(weight, "iufb", rule).astype(np.float64)
             sides = _check_table(table, grid, periodic)
             rows = table.reshape(_by_rows(sides)[0], -1).__getitem__
         half = _read_half(rows, sides, periodic)
