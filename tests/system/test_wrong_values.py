@@ -71,6 +71,8 @@ def test_numbers_that_formulas_cannot_use_are_refused():
         (lambda: mg.theory.theorem_4(PAIR, -1), "batch is an expected number of draws"),
         (lambda: mg.theory.theorem_4_repaired(PAIR, -1), "batch is an expected number of draws"),
         (lambda: mg.models.dense_crf(image, np.zeros((0, 3))), "unary must be"),
+        (lambda: mg.sample(PAIR, sweeps=10**400), "sweeps must be at most"),
+        (lambda: mg.sample(PAIR, executor=np.zeros(2), progress=False), "executor must be"),
         (lambda: mg.Kernel((3, 3), "text"), "weight must be a function of displacements"),
         (lambda: mg.theory.promise(PAIR, mg.MinGibbs(batch=5.0)), "promises nothing"),
         (lambda: mg.theory.exact_draws(PAIR, -1), "count must be"),

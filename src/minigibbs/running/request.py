@@ -338,6 +338,9 @@ _LEAST = {
 }
 
 
+_MOST_COUNT = 2**53  # of updates, sweeps and chains
+
+
 def check_counts(**counts: int | None) -> None:
     """Raise for a count that is no integer, or too small."""
     for name, count in counts.items():
@@ -349,6 +352,8 @@ def check_counts(**counts: int | None) -> None:
             raise SampleError(
                 f"{shown} must be an integer of at least {_LEAST[name]}, got {count!r}"
             )
+        if count > _MOST_COUNT:
+            raise SampleError(f"{name} must be at most {_MOST_COUNT:,}, got a larger number")
 
 
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:
