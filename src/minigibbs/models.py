@@ -22,6 +22,7 @@ from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Points, Potts, Table, Unary
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
@@ -30,6 +31,7 @@ _MOST_AXES = 64  # of a NumPy array
 _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
 
 
+@checked(GraphError)
 def ising_rbf(
     side: int = 20, beta: float = 1.0, gamma: float = 1.5, implicit: bool | None = None
 ) -> FactorGraph:
@@ -39,9 +41,10 @@ def ising_rbf(
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (2.21, 416.1)
     """
-    return _alike(_rbf("ising", side, beta, gamma, implicit), side**2, 2)
+    return _alike(_rbf("ising", side, beta, gamma, implicit), int(side) ** 2, 2)
 
 
+@checked(GraphError)
 def potts_rbf(
     side: int = 20,
     states: int = 10,
@@ -55,27 +58,30 @@ def potts_rbf(
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (5.09, 957.1)
     """
-    return _alike(_rbf("potts", side, beta, gamma, implicit), side**2, states)
+    return _alike(_rbf("potts", side, beta, gamma, implicit), int(side) ** 2, states)
 
 
+@checked(GraphError)
 def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
     """The square-lattice Ising model with coupling beta between nearest neighbours.
 
     >>> ising_lattice(side=4, beta=0.4).stats.max_degree
     4
     """
-    return _alike(Ising(*_lattice(side, periodic), beta), side**2, 2)
+    return _alike(Ising(*_lattice(side, periodic), beta), int(side) ** 2, 2)
 
 
+@checked(GraphError)
 def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
     """The square-lattice Potts model with weight beta where nearest neighbours agree.
 
     >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
     <FactorGraph: 16 variables; factors: 24 potts>
     """
-    return _alike(Potts(*_lattice(side, periodic), beta), side**2, states)
+    return _alike(Potts(*_lattice(side, periodic), beta), int(side) ** 2, states)
 
 
+@checked(GraphError)
 def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
     """The mean-field Ising model: coupling beta/n between every two of n spins.
 
@@ -84,11 +90,13 @@ def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGrap
     >>> curie_weiss(n=1_000_000, beta=0.9).factors
     (<Complete: 499,999,500,000 factors, implicit>,)
     """
-    if _is_implicit(implicit, _at_least("n", n, 2)):
+    n = _at_least("n", n, 2)
+    if _is_implicit(implicit, n):
         return _alike(Complete(n, beta / n), n, 2)
     return _alike(Ising(*_all_pairs(n), beta / n), n, 2)
 
 
+@checked(GraphError)
 def long_range_ising(
     n: int, alpha: float, beta: float, implicit: bool | None = None
 ) -> FactorGraph:
@@ -97,13 +105,15 @@ def long_range_ising(
     >>> long_range_ising(n=3, alpha=2.0, beta=1.0).energy([1, 1, 1])
     2.25
     """
-    if _is_implicit(implicit, _at_least("n", n, 2)):
+    n = _at_least("n", n, 2)
+    if _is_implicit(implicit, n):
         line = Kernel((n,), lambda d: beta * np.abs(d) ** -float(alpha), kind="ising")
         return _alike(line, n, 2)
     i, j = _all_pairs(n)
     return _alike(Ising(i, j, beta * (j - i) ** -float(alpha)), n, 2)
 
 
+@checked(GraphError)
 def random_tables(
     variables: int = 100,
     factors: int = 300,
@@ -137,6 +147,7 @@ def random_tables(
     return FactorGraph(np.full(variables, states), groups)
 
 
+@checked(GraphError)
 def dense_crf(
     image: ArrayLike,
     unary: ArrayLike,
@@ -177,14 +188,15 @@ def dense_crf(
     <FactorGraph: 48 variables; factors: 48 unary, 1,128 points, 1,128 points>
     """
     pixels = as_array(image, "iuf", "dense_crf: image must be an array of numbers")
-    pixels = pixels.astype(np.float64).reshape(*pixels.shape[:2], -1) if pixels.ndim > 1 else pixels
+    if pixels.ndim > 1 and pixels.size:
+        pixels = pixels.astype(np.float64).reshape(*pixels.shape[:2], -1)
     if pixels.ndim != 3 or pixels[..., 0].size < 2:
         raise GraphError(
             f"dense_crf: image must be [height, width, channels], got {np.shape(image)}"
         )
     energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
     count = pixels[..., 0].size
-    if energy.shape[1:] not in ((count,), pixels.shape[:2]):
+    if not len(energy) or energy.shape[1:] not in ((count,), pixels.shape[:2]):
         raise _wrong_crf(np.shape(image), energy.shape)
     energy = energy.reshape(len(energy), count).astype(np.float64)
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
@@ -265,9 +277,7 @@ def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
 
 
 def _is_implicit(implicit: bool | None, variables: int) -> bool:
-    if implicit is not None and not isinstance(implicit, bool):
-        raise GraphError(f"implicit must be True, False or None, got {implicit!r}")
-    return variables > _MOST_STORED if implicit is None else implicit
+    return variables > _MOST_STORED if implicit is None else bool(implicit)
 
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:

@@ -4,7 +4,7 @@ Every target gets its share of the time, in a child process with limited memory.
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
 `python -m tests.fuzz campaign --help`. Other campaigns are commands of their own: `python -m
-tests.fuzz signals`, `budgets`, `memory`, `files` and `environments`.
+tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`.
 """
 
 import argparse
@@ -87,8 +87,16 @@ def _outcomes(folder: Path) -> list[tuple[int, str]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def main_api(arguments: list[str]) -> int:
+    """The command line of `api`, whose values take seconds to build."""
+    from tests.fuzz import api
+
+    return api.main(arguments)
+
+
 def main() -> int:
     commands = {
+        "api": main_api,
         "campaign": counted.main,
         "add": counted.main_add,
         "keep": counted.main_keep,

@@ -45,8 +45,11 @@ def test_record_by_name_by_names_and_in_full():
     [
         ((["energies"], {}), r"record takes marginals, draws, energy; got 'energies'"),
         (([], {"thin": 0}), "thin must be an integer of at least 1, got 0"),
-        (([], {"chains": 1.5}), r"record: chains must be an integer of at least 1, got 1\.5"),
-        ((["draws"], {"variables": "x1"}), r"sequence of variables, such as \['x1'\]"),
+        (([], {"chains": 1.5}), r"Record: chains must be an integer, got 1\.5"),
+        (
+            (["draws"], {"variables": "x1"}),
+            r"list of integers or strings, got 'x1' .* write \['x1'\]",
+        ),
         ((["draws"], {"variables": []}), "at least one"),
     ],
 )

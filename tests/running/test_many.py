@@ -56,7 +56,7 @@ def test_plots_show_what_was_estimated(runs, tmp_path):
 
 
 def test_what_is_no_model_or_no_option_is_refused(tmp_path):
-    with pytest.raises(mg.SampleError, match="got int at 1"):
+    with pytest.raises(mg.SampleError, match=r"got 3 \(int\) at position 1"):
         mg.sample_many([GRAPHS[0.1], 3], **QUIET)
     with pytest.raises(mg.SampleError, match="a checkpoint is of one run"):
         mg.sample_many(GRAPHS, checkpoint=tmp_path / "run", **QUIET)

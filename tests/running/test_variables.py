@@ -96,13 +96,13 @@ ERRORS = {
     "unknown name": (["sky", "rain"], mg.GraphError, "unknown variable 'rain': no such name"),
     "too large": ([3], mg.GraphError, "unknown variable 3: the graph has variables 0 to 2"),
     "negative": ([-1], mg.GraphError, "unknown variable -1"),
-    "a number with a point": ([1.0], mg.GraphError, r"unknown variable 1\.0"),
+    "a number with a point": ([1.0], mg.SampleError, r"got 1\.0 \(float\) at position 0"),
     "a truth value": ([True], mg.GraphError, "unknown variable True"),
-    "a list": ([[1]], mg.GraphError, r"unknown variable \[1\]"),
+    "a list": ([[1]], mg.SampleError, r"got \[1\] \(list\) at position 0"),
     "twice": ([1, 0, "sky"], mg.SampleError, r"holds variable 1 \('sky'\) twice"),
     "none": ([], mg.SampleError, "at least one; by default all are kept"),
-    "a bare name": ("sky", mg.SampleError, r"a sequence of variables, such as \['sky'\]"),
-    "a bare number": (1, mg.SampleError, r"a sequence of variables, such as \[1\]; got 1"),
+    "a bare name": ("sky", mg.SampleError, r"got 'sky' \(str\); write \['sky'\] for a list"),
+    "a bare number": (1, mg.SampleError, r"got 1 \(int\); write \[1\] for a list"),
 }
 
 

@@ -361,7 +361,7 @@ def test_meaningless_batches_are_refused(make, batch):
         (lambda: mg.DoubleMinGibbs(batch=1, slowdown=None), "give both batches"),
         (lambda: mg.DoubleMinGibbs(second_batch=1, slowdown=None), "give both batches"),
         (lambda: mg.MinGibbs(batch=1, estimator=mg.ExactEstimator()), "not both"),
-        (lambda: mg.MinGibbs(estimator="exact"), "must be an estimator"),
+        (lambda: mg.MinGibbs(estimator="exact"), "estimator must be an Estimator, got 'exact'"),
         (lambda: mg.MinGibbs(failure=2.0), "failure"),
         (lambda: mg.DoubleMinGibbs(second_batch=-3), "second_batch"),
         (lambda: mg.LocalMinibatchGibbs(2.5), "number of factors"),

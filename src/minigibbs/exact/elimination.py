@@ -33,6 +33,7 @@ from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.layout import EQUAL, TABLE
 from minigibbs.kernels.tables import log_sum_products, place_of, sum_products
 from minigibbs.system import memory as machine
+from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 Table = NDArray[np.float64]
@@ -68,6 +69,7 @@ _SMALL_BUDGET = 2**24  # bytes that are never worth a refusal
 _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 
+@checked(SampleError)
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
     """Exact marginals [variable, value], 0 beyond a variable's domain.
 
@@ -108,6 +110,7 @@ def exact_answer(tree: BucketTree) -> tuple[NDArray[np.float64], float]:
     return result, log_z
 
 
+@checked(SampleError)
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
     """Log Z: the logarithm of the sum of exp(energy) over all states that agree with the evidence.
 
@@ -122,6 +125,7 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
         return tree.upward()
 
 
+@checked(SampleError)
 def exact_draws(
     graph: FactorGraph, count: int, seed: int | None = None, memory: float | None = None
 ) -> NDArray[np.unsignedinteger]:
@@ -134,9 +138,10 @@ def exact_draws(
     >>> exact_draws(grid, 1000, seed=1).shape
     (1000, 64)
     """
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise SampleError(f"count must be an integer of at least 0, got {count!r}")
-    size = float(count) * len(graph) * graph.state_type.itemsize
+    for name, number in (("count", count), ("seed", seed)):
+        if number is not None and number < 0:
+            raise SampleError(f"{name} must be an integer of at least 0, got {number!r}")
+    size = min(count, 2**62) * len(graph) * graph.state_type.itemsize
     machine.require(size, f"{count:,} draws of {len(graph):,} variables", "use a smaller count")
     warn_of_rounding(graph)
     tree = BucketTree.of(graph, memory)
@@ -149,6 +154,7 @@ def exact_draws(
     return states
 
 
+@checked(SampleError)
 def treewidth_bound(graph: FactorGraph) -> int:
     """The width of the elimination order that `exact_marginals` would use.
 

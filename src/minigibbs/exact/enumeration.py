@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import GraphError, TooLargeError
+from minigibbs.errors import GraphError, SampleError, TooLargeError
 from minigibbs.graph.factors.base import finite_range
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.kernels.energy import factor_values
+from minigibbs.system.boundary import checked
 
 MOST_STATES = 2**22
 
@@ -38,6 +39,7 @@ def softmax(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return weights / weights.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Enumeration:
     """All states of a graph that agree with its evidence, in lexicographic order."""
@@ -143,6 +145,7 @@ class Enumeration:
         return numbers
 
 
+@checked(SampleError)
 def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """All states and their probabilities.
 

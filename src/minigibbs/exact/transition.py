@@ -12,13 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import TooLargeError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.laws import Law
+from minigibbs.system.boundary import checked
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Transition:
     """A sampler's one-update transition matrix, with the law it should leave as it is.
@@ -36,6 +38,8 @@ class Transition:
     def marginal(self, law: NDArray[np.float64]) -> NDArray[np.float64]:
         """A law over rows summed to a law over states."""
         count = len(self.enumeration.states)
+        if law.shape != self.state.shape:
+            raise SampleError(f"law must have shape {self.state.shape}, got {law.shape}")
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:

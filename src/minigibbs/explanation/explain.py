@@ -14,6 +14,7 @@ from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST
 from minigibbs.samplers.chromatic.scans import default_scan
 from minigibbs.samplers.costs import Costs
+from minigibbs.system.boundary import checked
 
 _SYMBOLS = {
     "max_degree": "Delta",
@@ -96,6 +97,7 @@ class Explanation:
         return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}", self.scan, _ANSWERS])
 
 
+@checked(SampleError)
 def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 

@@ -11,6 +11,7 @@ from typing import Any
 from minigibbs.errors import FormatError
 from minigibbs.formats import bif, dimmwitted, native, uai
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.boundary import checked
 
 # Each format is a module with read(path, ...) -> FactorGraph and write(graph, path).
 FORMATS: dict[str, ModuleType] = {
@@ -25,6 +26,7 @@ FORMATS: dict[str, ModuleType] = {
 }
 
 
+@checked(FormatError)
 def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     """Read a model from a file, or from a folder with a `graph.meta`.
 
@@ -53,6 +55,7 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     return module.read(path, **options)  # type: ignore[no-any-return]
 
 
+@checked(FormatError)
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a model to a file, whole or not at all.
 

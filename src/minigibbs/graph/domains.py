@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -16,11 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array, as_list, frozen
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 MAX_DOMAIN = 2**31 - 1
 _MOST_COMPARED = 20_000  # names that an error looks through for one that was meant
 
 
+@checked(GraphError)
 @dataclass(frozen=True)
 class Grid:
     """A continuous variable discretised to evenly spaced points, both ends included.
@@ -50,6 +52,7 @@ class Grid:
         return np.linspace(self.low, self.high, int(self.points))
 
 
+@checked(GraphError)
 class Domains:
     """The variables of a graph: sizes, names, and labels or grids of their values.
 
@@ -72,9 +75,9 @@ class Domains:
 
     def __init__(
         self,
-        sizes: ArrayLike | Sequence[int | Grid],
-        names: Sequence[str] | None = None,
-        labels: Any = None,
+        sizes: ArrayLike | Iterable[int | Grid],
+        names: Iterable[str] | None = None,
+        labels: Mapping[int | str, Iterable[Any]] | Iterable[Any] | None = None,
     ) -> None:
         self.grids: dict[int, Grid] = {}
         self.sizes = self._read_sizes(sizes)
@@ -89,11 +92,14 @@ class Domains:
 
     def name(self, variable: int) -> str:
         """The variable's name; `x7` for variable 7 where none was given."""
-        return f"x{variable}" if self.names is None else self.names[variable]
+        try:
+            return f"x{variable}" if self.names is None else self.names[variable]
+        except IndexError:
+            raise self._unknown(variable) from None
 
     def describe(self, variable: int) -> str:
         """The variable as errors call it."""
-        return f"variable {variable}" + (f" ({self.names[variable]!r})" if self.names else "")
+        return f"variable {variable}" + (f" ({self.name(variable)!r})" if self.names else "")
 
     def values(self, variable: int) -> tuple[Any, ...]:
         """The variable's values as a user knows them: labels, grid points or 0, 1, 2, ..."""
@@ -101,23 +107,30 @@ class Domains:
             return self.labels[variable]
         if variable in self.grids:
             return tuple(self.grids[variable].values.tolist())
-        return tuple(range(int(self.sizes[variable])))
+        try:
+            return tuple(range(int(self.sizes[variable])))
+        except (IndexError, OverflowError):
+            raise self._unknown(variable) from None
 
     def index(self, variable: int | str) -> int:
         """The number of a variable given by number or name."""
         if isinstance(variable, int | np.integer) and not isinstance(variable, bool):
             if 0 <= variable < len(self):
                 return int(variable)
-            raise GraphError(
-                f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
-            )
+            raise self._unknown(variable)
         try:
             return self.numbers[variable]  # type: ignore[index]
         except (KeyError, TypeError):
             raise GraphError(unknown_name(self, variable)) from None
 
+    def _unknown(self, variable: int) -> GraphError:
+        return GraphError(
+            f"unknown variable {variable}: the graph has variables 0 to {len(self) - 1}"
+        )
+
     def value(self, variable: int, value: Any) -> int:
         """The number of a variable's value given by label, grid point or number."""
+        variable = self.index(variable)
         labels = self.labels.get(variable, ())
         if isinstance(value, Hashable) and value in labels:
             return labels.index(value)
@@ -153,9 +166,10 @@ class Domains:
 
     def pick(self, variables: Sequence[int]) -> Domains:
         """Some of the variables alone, which keep their names."""
+        variables = [self.index(variable) for variable in variables]
         chosen = list(enumerate(variables))
         labels = {k: self.labels[v] for k, v in chosen if v in self.labels}
-        picked = Domains(self.sizes[list(variables)], [self.name(v) for _, v in chosen], labels)
+        picked = Domains(self.sizes[variables], [self.name(v) for _, v in chosen], labels)
         picked.grids = {k: self.grids[v] for k, v in chosen if v in self.grids}
         return picked
 
@@ -182,7 +196,7 @@ class Domains:
             )
         return frozen(sizes, np.int32)
 
-    def _read_names(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    def _read_names(self, names: Iterable[str] | None) -> tuple[str, ...] | None:
         if names is None:
             return None
         names = tuple(as_list(names, "names must be a list of text, one per variable"))
@@ -241,6 +255,7 @@ def unknown_name(domains: Domains, name: Any) -> str:
     return f"unknown variable {name!r}: {hint}"
 
 
+@checked(GraphError)
 class PrunedDomains(Domains):
     """Domains that lost the states that cannot occur; those that are left keep their labels.
 

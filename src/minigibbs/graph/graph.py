@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -17,6 +17,7 @@ from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.prepared import STORE
+from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
     from minigibbs.graph.colouring import Colouring
@@ -45,6 +46,7 @@ class Stats:
     max_domain: int  # D: the largest domain
 
 
+@checked(GraphError)
 class FactorGraph(Frozen):
     """A distribution pi(x) proportional to exp(sum of factors), over finite domains.
 
@@ -82,10 +84,10 @@ class FactorGraph(Frozen):
 
     def __init__(
         self,
-        sizes: ArrayLike | Sequence[int | Grid] | Domains,
-        factors: Sequence[Factors],
-        names: Sequence[str] | None = None,
-        labels: Any = None,
+        sizes: ArrayLike | Iterable[int | Grid] | Domains,
+        factors: Iterable[Factors] | Factors,
+        names: Iterable[str] | None = None,
+        labels: Mapping[int | str, Iterable[Any]] | Iterable[Any] | None = None,
         *,
         evidence: ArrayLike | None = None,
     ) -> None:
@@ -306,7 +308,7 @@ class FactorGraph(Frozen):
                 if factor < len(group):
                     return group.where(factor, number)
                 factor -= len(group)
-        raise IndexError(factor)
+        raise GraphError(f"unknown factor {factor}: the packed graph has fewer")
 
     @cached_property
     def local_energies(self) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts
 from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
+from minigibbs.system.boundary import checked
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import TIME, StopError, Watch
 
@@ -38,6 +39,7 @@ _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too s
 _TEMPERED = 1_000_000  # variables times levels, at the most
 
 
+@checked(SampleError)
 def infer(
     graph: FactorGraph,
     time: str | float = "60s",

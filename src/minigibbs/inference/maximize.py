@@ -32,6 +32,7 @@ from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels, rememb
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch
 
 _FIRST_LEVELS = 24
@@ -51,6 +52,7 @@ _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 
 
+@checked(SampleError)
 def maximize(
     graph: FactorGraph,
     time: str | float = "10s",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SAMPLERS, Sampler
+from minigibbs.system.boundary import checked
 
 try:
     import dimod
@@ -27,6 +28,13 @@ __all__ = ["MiniGibbsAnnealer", "MiniGibbsSampler", "from_bqm", "from_dqm"]
 _LARGEST_SEED = 2**32  # of dimod's generators
 
 
+if TYPE_CHECKING:  # dimod annotates its attributes as None
+    Discrete = Any
+else:
+    Discrete = dimod.DiscreteQuadraticModel
+
+
+@checked(SampleError)
 class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, name-defined]
     """Draws from exp(-beta * energy) at one fixed inverse temperature.
 
@@ -60,7 +68,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
     def sample(
         self,
-        bqm: Any,
+        bqm: dimod.BinaryQuadraticModel,
         *,
         num_reads: int | None = None,
         num_sweeps: int = 1000,
@@ -122,7 +130,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
     def sample_dqm(
         self,
-        dqm: Any,
+        dqm: Discrete,
         *,
         num_reads: int = 1,
         num_sweeps: int = 1000,
@@ -147,6 +155,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         return _result(dqm, states, "DISCRETE", energies, chains.info(beta))
 
 
+@checked(SampleError)
 class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
     """Looks for the least energy, as `mg.maximize` does: annealing and tempering on a ladder.
 
@@ -171,7 +180,7 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
 
     def sample(
         self,
-        bqm: Any,
+        bqm: dimod.BinaryQuadraticModel,
         *,
         num_reads: int = 1,
         num_sweeps: int = 200,
@@ -214,7 +223,7 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
 
     def sample_dqm(
         self,
-        dqm: Any,
+        dqm: Discrete,
         *,
         num_reads: int = 1,
         num_sweeps: int = 200,

@@ -22,12 +22,16 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Logical
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.fit import Fit
+from minigibbs.results.result import Result
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _COMPARED_BYTES = 100  # a value that two variables of a rule may share
 _NOTHING = object()
 
 
+@checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class Rule:
     """A factor for each row of a frame: a weight where the row's variables have certain values.
@@ -78,6 +82,7 @@ class Rule:
     same: bool = False
 
 
+@checked(GraphError, init=False)
 @dataclass(frozen=True, eq=False)
 class Framed:
     """A model made of frames, and what its rows were called.
@@ -96,7 +101,7 @@ class Framed:
     graph: FactorGraph
     entries: dict[str, list[Any]] = field(repr=False)  # by parameter, what its numbers stand for
 
-    def best(self, result: Any) -> dict[str, NDArray[Any]]:
+    def best(self, result: Result) -> dict[str, NDArray[Any]]:
         """A row for each variable: its most probable value, and that value's probability."""
         sizes, flat = self.graph.sizes, _flat_marginals(result, self.graph.sizes)
         first = np.cumsum(sizes, dtype=np.int64) - sizes
@@ -113,10 +118,15 @@ class Framed:
             "probability": top,
         }
 
-    def weights(self, fit: Any) -> dict[str, NDArray[Any]]:
+    def weights(self, fit: Fit) -> dict[str, NDArray[Any]]:
         """A row for each weight that was learned: its rule, entry, value and standard error."""
         columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
         for name, entries in self.entries.items():
+            if name not in fit.parameters or len(fit.parameters[name]) != len(entries):
+                raise GraphError(
+                    f"fit must be one of this model, with {len(entries):,} weights {name!r}; "
+                    f"it has the parameters {', '.join(map(repr, fit.parameters)) or 'none'}"
+                )
             columns["rule"] += [name] * len(entries)
             columns["entry"] += entries
             columns["weight"] += fit.parameters[name].tolist()
@@ -126,6 +136,7 @@ class Framed:
         return {key: _column_of(column, kinds[key]) for key, column in columns.items()}
 
 
+@checked(GraphError)
 def from_frames(
     variables: Any,
     rules: Sequence[Rule],
@@ -383,9 +394,14 @@ def _evidence(
     return evidence
 
 
-def _flat_marginals(result: Any, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
+def _flat_marginals(result: Result, sizes: NDArray[np.int32]) -> NDArray[np.float64]:
     """The marginals of a result, a number per variable and value."""
-    square = np.asarray(result.marginals)
+    square = result.marginals
+    if square.shape != (len(sizes), int(sizes.max())):
+        raise GraphError(
+            f"result must be one of this model, of {len(sizes):,} variables with up to "
+            f"{sizes.max():,} values; got marginals of shape {square.shape}"
+        )
     return square[np.arange(square.shape[1]) < sizes[:, None]]
 
 

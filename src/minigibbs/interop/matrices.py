@@ -14,11 +14,13 @@ from minigibbs.graph.factors import Factors, Ising, Potts
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _ENTRY_BYTES = 64  # while an entry is sorted, compared and stored
 _ROUNDING = 1e-12  # of the largest entry: what two halves of a symmetric matrix may differ by
 
 
+@checked(GraphError)
 def ising_from_matrix(
     J: Any,  # noqa: N803 - the name that physics gives it
     h: ArrayLike | None = None,
@@ -59,6 +61,7 @@ def ising_from_matrix(
     return FactorGraph(np.full(n, 2), groups, names)
 
 
+@checked(GraphError)
 def potts_from_matrix(
     J: Any,  # noqa: N803
     states: int,

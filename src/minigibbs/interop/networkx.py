@@ -14,12 +14,14 @@ from minigibbs.graph.factors import Ising, Potts, Unary
 from minigibbs.graph.factors.base import FREE, LARGEST
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups, unique_names
+from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
 KINDS = ("ising", "potts")
 NOTES = "minigibbs"  # the graph attribute for what edges and nodes cannot say
 
 
+@checked(GraphError)
 def from_networkx(
     G: Any,  # noqa: N803 - networkx's own name for it
     kind: str | None = None,
@@ -81,6 +83,7 @@ def from_networkx(
     return graph.condition({number[node]: x for node, x in evidence.items() if node in number})
 
 
+@checked(GraphError)
 def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
     """A graph of pairs as a networkx graph with weights and fields; its inverse is `from_networkx`.
 

@@ -19,11 +19,13 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE, warn_of_floor
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
+from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 
 _MOST_ENTRIES = 2**20  # of a table that is written for a factor
 
 
+@checked(GraphError)
 def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
     """A pgmpy model as a factor graph, with its variables' names and its states' names.
 
@@ -70,6 +72,7 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
     return FactorGraph(domains, group_tables(factors))
 
 
+@checked(GraphError)
 def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
     """A graph as pgmpy's `DiscreteMarkovNetwork`, or its `FactorGraph`.
 
@@ -105,6 +108,7 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
     return result
 
 
+@checked(GraphError)
 class NamedStates(Domains):
     """Domains whose labels are all that a value may be called, pruned or not.
 

@@ -14,10 +14,12 @@ from minigibbs.graph.factors.base import LARGEST
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import read_beta, unary_groups, unique_names
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _TABLE_BYTES = 32  # while a table's value is filled in and stored
 
 
+@checked(GraphError)
 def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     """The distribution exp(-beta * energy) of a `dimod.BinaryQuadraticModel`.
 
@@ -59,6 +61,7 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     return FactorGraph(np.full(len(h), 2), groups, unique_names(variables), labels)
 
 
+@checked(GraphError)
 def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
     """The distribution exp(-beta * energy) of a `dimod.DiscreteQuadraticModel`.
 

@@ -36,6 +36,7 @@ from minigibbs.running import durations
 from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
+from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
 from minigibbs.system.watch import StopError, Watch, current
 
@@ -50,6 +51,7 @@ _BURN = 20  # sweeps before errors are looked at, in units of a step's
 _PSEUDO_STEPS = 200  # of start="pseudo"
 
 
+@checked(LearnError)
 def learn(
     graph: FactorGraph,
     data: Any = None,
@@ -207,6 +209,7 @@ def learn(
         return task.sampled(ascent, saver, progress)
 
 
+@checked(LearnError)
 def resume_learning(
     checkpoint: str | os.PathLike[str],
     steps: int | None = None,

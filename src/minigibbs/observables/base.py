@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.boundary import checked
 
 Evaluate = Callable[[NDArray[Any], NDArray[np.float64]], None]  # states, out[record, number]
 
@@ -59,6 +60,7 @@ class Sums:
     terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
 
 
+@checked(SampleError)
 class Observable(ABC):
     """A number, or several, that depend on the state; subclasses are frozen dataclasses."""
 

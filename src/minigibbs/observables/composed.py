@@ -18,11 +18,13 @@ from minigibbs.observables.base import Measure, Observable, Sums, need_number
 from minigibbs.observables.magnetization import Magnetization
 from minigibbs.observables.own import as_observable
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _BIN_BYTES = 200.0  # a bin's label and edges
 MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Moments(Observable):
     """A number v as (v, |v|, v^2, v^4): what `binder` and `susceptibility` are made of.
@@ -78,6 +80,7 @@ def _moments_of(function: Any) -> Any:
     return moments
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Histogram(Observable):
     """How often a number falls into each of `bins` equal parts of [low, high].

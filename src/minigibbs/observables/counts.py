@@ -14,10 +14,12 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel, literal
 from minigibbs.observables.base import Measure, Observable, Sums, Terms, all_with, plain
+from minigibbs.system.boundary import checked
 
 _MOST_TERMS = 1 << 25  # of a sum for each value; with more, states are counted one by one
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class PottsOrder(Observable):
     """The order parameter of a Potts model: (q f - 1) / (q - 1).
@@ -92,6 +94,7 @@ def potts_orders(states, parameters, out):
         potts_order(states[k], parameters, out[k])
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Matches(Observable):
     """The share of chosen variables that have the values given, or whether all have."""
@@ -153,6 +156,7 @@ def matches_of(states, parameters, out):
         matches(states[k], parameters, out[k])
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Count(Matches):
     """How many variables have a value, by its number or label.
@@ -185,6 +189,7 @@ class Count(Matches):
         return np.arange(len(graph), dtype=np.int32), wanted, False, False
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class AllHold(Matches):
     """1 where every variable given has the value given, else 0: its mean is a probability.
@@ -225,6 +230,7 @@ class AllHold(Matches):
         return np.array(variables, np.int32), np.array(values, np.int64), True, False
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Agreement(Matches):
     """The share of variables that have the same value as in a reference state, 0 to 1.

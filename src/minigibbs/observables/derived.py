@@ -14,6 +14,7 @@ from minigibbs.graph.checks import as_array
 from minigibbs.observables.composed import MOMENTS
 from minigibbs.results.observed import Blocks, Estimate, Observation, Observed, of_series
 from minigibbs.results.run import Run
+from minigibbs.system.boundary import checked
 
 _LEAST_SHARE = 0.01  # of the records that reweighted ones are worth, for an answer
 
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@checked(SampleError)
 def binder(run: Run, name: str = "m", method: str = "jackknife") -> Estimate:
     """Binder's cumulant 1 - <m^4> / (3 <m^2>^2) of an observable that is a number, or `Moments`.
 
@@ -43,6 +45,7 @@ def binder(run: Run, name: str = "m", method: str = "jackknife") -> Estimate:
     return blocks.estimate(lambda mean: 1.0 - mean[1] / (3.0 * mean[0] ** 2), method)
 
 
+@checked(SampleError)
 def susceptibility(
     run: Run, name: str = "m", connected: bool = True, method: str = "jackknife"
 ) -> Estimate:
@@ -65,6 +68,7 @@ def susceptibility(
     return blocks.estimate(lambda mean: n * (mean[0] - square * mean[1] ** 2), method)
 
 
+@checked(SampleError)
 def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") -> Estimate:
     """The specific heat of a variable in units of k: the variance of the energy over n.
 
@@ -90,6 +94,7 @@ def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") 
     return blocks.estimate(lambda mean: (mean[1] - mean[0] ** 2) / n, method)
 
 
+@checked(SampleError)
 def correlation_length(
     run: Run, name: str, side: int | None = None, method: str = "jackknife"
 ) -> Estimate:
@@ -128,6 +133,7 @@ def _square_side(n: int) -> int:
     return side
 
 
+@checked(SampleError)
 def reweight(
     run: Run,
     name: str,
@@ -200,6 +206,7 @@ def reweight(
     return _blocks(np.concatenate(parts, axis=-1)).estimate(answer, method)
 
 
+@checked(SampleError)
 def overlap(run: Run) -> Observation:
     """The overlap of two chains at the same record: of the first and second, third and fourth, ...
 

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies, total_energy
 from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable, Sums
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Energy(Observable):
     """The log-potential of the state, `graph.energy(x)`; minus this is a physicist's beta E.

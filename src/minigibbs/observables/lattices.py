@@ -19,8 +19,10 @@ from minigibbs.observables.base import (
     need_spins,
     plain,
 )
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Correlations(Observable):
     """Pair correlations along the axes of a lattice, at distances 1, 2, ... up to `largest`.
@@ -92,6 +94,7 @@ def correlations_of(states, parameters, out):
         correlations(states[k], parameters, out[k])
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class StructureFactor(Observable):
     """The structure factor S(k) = |sum of s_j exp(i k r_j)|^2 / n of spins on a periodic lattice.

@@ -10,10 +10,12 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel, literal
 from minigibbs.observables.base import Measure, Observable, Sums, all_with, need_spins, plain
+from minigibbs.system.boundary import checked
 
 _HIGHEST = 1000  # power: it is multiplied out at every record
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Magnetization(Observable):
     """The mean of the spins, -1 to 1: value 0 is spin -1, value 1 is spin +1.

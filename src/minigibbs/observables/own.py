@@ -25,6 +25,7 @@ from minigibbs.exact.support import Support
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable
+from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable, without_colors
 
 _MOST = 4096  # numbers that a function may give
@@ -33,6 +34,7 @@ _TRIAL_SECONDS = 1.0  # no further trial begins after this time
 _HINT = "such as `def m(x): return (x == 1).mean()`"
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Own(Observable):
     """A function of the state; `x[i]` is the index of variable i's value, a signed integer.
@@ -88,9 +90,9 @@ def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> 
     _refuse_flat(plain, called)
     _try(plain, called, _trial_states(graph))
     some = next(_trial_states(graph))
-    user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
     state = types.Array(types.int64, 1, "C")
     try:
+        user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
         if hasattr(user, "compile"):
             user.compile((state,))
             given = user.overloads[(state,)].signature.return_type
@@ -217,7 +219,7 @@ def _on_gpu(plain: Callable[..., Any], given: Any, graph: FactorGraph) -> Any:
     """
     if graph.sizes.max() - 1 > np.iinfo(f"i{graph.state_type.itemsize}").max:
         return None
-    user: Any = numba.njit(nogil=True, error_model="numpy")(plain)
+    user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
     if isinstance(given, types.Number | types.Boolean):
         return _number_of(user)
     if isinstance(given, types.UniTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.observables import OBSERVABLES, Observable, Own
 
-Observe = Any  # a mapping from names to observables, functions or kinds; or a kind, or several
+# A mapping from names to observables, functions or kinds; or one of these, or several.
+Observe = Mapping[Any, Any] | Iterable[Any] | Observable | Callable[..., Any] | str | None
 _RESERVED = ("x", "indicator")  # names that ArviZ's posterior has already
 
 
-def read_observe(given: Observe) -> dict[str, Observable]:
+def read_observe(given: Any) -> dict[str, Observable]:
     """Observables by name: from a mapping, from names of ready-made ones, or observables alone."""
     if given is None:
         return {}

@@ -12,17 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.marginals import Known
 from minigibbs.results.observed import Observations
 from minigibbs.results.result import Result, log_z_text
 from minigibbs.results.run import Run, check_model
 from minigibbs.system import files
+from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-answer-1"
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Answer(Result):
     """The result of `mg.infer`.

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs._version import __version__
+from minigibbs.errors import LearnError
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import files
+from minigibbs.system.boundary import checked, shown
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-fit-1"
@@ -21,6 +23,7 @@ _GRAPH = "graph."  # before the names of a graph's arrays
 _SHOWN = 8  # numbers of a parameter that are shown
 
 
+@checked(LearnError, init=False)
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The result of `mg.learn`.
@@ -128,6 +131,8 @@ class Fit:
         """Draw the model's moments against the data's; returns the axes."""
         from minigibbs.results import plots
 
+        if axes is not None and not hasattr(axes, "set_xlabel"):
+            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
         if axes is None:
             axes = plots.figure(1, width=5.0, height=4.6)[1][0]
         free = ~self.graph.frame.fixed

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Maximum:
     """The result of `mg.maximize`.

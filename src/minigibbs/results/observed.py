@@ -21,6 +21,7 @@ from minigibbs.errors import SampleError
 from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import LEVEL, check_level
+from minigibbs.system.boundary import checked
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
 _MOST_BLOCKS = 32  # of a row
@@ -32,6 +33,7 @@ COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelatio
 Number = Any  # a float, or an array of them
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True)
 class Estimate:
     """A number, or several, with the standard error, from so many blocks.
@@ -73,12 +75,12 @@ class Blocks:
         """A function of the means, with the error from leaving out one block after the other."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        value = _applied(function, _divided(total, count))
         if blocks < 2:
             return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         with np.errstate(invalid="ignore"):  # observables may be infinite
             left = (total - self.sums) / (count - self.sizes)[:, None]
-            values = np.array([function(one) for one in left], dtype=np.float64)
+            values = np.array([_applied(function, one) for one in left])
             spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
         error = np.sqrt(spread * (blocks - 1) / blocks)
         return Estimate(_number(value), _number(error), blocks)
@@ -89,12 +91,12 @@ class Blocks:
         """The same, with the error from blocks drawn with replacement, 1,000 times."""
         total, count = self.sums.sum(axis=0), int(self.sizes.sum())
         blocks = len(self.sizes)
-        value = np.asarray(function(_divided(total, count)), dtype=np.float64)
+        value = _applied(function, _divided(total, count))
         if blocks < 2:
             return Estimate(_number(value), _number(np.full(value.shape, np.nan)), blocks)
         drawn = np.random.default_rng(seed).integers(blocks, size=(_RESAMPLED, blocks))
         means = self.sums[drawn].sum(axis=1) / self.sizes[drawn].sum(axis=1)[:, None]
-        values = np.array([function(one) for one in means], dtype=np.float64)
+        values = np.array([_applied(function, one) for one in means])
         error = values.std(axis=0, ddof=1) * math.sqrt(blocks / (blocks - 1))
         return Estimate(_number(value), _number(error), blocks)
 
@@ -115,6 +117,20 @@ class Blocks:
         return found
 
 
+def _applied(
+    function: Callable[[NDArray[np.float64]], ArrayLike], means: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """A user's function of the means, as an array."""
+    try:
+        return np.asarray(function(means), dtype=np.float64)
+    except Exception as error:
+        called = getattr(function, "__name__", type(function).__name__)
+        raise SampleError(
+            f"function must return a number, or an array of numbers, for an array of "
+            f"{len(means)} means; {called} failed: {type(error).__name__}: {error}"
+        ) from error
+
+
 def _number(value: Any) -> Number:
     """A float, or an array of them."""
     return float(value) if np.ndim(value) == 0 else value
@@ -125,6 +141,7 @@ def _divided(total: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     return total / count if count else np.full(total.shape, np.nan)
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Observed:
     """The observables of a run: every record, or running moments and sums of batches.
@@ -306,6 +323,7 @@ class Observed:
         return Blocks(np.concatenate(found_sums), np.concatenate(found_sizes))
 
 
+@checked(SampleError, init=False)
 class Observation:
     """One observable of a run: `run.observables["m"]`.
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Marginal, Shares
+from minigibbs.system.boundary import checked
 
 OWN_SCAN = "own"  # of samplers that move all variables at once
 CHROMATIC_SCAN = "chromatic"  # color by color
@@ -29,6 +31,7 @@ def log_z_text(log_z: float | None, error: float | None) -> str:
     return f"{log_z:.4f} +- {error:.4f}" if error else f"{log_z:.6f}"
 
 
+@checked(SampleError, init=False)
 class Result(ABC):
     """Marginals by variable, with errors; `mg.Run` and `mg.Answer` are such."""
 

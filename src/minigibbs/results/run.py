@@ -27,6 +27,7 @@ from minigibbs.results.observed import (
 from minigibbs.results.result import Result
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files, memory
+from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
@@ -72,6 +73,7 @@ class Info:
     sampler_call: str = ""  # the expression that makes the sampler; empty in files before 0.3
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Run(Result):
     """The result of `mg.sample`.

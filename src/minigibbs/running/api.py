@@ -41,9 +41,11 @@ from minigibbs.running.request import (
 )
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
+from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch
 
 
+@checked(SampleError)
 def sample(
     graph: FactorGraph,
     sampler: Sampler | str | None = None,
@@ -139,6 +141,7 @@ def sample(
         return _run(options, plan, watch)
 
 
+@checked(SampleError)
 def sample_until(
     graph: FactorGraph,
     sampler: Sampler | str | None = None,
@@ -243,6 +246,7 @@ def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
     return data, backend.groups(plan, data, states, counted)
 
 
+@checked(SampleError)
 def resume(
     checkpoint: str | os.PathLike[str],
     updates: int | None = None,

@@ -14,8 +14,10 @@ from minigibbs.results import run as runs
 from minigibbs.running.api import peek
 from minigibbs.running.checkpoint.folder import is_checkpoint
 from minigibbs.system import files
+from minigibbs.system.boundary import checked
 
 
+@checked(FormatError)
 def load(path: str | os.PathLike[str], **options: Any) -> Any:
     """Load what a file holds: a model, as `mg.read` does, a run, an answer, a fit, a checkpoint.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import MinigibbsError, SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.observed import COLUMNS, Estimate, rows
 from minigibbs.results.run import Run
@@ -18,12 +19,14 @@ from minigibbs.running.progress import Job
 from minigibbs.running.request import entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked, shown
 from minigibbs.system.optional import optional
 from minigibbs.system.watch import Watch
 
 _RUN_BYTES = 10_000  # the objects of a run
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Runs(Sequence[Run]):
     """The runs of `mg.sample_many`, in the order of the models.
@@ -61,7 +64,7 @@ class Runs(Sequence[Run]):
         `what` is the name of an observable, or a function of a run such as `mg.observables.binder`.
         """
         if callable(what):
-            return [what(run) for run in self.runs]
+            return [_estimated(what, run) for run in self.runs]
         found = [run.observables[what] for run in self.runs]
         return [Estimate(one.mean, one.error, one.estimate.blocks) for one in found]
 
@@ -75,14 +78,14 @@ class Runs(Sequence[Run]):
         for at, run in zip(self.at.tolist(), self.runs, strict=True):
             found += [{"at": at, **row} for row in rows(run.observables)]
             for name, function in derived.items():
-                one = function(run)
+                one = _estimated(function, run)
                 found.append({"at": at, "observable": name, "mean": one.value, "error": one.error})
         return pandas.DataFrame(found, columns=["at", *COLUMNS])
 
     def plot(
         self,
         what: str | Callable[[Run], Estimate] | None = None,
-        path: Any = None,
+        path: str | os.PathLike[str] | None = None,
         label: str = "",
     ) -> Any:
         """Draw an observable or a derived quantity against what models are called, with errors.
@@ -111,6 +114,24 @@ def _require_room(first: Run, models: int) -> None:
     )
 
 
+def _estimated(function: Callable[[Run], Estimate], run: Run) -> Estimate:
+    """A derived quantity of a run; an error where the function gives none."""
+    called = getattr(function, "__name__", type(function).__name__)
+    rule = f"{called} must be a function of a run that returns an Estimate"
+    try:
+        found = function(run)
+    except MinigibbsError:
+        raise
+    except Exception as error:
+        raise SampleError(
+            f"{rule}, such as mg.observables.binder; it failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, Estimate):
+        raise SampleError(f"{rule}, such as mg.observables.binder; it returned {shown(found)}")
+    return found
+
+
+@checked(SampleError)
 def sample_many(
     graphs: Mapping[Any, FactorGraph] | Iterable[FactorGraph],
     sampler: Sampler | str | None = None,

@@ -29,6 +29,7 @@ from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
+from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
@@ -37,6 +38,7 @@ _MOST_UNTIL = 16  # numbers of which every record is kept where a run has no kno
 DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
 
 
+@checked(SampleError)
 @dataclass(frozen=True, init=False)
 class Record:
     """What is recorded of a run, and how often.
@@ -78,18 +80,13 @@ class Record:
         self,
         *what: str,
         thin: int | None = None,
-        variables: Sequence[int | str] | None = None,
+        variables: Iterable[int | str] | None = None,
         chains: int | None = None,
     ) -> None:
         unknown = [name for name in what if name not in RECORDS]
         if unknown:
             raise SampleError(f"record takes {', '.join(RECORDS)}; got {unknown[0]!r}")
         check_counts(thin=thin, record_chains=chains)
-        if isinstance(variables, str) or not isinstance(variables, Iterable | None):
-            raise SampleError(
-                f"record: variables must be a sequence of variables, such as [{variables!r}]; "
-                f"got {variables!r}"
-            )
         chosen = None if variables is None else tuple(variables)
         if chosen is not None and not chosen:
             raise SampleError("record: variables must hold at least one; by default all are kept")
@@ -324,6 +321,9 @@ _LEAST = {
 }
 
 
+_MOST_COUNT = 2**53  # of updates, sweeps and chains
+
+
 def check_counts(**counts: int | None) -> None:
     """Raise for a count that is no integer, or too small."""
     for name, count in counts.items():
@@ -335,6 +335,8 @@ def check_counts(**counts: int | None) -> None:
             raise SampleError(
                 f"{shown} must be an integer of at least {_LEAST[name]}, got {count!r}"
             )
+        if count > _MOST_COUNT:
+            raise SampleError(f"{name} must be at most {_MOST_COUNT:,}, got a larger number")
 
 
 def flat_reference(graph: FactorGraph, reference: ArrayLike) -> NDArray[np.float64]:

@@ -32,6 +32,7 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import chosen_by_type
+from minigibbs.system.boundary import checked
 from minigibbs.system.memory import readable
 
 
@@ -60,6 +61,7 @@ class Carried(NamedTuple):
     replicas: NDArray[Any]
 
 
+@checked(SampleError)
 class Sampler(ABC):
     """An algorithm and its settings; subclasses are frozen dataclasses."""
 
@@ -121,6 +123,7 @@ class Sampler(ABC):
         )
 
 
+@checked(SampleError)
 class SweepSampler(Sampler):
     """A sampler that moves all variables at once; its `transition` is that of one sweep."""
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
@@ -37,8 +38,10 @@ from minigibbs.samplers.min_gibbs import (
     estimate_bound,
     recipe_batch,
 )
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class DoubleMinGibbs(Sampler):
     """Doubly minibatched Gibbs: a local minibatch proposes, an energy estimate decides.

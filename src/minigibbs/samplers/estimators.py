@@ -29,10 +29,12 @@ from minigibbs.kernels.poisson import STRONG_RATE, poisson, poisson_vector
 from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.samplers.base import far_share
 from minigibbs.samplers.bounds import check_settings
+from minigibbs.system.boundary import checked
 
 _BLOCK = 128  # weak draws made before their factors are looked at
 
 
+@checked(SampleError)
 class Estimator(ABC):
     """A way to estimate the energy of a state."""
 
@@ -67,6 +69,7 @@ class Estimator(ABC):
         )
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class PoissonEstimator(Estimator):
     """The bias-adjusted estimator (2) of the paper, with `batch` = lambda expected draws.
@@ -142,6 +145,7 @@ class PoissonEstimator(Estimator):
         return points, chances
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class SubsetEstimator(Estimator):
     """|Phi| / size times the sum over a uniform subset of `size` factors, without replacement.
@@ -203,6 +207,7 @@ class SubsetEstimator(Estimator):
         return merge(sums, np.full(len(sums), 1.0 / len(sums)))
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class ExactEstimator(Estimator):
     """The energy itself: MIN-Gibbs becomes plain Gibbs, at the cost of all factors per value.
@@ -232,6 +237,7 @@ class ExactEstimator(Estimator):
         return np.array([everything.phi[:, state].sum()]), np.ones(1)
 
 
+@checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class CustomEstimator(Estimator):
     """An estimator of your own.

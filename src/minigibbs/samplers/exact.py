@@ -22,6 +22,7 @@ from minigibbs.kernels.categorical import draw_log
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
+from minigibbs.system.boundary import checked
 
 # A variable in its turn: its parts are [part_start, part_end), its values those from `value` on.
 _TURN = np.dtype(
@@ -48,6 +49,7 @@ _PART = np.dtype(
 _SLOT = np.dtype([("variable", np.int64), ("stride", np.int64)], align=True)
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Exact(SweepSampler):
     """Every sweep is an independent draw from the model: nothing to converge.

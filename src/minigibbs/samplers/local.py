@@ -25,8 +25,10 @@ from minigibbs.kernels.subset import begin_subset, next_member, subset_scratch
 from minigibbs.samplers.base import Sampler, Workspace, choice_operations, mean_row, register
 from minigibbs.samplers.bounds import check_settings
 from minigibbs.samplers.mgpmh import minibatch_operations, minibatch_rows
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class LocalMinibatchGibbs(Sampler):
     """Gibbs sampling on a random few of a variable's factors, the same few for all values.

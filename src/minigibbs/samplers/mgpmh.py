@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration, softmax
 from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
@@ -30,8 +31,10 @@ from minigibbs.samplers.bounds import (
     local_batches,
     mgpmh_slowdown,
 )
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class MGPMH(Sampler):
     """Minibatch-Gibbs-Proposal Metropolis-Hastings: exact, O(lambda * D + Delta) an update.

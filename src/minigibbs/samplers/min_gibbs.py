@@ -28,8 +28,10 @@ from minigibbs.samplers.bounds import (
     redraw_slowdown,
 )
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class MinGibbs(Sampler):
     """Minibatch Gibbs: every value's energy is estimated, the present one's is remembered.
@@ -146,16 +148,9 @@ class MinGibbs(Sampler):
         return joint.finish(matrix)
 
 
-def check_estimator(name: str, estimator: Any, batch: float | None) -> None:
-    """Refuse what is no estimator, and one beside a batch."""
-    if estimator is None:
-        return
-    if not isinstance(estimator, Estimator):
-        raise SampleError(
-            f"{name}: estimator must be an estimator such as mg.PoissonEstimator(100), got "
-            f"{estimator!r}"
-        )
-    if batch is not None:
+def check_estimator(name: str, estimator: Estimator | None, batch: float | None) -> None:
+    """Refuse an estimator beside a batch."""
+    if estimator is not None and batch is not None:
         raise SampleError(f"{name}: give an estimator or a batch, not both")
 
 

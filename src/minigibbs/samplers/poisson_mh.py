@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.laws import poisson_grid
 from minigibbs.exact.transition import Transition, on_states
@@ -37,8 +38,10 @@ from minigibbs.samplers.bounds import (
     metropolis_slowdown,
     tail_log_slowdown,
 )
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class PoissonMH(Sampler):
     """Metropolis-Hastings with a Poisson minibatch and uniform proposals: exact, O(lambda + L).

@@ -43,12 +43,14 @@ from minigibbs.samplers.poisson_gibbs.layouts.implicit import (
     displacements,
     neighbour,
 )
+from minigibbs.system.boundary import checked
 
 _STRONG = 0.5  # weights from here on are looked at one by one: a draw costs as much as two looks
 _MOST_BONDS = 16  # pairs whose bonds are enumerated
 _FIELDED = 1 << 40  # marks a cluster with unary factors
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class SwendsenWang(SweepSampler):
     """Swendsen-Wang: for attractive pairs, `Potts` weights and `Ising` couplings above 0.

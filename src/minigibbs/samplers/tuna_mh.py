@@ -43,8 +43,10 @@ from minigibbs.samplers.poisson_mh import (
     factor_alias,
     metropolis_operations,
 )
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class TunaMH(Sampler):
     """Metropolis-Hastings with a minibatch tuned to the move, and uniform proposals: exact.

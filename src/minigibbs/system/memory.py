@@ -23,6 +23,7 @@ def readable(size: float) -> str:
     >>> readable(3 * 2**30)
     '3.0 GiB'
     """
+    size = min(size, 1e300)  # integers may be larger than floats
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -28,18 +28,22 @@ from minigibbs.samplers import (
 )
 from minigibbs.samplers.bounds import (
     DOUBLE_MIN_EXPONENT,
+    check_settings,
     estimator_batch,
     min_gibbs_exponent,
     redraw_slowdown,
 )
+from minigibbs.system.boundary import checked
 from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, transition
 
+_MOST_DELTA = 1e100  # of an estimate's deviation: its square is finite
 MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
 _UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Numbers as claimed, and the same numbers as they are."""
@@ -89,6 +93,7 @@ def _check_bounded(graph: FactorGraph) -> None:
         )
 
 
+@checked(SampleError)
 def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
     """MIN-Gibbs is stationary under pi(x) proportional to E exp(estimate), summed over energies.
 
@@ -100,16 +105,19 @@ def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
     return _law(transition(graph, MinGibbs(estimator=estimator)), estimator)
 
 
+@checked(SampleError)
 def theorem_3(graph: FactorGraph, batch: float) -> Comparison:
     """MGPMH is stationary under the model's law."""
     return _stationary(transition(graph, MGPMH(batch=batch)), Enumeration(graph).law)
 
 
+@checked(SampleError)
 def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
     """DoubleMIN-Gibbs has MIN-Gibbs's law."""
     return _law(transition(graph, DoubleMinGibbs(batch=batch, estimator=estimator)), estimator)
 
 
+@checked(SampleError)
 def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
     """Log E exp(estimate) is the energy, for the Poisson estimator."""
     _check_bounded(graph)
@@ -121,6 +129,7 @@ def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
     )
 
 
+@checked(SampleError)
 def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     """With the lemma's batch an estimate is off by `delta` with a chance of at most `failure`.
 
@@ -133,16 +142,25 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     (89, True)
     """
     _check_bounded(graph)
+    _check_chance("lemma_2", delta, failure)
     total = graph.stats.total_energy
     batch = max(8 * total**2 / delta**2 * math.log(2 / failure), 2 * total**2 / delta)
     return _concentration(graph, batch, delta, failure)
 
 
+@checked(SampleError)
 def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Comparison:
     """The same with the batch that Bernstein's inequality gives, which recipes use."""
     _check_bounded(graph)
+    _check_chance("lemma_2_repaired", delta, failure)
     batch = estimator_batch(graph.stats.total_energy, delta, failure)
     return _concentration(graph, batch, delta, failure)
+
+
+def _check_chance(name: str, delta: float, failure: float) -> None:
+    check_settings(name, failure=failure)
+    if not 0 < delta <= _MOST_DELTA:
+        raise SampleError(f"{name}: delta must be above 0 and at most {_MOST_DELTA:g}, got {delta}")
 
 
 def _concentration(graph: FactorGraph, batch: float, delta: float, failure: float) -> Comparison:
@@ -154,6 +172,7 @@ def _concentration(graph: FactorGraph, batch: float, delta: float, failure: floa
     return Comparison(AT_MOST, np.array([failure]), np.array([worst]))
 
 
+@checked(SampleError)
 def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
     """MIN-Gibbs's gap against exp(-6 delta) of Gibbs's, for estimates within delta, as stated.
 
@@ -164,6 +183,7 @@ def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
     return _gaps(graph, MinGibbs(estimator=estimator), Gibbs(), bound)
 
 
+@checked(SampleError)
 def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
     """MIN-Gibbs's gap is at least exp(-4 delta) min(gamma, least 1 - T(x, x)), T plain Gibbs.
 
@@ -178,6 +198,7 @@ def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
     return Comparison(AT_LEAST, claimed, np.full(2, ratio))
 
 
+@checked(SampleError)
 def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
     """MGPMH's gap against exp(-r) of Gibbs's, r = L^2 / lambda, for lambda >= L, as stated.
 
@@ -185,23 +206,28 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
     negative. It fails where r is small; see `theorem_4_repaired`.
     """
     _check_bounded(graph)
+    check_settings("theorem_4", batch=batch)
     local = graph.stats.local_energy
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), math.exp(-(local**2) / batch))
 
 
+@checked(SampleError)
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
     """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/paper.md proves it."""
     _check_bounded(graph)
+    check_settings("theorem_4_repaired", batch=batch)
     ratio = graph.stats.local_energy**2 / batch
     bound = math.exp(-math.sqrt(ratio) / 2 - MGPMH_SQUARE * ratio)
     return _gaps(graph, MGPMH(batch=batch), Gibbs(), bound)
 
 
+@checked(SampleError)
 def theorem_6(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
     """DoubleMIN's gap is at least exp(-4 delta) of MGPMH's, for estimates within delta."""
     return _theorem_6(graph, batch, estimator, 4)
 
 
+@checked(SampleError)
 def theorem_6_sharper(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
     """DoubleMIN's gap is at least exp(-2 delta) of MGPMH's; docs/paper.md has the proof."""
     return _theorem_6(graph, batch, estimator, DOUBLE_MIN_EXPONENT)
@@ -213,11 +239,13 @@ def _theorem_6(graph: FactorGraph, batch: float, estimator: Estimator, exponent:
     return _gaps(graph, double, MGPMH(batch=batch), bound)
 
 
+@checked(SampleError)
 def poisson_gibbs_bound(graph: FactorGraph, theta: float, heavy: int = 0) -> Comparison:
     """Our sampler's gap is at least exp(-L_T (sqrt(1 + theta) - sqrt(theta))^2) of Gibbs's."""
     return promise(graph, PoissonGibbs(theta=theta, heavy=heavy))
 
 
+@checked(SampleError)
 def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
     """What `guaranteed_slowdown` promises of any sampler.
 
@@ -227,10 +255,11 @@ def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
     """
     slowdown = sampler.guaranteed_slowdown(graph)
     if slowdown is None:
-        raise ValueError(f"{sampler} promises nothing")
+        raise SampleError(f"{sampler} promises nothing")
     return _gaps(graph, sampler, Gibbs(), 1.0 / slowdown)
 
 
+@checked(SampleError)
 def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
     """The delta of Theorems 2 and 6: how far an estimate can be from the energy."""
     _check_bounded(graph)

@@ -12,8 +12,10 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.laws import Law
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Estimator
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 class PaperEstimator(Estimator):
     """An estimator for transition matrices that cannot be run."""
 
@@ -27,6 +29,7 @@ class PaperEstimator(Estimator):
         return float(graph.stats.factors)
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class TruncatedEstimator(PaperEstimator):
     """An estimator given that it is within `delta` of the energy, as Theorems 2 and 6 ask."""
@@ -50,6 +53,7 @@ class TruncatedEstimator(PaperEstimator):
         return points[near], chances[near] / chances[near].sum()
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class TwoPointEstimator(PaperEstimator):
     """The energy plus `delta` with probability `chance`, else minus `delta`.
@@ -78,9 +82,13 @@ class TwoPointEstimator(PaperEstimator):
         return points, np.array([1 - self.chance, self.chance])
 
 
+@checked(SampleError)
 def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> Law:
     """The paper's mu_x: the points of an estimator's law in a state, and their probabilities.
 
     Energies are on the scale on which every factor has least value 0.
     """
+    last = len(everything.states) - 1
+    if not 0 <= state <= last:
+        raise SampleError(f"state must be a number from 0 to {last:,}, got {state!r}")
     return estimator.law(everything, state)

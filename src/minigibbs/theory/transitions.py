@@ -8,8 +8,10 @@ from minigibbs.exact.transition import MOST_MATRIX, Transition
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.base import check_zeros
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
     """The transition matrix of one update at a uniformly random variable, or of one sweep.
 

@@ -20,6 +20,7 @@ from minigibbs.graph.checks import Frozen, as_array, frozen
 from minigibbs.graph.domains import Domains, unknown_name
 from minigibbs.graph.factors.scope import refuse_repeats
 from minigibbs.graph.factors.ties import Tie, check_fixed, spread
+from minigibbs.system.boundary import checked
 
 FREE = -1  # in an evidence array: the variable is not clamped
 LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
@@ -53,6 +54,7 @@ class General:
     offset: float = 0.0  # a constant for the whole group
 
 
+@checked(GraphError)
 class Factors(Frozen, ABC):
     """A group of factors of one kind.
 
@@ -147,6 +149,8 @@ class Factors(Frozen, ABC):
     def where(self, factor: int, group: int | None = None) -> str:
         """A factor as errors call it."""
         place = "" if group is None else f" of group {group}"
+        if not -len(self) <= factor < len(self):
+            raise GraphError(f"unknown factor {factor}: the group has {len(self):,} factors")
         shown = self._scope[factor][:6].tolist()
         dots = ", ..." if self._scope.shape[1] > 6 else ""
         return f"{self.kind} factor {factor}{place} (variables {', '.join(map(repr, shown))}{dots})"
@@ -158,6 +162,7 @@ class Factors(Frozen, ABC):
         )
 
 
+@checked(GraphError)
 class Weighted(Factors):
     """A group whose factors have a weight each: its parameters are these weights."""
 

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minigibbs.errors import GraphError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import Pairs, Weighted, require_two_valued
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import given_ties, read_tie
+from minigibbs.system.boundary import checked
 
 
+@checked(GraphError)
 class Ising(Weighted):
     """Factors phi = coupling * s_i * s_j, where value 0 is spin -1 and value 1 is spin +1.
 

@@ -19,10 +19,12 @@ from minigibbs.graph.factors.base import (
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import given_ties, read_tie
 from minigibbs.kernels.layout import AND, EQUAL
+from minigibbs.system.boundary import checked
 
 OPS = ("imply", "and", "or", "equal", "istrue")
 
 
+@checked(GraphError)
 class Logical(Weighted):
     """Factors phi = weight where a formula holds, else 0, over two-valued variables.
 

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minigibbs.errors import GraphError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import Pairs, Weighted
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import given_ties, read_tie
+from minigibbs.system.boundary import checked
 
 
+@checked(GraphError)
 class Potts(Weighted):
     """Factors phi = weight * [x_i == x_j] over pairs of variables.
 

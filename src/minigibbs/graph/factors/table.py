@@ -27,12 +27,14 @@ from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie, spread
 from minigibbs.kernels.layout import TABLE
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _GRIDS = "table: grids must hold a Grid or a domain size of at least 1 per column of the scope"
 _TABULATED_BYTES = 24.0  # an entry: what the function gives, its copy, and the checks of it
 _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables down
 
 
+@checked(GraphError)
 class Table(Factors):
     """Factors phi = weight * energy[x_a, x_b, ...] over any number of variables.
 

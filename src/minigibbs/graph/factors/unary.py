@@ -21,8 +21,10 @@ from minigibbs.graph.factors.base import (
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie
 from minigibbs.kernels.layout import TABLE
+from minigibbs.system.boundary import checked
 
 
+@checked(GraphError)
 class Unary(Factors):
     """Factors phi = energy[x_v] over single variables.
 

@@ -22,9 +22,10 @@ def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Run
     if not BACKENDS[plan.backend].in_threads:
         return Inline()
     workers = min(threads or os.cpu_count() or 1, plan.chains)
-    if executor is None or executor == "threads" or not len(plan.order):
+    name = executor if isinstance(executor, str) else None
+    if executor is None or name == "threads" or not len(plan.order):
         return Threads(ThreadPoolExecutor(workers), own=True)
-    if executor == "processes":
+    if name == "processes":
         return OwnProcesses(plan, data, workers)
     if isinstance(executor, ThreadPoolExecutor):
         return Threads(executor, own=False)

@@ -36,6 +36,7 @@ from minigibbs.samplers.block_gibbs.covers import (
 from minigibbs.samplers.block_gibbs.program import GENERAL, OUTSIDE, BlockData, program
 from minigibbs.samplers.block_gibbs.spins import as_spins, spin_data
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _COVERS = 4
 _SEED = 2**64 - 59  # of the covers: they are the same for every run
@@ -43,6 +44,7 @@ _MOST_WIDTH = 20
 _LONG = 200  # letters of a sampler's settings
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class BlockGibbs(SweepSampler):
     """Redraws sets of variables jointly, each of treewidth at most `width` given the rest.

@@ -35,8 +35,10 @@ from minigibbs.samplers.gibbs.fields import (
     rare_changes,
 )
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
+from minigibbs.system.boundary import checked
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Gibbs(Sampler):
     """Redraw a variable from its conditional distribution, with every factor at it evaluated.

@@ -41,12 +41,14 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
+from minigibbs.system.boundary import checked
 
 SPLIT = "split"  # the kind of what is prepared
 MEASURED = "measured"  # a stickiness that is to be measured
 _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class PoissonGibbs(Sampler):
     """Poisson-minibatched Gibbs with an exact heavy part: the default sampler.

@@ -26,6 +26,7 @@ from minigibbs.samplers.tempering.levels import find_levels, remembered
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
 _FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
@@ -34,6 +35,7 @@ _SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
 
+@checked(SampleError)
 @dataclass(frozen=True)
 class Tempering(SweepSampler):
     """Non-reversible parallel tempering: for models on which one chain stays in one mode.

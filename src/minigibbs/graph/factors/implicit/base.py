@@ -20,12 +20,14 @@ from minigibbs.graph.factors.base import Factors
 from minigibbs.graph.factors.ising import Ising
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 PAIR_KINDS = {"potts": Potts, "ising": Ising}
 CHUNK = 2**22  # numbers that energies take at a time
 _STORED_BYTES = 64  # a pair while it is expanded, stored and packed
 
 
+@checked(GraphError)
 class Implicit(Factors):
     """Every pair of the graph's variables, weighted by a rule.
 
@@ -116,6 +118,10 @@ class Implicit(Factors):
                 f"{self.kind} group {group}: ising factors need variables with 2 values, but "
                 f"{domains.describe(variable)} has {domains.sizes[variable]}"
             )
+
+    def where(self, factor: int, group: int | None = None) -> str:
+        """The group as errors call it; its factors have no numbers."""
+        return f"{self.kind} group" + ("" if group is None else f" {group}")
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> Implicit:  # type: ignore[override]
         """Stay as it is: samplers that can draw from it find it in `graph.implicits`."""

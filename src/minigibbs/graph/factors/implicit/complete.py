@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.factors.implicit.base import Implicit, read_form, value_counts
+from minigibbs.system.boundary import checked
 
 
+@checked(GraphError)
 class Complete(Implicit):
     """The same weight on every pair of n variables.
 

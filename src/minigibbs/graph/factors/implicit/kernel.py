@@ -15,10 +15,12 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
+from minigibbs.system.boundary import checked
 
 _LIMIT = 1e100
 
 
+@checked(GraphError)
 class Kernel(Implicit):
     """Variables on a 1-, 2- or 3-D grid, every pair weighted by a function of displacement.
 

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import GraphError
 from minigibbs.graph.factors.base import read_energy
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
+from minigibbs.system.boundary import checked
 
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 
 
+@checked(GraphError)
 class LowRank(Implicit):
     """Pairs weighted by J_ij = sum over k of a_ik * b_jk, made symmetric.
 

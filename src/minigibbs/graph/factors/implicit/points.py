@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
+from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:  # compiling tools are slow to import
     from minigibbs.kernels.box_tables import Tables
@@ -36,6 +38,7 @@ _NOT_FINITE = (
 _LIMIT = 1e15  # features beyond have no differences in single precision
 
 
+@checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class PointKernel:
     """A function of two points of your own, for `Points`.
@@ -64,8 +67,8 @@ class PointKernel:
     <Points: 45 factors, implicit>
     """
 
-    value: Any
-    bound: Any
+    value: Callable[..., Any]
+    bound: Callable[..., Any]
 
     def __post_init__(self) -> None:
         for name in ("value", "bound"):
@@ -74,6 +77,7 @@ class PointKernel:
                 raise GraphError(f"PointKernel: {name} must be compiled with numba.njit, got {got}")
 
 
+@checked(GraphError)
 class Points(Implicit):
     """A point for every variable, every pair weighted by weight * k(f_i, f_j).
 

@@ -1,0 +1,423 @@
+"""The check of arguments at the public boundary, driven by annotations.
+
+`checked` wraps a public function, or the constructor and public methods of a public class. Before
+each call it compares the arguments with their annotations. A mismatch raises one of our errors,
+which names the argument, what was expected and what was received. Annotations are resolved at the
+first call. Classes that a module imports for type checkers only are recognized by their name, so
+that a check imports nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import math
+import os
+import reprlib
+import sys
+import types
+import typing
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
+from functools import update_wrapper
+from numbers import Real
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from minigibbs.errors import MinigibbsError
+from minigibbs.system.text import printable
+
+T = TypeVar("T")
+# Tuples, since `a | b` would build a type anew at every call.
+_INTEGERS = (int, np.integer)
+_BOOLEANS = (bool, np.bool_)
+_ARRAYS = (np.ndarray, np.generic, str, list, tuple)
+_SERIES = (list, tuple, np.ndarray, Sequence, KeysView, ValuesView)  # containers with an order
+_UNORDERED = (str, bytes, bytearray, Mapping)
+_BRIEF = (int, float, str, bytes, list, tuple, dict, set, np.generic)  # with a short repr
+_REMEDIES = {
+    "FactorGraph": "build one with mg.FactorGraph, mg.models or mg.read",
+    "Run": "mg.sample and mg.sample_until return one",
+    "Sampler": "create one, such as mg.Gibbs()",
+    "Estimator": "create one, such as mg.PoissonEstimator(batch=10.0)",
+    "Observable": "create one, such as mg.observables.Energy()",
+    "Factors": "create a group, such as mg.Potts([0], [1], 0.5)",
+    "Grid": "create one, such as mg.Grid(0.0, 1.0, 11)",
+    "Rule": "create one with mg.Rule",
+    "Enumeration": "create one with mg.theory.Enumeration(graph)",
+}
+
+
+class Expected(NamedTuple):
+    """What an annotation allows: a test, and its description in the singular and the plural."""
+
+    accepts: Callable[[Any], bool]
+    one: str
+    many: str
+    remedy: str = ""
+    inside: Callable[[Any], bool] | None = None  # the test of each element, of a list
+
+
+ANYTHING = Expected(lambda value: True, "anything", "values")
+
+
+class ArrayLike:
+    """Stands for `numpy.typing.ArrayLike`, a union that would dissolve in other unions."""
+
+
+class NDArray:
+    """Stands for `numpy.typing.NDArray`, of any type."""
+
+    def __class_getitem__(cls, item: Any) -> type:
+        return NDArray if item is Any else Numbers
+
+
+class Numbers:
+    """Stands for an `NDArray` of numbers."""
+
+
+def checked(error: type[MinigibbsError], *, init: bool = True) -> Callable[[T], T]:
+    """Check the arguments of a public function or class; `error` is raised for a wrong type.
+
+    Parameters
+    ----------
+    error
+        The class of the error, the one that the callee uses for wrong values.
+    init
+        Whether the constructor of a class is checked. Results are built by the library only.
+
+    Examples
+    --------
+    >>> from minigibbs.errors import SampleError
+    >>> @checked(SampleError)
+    ... def wait(seconds: float, quiet: bool = False) -> None: ...
+    >>> wait("long")
+    Traceback (most recent call last):
+    minigibbs.errors.SampleError: wait: seconds must be a number, got 'long' (str)
+    """
+
+    def decorate(public: T) -> T:
+        if not inspect.isclass(public):
+            return typing.cast(T, _wrapped(public, error, public.__name__))  # type: ignore[attr-defined]
+        for name, member in list(vars(public).items()):
+            if name.startswith("_") and not (init and name == "__init__"):
+                continue
+            title = public.__name__ if name == "__init__" else f"{public.__name__}.{name}"
+            if isinstance(member, classmethod | staticmethod):
+                setattr(public, name, type(member)(_wrapped(member.__func__, error, title)))
+            elif isinstance(member, types.FunctionType):
+                setattr(public, name, _wrapped(member, error, title))
+        return public
+
+    return decorate
+
+
+def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
+    """The function with a check before it; itself if none of its parameters has an annotation."""
+    if not set(function.__annotations__) - {"return"}:
+        return function
+    check = Check(function, error, title)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return function(*args, **kwargs)
+
+    # doctest finds only functions with the globals of their module.
+    copy = types.FunctionType(
+        call.__code__, function.__globals__, function.__name__, None, call.__closure__
+    )
+    return update_wrapper(copy, function)
+
+
+class Check:
+    """The check of one function's arguments."""
+
+    def __init__(self, function: Any, error: type[MinigibbsError], title: str) -> None:
+        self.function, self.error, self.title = function, error, title
+        self.expected: dict[str, Expected] | None = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise for the first argument that is not what its annotation says."""
+        expected = self.expected
+        if expected is None:
+            expected = self._read()
+        for name, value in zip(self.names, args, strict=False):
+            if name in expected and not expected[name].accepts(value):
+                self._refuse(name, value)
+        for value in args[len(self.names) :]:
+            if not self.rest.accepts(value):
+                self._refuse(self.rest_name, value)
+        for name, value in kwargs.items():
+            if not expected.get(name, self.options).accepts(value):
+                self._refuse(name, value)
+
+    def _read(self) -> dict[str, Expected]:
+        """Resolve the annotations, once."""
+        signature, known = inspect.signature(self.function), Names(self.function.__globals__)
+        self.names: list[str] = []
+        self.rest, self.rest_name, self.options = ANYTHING, "", ANYTHING
+        found = {}
+        for name, parameter in signature.parameters.items():
+            one = ANYTHING
+            if parameter.annotation is not parameter.empty:
+                one = expect(known.resolve(parameter.annotation))
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self.rest, self.rest_name = one, name
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                self.options = one
+            else:
+                if parameter.kind is not parameter.KEYWORD_ONLY:
+                    self.names.append(name)
+                if one is not ANYTHING:
+                    found[name] = _or_default(one, parameter.default)
+        self.expected = found
+        return found
+
+    def _refuse(self, name: str, value: Any) -> None:
+        one = (self.expected or {}).get(name)
+        if one is None:
+            one = self.rest if name == self.rest_name else self.options
+        remedy = one.remedy
+        if one.inside is not None and one.inside(value):
+            remedy = f"write [{shown(value, kind=False)}] for a list of one"
+        remedy = f"; {remedy}" if remedy else ""
+        raise self.error(f"{self.title}: {name} must be {one.one}, got {_at(one, value)}{remedy}")
+
+
+def _at(one: Expected, value: Any) -> str:
+    """What was received: of a list, the first element that is wrong, with its position."""
+    if one.inside is not None and _is_series(value):
+        for position, element in enumerate(value):
+            if not one.inside(element):
+                return f"{shown(element)} at position {position}"
+    return shown(value)
+
+
+def _or_default(one: Expected, default: Any) -> Expected:
+    """The same, or the default itself; a default of None goes without saying."""
+    if default is inspect.Parameter.empty or one.accepts(default):
+        shorter = one.one.removesuffix(" or None") if default is None else one.one
+        return one._replace(one=shorter)
+    return one._replace(accepts=lambda value: value is default or one.accepts(value))
+
+
+class Names(dict[str, Any]):
+    """What the names in annotations mean, in one module."""
+
+    def __init__(self, module: dict[str, Any]) -> None:
+        super().__init__(ArrayLike=ArrayLike, NDArray=NDArray)
+        self.module = module
+
+    def __missing__(self, name: str) -> Any:
+        for known in (self.module, vars(builtins), vars(typing)):
+            if name in known:
+                return known[name]
+        return ByName(name, (), {})
+
+    def resolve(self, annotation: Any) -> Any:
+        """The annotation as an object; text is evaluated."""
+        return eval(annotation, {}, self) if isinstance(annotation, str) else annotation
+
+
+class ByName(type):
+    """A class that its module knows by name only: instances are told by the names of classes."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return any(base.__name__ == cls.__name__ for base in type(instance).__mro__)
+
+
+def expect(hint: Any) -> Expected:
+    """What an annotation allows."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is None or hint is types.NoneType:
+        return Expected(lambda value: value is None, "None", "None")
+    if origin is typing.Union or origin is types.UnionType:
+        if any(typing.get_origin(one) is os.PathLike for one in arguments):  # and str is a path
+            arguments = tuple(one for one in arguments if one is not str)
+        return _union([expect(one) for one in arguments])
+    if origin is typing.Literal:
+        texts = " or ".join(map(repr, arguments))
+        return Expected(
+            lambda value: isinstance(value, Hashable) and value in arguments, texts, texts
+        )
+    kind = origin or hint
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if not isinstance(kind, type) or (getattr(kind, "_is_protocol", False) and kind not in _GROUPS):
+        return ANYTHING  # Any, type variables, protocols
+    return _GROUPS[kind](arguments) if kind in _GROUPS else _class(kind)
+
+
+def _class(kind: type) -> Expected:
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    return Expected(
+        lambda value: isinstance(value, kind),
+        f"{article} {kind.__name__}",
+        f"{kind.__name__} objects",
+        _REMEDIES.get(kind.__name__, ""),
+    )
+
+
+def _union(parts: list[Expected]) -> Expected:
+    if ANYTHING in parts:
+        return ANYTHING
+    parts.sort(key=lambda one: one.one == "None")  # which comes last
+    tests = [one.accepts for one in parts]
+
+    return Expected(
+        lambda value: any(test(value) for test in tests),
+        " or ".join(dict.fromkeys(one.one for one in parts)),
+        " or ".join(dict.fromkeys(one.many for one in parts)),
+        next((one.remedy for one in parts if one.remedy), ""),
+        next((one.inside for one in parts if one.inside), None),
+    )
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, _INTEGERS) and not isinstance(value, np.timedelta64)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a float can hold it; NaN is no number."""
+    if isinstance(value, (float, np.floating)):
+        return not math.isnan(value)
+    return _is_integer(value) and bool(abs(value) <= sys.float_info.max)
+
+
+def _is_path(value: Any) -> bool:
+    """Whether the system takes it as the name of a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        return False
+    try:
+        name = os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and b"\0" not in name
+
+
+def _is_array_like(value: Any) -> bool:
+    """Whether NumPy makes an array of it; what is in the array is the callee's concern."""
+    if isinstance(value, _ARRAYS):
+        return True
+    if isinstance(value, _UNORDERED):
+        return False
+    if isinstance(value, (Real, Sequence, memoryview)):
+        return True
+    kind = type(value)
+    return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
+
+
+def _is_series(value: Any) -> bool:
+    """Whether it is a container with an order, other than text and mappings."""
+    if isinstance(value, _UNORDERED) or (isinstance(value, np.ndarray) and not value.ndim):
+        return False
+    return isinstance(value, _SERIES) or (hasattr(type(value), "__array__") and np.ndim(value) > 0)
+
+
+_SCALARS = {
+    int: Expected(_is_integer, "an integer", "integers"),
+    float: Expected(_is_number, "a number", "numbers"),
+    bool: Expected(lambda value: isinstance(value, _BOOLEANS), "True or False", "True or False"),
+    str: Expected(lambda value: isinstance(value, str), "a string", "strings"),
+    os.PathLike: Expected(_is_path, "the path of a file (a string or a pathlib.Path)", "paths"),
+    Callable: Expected(callable, "a function", "functions"),
+    object: ANYTHING,
+    Any: ANYTHING,
+    ArrayLike: Expected(_is_array_like, "numbers (an array, a list or one number)", "numbers"),
+    NDArray: Expected(lambda value: isinstance(value, np.ndarray), "a NumPy array", "NumPy arrays"),
+    Numbers: Expected(
+        lambda value: isinstance(value, np.ndarray) and value.dtype.kind in "biuf",
+        "a NumPy array of numbers",
+        "NumPy arrays of numbers",
+    ),
+}
+
+
+def _sequence(arguments: tuple[Any, ...]) -> Expected:
+    one = expect(arguments[0]) if arguments else ANYTHING
+    test = one.accepts
+    return Expected(
+        lambda value: _is_series(value) and all(map(test, value)),
+        f"a list of {one.many}" if one is not ANYTHING else "a list",
+        "lists",
+        one.remedy,
+        test,
+    )
+
+
+def _tuple(arguments: tuple[Any, ...]) -> Expected:
+    if not arguments or Ellipsis in arguments:
+        return _sequence(arguments[:1])
+    parts = [expect(one) for one in arguments]
+    text = f"a tuple ({', '.join(one.one for one in parts)})"
+
+    def accepts(value: Any) -> bool:
+        right = _is_series(value) and len(value) == len(parts)
+        return right and all(part.accepts(v) for part, v in zip(parts, value, strict=True))
+
+    return Expected(accepts, text, "tuples")
+
+
+def _iterable(arguments: tuple[Any, ...]) -> Expected:
+    one = expect(arguments[0]) if arguments else ANYTHING
+    test = one.accepts
+
+    def accepts(value: Any) -> bool:
+        if isinstance(value, _UNORDERED) or not isinstance(value, Iterable):
+            return False
+        if isinstance(value, np.ndarray) and not value.ndim:
+            return False
+        return not isinstance(value, Collection) or all(map(test, value))
+
+    text = f"a list of {one.many}" if one is not ANYTHING else "a list"
+    return Expected(accepts, text, "lists", one.remedy, test)
+
+
+def _mapping(arguments: tuple[Any, ...]) -> Expected:
+    keys, values = (expect(one) for one in arguments or (Any, Any))
+
+    def accepts(value: Any) -> bool:
+        return (
+            isinstance(value, Mapping)
+            and all(map(keys.accepts, value))
+            and all(map(values.accepts, value.values()))
+        )
+
+    text = f"a mapping from {keys.many} to {values.many}"
+    return Expected(accepts, text, "mappings", values.remedy)
+
+
+_GROUPS: dict[Any, Callable[[tuple[Any, ...]], Expected]] = {
+    Sequence: _sequence,
+    list: _sequence,
+    tuple: _tuple,
+    Iterable: _iterable,
+    Mapping: _mapping,
+    dict: _mapping,
+}
+
+
+def shown(value: Any, kind: bool = True) -> str:
+    """A value on a short line, with its type; arrays by shape and type."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    own = type(value).__name__
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and type {value.dtype}"
+    if not isinstance(value, _BRIEF):
+        named = isinstance(value, type)
+        return f"the class {value.__name__}" if named else f"an object of type {own}"
+    try:
+        text = reprlib.repr(value)
+    except Exception:  # of an element, which may be of any class
+        return f"an object of type {own}"
+    return f"{printable(text)} ({own})" if kind else printable(text)

@@ -1,0 +1,207 @@
+"""What `tests.fuzz.api` passes to public calls: valid values by parameter, and wrong ones."""
+
+import math
+import os
+import random
+import tempfile
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numba
+import numpy as np
+
+import minigibbs as mg
+from minigibbs.interop.dimod import MiniGibbsAnnealer, MiniGibbsSampler
+from tests.explanation.test_explain import COSTS
+
+
+@numba.njit
+def _value(a, b):
+    return max(0.0, 1.0 - abs(a[0] - b[0]))
+
+
+@numba.njit
+def _bound(low_a, high_a, low_b, high_b):
+    return max(0.0, 1.0 - max(low_a[0] - high_b[0], low_b[0] - high_a[0], 0.0))
+
+
+@numba.njit
+def _estimate(model, x, stream, parameters):
+    return 0.0
+
+
+def _names() -> dict:
+    """What the text of a call may refer to."""
+    graph = mg.models.ising_lattice(side=3, beta=0.2)
+    chain = mg.FactorGraph(
+        [2, 3, 2],
+        [mg.Potts([0, 1], [1, 2], 0.5, name="J"), mg.Unary([0], [0.0, 0.4])],
+        names=["rain", "wind", "wet"],
+        labels={"rain": ["no", "yes"]},
+    )
+    pair = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.1)])
+    short = {"sweeps": 20, "seed": 1, "progress": False}
+    record = ("marginals", "energy", "draws")
+    observe = {"m": mg.observables.Magnetization(), "E": mg.observables.Energy()}
+    run = mg.sample(graph, record=record, observe=observe, **short)
+    bare = mg.sample(graph, record=(), **short)
+    rows = np.array([[0, 1, 1], [1, 2, 0], [0, 0, 0], [1, 1, 1]])
+    fit = mg.learn(chain, rows, steps=5, seed=1, progress=False)
+    cells = {"name": ["a", "a", "b", "b"], "value": ["x", "y"] * 2}
+    rule = mg.Rule({"who": ["a", "b"], "what": ["x", "y"]}, ["who"], ["what"])
+    folder = Path(tempfile.mkdtemp(prefix="minigibbs-api-"))
+    mg.write(chain, folder / "chain.mg")
+    run.save(folder / "a.run")
+    return {
+        "mg": mg, "np": np, "math": math, "os": os, "Path": Path, "Decimal": Decimal,
+        "Fraction": Fraction, "graph": graph, "chain": chain, "run": run, "bare": bare,
+        "rows": rows, "fit": fit, "cells": cells, "rule": rule, "folder": folder,
+        "framed": mg.from_frames(cells, [rule]), "answer": mg.infer(chain, progress=False),
+        "best": mg.maximize(chain, rounds=2, seed=1, progress=False),
+        "runs": mg.sample_many([graph, graph], sweeps=10, seed=1, progress=False, observe=observe),
+        "seen": run.observables["m"], "grid": mg.Grid(0.0, 1.0, 3), "costs": COSTS,
+        "explained": mg.explain(graph, COSTS),
+        "everything": mg.theory.Enumeration(pair), "pair": pair, "reader": MiniGibbsSampler(),
+        "annealer": MiniGibbsAnnealer(),
+        "point_kernel": mg.PointKernel(_value, _bound), "estimate": _estimate,
+        "value": _value, "bound": _bound, "random": random,
+    }  # fmt: skip
+
+
+NAMES = _names()
+globals().update(NAMES)  # for reproducers
+
+# Wrong for most parameters: types, sizes, numbers, text and classes that no one expects.
+POOL = """
+None|True|False|0|-1|3|1.5|-0.0|float('nan')|math.inf|-math.inf|10**400|-10**400|2**63|1e308
+1e-320|''|'x'|'nan'|'a\\x00b'|'\\ud800'|'ü'*300|'../x/y'|'1e400s'|'-5s'|b'bytes'|bytearray(b'a')
+[]|[[]]|[1, [2]]|[None]|['a']|[float('nan')]|[-1]|[1, 2]|[[1, 2], [3, 4]]|[10**400]|[1e308]*3
+['a', 1]|()|(1,)|(None, None)|{}|{'a': 1}|{0: 1}|{None: None}|{'rain': None}|{(1, 2): [3]}|set()
+{1}|frozenset()|range(0)|range(3)|iter([1])|(k for k in [1, 2])|map(int, '12')|zip([1], [2])
+dict(a=1).keys()|np.array([])|np.zeros((2, 2))|np.zeros((0, 3))|np.array(1)
+np.array([1, 'a'], dtype=object)|np.array([None])|np.array(['a', 'b'])|np.array([1 + 2j])
+np.array([b'a'])|np.zeros(3, dtype='M8[s]')|np.zeros((1, 1, 1, 1))|np.array([np.nan])
+np.zeros(2, dtype=[('a', int)])|np.array([2**63], dtype=np.uint64)|np.float32(1)|np.float64('nan')
+np.int8(-1)|np.uint64(2**63)|np.bool_(True)|np.str_('a')|np.float16(2)|np.datetime64('2020')
+np.timedelta64(1, 'D')|np.complex128(1)|np.ma.array([1.0], mask=[True])|np.ma.masked|1j
+Decimal('1')|Decimal('NaN')|Fraction(1, 3)|object()|int|float|type|len|print|lambda: 1
+lambda *a: None|lambda *a: 'text'|np.mean|np|Path('x')|Path('x\\x00')|Exception()|Ellipsis
+NotImplemented|slice(1)|memoryview(b'ab')|graph|chain|graph.domains|run|bare|answer|fit|best|runs
+seen|rule|grid|everything|mg.Gibbs()|mg.Gibbs|mg.Ising|mg.Potts([0], [1], 0.5)
+mg.Ising([0], [8], 0.5)|mg.Record('draws')|mg.observables.Energy()|mg.PoissonEstimator(5.0)|cells
+point_kernel|estimate|run.info|run.summary()|graph.stats|mg.GraphError('no')|mg.models|open
+random.Random(1)
+""".replace("\n", "|").strip("|").split("|")  # fmt: skip
+
+# The instance whose methods are called, by public class. The library alone builds results, so that
+# their constructors are not called.
+RESULTS = {
+    "mg.Run": "run", "mg.Answer": "answer", "mg.Fit": "fit", "mg.Maximum": "best",
+    "mg.Runs": "runs", "mg.Framed": "framed", "mg.Explanation": "explained",
+    "mg.Info": "run.info", "mg.Stats": "graph.stats", "mg.Summary": "run.summary()",
+    "mg.Marginal": "run.marginal(0)", "Observation": "seen", "MiniGibbsSampler": "reader",
+    "MiniGibbsAnnealer": "annealer",
+    "mg.observables.Estimate": "seen.estimate",
+    "mg.observables.Measure": "mg.observables.Energy().bind(graph)",
+    "mg.theory.Comparison": "mg.theory.promise(pair, mg.PoissonGibbs(slowdown=1.1))",
+    "mg.theory.Transition": "mg.theory.transition(pair, mg.Gibbs())",
+}  # fmt: skip
+INSTANCES = {
+    "mg.FactorGraph": "chain", "mg.Domains": "chain.domains", "mg.Table": "chain.factors[0]",
+    "mg.Potts": "mg.Potts(['rain'], ['wet'], 0.5)", "mg.Grid": "grid",
+    "mg.Unary": "chain.factors[1]", "mg.Ising": "graph.factors[0]",
+    "mg.Logical": "mg.Logical('and', [[0, 1]], 1.0)", "mg.Complete": "mg.Complete(4, 0.1)",
+    "mg.Kernel": "mg.Kernel((3, 3), lambda a, b: np.exp(-a * a - b * b))",
+    "mg.LowRank": "mg.LowRank(np.ones((4, 2)))", "mg.Points": "mg.Points(np.ones((4, 2)))",
+    "mg.PoissonEstimator": "mg.PoissonEstimator(5.0)", "mg.theory.Enumeration": "everything",
+    "mg.SubsetEstimator": "mg.SubsetEstimator(2)",
+    "mg.CustomEstimator": "mg.CustomEstimator(estimate)",
+    "mg.theory.TwoPointEstimator": "mg.theory.TwoPointEstimator(0.5)",
+    "mg.theory.TruncatedEstimator": "mg.theory.TruncatedEstimator(mg.PoissonEstimator(5.0), 0.5)",
+    **{f"mg.{name}": f"mg.{name}()" for name in (
+        "MGPMH", "AsyncGibbs", "BlockGibbs", "DoubleMinGibbs", "Exact", "ExactEstimator", "Gibbs",
+        "LocalMinibatchGibbs", "MinGibbs", "PoissonGibbs", "PoissonMH", "Record", "SwendsenWang",
+        "Tempering", "TunaMH",
+    )},
+    **RESULTS,
+}  # fmt: skip
+
+_GRAPHS = ["graph", "chain"]
+_SAMPLERS = ["mg.Gibbs()", "mg.PoissonGibbs()", "mg.MinGibbs(batch=5.0)", "mg.BlockGibbs()"]
+_PATHS = ["'x.run'", "Path('x.mg')", "'y.html'", "folder / 'chain.mg'"]
+
+# Valid values by parameter, or by call and parameter.
+VALID = {
+    "graph": _GRAPHS, "graphs": ["[graph]", "{0.1: graph}"], "run": ["run"], "sampler": _SAMPLERS,
+    "estimator": ["mg.PoissonEstimator(5.0)", "mg.ExactEstimator()"], "path": _PATHS,
+    "checkpoint": ["'c.zarr'", "Path('d.zarr')"], "i": ["[0, 1]", "0"], "j": ["[1, 2]", "2"],
+    "coupling": ["0.5", "[0.5, 0.2]"], "weight": ["0.5"], "scope": ["[[0, 1]]", "[0, 1]"],
+    "energy": ["[[0.0, 1.0], [0.5, 0.0]]"], "var": ["[0]"], "probability": ["[[0.5, 0.5]] * 2"],
+    "name": ["'m'", "'J'"], "names": ["['a', 'b']"], "labels": ["['no', 'yes']"],
+    "sizes": ["[2, 2]", "[3, grid]"], "factors": ["[mg.Potts([0], [1], 0.5)]", "[]"],
+    "tied": ["0"], "fixed": ["False"], "scale": ["None"], "floor": ["-5.0"], "learn": ["'energy'"],
+    "op": ["'and'", "'imply'"], "negated": ["None"], "values": ["None"], "shape": ["(3, 3)"],
+    "kind": ["'ising'", "'potts'"], "features": ["np.arange(8.0).reshape(4, 2)"],
+    "kernel": ["'gaussian'", "point_kernel"], "norms": ["None", "'sums'"], "value": ["1"],
+    "bound": ["bound"], "a": ["np.ones((4, 2))"], "b": ["None"], "variable": ["0", "2"],
+    "variables": ["[0, 1]"], "evidence": ["{0: 1}"], "x": ["[0, 1, 1]"], "factor": ["0"],
+    "parameters": ["{'J': 0.3}"], "data": ["rows"], "held_out": ["None", "0.5"], "rows": ["rows"],
+    "columns": ["None"], "weights": ["[1.0] * 4"], "start": ["'random'"], "record": ["'draws'"],
+    "method": ["'jackknife'"], "observe": ["None", "'energy'"], "executor": ["None"],
+    "backend": ["'cpu'"], "scan": ["'random'", "'systematic'"], "time": ["'0.2s'", "0.2"],
+    "max_time": ["'0.2s'"], "every": ["'1s'"], "memory": ["1e8"], "reference": ["None"],
+    "rules": ["[rule]"], "frame": ["cells"], "result": ["answer", "run"], "fit": ["fit"],
+    "what": ["'m'"], "function": ["None"], "image": ["np.zeros((3, 4, 3), dtype=np.uint8)"],
+    "unary": ["np.zeros((3, 4, 2))"], "everything": ["everything"], "state": ["0"],
+    "of": ["mg.observables.Energy()"],
+    "where": ["{0: 1}"], "J": ["np.array([[0, 1.0], [1.0, 0]])"], "h": ["None"], "level": ["0.9"],
+    "grids": ["[grid, grid]"], "f": ["lambda a, b: a * b"], "levels": ["3"], "blocks": ["None"],
+    "beta_range": ["(0.1, 1.0)"], "costs": ["costs"], "record_chains": ["None"], "title": ["'t'"],
+    "prior": ["None"], "l1": ["0.0"], "l2": ["0.1"], "optimizer": ["None"], "axes": ["None"],
+    "seed": ["1"], "count": ["3"], "thin": ["None", "2"], "side": ["3"],
+    "n": ["4"], "states": ["3"],
+    "sxy": ["3.0"], "srgb": ["13.0"], "bilateral_sxy": ["80.0"], "domains": ["graph.domains"],
+    "law": ["np.ones(4) / 4"], "group": ["0"], "initial_states": ["None"], "shift": ["0"],
+    "mg.FactorGraph.evidence": ["[-1, 1]"], "mg.Table.weight": ["None"],
+    "mg.Unary.energy": ["[0.0, 1.0]"], "mg.Unary.from_probabilities.probability": ["[0.5, 0.5]"],
+    "mg.Rule.variables": ["['name']"], "mg.Rule.values": ["['value']"], "mg.Rule.weight": ["None"],
+    "mg.from_frames.variables": ["cells"], "mg.from_frames.name": ["'name'"],
+    "mg.from_frames.value": ["'value'"], "mg.learn.method": ["'pcd'", "'pseudo'"],
+    "mg.learn.start": ["None"], "mg.learn.graph": ["chain"], "mg.PointKernel.value": ["value"],
+    "mg.CustomEstimator.function": ["estimate"], "mg.CustomEstimator.parameters": ["0.5"],
+    "mg.Kernel.weight": ["lambda a, b: np.exp(-a * a - b * b)"], "mg.Kernel.shape": ["(3, 3)"],
+    "mg.read.path": ["folder / 'chain.mg'"], "mg.load.path": ["folder / 'a.run'"],
+    "mg.Tempering.sampler": ["None"], "mg.from_networkx.weight": ["'weight'"],
+    "mg.observables.Own.function": ["lambda x: 1.0 * x[0]"],
+    "mg.observables.Agreement.reference": ["[0] * 9"],
+    "mg.observables.correlation_length.name": ["'m'"], "mg.observables.reweight.scale": ["1.1"],
+    "mg.observables.Estimate.value": ["0.5"], "mg.models.random_tables.unary": ["0.0"],
+    "mg.models.random_tables.factors": ["4"], "mg.models.random_tables.variables": ["5"],
+    "mg.models.random_tables.scale": ["1.0"], "mg.Domains.names": ["['a', 'b']"],
+    "mg.write.path": ["'x.mg'", "'x.uai'"], "run.save.path": ["'x.run'"],
+    "answer.save.path": ["'x.answer'"], "fit.save.path": ["'x.fit'"],
+}  # fmt: skip
+
+# What a call always passes, so that it ends soon.
+_SHORT = {"sweeps": "3", "progress": "False"}
+ALWAYS = {
+    "mg.sample": _SHORT,
+    "mg.sample_many": _SHORT,
+    "mg.sample_until": {"max_time": "'0.3s'", "progress": "False"},
+    "mg.infer": {"time": "'0.5s'", "progress": "False"},
+    "mg.maximize": {"rounds": "2", "progress": "False"},
+    "mg.learn": {"steps": "2", "data": "rows", "progress": "False"},
+    "mg.explain": {"costs": "costs"},
+    "reader.sample": {"num_sweeps": "3"},
+    "reader.sample_dqm": {"num_sweeps": "3"},
+    "annealer.sample": {"num_sweeps": "3"},
+    "annealer.sample_dqm": {"num_sweeps": "3"},
+}
+
+
+def by_annotation(annotation: str) -> list[str]:
+    """Valid values of a plain type."""
+    plain = {"bool": ["True", "False"], "float": ["0.5", "1.0"], "int": ["1", "2"], "str": ["'x'"]}
+    found = [value for kind, values in plain.items() if kind in annotation for value in values]
+    return found or ["None"]
