@@ -118,8 +118,30 @@ def test_promises_hold_and_nothing_much_stronger_does(sampler):
     assert not Comparison(AT_LEAST, found.claimed**0.1, found.true).holds()
 
 
+@pytest.mark.parametrize("coupling", [1.0, 10.0, 20.0, 100.0])
+def test_small_gaps_keep_their_digits(coupling):
+    """Two spins: the gap is 1 / (1 + e^(2J)), far below the rounding errors of eigenvalues."""
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], coupling)])
+    gap = theory.transition(pair, mg.Gibbs()).spectral_gap()
+    assert gap == pytest.approx(1 / (1 + math.exp(2 * coupling)), rel=1e-9)
+
+
+def test_promises_of_strong_couplings_are_compared_with_true_digits():
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 20.0)])
+    found = theory.promise(pair, mg.PoissonGibbs(heavy=0, theta=0.5))
+    assert found.holds()
+    assert found.true[0] == pytest.approx(1.0, abs=1e-3)  # both wait for the same rare flips
+
+
+def test_a_chain_that_is_not_connected_has_gap_0():
+    everything = theory.Enumeration(mg.FactorGraph([4], []))
+    matrix = np.kron(np.eye(2), np.full((2, 2), 0.5))
+    law = np.full(4, 0.25)
+    assert theory.Transition(matrix, np.arange(4), np.zeros(4), law, everything).spectral_gap() == 0
+
+
 def test_a_sampler_that_promises_nothing_is_refused():
-    with pytest.raises(ValueError, match="promises nothing"):
+    with pytest.raises(mg.SampleError, match="no guaranteed slowdown"):
         theory.promise(mg.FactorGraph([2], []), mg.MinGibbs())
 
 
