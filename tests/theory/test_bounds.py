@@ -9,7 +9,7 @@ import pytest
 import minigibbs as mg
 from minigibbs import theory
 from minigibbs.samplers import bounds
-from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, Comparison
+from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, MGPMH_SQUARE, Comparison
 from tests import naive
 
 
@@ -195,6 +195,13 @@ def test_the_repairs_of_theorem_4_hold_for_one_spin(energy, ratio):
     gap = by_hand(energy, batch)
     sharp = math.exp(-math.sqrt(r) / 2 - 0.1488 * r)
     assert gap >= sharp >= 1 / bounds.mgpmh_slowdown(r)
+
+
+def test_the_bound_of_recipes_follows_from_the_repaired_theorem_4():
+    """docs/paper.md derives it: the smaller of 2 e^r and e^r + sqrt((e^4r - 1) / 2) is weaker."""
+    ratios = np.linspace(0.0, 10.0, 2000) ** 2
+    sharp = np.sqrt(ratios) / 2 + MGPMH_SQUARE * ratios
+    assert (sharp <= np.log(bounds.mgpmh_slowdown(ratios)) + 1e-12).all()
 
 
 def test_lemma_1_needs_the_adjustment():

@@ -307,6 +307,17 @@ def test_the_norm_version_near_the_worst_case(slowdown):
     assert strain > 0.3
 
 
+@pytest.mark.parametrize("slowdown", [1.5, 4.0])
+def test_the_norm_version_is_sharp(slowdown):
+    """Vectors whose neighbors have inner product -1/2: no factor below 2 e^c - 1 is enough."""
+    count = 60
+    gram = np.eye(count) - np.eye(count, k=1) / 2 - np.eye(count, k=-1) / 2
+    units = np.linalg.cholesky(gram)
+    projections = [np.eye(count) - np.outer(u, u) for u in units]
+    updates = [np.eye(count) - np.outer(u, u) / slowdown for u in units]
+    assert 0.98 < check_norms(projections, updates, slowdown) <= 1
+
+
 def test_the_identity_of_xu_and_zikatanov():
     """1 / (1 - ||E||^2) is the largest value of the minimum over decompositions."""
     rng = np.random.default_rng(3)
