@@ -201,7 +201,7 @@ def program_case(name: str, number: int, delay: float) -> str:
             program.kill()
             program.communicate()
             return f"no end within {PATIENCE:g} s"
-        if "Traceback" in said and "minigibbs" in said:
+        if "Traceback" in said and "entry.py" in said:  # not while Python itself starts
             return "traceback"
         code, kept = program.returncode, (Path(where) / "m.csv").exists()
         if code == 0:

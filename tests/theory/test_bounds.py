@@ -9,7 +9,7 @@ import pytest
 import minigibbs as mg
 from minigibbs import theory
 from minigibbs.samplers import bounds
-from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, Comparison
+from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, MGPMH_SQUARE, Comparison
 from tests import naive
 
 
@@ -118,8 +118,30 @@ def test_promises_hold_and_nothing_much_stronger_does(sampler):
     assert not Comparison(AT_LEAST, found.claimed**0.1, found.true).holds()
 
 
+@pytest.mark.parametrize("coupling", [1.0, 10.0, 20.0, 100.0])
+def test_small_gaps_keep_their_digits(coupling):
+    """Two spins: the gap is 1 / (1 + e^(2J)), far below the rounding errors of eigenvalues."""
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], coupling)])
+    gap = theory.transition(pair, mg.Gibbs()).spectral_gap()
+    assert gap == pytest.approx(1 / (1 + math.exp(2 * coupling)), rel=1e-9)
+
+
+def test_promises_of_strong_couplings_are_compared_with_true_digits():
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 20.0)])
+    found = theory.promise(pair, mg.PoissonGibbs(heavy=0, theta=0.5))
+    assert found.holds()
+    assert found.true[0] == pytest.approx(1.0, abs=1e-3)  # both wait for the same rare flips
+
+
+def test_a_chain_that_is_not_connected_has_gap_0():
+    everything = theory.Enumeration(mg.FactorGraph([4], []))
+    matrix = np.kron(np.eye(2), np.full((2, 2), 0.5))
+    law = np.full(4, 0.25)
+    assert theory.Transition(matrix, np.arange(4), np.zeros(4), law, everything).spectral_gap() == 0
+
+
 def test_a_sampler_that_promises_nothing_is_refused():
-    with pytest.raises(ValueError, match="promises nothing"):
+    with pytest.raises(mg.SampleError, match="no guaranteed slowdown"):
         theory.promise(mg.FactorGraph([2], []), mg.MinGibbs())
 
 
@@ -173,6 +195,13 @@ def test_the_repairs_of_theorem_4_hold_for_one_spin(energy, ratio):
     gap = by_hand(energy, batch)
     sharp = math.exp(-math.sqrt(r) / 2 - 0.1488 * r)
     assert gap >= sharp >= 1 / bounds.mgpmh_slowdown(r)
+
+
+def test_the_bound_of_recipes_follows_from_the_repaired_theorem_4():
+    """docs/paper.md derives it: the smaller of 2 e^r and e^r + sqrt((e^4r - 1) / 2) is weaker."""
+    ratios = np.linspace(0.0, 10.0, 2000) ** 2
+    sharp = np.sqrt(ratios) / 2 + MGPMH_SQUARE * ratios
+    assert (sharp <= np.log(bounds.mgpmh_slowdown(ratios)) + 1e-12).all()
 
 
 def test_lemma_1_needs_the_adjustment():

@@ -18,6 +18,7 @@ from minigibbs.exact.laws import Law
 from minigibbs.system.boundary import checked
 
 MOST_MATRIX = 20_000  # rows of a dense transition matrix
+_LOST = 1e-8  # eigenvalues have absolute errors of about 1e-16: gaps below this lose digits
 
 
 @checked(SampleError, init=False)
@@ -63,16 +64,73 @@ class Transition:
     def spectral_gap(self) -> float:
         """1 minus the second eigenvalue, for a chain that is reversible under `law`.
 
-        Rows whose probability is too small for a double are ignored.
+        I - P is built from the off-diagonal entries of P, and small gaps are computed without
+        subtraction: they are right to rounding even where the chain hardly moves. Rows whose
+        probability is too small for a double are ignored.
         """
         if self.law is None:
             raise ValueError("the spectral gap needs a law under which the chain is reversible")
         seen = self.law > 0
-        root, matrix = np.sqrt(self.law[seen]), self.matrix[np.ix_(seen, seen)]
-        if len(root) < 2:
+        law, rates = self.law[seen], self.matrix[np.ix_(seen, seen)]
+        if len(law) < 2:
             return 1.0
-        symmetric = root[:, None] * matrix / root
-        return float(1.0 - np.linalg.eigvalsh((symmetric + symmetric.T) / 2)[-2])
+        np.fill_diagonal(rates, 0.0)
+        symmetric, root = _symmetric(rates, law), np.sqrt(law)
+        rates = symmetric * root / root[:, None]
+        gap = float(np.linalg.eigvalsh(np.diag(rates.sum(axis=1)) - symmetric)[1])
+        return gap if gap > _LOST else _small_gap(rates, law)
+
+
+def _symmetric(matrix: NDArray[np.float64], law: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The matrix of a reversible operator in an orthonormal basis of L2(law).
+
+    The entries of a pair of states are the same but for errors, such as cut Poisson tails. The one
+    in the row of the less likely state is used: it is larger before scaling, so more precise.
+    """
+    root = np.sqrt(law)
+    scaled = root[:, None] * matrix / root
+    weight = (1.0 + np.sign(law - law[:, None])) / 2.0
+    return weight * scaled + (1.0 - weight) * scaled.T  # type: ignore[no-any-return]
+
+
+def _small_gap(rates: NDArray[np.float64], law: NDArray[np.float64]) -> float:
+    """The spectral gap from the off-diagonal transition probabilities, to relative precision.
+
+    Let A be I - P without the row and column of the likeliest state o. For f with f(o) = 0 the
+    Dirichlet form is <f, A f>, and Var f = <f, C f> with C = I - 1 1^T in L2(law). So 1 / gap is
+    the largest eigenvalue of sqrt(C) A^-1 sqrt(C).
+    """
+    likeliest = int(np.argmax(law))
+    others = np.arange(len(law)) != likeliest
+    inverse = _green(rates[np.ix_(others, others)], rates[others, likeliest])
+    if inverse is None:
+        return 0.0
+    root = np.sqrt(law[others])
+    shrink = np.outer(root, root) / (1.0 + np.sqrt(law[likeliest]))  # I - sqrt(C)
+    centered = np.eye(len(root)) - shrink
+    scaled = centered @ _symmetric(inverse, law[others]) @ centered
+    return float(1.0 / np.linalg.eigvalsh(scaled)[-1])
+
+
+def _green(rates: NDArray[np.float64], exits: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The inverse of diag(rates.sum(axis=1) + exits) - rates; None where there is none.
+
+    By state reduction, as in `Transition.stationary`: nothing is subtracted, so that every entry
+    has full relative precision. Diagonal entries of `rates` are ignored.
+    """
+    rates, exits, green = rates.copy(), exits.copy(), np.eye(len(exits))
+    leaving = np.empty(len(exits))
+    for last in range(len(exits) - 1, -1, -1):
+        leaving[last] = exits[last] + rates[last, :last].sum()
+        if leaving[last] <= 0:
+            return None
+        share = rates[:last, last] / leaving[last]
+        rates[:last, :last] += np.outer(share, rates[last, :last])
+        exits[:last] += share * exits[last]
+        green[:last] += np.outer(share, green[last])
+    for row in range(len(exits)):
+        green[row] = (green[row] + rates[row, :row] @ green[:row]) / leaving[row]
+    return green
 
 
 def on_states(

@@ -25,8 +25,9 @@ _SYMBOLS = {
 
 
 _FOOTNOTE = (
-    "slowdown: how much slower than plain Gibbs it can converge at worst, by theorem, or on the\n"
-    "condition in the last column. per update: predicted for this machine."
+    "slowdown: proven bound on how much smaller than plain Gibbs's the spectral gap of the random\n"
+    "scan can be; for systematic and chromatic scans see mg.theory.systematic_slowdown.\n"
+    "per update: predicted for this machine."
 )
 
 

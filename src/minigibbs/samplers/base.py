@@ -105,11 +105,15 @@ class Sampler(ABC):
         """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
-        """How many times slower than plain Gibbs it can converge at most; None if unknown."""
+        """How many times smaller than plain Gibbs's the spectral gap can be at most, or None.
+
+        It is about the random scan. For systematic and chromatic scans see
+        `mg.theory.systematic_slowdown`. None: no bound is known.
+        """
         return None
 
     def proviso(self, graph: FactorGraph) -> str:
-        """A slowdown that holds on a condition, with the condition; empty where there is none."""
+        """What is known in place of a guaranteed slowdown, in words; empty if nothing is."""
         return ""
 
     def transition(self, everything: Enumeration) -> Transition:

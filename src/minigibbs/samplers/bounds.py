@@ -27,8 +27,8 @@ MOST_BATCH = 1e12
 def guarantee(slowdown: float | None) -> str:
     """A bound on the slowdown in words; one that is no help is not called a guarantee.
 
-    >>> guarantee(1.25)
-    'Guaranteed: at most 1.25 times slower to converge than plain Gibbs.'
+    >>> print(guarantee(1.25))
+    Guaranteed: at most 1.25 times slower than plain Gibbs (spectral gap, random scan).
     >>> guarantee(3e15)
     'No guarantee of use: the bound on the slowdown is above 100.'
     """
@@ -36,7 +36,10 @@ def guarantee(slowdown: float | None) -> str:
         return "No guarantee."
     if slowdown > LOOSEST:
         return f"No guarantee of use: the bound on the slowdown is above {LOOSEST:g}."
-    return f"Guaranteed: at most {slowdown:.3g} times slower to converge than plain Gibbs."
+    return (
+        f"Guaranteed: at most {slowdown:.3g} times slower than plain Gibbs (spectral gap, random "
+        "scan)."
+    )
 
 
 def check_settings(name: str, **settings: Any) -> None:
@@ -96,10 +99,11 @@ def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
 
 
 def mgpmh_slowdown(ratio: Any) -> Any:
-    """Theorem 4 as it can be proved: the slowdown for L^2 / lambda, given lambda >= 2L.
+    """A bound on MGPMH's slowdown for r = L^2 / lambda, given lambda >= 2L.
 
-    The paper's exp(L^2 / lambda) is too small where that is close to 1; docs/paper.md has a
-    counterexample and the proof of this one.
+    The paper's exp(r) (Theorem 4) is too small where r is small. docs/paper.md has a
+    counterexample, proves exp(sqrt(r) / 2 + 0.149 r) for lambda >= L, and shows that the bound
+    here is weaker. It is kept because it fixes the batches, and so the draws, of `MGPMH()`.
     """
     near = np.exp(ratio) + np.sqrt(np.expm1(4.0 * ratio) / 2.0)
     return np.minimum(2.0 * np.exp(ratio), near)
@@ -174,7 +178,7 @@ DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it 
 def tail_log_slowdown(tail: Any, theta: Any) -> Any:
     """Poisson-Gibbs's bound on log(slowdown): L_T * (sqrt(1 + theta) - sqrt(theta))^2.
 
-    At most L_T / (4 theta + 1), and Poisson-MH's exponent too; docs/flagship.md has the proof.
+    At most L_T / (4 theta + 1), and Poisson-MH's exponent too; docs/theory.md has the proof.
     """
     return tail / (np.sqrt(1.0 + theta) + np.sqrt(theta)) ** 2
 

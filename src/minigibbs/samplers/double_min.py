@@ -59,12 +59,15 @@ class DoubleMinGibbs(Sampler):
     estimator
         In place of a second batch: any estimator.
     slowdown
-        A guarantee: half of log(slowdown) fixes the first batch where none is given (Theorem 4,
-        repaired), the other half the second (Theorem 6 and Lemma 2, repaired). The spectral gap is
-        then at least 1/slowdown of plain Gibbs's if every estimate stays within delta =
-        log(slowdown)/4 of the energy. None asks for no guarantee; both batches are then needed.
+        A recipe for the batches, not a guarantee: Poisson estimates are unbounded, so that the
+        spectral gap of this chain is 0 (Andrieu and Roberts 2009, Andrieu and Vihola 2015). Half of
+        log(slowdown) fixes the first batch where none is given (Theorem 4, repaired), the other
+        half the second (Theorem 6 and Lemma 2, repaired). The chain whose estimates are truncated
+        to within delta = log(slowdown)/4 of the energy has a gap of at least 1/slowdown of plain
+        Gibbs's, but another stationary distribution. None disables the recipe; both batches are
+        then needed.
     failure
-        The chance that an estimate strays further than the bound assumes.
+        The probability that an estimate exceeds delta.
 
     Examples
     --------
@@ -116,7 +119,7 @@ class DoubleMinGibbs(Sampler):
         return {**total, **choice_operations(mean_row(graph)["values"]), "accept": 1.0}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Theorems 4 and 6. Estimates without bound, as Poisson ones are, have no gap at all."""
+        """Theorems 4 and 6 for truncated estimates; unbounded Poisson estimates have gap 0."""
         given = (self.batch, self.second_batch, self.estimator)
         if self.slowdown is None or any(one is not None for one in given):
             return ""

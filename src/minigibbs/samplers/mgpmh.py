@@ -45,15 +45,17 @@ class MGPMH(Sampler):
         The paper's lambda, the expected number of draws at the variable with the largest local
         energy L. A good start is L^2. A batch takes the place of `slowdown`.
     slowdown
-        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's (Theorem 4, repaired:
-        see docs/paper.md). None asks for no guarantee; a batch is then needed.
+        A guarantee: the spectral gap of the random scan is at least 1/slowdown of plain Gibbs's
+        (Theorem 4, repaired: see docs/paper.md). None asks for no guarantee; a batch is then
+        needed.
 
     Examples
     --------
     >>> import minigibbs as mg
     >>> print(mg.MGPMH(slowdown=2).describe(mg.models.potts_rbf()))
     MGPMH: exact; lambda up to 130.1 (about 8.84 draws an update), and 399 factors once where
-    the proposal differs. Guaranteed: at most 2 times slower to converge than plain Gibbs.
+    the proposal differs. Guaranteed: at most 2 times slower than plain Gibbs (spectral gap,
+    random scan).
     """
 
     batch: float | None = None

@@ -47,12 +47,14 @@ class MinGibbs(Sampler):
     estimator
         In place of a batch: any estimator, such as `mg.SubsetEstimator(100)`.
     slowdown
-        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's if every estimate
-        stays within delta = log(slowdown)/4 of the energy, or log(slowdown)/2 where no variable has
-        more than two values (Theorem 2, repaired: see docs/paper.md). An estimate strays with a
-        chance of at most `failure` (Lemma 2, repaired). Graphs of few or strongly bound variables
-        lose more; `describe` says how much. None asks for no guarantee; a batch or an estimator is
-        then needed.
+        A recipe for the batch, not a guarantee: Poisson estimates are unbounded, so that the
+        spectral gap of this chain is 0 (Andrieu and Roberts 2009, Andrieu and Vihola 2015). The
+        chain whose estimates are truncated to within delta = log(slowdown)/4 of the energy, or
+        log(slowdown)/2 where no variable has more than two values, has a gap of at least 1/slowdown
+        of plain Gibbs's (Theorem 2, repaired: see docs/paper.md), but another stationary
+        distribution. An estimate exceeds delta with probability at most `failure` (Lemma 2,
+        repaired). Graphs of few or strongly bound variables lose more; `describe` says how much.
+        None disables the recipe; a batch or an estimator is then needed.
     failure
         See `slowdown`.
 
@@ -94,7 +96,7 @@ class MinGibbs(Sampler):
         return {"update": 1.0, **choice_operations(values), **estimates}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Theorem 2, repaired. Estimates without bound, as Poisson ones are, have no gap at all."""
+        """Theorem 2, repaired, for truncated estimates; unbounded Poisson estimates have gap 0."""
         if self._recipe is None:
             return ""
         return estimate_bound(self._recipe * redraw_slowdown(graph), self._delta(graph))
@@ -172,20 +174,26 @@ _LOOSE = f"no guarantee of use: the bound on the slowdown is above {LOOSEST:g}"
 
 
 def estimate_bound(slowdown: float, delta: float) -> str:
-    """Theorem 2 or 6 in words; a bound that is no help is not given as one."""
+    """Theorem 2 or 6 in words: a bound on the chain with truncated estimates, if it is of use."""
     if slowdown > LOOSEST:
         return _LOOSE
-    return f"slowdown {slowdown:.3g} if every estimate stays within {delta:.3g} of the energy"
+    return (
+        "no guarantee: estimates are unbounded; truncated to within "
+        f"{delta:.3g} of the energy they would give slowdown {slowdown:.3g}"
+    )
 
 
 def describe_proviso(proviso: str, failure: float) -> str:
-    """A slowdown on a condition as a sentence, with the chance that the condition fails."""
+    """What is known of the truncated chain as a sentence, with the probability of truncation."""
     if not proviso:
         return ""
     sentence = proviso[0].upper() + proviso[1:]
     if proviso == _LOOSE:
         return f" {sentence}."
-    return f" {sentence}; each one strays with a chance of at most {failure:.2g}."
+    return (
+        f" {sentence} and another stationary distribution. An estimate exceeds that limit with "
+        f"probability at most {failure:.2g}."
+    )
 
 
 class MinGibbsData(NamedTuple):

@@ -60,7 +60,7 @@ class PoissonMH(Sampler):
     >>> import minigibbs as mg
     >>> print(mg.PoissonMH(batch=26).describe(mg.models.potts_rbf()))
     Poisson-MH: exact; a uniform proposal, decided by about 26.3 draws an update. Guaranteed: at
-    most 18.2 times slower to converge than plain Gibbs.
+    most 18.2 times slower than plain Gibbs (spectral gap, random scan).
     """
 
     batch: float | None = None

@@ -22,6 +22,8 @@ from minigibbs.theory.bounds import (
     lemma_2_repaired,
     poisson_gibbs_bound,
     promise,
+    systematic_promise,
+    systematic_slowdown,
     theorem_1,
     theorem_2,
     theorem_2_repaired,
@@ -33,7 +35,13 @@ from minigibbs.theory.bounds import (
     theorem_6_sharper,
 )
 from minigibbs.theory.estimates import TruncatedEstimator, TwoPointEstimator, estimate_law
-from minigibbs.theory.transitions import MOST_MATRIX, Transition, transition
+from minigibbs.theory.transitions import (
+    MOST_MATRIX,
+    Transition,
+    site_updates,
+    sweep_gap,
+    transition,
+)
 
 __all__ = [
     "MOST_MATRIX",
@@ -55,6 +63,10 @@ __all__ = [
     "log_partition",
     "poisson_gibbs_bound",
     "promise",
+    "site_updates",
+    "sweep_gap",
+    "systematic_promise",
+    "systematic_slowdown",
     "theorem_1",
     "theorem_2",
     "theorem_2_repaired",

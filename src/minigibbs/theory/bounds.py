@@ -35,7 +35,7 @@ from minigibbs.samplers.bounds import (
 )
 from minigibbs.system.boundary import checked
 from minigibbs.theory.estimates import estimate_law
-from minigibbs.theory.transitions import Transition, transition
+from minigibbs.theory.transitions import Transition, sweep_gap, transition
 
 _MOST_DELTA = 1e100  # of an estimate's deviation: its square is finite
 MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
@@ -247,16 +247,98 @@ def poisson_gibbs_bound(graph: FactorGraph, theta: float, heavy: int = 0) -> Com
 
 @checked(SampleError)
 def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
-    """What `guaranteed_slowdown` promises of any sampler.
+    """What `guaranteed_slowdown` promises of the spectral gap of any sampler's random scan.
 
     >>> import minigibbs as mg
     >>> promise(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), mg.TunaMH()).holds()
     True
     """
+    return _gaps(graph, sampler, Gibbs(), 1.0 / _promised(graph, sampler))
+
+
+@checked(SampleError)
+def systematic_slowdown(slowdown: float) -> float:
+    """Bound the slowdown of a systematic or chromatic scan, given that of the random scan.
+
+    `guaranteed_slowdown` is about the spectral gap of the random scan, and false for the spectral
+    gap of a systematic scan. With e^c for it, P_1, ..., P_n for the sampler's updates of single
+    variables, G_1, ..., G_n for those of plain Gibbs and the norm of L2_0(pi),
+
+        1 / (1 - ||P_n ... P_1||^2) <= (2 e^c - 1) / (1 - ||G_n ... G_1||^2) - (e^c - 1).
+
+    So 1 - ||sweep||^2 is at most 2 e^c - 1 times smaller than for plain Gibbs. docs/theory.md has
+    the proof.
+
+    Parameters
+    ----------
+    slowdown : float
+        What `guaranteed_slowdown` returns: e^c, at least 1.
+
+    Returns
+    -------
+    float
+        2 e^c - 1.
+
+    Raises
+    ------
+    SampleError
+        If the slowdown is below 1 or not finite.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> systematic_slowdown(1.5)
+    2.0
+    """
+    if not 1.0 <= slowdown < math.inf:
+        raise SampleError(
+            "systematic_slowdown: slowdown must be a finite number of at least 1, as "
+            f"guaranteed_slowdown returns, got {slowdown!r}"
+        )
+    return 2.0 * slowdown - 1.0
+
+
+@checked(SampleError)
+def systematic_promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
+    """What the guaranteed slowdown means for `sweep_gap`, by the bound of `systematic_slowdown`.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    sampler : Sampler
+        A sampler of single variables with a guaranteed slowdown.
+
+    Returns
+    -------
+    Comparison
+        The least `sweep_gap` that the theorem allows, and the true one.
+
+    Raises
+    ------
+    SampleError
+        If the sampler has no guaranteed slowdown.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> systematic_promise(pair, mg.PoissonGibbs(heavy=0, theta=0.5)).holds()
+    True
+    """
+    slowdown, gibbs = _promised(graph, sampler), sweep_gap(graph, Gibbs())
+    claimed = gibbs / (systematic_slowdown(slowdown) - (slowdown - 1.0) * gibbs)
+    return Comparison(AT_LEAST, np.array([claimed]), np.array([sweep_gap(graph, sampler)]))
+
+
+def _promised(graph: FactorGraph, sampler: Sampler) -> float:
     slowdown = sampler.guaranteed_slowdown(graph)
     if slowdown is None:
-        raise SampleError(f"{sampler} promises nothing")
-    return _gaps(graph, sampler, Gibbs(), 1.0 / slowdown)
+        raise SampleError(
+            f"{sampler} has no guaranteed slowdown on this graph; use a sampler that has one, such "
+            "as mg.PoissonGibbs()"
+        )
+    return slowdown
 
 
 @checked(SampleError)

@@ -6,9 +6,10 @@ exactly, and a tail T with L_T = sum of its M. With theta > 0 an update draws Po
 L_T) factors of the tail, each with probability M / L_T; keeps a draw with probability (theta * M +
 phi(x)) / ((theta + 1) * M); and redraws the value with weight exp(heavy part) * product over kept
 draws of (1 + phi(x with that value) / (theta * M)). It is Gibbs sampling on (x, s) with the counts
-s redrawn each time, so the law is the model's, and nothing is ever rejected. Its spectral gap is
-at least exp(-L_T / (4 theta + 1)) times plain Gibbs's; docs/flagship.md has the proof. With no
-heavy part but the unary factors and theta = lambda / L it is the algorithm as published.
+s redrawn each time, so the law is the model's, and nothing is ever rejected. The spectral gap of
+its random scan is at least exp(-L_T / (4 theta + 1)) times plain Gibbs's; docs/theory.md has the
+proof, and a weaker bound for systematic scans. With no heavy part but the unary factors and theta =
+lambda / L it is the algorithm as published.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ class PoissonGibbs(Sampler):
     Parameters
     ----------
     slowdown
-        A guarantee: the spectral gap is at least 1/slowdown of plain Gibbs's. None, the default,
-        asks for none and takes what is fastest; `describe` says what holds all the same.
+        A guarantee about the random scan: its spectral gap is at least 1/slowdown of plain
+        Gibbs's. For systematic and chromatic scans the guarantee is weaker: 1 - ||sweep||^2 is at
+        most 2 * slowdown - 1 times smaller (`mg.theory.systematic_slowdown`). None, the default,
+        asks for no guarantee and takes the fastest setting; `describe` says what holds anyway.
     theta
         The weight of the auxiliary draws; larger is closer to plain Gibbs and draws more.
     heavy
@@ -82,7 +85,7 @@ class PoissonGibbs(Sampler):
     >>> import minigibbs as mg
     >>> print(mg.PoissonGibbs(slowdown=1.01).describe(mg.models.potts_rbf()))
     Poisson-Gibbs: exact; an update evaluates 7.41 of a variable's 396.7 factors and draws 0.121 of
-    the others. Guaranteed: at most 1.01 times slower to converge than plain Gibbs.
+    the others. Guaranteed: at most 1.01 times slower than plain Gibbs (spectral gap, random scan).
     """
 
     slowdown: float | None = None
@@ -207,7 +210,7 @@ class PoissonGibbs(Sampler):
         }
 
     def guaranteed_slowdown(self, graph: FactorGraph) -> float:
-        """The bound of docs/flagship.md at the worst variable."""
+        """The bound of docs/theory.md on the random scan's spectral gap, at the worst variable."""
         return math.exp(min(self.split(graph).log_slowdown, 700.0))
 
     def reason(self, graph: FactorGraph) -> str:
