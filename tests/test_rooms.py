@@ -34,6 +34,7 @@ ROOMS = (
     "theory",
     "paper",
     "cli",
+    "__main__",
 )
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

@@ -287,7 +287,7 @@ def test_golden_draws(name):
     assert ["".join(map(str, x)) for x in run.draws[0]] == setting.golden.split()
 
 
-PINNED = {"chains": 1, "seed": 2024, "record": "draws", "progress": False}
+PINNED = {"chains": 1, "seed": 2024, "scan": "random", "record": "draws", "progress": False}
 
 
 @pytest.mark.parametrize("name", CASES)

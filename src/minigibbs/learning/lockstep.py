@@ -25,7 +25,12 @@ from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill
 from minigibbs.learning.data import Data
 from minigibbs.samplers.chromatic import LANES, Tile, make_tile
 from minigibbs.samplers.chromatic.places import order_places
-from minigibbs.samplers.chromatic.small import LARGEST, SmallColours, small_colours
+from minigibbs.samplers.chromatic.small import (
+    LARGEST,
+    SmallColours,
+    centered,
+    small_colours,
+)
 from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours, spin_colours
 from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
 
@@ -102,7 +107,7 @@ class Layout:
         else:
             assert self._table is not None
             changed = {
-                "base": unary[self._own],
+                "base": centered(unary, self.graph.packed.first)[self._own],
                 "weight": weight,
                 "table": self._table.of(finite, self._kind),
             }

@@ -19,6 +19,7 @@ from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 LARGEST = 16  # values
+_MOST_TABLE = 4096.0  # log weights of tables, whose differences single precision keeps to 1e-3
 
 
 class SmallColours(NamedTuple):
@@ -68,7 +69,34 @@ def small_fit(graph: FactorGraph) -> bool:
     factors = model.factors[model.factors["span"] > 0]
     arity = factors["scope_end"] - factors["scope_start"]
     fits = (arity == 1) | ((arity == 2) & (factors["form"] == TABLE))
-    return bool(fits.all()) and float(graph.local_energies.max(initial=0.0)) * LOG2_E <= SINGLE
+    if not fits.all() or float(graph.local_energies.max(initial=0.0)) * LOG2_E > SINGLE:
+        return False
+    large = float(np.abs(model.table).max(initial=0.0)) * LOG2_E > _MOST_TABLE
+    return not (large and bool((arity == 2).any()))
+
+
+def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Log weights minus each variable's largest, where that is too large for single precision.
+
+    Parameters
+    ----------
+    base : array [sum of sizes]
+        Log weights to base 2.
+    first : array [variable]
+        Where the values of each variable begin.
+
+    Returns
+    -------
+    array [sum of sizes]
+        Log weights that give the same conditional distributions.
+    """
+    top = np.maximum.reduceat(base, first)
+    shift = np.where(np.abs(top) > SINGLE, top, 0.0)
+    if not shift.any():
+        return base
+    sizes = np.diff(np.append(first, len(base)))
+    moved: NDArray[np.float64] = base - np.repeat(shift, sizes)
+    return moved
 
 
 def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColours:
@@ -80,6 +108,7 @@ def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) ->
     base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
     free = evidence[every.target] < 0
     _fold_clamped(graph, base, _some(every, ~free), table)
+    base = centered(base, model.first)
     entries = _some(every, free)
     places = order_places(graph, np.bincount(entries.owner, minlength=len(graph)))
     by_place = np.argsort(places.place[entries.owner], kind="stable")
