@@ -28,7 +28,7 @@ from minigibbs.running.progress import Bar, Stage
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
 from minigibbs.samplers.tempering.copies import COPY_BYTES
-from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels, remembered
+from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
 from minigibbs.samplers.tempering.search import climb, search
 from minigibbs.system import memory
@@ -257,7 +257,6 @@ def _searches(
     tempering = Tempering(houdayer=is_sparse(graph))
     depth = largest_range(graph)
 
-    @remembered
     def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
         data = tempering.ladder(graph, beta, soft=True, depth=depth)
         return data, tempering.workspace(graph, data)
@@ -265,10 +264,8 @@ def _searches(
     most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
     first, state = _first_levels(graph, beta_range), first_state(graph)
     beta = find_levels(graph, state, prepare, beta=first, most=most)
-    data, space = prepare(beta)
-    if len(graph.hard):
-        data = tempering.ladder(graph, beta, depth=depth)
-        space = tempering.workspace(graph, data)
+    data = tempering.ladder(graph, beta, depth=depth)
+    space = tempering.workspace(graph, data)
     what = f"maximize: {len(states):,} chains of {len(beta)} levels"
     memory.require(len(states) * space.size(graph), what, "use fewer chains (chains=...)")
     return [

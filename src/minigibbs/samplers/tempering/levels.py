@@ -33,20 +33,6 @@ _SHARE = 0.15  # of the time that is left, for the whole search
 Prepare = Callable[[NDArray[np.float64]], tuple[Any, Workspace]]
 
 
-def remembered(prepare: Prepare) -> Prepare:
-    """A function that makes ladders, which remembers the latest: large graphs take seconds."""
-    latest: dict[bytes, tuple[Any, Workspace]] = {}
-
-    def again(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
-        key = beta.tobytes()
-        if key not in latest:
-            latest.clear()
-            latest[key] = prepare(beta)
-        return latest[key]
-
-    return again
-
-
 def find_levels(
     graph: FactorGraph,
     state: NDArray[Any],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
 from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS, noted, stack_size
-from minigibbs.samplers.tempering.levels import find_levels, remembered
+from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 from minigibbs.system import memory
@@ -124,7 +125,7 @@ class Tempering(SweepSampler):
             data = chosen.ladder(graph, beta, soft=True)
             return data, chosen.workspace(graph, data)
 
-        beta = find_levels(graph, first_state(graph), remembered(prepare), self.levels)
+        beta = find_levels(graph, first_state(graph), prepare, self.levels)
         return replace(chosen, levels=tuple(beta.tolist()))
 
     def _check_implicit(self, graph: FactorGraph) -> None:
@@ -156,8 +157,23 @@ class Tempering(SweepSampler):
         The additional level depends on the graph alone, so that `account` knows of it.
 
         Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
-        `depth` is how far below other energies a soft zero lies; see `softened`.
+        `depth` is how far below other energies a soft zero lies; see `softened`. The latest ladder
+        is kept with the graph: that of a large graph takes seconds.
         """
+        soft = soft and len(graph.hard) > 0
+        key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, lockstep, depth)
+        make = partial(self._ladder, graph, beta, soft, lockstep, depth)
+        return prepared(graph, "ladder", key, make, most=1)
+
+    def _ladder(
+        self,
+        graph: FactorGraph,
+        beta: NDArray[np.float64],
+        soft: bool,
+        lockstep: bool,
+        depth: float | None,
+    ) -> Any:
+        """Make what `ladder` returns."""
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
         simple = simplified(graph)
