@@ -362,5 +362,5 @@ def test_draws_of_large_domains_are_looked_up_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("count", [-1, 2.5, True, "many"])
 def test_a_count_of_draws_is_a_whole_number(count):
-    with pytest.raises(mg.SampleError, match="count must be an integer of at least 0"):
+    with pytest.raises(mg.SampleError, match="count must be an integer"):
         mg.theory.exact_draws(ZOO["potts"], count)

@@ -286,8 +286,10 @@ def test_domains_have_names_and_labels_of_their_own(given):
 @pytest.mark.parametrize("given", [np.zeros(2), [0, 1], None, "rain"])
 def test_evidence_is_a_mapping(given):
     graph = mg.FactorGraph([2, 2], [])
-    with pytest.raises(mg.GraphError, match=r"mapping .* got .* dict\(enumerate\(values\)\)"):
+    with pytest.raises(mg.GraphError, match=r"mapping .* got ") as error:
         graph.condition(given)
+    if given is not None and not isinstance(given, str):
+        assert "dict(enumerate(values))" in str(error.value)
     assert graph.condition(dict(enumerate([0, 1]))).evidence.tolist() == [0, 1]
 
 

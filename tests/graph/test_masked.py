@@ -43,7 +43,6 @@ ENTRIES = {
     "parameters": lambda: PAIR.with_parameters({"J": masked(1.0)}),
     "kernel": lambda: mg.Kernel((3,), masked(1.0, 0.0, 1.0)),
     "kernel of a function": lambda: mg.Kernel((3,), lambda d: np.ma.array(d, mask=d > 1)),
-    "kernel shape": lambda: mg.Kernel(masked(3, 3), lambda r, c: r * 0.0),
     "points": lambda: mg.Points(ones(4, 2)),
     "norms": lambda: mg.Points(np.eye(4), norms=ones(4)),
     "low rank": lambda: mg.LowRank(ones(4, 2)),

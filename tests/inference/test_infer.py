@@ -178,7 +178,7 @@ def test_a_short_time_that_is_enough_is_not_complained_of():
 def test_bad_options_are_named(options, message):
     with pytest.raises(mg.SampleError, match=message):
         mg.infer(ZOO["ising"], **options, **QUIET)
-    with pytest.raises(mg.SampleError, match="takes a FactorGraph"):
+    with pytest.raises(mg.SampleError, match="graph must be a FactorGraph"):
         mg.infer("model.uai")
 
 

@@ -197,7 +197,7 @@ def test_a_cache_of_sources_that_have_moved_is_not_read(tmp_path):
     file._save_index({"key": "data"})
     assert file._load_index() == {"key": "data"}
     moved = b"cno_such_module\nKind\n."  # unpickling this fails
-    Path(file._index_path).write_bytes(pickle.dumps(file._version) + moved)
+    file._write(file._index_path, pickle.dumps((file._version, moved)))
     with pytest.raises(ModuleNotFoundError):
         file._load_index()
     file._version = (file._version[0], (("other.py", 0.0, 0),))

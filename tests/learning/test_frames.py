@@ -171,7 +171,10 @@ def coins(rule):
             ),
             r"column 'seen' has 1 rows, not 2",
         ),
-        (lambda: coins(mg.Rule({"a": ["a"]}, "a")), r"expected a list of columns, got 'a'"),
+        (
+            lambda: coins(mg.Rule({"a": ["a"]}, "a")),
+            r"must be a list of strings, got 'a'",
+        ),
         (
             lambda: coins(mg.Rule({"a": ["a"], "w": [1, 2]}, ["a"], weight="w")),
             r"column 'w' has 2 rows, 'a' has 1",

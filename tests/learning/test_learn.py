@@ -694,7 +694,7 @@ def coin(**options):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: learn("graph"), "takes a FactorGraph"),
+        (lambda: learn("graph"), "graph must be a FactorGraph"),
         (lambda: learn(mg.models.ising_lattice(3, 0.1), [[0] * 9]), "no parameters"),
         (lambda: learn(coin(fixed=True), [[0, 0]]), "all parameters are fixed.*'h'"),
         (lambda: learn(coin()), "no evidence"),

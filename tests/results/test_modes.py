@@ -23,7 +23,8 @@ FROZEN = {
 
 
 def sampled(graph, seed=1, **options):
-    return mg.sample(graph, sweeps=300, seed=seed, progress=False, **options)
+    scan = {"scan": "random"} | options  # in which chains of all these graphs stay frozen
+    return mg.sample(graph, sweeps=300, seed=seed, progress=False, **scan)
 
 
 @pytest.mark.parametrize("kind", FROZEN)
@@ -34,7 +35,7 @@ def test_chains_that_all_sit_in_one_mode_are_warned_of(kind, value, tmp_path):
     start = np.full(12, value)
     start[1:4:2] = 1 - value if kind == "opposed chain" else value
     run = sampled(graph, start=start)
-    assert abs(run.marginals[0, 1] - 0.5) > 0.3
+    assert abs(run.marginals[0, 1] - 0.5) > 0.25
     text = next(text for text in run.summary().warnings if "missed a mode" in text)
     assert "variables that depend on it hardly moved" in text
     run.save(tmp_path / "a.run")

@@ -23,7 +23,7 @@ import minigibbs as mg
 from minigibbs.cli.main import app
 from minigibbs.running import durations
 from minigibbs.running import group as running
-from minigibbs.running.checkpoint import lock, saver
+from minigibbs.running.checkpoint import saver
 from minigibbs.running.checkpoint.folder import Checkpoint
 from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.plan import CHROMATIC, SCANS
@@ -470,7 +470,7 @@ def read_only(monkeypatch):
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
             return open(path, mode, *rest, **options)
 
-        monkeypatch.setattr(lock, "open", refuse, raising=False)
+        monkeypatch.setattr(files, "open_to_update", lambda path: refuse(path, "a"))
         monkeypatch.setattr(tempfile, "mkstemp", lambda **options: refuse(options["dir"], "w"))
         monkeypatch.setattr(Path, "unlink", lambda path, **_: refuse(path, "w"))
 

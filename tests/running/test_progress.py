@@ -84,9 +84,9 @@ STAGES = {
     "infer": (lambda: mg.infer(SPINS), ["looking for an exact answer"]),
     "infer by sampling": (
         lambda: mg.infer(SPINS, 0.5, exact=False),
-        ["choosing a sampler", "timing the sampler", "preparing"],
+        ["timing the sampler", "preparing"],
     ),
-    "maximize": (lambda: mg.maximize(SPINS, rounds=1), ["finding levels"]),
+    "maximize": (lambda: mg.maximize(SPINS, rounds=1), ["finding temperatures"]),
     "learn": (lambda: mg.learn(SPINS, [[0, 0, 1]], steps=1), ["reading data", "preparing"]),
 }
 

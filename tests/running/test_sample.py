@@ -69,7 +69,7 @@ GOLDEN = [
 
 
 def test_golden_draws():
-    run = sample(ZOO["mixed"], updates=60, thin=5, chains=2, seed=2024)
+    run = sample(ZOO["mixed"], updates=60, thin=5, chains=2, seed=2024, scan="random")
     assert run.draws.tolist() == GOLDEN
 
 

@@ -141,7 +141,7 @@ def test_remembered_fields_do_not_drift():
     ("make", "message"),
     [
         (lambda: mg.PoissonGibbs(theta=0.0), "theta must be above 0"),
-        (lambda: mg.PoissonGibbs(theta=math.nan), "theta must be above 0"),
+        (lambda: mg.PoissonGibbs(theta=math.nan), "theta must be a number"),
         (lambda: mg.PoissonGibbs(theta=math.inf), "theta must be above 0"),
         (lambda: mg.PoissonGibbs(theta=1e-320), "at least 1e-100, got 1e-320"),
         (lambda: mg.PoissonGibbs(slowdown=0.9), "slowdown must be above 1"),
@@ -198,5 +198,5 @@ def test_where_short_runs_cannot_tell_the_shipped_constant_stays():
 
 @pytest.mark.parametrize("stickiness", [-0.1, 2.0, float("nan"), "a", True, [0.1]])
 def test_a_stickiness_that_means_nothing_is_refused(stickiness):
-    with pytest.raises(mg.SampleError, match=r'stickiness must be .* "measured" or None, got'):
+    with pytest.raises(mg.SampleError, match=r"stickiness must be .*, got"):
         mg.PoissonGibbs(stickiness=stickiness)

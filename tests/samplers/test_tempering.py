@@ -468,7 +468,7 @@ def test_what_it_cannot_do_is_said():
     for levels in (1, 0.5, (0.0, 0.5), (0.1, 1.0), (0.0, 0.7, 0.7, 1.0), "two", (0.0, "a", 1.0)):
         with pytest.raises(mg.SampleError, match="levels must be"):
             mg.Tempering(levels=levels)
-    with pytest.raises(mg.SampleError, match="sampler must be a sampler"):
+    with pytest.raises(mg.SampleError, match="sampler must be a Sampler"):
         mg.Tempering("gibbs")
 
 

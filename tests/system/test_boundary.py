@@ -37,8 +37,8 @@ GRAPH = mg.models.ising_lattice(side=3, beta=0.2)
         (lambda: mg.sample(GRAPH, progress="no"), "progress must be True or False, got 'no'"),
         (lambda: mg.Ising({0: 1}, [1], 0.5), "Ising: i must be numbers .*, got {0: 1}"),
         (
-            lambda: mg.Table.from_function([0, 1, 2], max, [3, 3, 5]),
-            r"grids must be a list of Grid objects, got 3 \(int\) at position 0; create one",
+            lambda: mg.Table.from_function([0, 1, 2], max, [2.5, 3, 5]),
+            r"grids must be a list of Grid objects or integers, got 2.5 \(float\) at position 0",
         ),
         (
             lambda: GRAPH.condition(np.zeros(9)),

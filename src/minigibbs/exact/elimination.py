@@ -139,7 +139,7 @@ def exact_draws(
     (1000, 64)
     """
     for name, number in (("count", count), ("seed", seed)):
-        if number is not None and number < 0:
+        if number is not None and (number < 0 or isinstance(number, bool)):
             raise SampleError(f"{name} must be an integer of at least 0, got {number!r}")
     size = min(count, 2**62) * len(graph) * graph.state_type.itemsize
     machine.require(size, f"{count:,} draws of {len(graph):,} variables", "use a smaller count")

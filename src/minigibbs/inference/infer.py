@@ -92,8 +92,6 @@ def infer(
     >>> bool(abs(sampled.marginals - answer.marginals).max() < 0.1)
     True
     """
-    if not isinstance(graph, FactorGraph):
-        raise SampleError(f"infer takes a FactorGraph, got {type(graph).__name__}")
     check_counts(chains=chains, threads=threads)
     budget = None if memory is None else read_size(memory, "memory")
     call = _Call(

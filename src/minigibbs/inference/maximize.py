@@ -148,8 +148,6 @@ def best_states(
     The deadline and the signals end every phase: a search that was stopped early returns the best
     states so far, and no change of one variable improves them.
     """
-    if not isinstance(graph, FactorGraph):
-        raise SampleError(f"maximize takes a FactorGraph, got {type(graph).__name__}")
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
     _require_copies(graph)

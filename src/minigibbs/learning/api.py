@@ -163,8 +163,6 @@ def learn(
     >>> bool(abs(fit.parameters["J"][0] - 0.5) < 4 * fit.errors["J"][0])
     True
     """
-    if not isinstance(graph, FactorGraph):
-        raise LearnError(f"learn takes a FactorGraph, got {type(graph).__name__}")
     check_counts(threads=threads)
     checks.require_parameters(graph)
     limit = None if max_time is None else durations.seconds(max_time, "max_time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -43,7 +44,7 @@ class Moments(Observable):
     """
 
     name = "moments"
-    of: Observable = field(default_factory=Magnetization)
+    of: Observable | Callable[..., Any] = field(default_factory=Magnetization)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "of", as_observable(self.of))
@@ -98,7 +99,7 @@ class Histogram(Observable):
     """
 
     name = "histogram"
-    of: Observable = field(default_factory=Magnetization)
+    of: Observable | Callable[..., Any] = field(default_factory=Magnetization)
     low: float = -1.0
     high: float = 1.0
     bins: int = 20

@@ -189,6 +189,8 @@ class Check:
         remedy = one.remedy
         if one.inside is not None and one.inside(value):
             remedy = f"write [{shown(value, kind=False)}] for a list of one"
+        if one.many == "mappings" and isinstance(value, list | tuple | np.ndarray):
+            remedy = "write dict(enumerate(values)) for values in order"
         remedy = f"; {remedy}" if remedy else ""
         raise self.error(f"{self.title}: {name} must be {one.one}, got {_at(one, value)}{remedy}")
 

@@ -53,7 +53,7 @@ class Watch:
     --------
     >>> with Watch(60) as call:
     ...     with Watch() as phase:
-    ...         phase.left <= call.left <= 60, phase.ended
+    ...         call.left <= 60 and phase.left <= 60, phase.ended
     (True, '')
     """
 
