@@ -51,7 +51,7 @@ class Moments(Observable):
 
     def bind(self, graph: FactorGraph) -> Measure:
         """Wherever the number itself is known."""
-        inner = self.of.bind(graph)
+        inner = as_observable(self.of).bind(graph)
         need_number(inner, self.name)
         return _moments(inner)
 
@@ -114,7 +114,7 @@ class Histogram(Observable):
     def bind(self, graph: FactorGraph) -> Measure:
         """Wherever the number itself is known."""
         memory.require(_BIN_BYTES * self.bins, f"histogram: bins={self.bins:,}", "use fewer bins")
-        inner = self.of.bind(graph)
+        inner = as_observable(self.of).bind(graph)
         need_number(inner, self.name)
         return self._law(inner)
 
