@@ -62,7 +62,7 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     Mode or None
     """
     values = int(graph.sizes.sum(dtype=np.int64))
-    if graph.implicits or graph.influence < _INFLUENCE or values > _MOST_VALUES:
+    if graph.implicits or values > _MOST_VALUES or graph.influence < _INFLUENCE:
         return None
     marginals = marginals_of(run)
     if marginals is None or marginals.sweeps < LEAST_SWEEPS or run.state is None:
