@@ -23,8 +23,9 @@ FROZEN = {
 
 
 def sampled(graph, seed=1, **options):
-    scan = {"scan": "random"} | options  # in which chains of all these graphs stay frozen
-    return mg.sample(graph, sweeps=300, seed=seed, progress=False, **scan)
+    if "sampler" not in options:
+        options["scan"] = "random"  # in which chains of all these graphs stay frozen
+    return mg.sample(graph, sweeps=300, seed=seed, progress=False, **options)
 
 
 @pytest.mark.parametrize("kind", FROZEN)
