@@ -79,9 +79,9 @@ def _rates(
 
 
 def _sweeps(graph: mg.FactorGraph, scan: str, options: dict[str, Any]) -> int:
-    """How many sweeps fill a turn."""
-    _timed(graph, 1, scan, options)
-    return max(int(SECONDS / (_timed(graph, 4, scan, options) / 4)), 4)
+    """How many sweeps fill a turn; what compiles does so before."""
+    _timed(graph, 8, scan, options)
+    return max(int(SECONDS / (_timed(graph, 8, scan, options) / 8)), 8)
 
 
 def _timed(graph: mg.FactorGraph, sweeps: int, scan: str, options: dict[str, Any]) -> float:
