@@ -47,7 +47,6 @@ class Backend(ABC):
 
     name: ClassVar[str]
     chains: ClassVar[int]  # by default
-    scan: ClassVar[str]  # by default
     rows: ClassVar[int | None]  # chains recorded one by one, by default; None for all
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take

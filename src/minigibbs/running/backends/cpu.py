@@ -62,7 +62,6 @@ class CpuBackend(Backend):
 
     name = "cpu"
     chains = 4
-    scan = "systematic"
     rows = None
     lanes = 1
     refused = ()

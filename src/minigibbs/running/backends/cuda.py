@@ -86,7 +86,6 @@ class CudaBackend(Backend):
 
     name = "cuda"
     chains = 16384
-    scan = "shared"
     rows = 64
     lanes = LANES
     refused = ("threads", "executor")
@@ -103,7 +102,7 @@ class CudaBackend(Backend):
         if sweeps and points_fit(sampler, graph):
             return CHROMATIC
         chosen = super().default_scan(sampler, graph, chains, sweeps)
-        return chosen if chosen == CHROMATIC else self.scan
+        return chosen if chosen == CHROMATIC else "shared"
 
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""
