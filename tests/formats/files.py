@@ -51,3 +51,17 @@ def written(folder, variables, factors, weights=(1.0,), domains=None, fixed=1):
 
 BOOLEAN, THREE = (0, 0, 0, 2), (0, 0, 1, 3)
 FUNCTIONS = [0, 1, 2, 3, 4, 7, 8, 9, 12, 13]
+
+# Clauses with a repeated literal, and one that always holds.
+CNF = """c a formula
+p cnf 4 5
+1 -2 0 2 3
+-4 0
+-1 0
+3 3 4 0
+2 -2 1 0
+"""
+WCNF = "c a clause per line\nh 1 2 -3 0\n3 -1 0\n2.5 -2 3 0\n4 0\n"
+WCNF_OLD = "p wcnf 3 4 20\n20 1 2 -3 0\n3 -1 0\n2.5 -2 3 0\n4 0\n"
+QUBO = "c biases\np qubo 0 4 2 2\n0 0 0.5\n2 2 -2\n0 1 1.5\n1 2 -0.25\n"
+GSET = "4 3\n1 2 1\n2 3 -1\n4 1 2.5\n"

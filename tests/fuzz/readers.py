@@ -283,6 +283,26 @@ MARGINALS = "MAR\n3 2 0.25 0.75 3 0.1 0.2 0.7 1 1.0\n"
 BIF = LAWN.read_bytes()
 UAI = small_files.SMALL.encode()
 
+
+def _packings(ending, *texts):
+    """The same files plain, and as .gz and .xz."""
+    contents = [text.encode() for text in texts]
+    plain = [{f"a{ending}": content} for content in contents]
+    packed = [{f"a{ending}.gz": gzip.compress(content)} for content in contents]
+    return plain + packed + [{f"a{ending}.xz": lzma.compress(content)} for content in contents]
+
+
+def _text_format(ending, *texts, also=()):
+    """A reader of a text format under an ending, plain and compressed, and other endings."""
+    names = [ending, *also]
+    return Reader(
+        lambda: [files for name in names for files in _packings(name, *texts)],
+        lambda f, n: mg.load(only(f, n)),
+        use_graph,
+        endings=tuple(f"{name}{packing}" for name in names for packing in ("", ".gz", ".xz")),
+    )
+
+
 READERS = {
     "mg": Reader(_models, lambda f, n: mg.load(only(f, n)), use_graph, "plain", (".mg",)),
     "uai": Reader(
@@ -306,6 +326,10 @@ READERS = {
         use_graph,
         endings=(".bif.gz", ".bif.xz"),
     ),
+    "cnf": _text_format(".cnf", small_files.CNF),
+    "wcnf": _text_format(".wcnf", small_files.WCNF, small_files.WCNF_OLD),
+    "qubo": _text_format(".qubo", small_files.QUBO),
+    "gset": _text_format(".gset", small_files.GSET, also=(".rud", ".mc")),
     "dimmwitted": Reader(_dimmwitted, lambda f, n: mg.load(f), use_graph, endings=("graph.meta",)),
     "evid": Reader(
         lambda: [{"a.evid": text.encode()} for text in SETS],

@@ -1,4 +1,4 @@
-"""Model files: one format a file, chosen by the name's ending."""
+"""Model files: one module per format, chosen by the ending of the name."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from types import ModuleType
 from typing import Any
 
 from minigibbs.errors import FormatError
-from minigibbs.formats import bif, dimmwitted, native, uai
+from minigibbs.formats import bif, cnf, dimmwitted, gset, native, qubo, uai, wcnf
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
+
+
+def _packed(ending: str, module: ModuleType) -> dict[str, ModuleType]:
+    """A format that is read and written plain or compressed."""
+    return {f"{ending}{packing}": module for packing in ("", ".gz", ".xz")}
+
 
 # Each format is a module with read(path, ...) -> FactorGraph and write(graph, path).
 FORMATS: dict[str, ModuleType] = {
     ".mg": native,
-    ".uai": uai,
-    ".uai.gz": uai,
-    ".uai.xz": uai,
-    ".bif": bif,
-    ".bif.gz": bif,
-    ".bif.xz": bif,
+    **_packed(".uai", uai),
+    **_packed(".bif", bif),
+    **_packed(".cnf", cnf),
+    **_packed(".wcnf", wcnf),
+    **_packed(".qubo", qubo),
+    **_packed(".gset", gset),
+    **_packed(".rud", gset),
+    **_packed(".mc", gset),
     "graph.meta": dimmwitted,  # or the folder that it lies in
 }
 
@@ -35,8 +43,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     path
         The file or folder; the format goes by the name's ending.
     options
-        What the format's own `read` takes: `floor` for .uai and .bif, `evidence` and `weights`
-        for DimmWitted's graphs.
+        What the format's own `read` takes: `floor` for .uai and .bif, `hard` for .cnf and .wcnf,
+        `beta` for .wcnf, .qubo and .gset, `evidence` and `weights` for DimmWitted's graphs.
 
     Examples
     --------

@@ -61,24 +61,46 @@ def write_text(path: str | os.PathLike[str], pieces: Iterable[str]) -> None:
     write_whole(path, write)
 
 
+def without_comments(text: bytes) -> tuple[bytes, list[bytes]]:
+    r"""Text with the lines that begin with a word `c` left blank, and these lines.
+
+    >>> without_comments(b"c hello\n1 2\n")
+    (b'\n1 2\n', [b'c hello'])
+    """
+    lines = text.split(b"\n")
+    comments = [line for line in lines if line.split(None, 1)[:1] == [b"c"]]
+    if not comments:
+        return text, []
+    kept = (b"" if line.split(None, 1)[:1] == [b"c"] else line for line in lines)
+    return b"\n".join(kept), comments
+
+
 class Numbers:
     """The numbers of a text file, taken one after another; errors name the line.
 
     Parameters
     ----------
     path
-        The file; all its words are finite numbers but the first, if `opening` is given.
+        The file; all its words are finite numbers but the opening, if one is given.
     opening
-        The words that the file may begin with.
+        What the file may begin with: one word or several, as many in each alternative.
+    text
+        The content of the file, if it was read before.
     """
 
-    def __init__(self, path: str | os.PathLike[str], opening: tuple[str, ...] = ()) -> None:
-        self._path, self._text = path, read_text(path)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        opening: tuple[str, ...] = (),
+        text: bytes | None = None,
+    ) -> None:
+        self._path, self._text = path, read_text(path) if text is None else text
         words = self._text.split()
-        self._skipped = 1 if opening else 0  # words before the first number
+        self._skipped = len(opening[0].split()) if opening else 0  # words before the first number
         self._next = 0
-        if opening and words[:1] not in [[word.encode()] for word in opening]:
-            raise self._error(f"expected {' or '.join(opening)}, got {_shown(words[:1])}", 0)
+        begun = words[: self._skipped]
+        if opening and begun not in [phrase.encode().split() for phrase in opening]:
+            raise self._error(f"expected {' or '.join(opening)}, got {_shown(begun)}", 0)
         self._numbers = self._parse(words[self._skipped :])
 
     @property

@@ -1,4 +1,4 @@
-"""What the conversions share: names, inverse temperatures, constants."""
+"""What the conversions share: names, inverse temperatures."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors import Factors, Unary
 
 
 def read_beta(beta: Any) -> float:
@@ -42,11 +38,3 @@ def unique_names(labels: Iterable[Any]) -> list[str]:
             taken.add(name)
         names.append(name)
     return names
-
-
-def unary_groups(rows: NDArray[np.float64], constant: float = 0.0) -> list[Factors]:
-    """Unary factors of the rows [variable, value] that are not all 0; one bears the constant."""
-    rows = rows.copy()
-    rows[:1] += constant
-    some = np.flatnonzero(rows.any(axis=1))
-    return [Unary(some, rows[some])] if len(some) else []

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Factors, Ising, Potts
+from minigibbs.graph.factors.unary import unary_groups
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.common import read_beta, unary_groups
+from minigibbs.interop.common import read_beta
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 

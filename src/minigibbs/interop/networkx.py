@@ -12,8 +12,9 @@ from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.factors import Ising, Potts, Unary
 from minigibbs.graph.factors.base import FREE, LARGEST
+from minigibbs.graph.factors.unary import unary_groups
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.common import read_beta, unary_groups, unique_names
+from minigibbs.interop.common import read_beta, unique_names
 from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors import Factors, Ising, Potts, Table, Unary
+from minigibbs.formats.qubo import Quadratic, spin_groups
+from minigibbs.graph.factors import Factors, Potts, Table, Unary
 from minigibbs.graph.factors.base import LARGEST
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.common import read_beta, unary_groups, unique_names
+from minigibbs.interop.common import read_beta, unique_names
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 
@@ -51,12 +52,10 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     offset = _check_offset(bqm.offset)  # that of the vectors may be rounded to an integer
     _check_biases(variables, h, row, column, coupling)
     binary = kind == "BINARY"
-    if binary:  # x = (1 + s) / 2
-        offset += h.sum() / 2 + coupling.sum() / 4
-        h = h / 2 + _sums(row, coupling, len(h)) / 4 + _sums(column, coupling, len(h)) / 4
-        coupling = coupling / 4
-    groups: list[Factors] = [Ising(row, column, -beta * coupling)]
-    groups += unary_groups(beta * np.stack([h, -h], axis=1), -beta * offset)
+    if binary:
+        groups = Quadratic(h, row, column, coupling, offset).groups(beta)
+    else:
+        groups = spin_groups(h, row, column, coupling, offset, beta)
     labels = [0, 1] if binary else [-1, 1]
     return FactorGraph(np.full(len(h), 2), groups, unique_names(variables), labels)
 
@@ -180,11 +179,6 @@ def _variables(model: Any, kind: str, needs: tuple[str, ...]) -> list[Any]:
     if not len(model.variables):
         raise GraphError("the model has no variables; a graph needs at least one")
     return list(model.variables)
-
-
-def _sums(index: NDArray[Any], weight: NDArray[np.float64], count: int) -> NDArray[Any]:
-    sums: NDArray[Any] = np.bincount(index, weight, minlength=count)
-    return sums
 
 
 def _check_offset(offset: Any) -> float:

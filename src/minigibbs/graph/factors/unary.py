@@ -156,3 +156,11 @@ class Unary(Factors):
         """The constructor's arguments."""
         energy = self.energy if self.tie is None else self._numbers
         return {"var": self._scope[:, 0], "energy": energy, **given_ties(self.tie)}
+
+
+def unary_groups(rows: NDArray[np.float64], constant: float = 0.0) -> list[Factors]:
+    """Unary factors of the rows [variable, value] that are not all 0; one bears the constant."""
+    rows = rows.copy()
+    rows[:1] += constant
+    some = np.flatnonzero(rows.any(axis=1))
+    return [Unary(some, rows[some])] if len(some) else []
