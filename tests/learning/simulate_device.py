@@ -15,7 +15,7 @@ from numba import extending
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.running import simulate_cuda
+from tests.running import simulate_cuda, simulator
 
 
 class Direct:
@@ -112,6 +112,7 @@ def run_case(path):
 
 def main(folder):
     np.seterr(over="ignore")  # the generator's words wrap
+    simulator.install()
     extending.intrinsic = simulate_cuda.in_python
     from minigibbs.running.backends import (
         cuda,

@@ -3,6 +3,8 @@
 The simulator runs kernels as plain Python, so compilation is off here. What compiled code prepares
 comes prepared: `FOLDER/NAME.json` says what to do and holds the shape of the packed model and of
 the sampler's data, `NAME.npz` their arrays, `NAME.mg` the graph. Runs are left in files beside it.
+Folders within the folder are searched as well. Cases run in the order of their paths, and cases
+that kill their process run in a fork.
 """
 
 import importlib
@@ -10,11 +12,15 @@ import json
 import os
 import signal
 import sys
-import threading
+import traceback
 from pathlib import Path
 
 import numpy as np
 from numba import extending
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.running import simulator
 
 
 def flatten(value, arrays):
@@ -142,15 +148,13 @@ def pair_and_share(x):
 
 
 def set_points(points, warp=32, near=1 << 20):
-    """Blocks of several warps, of which only the first ever waits for itself; values far away."""
+    """Set the width of a warp, and how many bytes of values a block keeps in shared memory."""
     points.WARP, points.NEAR_BYTES = warp, near
-    whole = OF_BLOCKS.setdefault("sync", points._sync_warp)  # for blocks of one warp
-    points._sync_warp = threading.Barrier(warp).wait if warp < 2 * points.THREADS else whole
+    points._sync_warp = simulator.sync_warp(warp)
     for made in (points._choosing, points._proposing, points._keeping, points._noting):
         made.cache_clear()
 
 
-OF_BLOCKS = {}
 RUN_SEGMENT = None  # as it is, before any case puts another in its place
 
 
@@ -216,6 +220,7 @@ def run_case(path):
 
 def main(folder: Path) -> None:
     np.seterr(over="ignore")  # the generator's words wrap
+    simulator.install()
     extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
     from minigibbs.running.backends import (
@@ -243,8 +248,25 @@ def main(folder: Path) -> None:
     cuda._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
-    for path in sorted(folder.glob("*.json")):
-        run_case(path)
+    for path in sorted(folder.rglob("*.json")):
+        if json.loads(path.read_text())["die_after"] is None:
+            run_case(path)
+        else:
+            run_killed(path)
+
+
+def run_killed(path):
+    """Run a case that kills its process, in a fork."""
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            run_case(path)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == -signal.SIGKILL, f"{path.name}: ended with {status} before it was killed"
 
 
 if __name__ == "__main__":

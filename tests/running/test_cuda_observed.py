@@ -141,17 +141,16 @@ def test_clamped_values_are_counted_once(simulated):
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("resumed")
+    for part in ("1-killed", "2-resumed"):  # in the order in which they run
+        (folder / part).mkdir()
     for name, after in RESUMED.items():
-        (folder / name).mkdir()
-        options = {"checkpoint": str(folder / name / "run.zarr"), "every": 0}
-        write_case(folder / name, name, options=options, die_after=after)
-        assert simulate(folder / name).returncode == -9
-    (folder / "again").mkdir()
-    for name in RESUMED:
-        write_case(folder / "again", name, resume=str(folder / name / "run.zarr"))
-    done = simulate(folder / "again")
+        checkpoint = str(folder / f"{name}.zarr")
+        saving = {"checkpoint": checkpoint, "every": 0}
+        write_case(folder / "1-killed", name, options=saving, die_after=after)
+        write_case(folder / "2-resumed", name, resume=checkpoint)
+    done = simulate(folder)
     assert done.returncode == 0, done.stderr[-4000:]
-    return {name: mg.load(folder / "again" / f"{name}.run") for name in RESUMED}
+    return {name: mg.load(folder / "2-resumed" / f"{name}.run") for name in RESUMED}
 
 
 @pytest.mark.parametrize("name", RESUMED)

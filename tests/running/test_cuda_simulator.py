@@ -267,28 +267,23 @@ RESUMED += [("own-scan", 4), ("observed", 3), ("observed-moments", 4)]
 def resumed(tmp_path_factory):
     """Runs killed after so many segments and taken up again; and the same undisturbed."""
     folder = tmp_path_factory.mktemp("resumed")
-    for name, after in RESUMED:
-        own = folder / f"{name}-{after}"
-        own.mkdir()
-        saving = {"checkpoint": str(own / "run.zarr"), "every": 0, "updates": 45}
-        write_case(own, name, options=saving, die_after=after)
-        assert simulate(own).returncode == -9
-    for part in ("whole", "again"):
+    for part in ("1-killed", "2-resumed", "3-whole"):  # in the order in which they run
         (folder / part).mkdir()
     for name, after in RESUMED:
-        write_case(folder / "whole", name, options={"updates": 45})
-        checkpoint = str(folder / f"{name}-{after}" / "run.zarr")
-        write_case(folder / "again", name, f"{name}-{after}", resume=checkpoint)
-    for part in ("whole", "again"):
-        done = simulate(folder / part)
-        assert done.returncode == 0, done.stderr[-4000:]
+        case, checkpoint = f"{name}-{after}", str(folder / f"{name}-{after}.zarr")
+        saving = {"checkpoint": checkpoint, "every": 0, "updates": 45}
+        write_case(folder / "1-killed", name, case, options=saving, die_after=after)
+        write_case(folder / "2-resumed", name, case, resume=checkpoint)
+        write_case(folder / "3-whole", name, options={"updates": 45})
+    done = simulate(folder)
+    assert done.returncode == 0, done.stderr[-4000:]
     return folder
 
 
 @pytest.mark.parametrize(("name", "after"), RESUMED)
 def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
-    a = mg.load(resumed / "whole" / f"{name}.run")
-    b = mg.load(resumed / "again" / f"{name}-{after}.run")
+    a = mg.load(resumed / "3-whole" / f"{name}.run")
+    b = mg.load(resumed / "2-resumed" / f"{name}-{after}.run")
     for array in ("clock", "counts", "visits", "draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
     for array in ("series", "count", "moments", "sums") if a.observed is not None else ():
@@ -296,6 +291,6 @@ def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
         np.testing.assert_array_equal(ours, theirs)
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
-    looked_at = mg.load(resumed / f"{name}-{after}" / "run.zarr")  # which needs no GPU
+    looked_at = mg.load(resumed / f"{name}-{after}.zarr")  # which needs no GPU
     for array in ("counts", "visits", "draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(looked_at, array))
