@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.inference.infer import infer
     from minigibbs.inference.maximize import maximize
+    from minigibbs.interop.constrained import Constrained, from_cqm
     from minigibbs.interop.frames import Framed, Rule, from_frames
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
+    from minigibbs.interop.polynomial import from_polynomial
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
@@ -118,6 +120,8 @@ _HOMES = {
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
+    **dict.fromkeys(["Constrained", "from_cqm"], "interop.constrained"),
+    "from_polynomial": "interop.polynomial",
     "Answer": "results.answer",
     "Fit": "results.fit",
     "infer": "inference.infer",
@@ -160,6 +164,7 @@ __all__ = [
     "Answer",
     "BlockGibbs",
     "Complete",
+    "Constrained",
     "CustomEstimator",
     "Domains",
     "DoubleMinGibbs",
@@ -211,10 +216,12 @@ __all__ = [
     "__version__",
     "explain",
     "from_bqm",
+    "from_cqm",
     "from_dqm",
     "from_frames",
     "from_networkx",
     "from_pgmpy",
+    "from_polynomial",
     "infer",
     "interop",
     "ising_from_matrix",

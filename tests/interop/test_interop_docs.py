@@ -9,7 +9,13 @@ from tests.paths import ROOT
 PAGE = (ROOT / "docs" / "interop.md").read_text()
 EXAMPLE = re.compile(r"^## (\w+).*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 SECTIONS = dict(EXAMPLE.findall(PAGE))
-NEEDS = {"networkx": "networkx", "dimod": "dimod", "pgmpy": "pgmpy", "pandas": "pandas"}
+NEEDS = {
+    "Constrained": "dimod",
+    "dimod": "dimod",
+    "networkx": "networkx",
+    "pandas": "pandas",
+    "pgmpy": "pgmpy",
+}
 
 
 def test_every_section_has_an_example():

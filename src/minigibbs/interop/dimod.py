@@ -1,4 +1,4 @@
-"""Two dimod samplers for quadratic models: draws of exp(-beta * energy), and least energies."""
+"""Two dimod samplers: draws of exp(-beta * energy), and states of least energy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from minigibbs.errors import MissingDependencyError, SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.inference.maximize import best_states
+from minigibbs.interop.constrained import PENALTY, from_cqm
+from minigibbs.interop.polynomial import from_polynomial
 from minigibbs.interop.quadratic import from_bqm, from_dqm
 from minigibbs.running.api import sample
 from minigibbs.running.plan import CHROMATIC, SCANS
@@ -23,15 +25,27 @@ try:
 except ImportError:
     raise MissingDependencyError('dimod is not installed: pip install "minigibbs[dimod]"') from None
 
-__all__ = ["MiniGibbsAnnealer", "MiniGibbsSampler", "from_bqm", "from_dqm"]
+__all__ = [
+    "MiniGibbsAnnealer",
+    "MiniGibbsSampler",
+    "from_bqm",
+    "from_cqm",
+    "from_dqm",
+    "from_polynomial",
+]
 
 _LARGEST_SEED = 2**32  # of dimod's generators
+_SHARES = (1 / 256, 1 / 64, 1 / 16, 1 / 4)  # of the default penalty, tried besides it
 
 
 if TYPE_CHECKING:  # dimod annotates its attributes as None
     Discrete = Any
+    Constrained = Any
+    Polynomial = Any
 else:
     Discrete = dimod.DiscreteQuadraticModel
+    Constrained = dimod.ConstrainedQuadraticModel
+    Polynomial = dimod.BinaryPolynomial
 
 
 @checked(SampleError)
@@ -156,7 +170,7 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
 
 @checked(SampleError)
-class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
+class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc, name-defined]
     """Looks for the least energy, as `mg.maximize` does: annealing and tempering on a ladder.
 
     Every read is the best state that a ladder of its own has met; reads are independent.
@@ -240,6 +254,86 @@ class MiniGibbsAnnealer(dimod.Sampler):  # type: ignore[misc, name-defined]
         states = states.astype(np.int64)
         energies = dqm.energies((states, list(dqm.variables)))
         return _result(dqm, states, "DISCRETE", energies, info)
+
+    def sample_poly(
+        self,
+        polynomial: Polynomial,
+        *,
+        num_reads: int = 1,
+        num_sweeps: int = 200,
+        beta_range: Sequence[float] | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Look for the states of least energy of a polynomial; the parameters are as in `sample`.
+
+        `sample_hising` and `sample_hubo` use this method.
+        """
+        self.remove_unknown_kwargs(**kwargs)
+        num_reads = _whole("num_reads", num_reads, 1)
+        variables = sorted(polynomial.variables, key=str)
+        if variables:
+            graph = from_polynomial(polynomial)
+            states, info = _minima(graph, num_reads, num_sweeps, beta_range, seed)
+        else:
+            states, info = np.empty((num_reads, 0)), {}
+        states = states.astype(np.int8)
+        if polynomial.vartype is dimod.SPIN:
+            states = 2 * states - 1
+        energies = polynomial.energies((states, variables))
+        return dimod.SampleSet.from_samples(
+            (states, variables), polynomial.vartype, energies, info=info, sort_labels=True
+        )
+
+    def sample_cqm(
+        self,
+        cqm: Constrained,
+        *,
+        num_reads: int = 1,
+        num_sweeps: int = 200,
+        beta_range: Sequence[float] | None = None,
+        penalty: float | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Look for feasible states of least energy of a constrained quadratic model.
+
+        Parameters
+        ----------
+        cqm : dimod.ConstrainedQuadraticModel
+            The model.
+        num_reads, num_sweeps, beta_range, seed
+            As in `sample`.
+        penalty : float or None, default None
+            The weight of a squared violation, for constraints that become penalties; see
+            `mg.from_cqm`. By default each read tries five weights, from 1/256 of the largest
+            change of the objective upward, and keeps its best sample.
+        **kwargs
+            Options of other samplers. They are ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            Feasible samples first, then by energy. `info["constraints"]` says how each constraint
+            was represented; see `mg.from_cqm`.
+        """
+        self.remove_unknown_kwargs(**kwargs)
+        num_reads = _whole("num_reads", num_reads, 1)
+        models = [from_cqm(cqm, penalty=penalty)]
+        if penalty is None and PENALTY in models[0].constraints.values():
+            largest = models[0].penalty
+            models += [from_cqm(cqm, penalty=share * largest) for share in _SHARES]
+        found, seed = [], _seed(seed)
+        for model in models:
+            states, info = _minima(model.graph, num_reads, num_sweeps, beta_range, seed)
+            found.append(model.samples(states))
+        info |= {"constraints": models[0].constraints, "penalty": [m.penalty for m in models]}
+        variables = list(cqm.variables)
+        reads = dimod.SampleSet.from_samples_cqm((np.concatenate(found), variables), cqm).record
+        order = np.lexsort((reads.energy, ~reads.is_feasible))  # best ones first
+        best = np.unique(order % num_reads, return_index=True)[1]  # of each read
+        chosen = (np.concatenate(found)[order[np.sort(best)]], variables)
+        return dimod.SampleSet.from_samples_cqm(chosen, cqm, info=info)
 
 
 def _minima(
