@@ -21,7 +21,7 @@ PICTURES = DOCS / "images" / "tutorial"
 # Every public name in one chapter; a test refuses a name that has none.
 CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
-    "Factors": ["Unary", "Potts", "Ising", "Table", "Logical"],
+    "Factors": ["Unary", "Potts", "Ising", "Table", "Logical", "NoisyMax", "add_noisy_max"],
     "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
     "Answers": ["infer", "Answer", "maximize", "Maximum"],
     "Sampling": [
@@ -72,6 +72,8 @@ CHAPTERS: dict[str, list[str]] = {
         "Constrained",
         "from_pgmpy",
         "to_pgmpy",
+        "from_pyagrum",
+        "to_pyagrum",
         "interop",
     ],
     "Ready-made models and exact answers": ["models", "theory"],

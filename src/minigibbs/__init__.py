@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Unary,
     )
     from minigibbs.graph.graph import FactorGraph, Stats
+    from minigibbs.graph.noisy import NoisyMax, add_noisy_max
     from minigibbs.inference.infer import infer
     from minigibbs.inference.maximize import maximize
     from minigibbs.interop.constrained import Constrained, from_cqm
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
     from minigibbs.interop.polynomial import from_polynomial
+    from minigibbs.interop.pyagrum import from_pyagrum, to_pyagrum
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
@@ -115,10 +117,12 @@ _HOMES = {
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
+    **dict.fromkeys(["NoisyMax", "add_noisy_max"], "graph.noisy"),
     **dict.fromkeys(["Framed", "Rule", "from_frames"], "interop.frames"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
+    **dict.fromkeys(["from_pyagrum", "to_pyagrum"], "interop.pyagrum"),
     **dict.fromkeys(["from_bqm", "from_dqm"], "interop.quadratic"),
     **dict.fromkeys(["Constrained", "from_cqm"], "interop.constrained"),
     "from_polynomial": "interop.polynomial",
@@ -191,6 +195,7 @@ __all__ = [
     "MinGibbs",
     "MinigibbsError",
     "MissingDependencyError",
+    "NoisyMax",
     "PointKernel",
     "Points",
     "PoissonEstimator",
@@ -214,6 +219,7 @@ __all__ = [
     "TunaMH",
     "Unary",
     "__version__",
+    "add_noisy_max",
     "explain",
     "from_bqm",
     "from_cqm",
@@ -222,6 +228,7 @@ __all__ = [
     "from_networkx",
     "from_pgmpy",
     "from_polynomial",
+    "from_pyagrum",
     "infer",
     "interop",
     "ising_from_matrix",
@@ -240,6 +247,7 @@ __all__ = [
     "theory",
     "to_networkx",
     "to_pgmpy",
+    "to_pyagrum",
     "write",
 ]
 

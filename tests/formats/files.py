@@ -65,3 +65,21 @@ WCNF = "c a clause per line\nh 1 2 -3 0\n3 -1 0\n2.5 -2 3 0\n4 0\n"
 WCNF_OLD = "p wcnf 3 4 20\n20 1 2 -3 0\n3 -1 0\n2.5 -2 3 0\n4 0\n"
 QUBO = "c biases\np qubo 0 4 2 2\n0 0 0.5\n2 2 -2\n0 1 1.5\n1 2 -0.25\n"
 GSET = "4 3\n1 2 1\n2 3 -1\n4 1 2.5\n"
+XMLBIF = """<?xml version="1.0"?>
+<!-- A network of two variables. -->
+<BIF VERSION="0.3">
+<NETWORK><NAME>lawn</NAME>
+<VARIABLE TYPE="nature"><NAME>rain</NAME>
+  <OUTCOME>no</OUTCOME><OUTCOME>yes</OUTCOME>
+  <PROPERTY>position = (0, 0)</PROPERTY>
+</VARIABLE>
+<VARIABLE TYPE="nature"><NAME>wet</NAME>
+  <OUTCOME>no</OUTCOME><OUTCOME>a bit</OUTCOME><OUTCOME>yes</OUTCOME>
+</VARIABLE>
+<DEFINITION><FOR>rain</FOR><TABLE>0.8 0.2</TABLE></DEFINITION>
+<DEFINITION><FOR>wet</FOR><GIVEN>rain</GIVEN>
+  <TABLE>0.7 0.2 0.1 <!-- rain --> 0.2 0.3 0.5</TABLE>
+</DEFINITION>
+</NETWORK>
+</BIF>
+"""

@@ -96,12 +96,6 @@ def test_states_that_cannot_occur_are_pruned(tmp_path):
     assert mg.load(tmp_path / "run").marginal("b").values == ("v",)
 
 
-def test_networks_are_not_written(tmp_path):
-    with pytest.raises(mg.FormatError, match="conditional probabilities"):
-        mg.write(mg.read(LAWN), tmp_path / "a.bif")
-    assert not (tmp_path / "a.bif").exists()
-
-
 GOOD = PAIR.format(rows="(x) 0.1, 0.9; (y) 0.4, 0.6;")
 DAMAGE = {
     "empty": ("", "line 1: expected variables"),

@@ -326,6 +326,7 @@ READERS = {
         use_graph,
         endings=(".bif.gz", ".bif.xz"),
     ),
+    "xmlbif": _text_format(".xmlbif", small_files.XMLBIF, also=(".bifxml",)),
     "cnf": _text_format(".cnf", small_files.CNF),
     "wcnf": _text_format(".wcnf", small_files.WCNF, small_files.WCNF_OLD),
     "qubo": _text_format(".qubo", small_files.QUBO),

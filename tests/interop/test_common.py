@@ -9,7 +9,17 @@ import minigibbs as mg
 from minigibbs.interop.common import unique_names
 from tests.zoo import ZOO
 
-LIBRARIES = ["arviz_base", "arviz_plots", "dimod", "networkx", "pandas", "pgmpy", "scipy", "xarray"]
+LIBRARIES = [
+    "arviz_base",
+    "arviz_plots",
+    "dimod",
+    "networkx",
+    "pandas",
+    "pgmpy",
+    "pyagrum",
+    "scipy",
+    "xarray",
+]
 
 
 def test_no_library_is_imported_before_it_is_used():
@@ -25,7 +35,7 @@ assert not [name for name in {LIBRARIES} if name in sys.modules]
 def test_every_public_name_is_there_without_any_of_the_libraries():
     code = f"""
 import sys
-for name in {LIBRARIES[:6]}:
+for name in {LIBRARIES[:7]}:
     sys.modules[name] = None
 from minigibbs import *
 assert ising_from_matrix([[0, 1], [1, 0]]).energy([1, 1]) == 1
@@ -43,6 +53,7 @@ NEEDS = {
     "networkx": ("networkx", lambda: mg.to_networkx(ZOO["potts"])),
     "pandas": ("pandas", lambda: run().to_pandas()),
     "pgmpy.models": ("pgmpy", lambda: mg.to_pgmpy(ZOO["potts"])),
+    "pyagrum": ("pyagrum", lambda: mg.to_pyagrum(ZOO["potts"])),
 }
 
 

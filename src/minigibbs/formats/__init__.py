@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from minigibbs.errors import FormatError
-from minigibbs.formats import bif, cnf, dimmwitted, gset, native, qubo, uai, wcnf
+from minigibbs.formats import bif, cnf, dimmwitted, gset, native, qubo, uai, wcnf, xmlbif
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
 
@@ -24,6 +24,8 @@ FORMATS: dict[str, ModuleType] = {
     ".mg": native,
     **_packed(".uai", uai),
     **_packed(".bif", bif),
+    **_packed(".xmlbif", xmlbif),
+    **_packed(".bifxml", xmlbif),
     **_packed(".cnf", cnf),
     **_packed(".wcnf", wcnf),
     **_packed(".qubo", qubo),
@@ -43,8 +45,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
     path
         The file or folder; the format goes by the name's ending.
     options
-        What the format's own `read` takes: `floor` for .uai and .bif, `hard` for .cnf and .wcnf,
-        `beta` for .wcnf, .qubo and .gset, `evidence` and `weights` for DimmWitted's graphs.
+        What the format's own `read` takes: `floor` for .uai, .bif and .xmlbif, `hard` for .cnf and
+        .wcnf, `beta` for .wcnf, .qubo and .gset, `evidence` and `weights` for DimmWitted's graphs.
 
     Examples
     --------

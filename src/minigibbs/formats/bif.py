@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
@@ -15,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import FormatError
+from minigibbs.formats.networks import MOST_ARITY, conditionals, row_error
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble, check_floor
-from minigibbs.formats.text import read_text
+from minigibbs.formats.text import read_text, write_text
 from minigibbs.graph.domains import MAX_DOMAIN
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 
-_MOST_ARITY = 32
-_SUM_TOLERANCE = 0.01  # of a row; published networks are rounded to a few digits
 _TABLE_BYTES = 40  # of memory for each entry of a table while a graph is made of it
 _WORD = re.compile(
     r"""//[^\n]*             # a comment
@@ -34,6 +34,7 @@ _WORD = re.compile(
       | "                    # a quote that is never closed""",
     re.VERBOSE | re.DOTALL,
 )
+_PLAIN = re.compile(r"[^\W\d][\w.-]*|-?\d[\w.]*")  # a name that needs no quotes
 
 
 class _Word(NamedTuple):
@@ -67,11 +68,36 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Refuse: a factor graph is not a product of conditional probabilities."""
-    raise FormatError(
-        f"{path}: a .bif file holds conditional probabilities, and a factor graph need not have "
-        "any; write a .uai or .mg file"
-    )
+    """Write a graph that is a product of conditional probabilities; pruned states are left out."""
+    write_text(path, list(_lines(graph, path)))
+
+
+def _lines(graph: FactorGraph, path: str | os.PathLike[str]) -> Iterator[str]:
+    names = [_written(graph.domains.name(v), path) for v in range(len(graph))]
+    labels = [[_written(str(x), path) for x in graph.domains.values(v)] for v in range(len(graph))]
+    found = conditionals(graph, path)
+    yield "network minigibbs {\n}\n"
+    for name, row in zip(names, labels, strict=True):
+        states = ", ".join(row)
+        yield f"variable {name} {{\n  type discrete [ {len(row)} ] {{ {states} }};\n}}\n"
+    for child, parents, table in found:
+        given = ", ".join(names[parent] for parent in parents)
+        yield f"probability ( {names[child]}{' | ' if given else ''}{given} ) {{\n"
+        places = product(*(labels[parent] for parent in parents))
+        rows = table.reshape(-1, table.shape[-1]).tolist()
+        for place, values in zip(places, rows, strict=True):
+            begin = f"({', '.join(place)})" if place else "table"
+            yield f"  {begin} {', '.join(map(repr, values))};\n"
+        yield "}\n"
+
+
+def _written(name: str, path: str | os.PathLike[str]) -> str:
+    """A name as the file has it, in quotes if it is not one word."""
+    if _PLAIN.fullmatch(name):
+        return name
+    if not name.isprintable() or '"' in name:
+        raise FormatError(f"{path}: a name must be printable text without quotes, got {name!r}")
+    return f'"{name}"'
 
 
 class _Words:
@@ -248,18 +274,10 @@ class _Network:
         shape = [len(variable.labels) for variable in variables]
         rows, default = self._read_rows(child, variables, shape)
         whole = rows if isinstance(rows, np.ndarray) else self._fill(child, rows, default, shape)
-        sums = whole.sum(axis=0)
-        if abs(sums - 1).max() > _SUM_TOLERANCE:
-            wrong = np.unravel_index(int(abs(sums - 1).argmax()), sums.shape)
-            given = ", ".join(
-                f"{name}={list(self.variables[name].labels)[x]}"
-                for name, x in zip(parents, wrong, strict=True)
-            )
-            raise words.error(
-                f"the probabilities of {child!r}{' given ' if given else ''}{given} must sum to 1, "
-                f"got {sums[wrong]:.6g}",
-                back=1,
-            )
+        labels = {name: list(self.variables[name].labels) for name in parents}
+        wrong = row_error(whole, child, parents, labels)
+        if wrong is not None:
+            raise words.error(wrong, back=1)
         self.factors.append(TableFactor(tuple(v.number for v in variables), whole))
 
     def _read_scope(self) -> list[str]:
@@ -272,9 +290,9 @@ class _Network:
         unknown = [name for name in scope if name not in self.variables]
         if unknown:
             raise words.error(f"unknown variable {_shown(unknown[0])}", back=1)
-        if len(set(scope)) < len(scope) or len(scope) > _MOST_ARITY:
+        if len(set(scope)) < len(scope) or len(scope) > MOST_ARITY:
             raise words.error(
-                f"the variables of a table must differ, {_MOST_ARITY} at most; got {len(scope)}",
+                f"the variables of a table must differ, {MOST_ARITY} at most; got {len(scope)}",
                 back=1,
             )
         words.expect("{")

@@ -1,11 +1,11 @@
-"""Models of other libraries: one library a file, none imported before it is used."""
+"""Models of other libraries: one module per library, none imported before it is used."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-LIBRARIES = ("dimod", "frames", "matrices", "networkx", "pgmpy")
+LIBRARIES = ("dimod", "frames", "matrices", "networkx", "pgmpy", "pyagrum")
 
 
 def __getattr__(name: str) -> Any:

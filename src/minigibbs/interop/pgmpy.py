@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.formats.pruning import TableFactor, cut, prune
-from minigibbs.formats.tables import exponentials, group_tables
-from minigibbs.formats.uai import factor_energies
+from minigibbs.formats.tables import group_tables
 from minigibbs.graph.checks import as_array
-from minigibbs.graph.domains import Domains
-from minigibbs.graph.factors.base import FREE, warn_of_floor
+from minigibbs.graph.factors.base import warn_of_floor
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.interop.common import unique_names
+from minigibbs.interop.tables import NamedStates, all_states, tables
 from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
-
-_MOST_ENTRIES = 2**20  # of a table that is written for a factor
 
 
 @checked(GraphError)
@@ -90,8 +86,8 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
     discrete = optional("pgmpy.factors.discrete", "pgmpy")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
     factors = []
-    for scope, table in _tables(graph):
-        state_names = {names[v]: list(_all_states(graph.domains, v)) for v in scope}
+    for scope, table in tables(graph, "pgmpy"):
+        state_names = {names[v]: list(all_states(graph.domains, v)) for v in scope}
         members = [names[v] for v in scope]
         factors.append(discrete.DiscreteFactor(members, table.shape, table.ravel(), state_names))
     if factor_graph:
@@ -106,50 +102,6 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
         result.add_edges_from(pair for f in factors for pair in combinations(f.variables, 2))
     result.add_factors(*factors)
     return result
-
-
-@checked(GraphError)
-class NamedStates(Domains):
-    """Domains whose labels are all that a value may be called, pruned or not.
-
-    Parameters
-    ----------
-    names
-        The variables' names.
-    states
-        The names of each variable's states, before any were pruned.
-    kept
-        The numbers of those that are left, for each variable that lost some.
-    """
-
-    def __init__(
-        self,
-        names: list[str],
-        states: list[tuple[Hashable, ...]],
-        kept: dict[int, NDArray[np.int64]],
-    ) -> None:
-        self.all_states = states
-        self.kept = {v: kept.get(v, np.arange(len(row))) for v, row in enumerate(states)}
-        labels = [[row[k] for k in self.kept[v]] for v, row in enumerate(states)]
-        super().__init__([len(row) for row in labels], names, dict(enumerate(labels)))
-
-    def value(self, variable: int, value: Any) -> int:
-        """The number of a value given by its state's name; a pruned state is refused."""
-        if not isinstance(value, Hashable) or value not in self.labels[variable]:
-            raise GraphError(self._unknown_state(variable, value))
-        return super().value(variable, value)
-
-    def _unknown_state(self, variable: int, value: Any) -> str:
-        """What an error says of a value that is the name of no state, or of a pruned one."""
-        labels, every = self.labels[variable], self.all_states[variable]
-        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
-        text = f"{self.describe(variable)}: expected the name of a state ({shown}), got {value!r}"
-        if value in every:
-            return f"{text}, which the factors give probability 0"
-        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if number and 0 <= value < len(every):
-            return f"{text}; state number {value} is called {every[value]!r}"
-        return text
 
 
 def _factors(model: Any) -> list[Any]:
@@ -219,64 +171,3 @@ def _table(
             f"{where}: values must be finite and not negative, got {table[tuple(bad[0])]} at {at}"
         )
     return TableFactor(scope, table)
-
-
-def _tables(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
-    """Tables of exp(energy) over all states, one for each set of variables that share factors."""
-    tables = {scope: _probabilities(e, scope) for scope, e in _energies(graph).items()}
-    for variable in np.flatnonzero(graph.evidence != FREE).tolist():
-        chosen = np.arange(graph.sizes[variable]) == graph.evidence[variable]
-        tables[(variable,)] = chosen * tables.get((variable,), 1.0)
-    for scope, table in tables.items():
-        yield scope, _full(table, scope, graph.domains)
-
-
-def _energies(graph: FactorGraph) -> dict[tuple[int, ...], NDArray[np.float64]]:
-    """The sum of all factors with the same variables; zeros for a variable that has none."""
-    if graph.implicits:
-        raise GraphError(
-            f"{graph.implicits[0].kind}: a pgmpy model lists every factor, but this group is "
-            "implicit; convert graph.stored() if it is small"
-        )
-    total: dict[tuple[int, ...], NDArray[np.float64]] = {}
-    for number, group in enumerate(graph.factors):
-        entries = graph.sizes.astype(np.float64)[group.scope].prod(axis=1)
-        if len(group) and entries.max() > _MOST_ENTRIES:
-            raise GraphError(
-                f"{group.where(int(entries.argmax()), number)}: a pgmpy factor is a table; this "
-                f"one would have {entries.max():.3g} entries, more than {_MOST_ENTRIES:,}"
-            )
-        for row, energy in zip(group.scope, factor_energies(group, graph.sizes), strict=True):
-            order = np.argsort(row)
-            scope = tuple(row[order].tolist())
-            total[scope] = total.get(scope, 0.0) + energy.transpose(order)
-    covered = {variable for scope in total for variable in scope}
-    for variable in sorted(set(range(len(graph))) - covered):
-        total[(variable,)] = np.zeros(graph.sizes[variable])
-    return total
-
-
-def _probabilities(energy: NDArray[np.float64], scope: tuple[int, ...]) -> NDArray[np.float64]:
-    try:
-        return exponentials(energy)
-    except OverflowError as error:
-        raise GraphError(
-            f"factors of variables {list(scope)}: a pgmpy factor cannot hold {error}"
-        ) from None
-
-
-def _full(
-    table: NDArray[np.float64], scope: tuple[int, ...], domains: Domains
-) -> NDArray[np.float64]:
-    """A table over all states, with zeros for those that were pruned."""
-    if not isinstance(domains, NamedStates):
-        return table
-    full = np.zeros([len(domains.all_states[v]) for v in scope])
-    full[np.ix_(*(domains.kept[v] for v in scope))] = table
-    return full
-
-
-def _all_states(domains: Domains, variable: int) -> tuple[Any, ...]:
-    if isinstance(domains, NamedStates):
-        return domains.all_states[variable]
-    return domains.values(variable)

@@ -1,0 +1,169 @@
+"""Noisy-OR and noisy-MAX: many causes of one effect, without a table over all of them.
+
+The effect is the maximum of one hidden value per cause. A chain of partial maxima, one variable
+per cause but the last, turns it into tables of three variables: exact, and linear in the causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.checks import as_array
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors.table import Table
+from minigibbs.graph.factors.unary import Unary
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.boundary import checked
+
+_TOLERANCE = 1e-6  # of the sum of a row of probabilities
+
+
+@checked(GraphError)
+@dataclass(frozen=True, eq=False)
+class NoisyMax:
+    """The conditional probabilities of an effect given many causes: noisy-OR or noisy-MAX.
+
+    Each cause brings about a value of the effect on its own, at random, and the effect is the
+    largest of these values and of a leak.
+
+    Parameters
+    ----------
+    effect : int or str
+        The variable, by number or name. Its values are ordered: 0 is the absence of an effect.
+    causes : mapping
+        By variable: the table [value of the cause, value of the effect] of the probabilities of
+        what the cause brings about. For two-valued variables one number is enough: the probability
+        that the cause, if it is 1, brings about the effect (noisy-OR).
+    leak : float or array-like, default 0.0
+        The probabilities of the values of the effect without any cause, or for a two-valued effect
+        the probability of 1.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> NoisyMax("fever", {"flu": 0.9, "cold": 0.3}, leak=0.01).causes["flu"]
+    0.9
+    """
+
+    effect: int | str
+    causes: Mapping[int | str, ArrayLike]
+    leak: ArrayLike = 0.0
+
+
+@checked(GraphError)
+def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
+    """Add noisy-OR and noisy-MAX factors to a graph, with the hidden variables that they need.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The other factors, such as the prior probabilities of the causes.
+    rules : sequence of NoisyMax
+        One rule per effect.
+
+    Returns
+    -------
+    FactorGraph
+        The graph with a further variable for each cause of a rule but the last. They come after
+        the others and hold partial maxima. `mg.infer` answers exactly if the treewidth is low.
+        Chains need `mg.BlockGibbs`: partial maxima depend on each other through hard constraints.
+
+    Raises
+    ------
+    GraphError
+        If a variable is unknown, or probabilities do not sum to 1.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> names = ["flu", "cold", "fever"]
+    >>> prior = mg.Unary.from_probabilities([0, 1], [[0.95, 0.05], [0.8, 0.2]])
+    >>> graph = mg.FactorGraph([2, 2, 2], [prior], names)
+    >>> rule = mg.NoisyMax("fever", {"flu": 0.9, "cold": 0.3}, leak=0.01)
+    >>> sick = mg.add_noisy_max(graph, [rule]).condition({"fever": 1})
+    >>> f"{mg.infer(sick, progress=False).marginal('flu').probability[1]:.3f}"
+    '0.408'
+    """
+    domains, sizes, names = graph.domains, graph.sizes.tolist(), []
+    groups = list(graph.factors)
+    for rule in rules:
+        effect = domains.index(rule.effect)
+        size = sizes[effect]
+        causes = {domains.index(cause): table for cause, table in rule.causes.items()}
+        if effect in causes or len(causes) < len(rule.causes):
+            raise GraphError(f"{domains.describe(effect)}: its causes must differ from it")
+        own = f"{domains.describe(effect)}: the leak"
+        law = _rows(rule.leak, 1, size, own)[0]
+        before: int | None = None
+        for count, (cause, given) in enumerate(causes.items()):
+            where = f"{domains.describe(effect)}: cause {domains.name(cause)!r}"
+            table = _rows(given, sizes[cause], size, where)
+            steps = np.eye(size) if before is not None else law[None]  # [before, value]
+            joint = _maxima(steps, table)
+            if count == len(causes) - 1:
+                after = effect
+            else:
+                after = len(sizes)
+                sizes.append(size)
+                names.append(f"{domains.name(effect)}, {count + 1} causes")
+            scope = [cause, after] if before is None else [before, cause, after]
+            tables = joint[0] if before is None else joint
+            groups.append(Table.from_probabilities([scope], tables))
+            before = after
+        if not causes:
+            groups.append(Unary.from_probabilities([effect], law[None]))
+    return FactorGraph(
+        _extended(domains, sizes, names),
+        groups,
+        evidence=np.append(graph.evidence, np.full(len(names), -1)),
+    )
+
+
+def _maxima(steps: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(max(u, z) = v) as [before, cause, v], u by `steps` [before, u], z by `table` [cause, z]."""
+    below = np.cumsum(steps, axis=1)[:, None] * np.cumsum(table, axis=1)[None]
+    maxima: NDArray[np.float64] = np.diff(below, axis=2, prepend=0.0).clip(0.0)
+    return maxima
+
+
+def _rows(given: ArrayLike, rows: int, size: int, where: str) -> NDArray[np.float64]:
+    """Probabilities [row, value]; one number p stands for 0 and p at a two-valued effect."""
+    rule = f"{where}: probabilities must be numbers from 0 to 1"
+    table = as_array(given, "iufb", rule).astype(np.float64)
+    if table.ndim == 0 and size == 2 and rows in (1, 2):
+        chance = np.array([0.0, float(table)])[-rows:]
+        table = np.stack([1 - chance, chance], axis=1)
+    elif table.ndim == 0 and table == 0 and rows == 1:  # no leak
+        table = (np.arange(size) == 0).astype(np.float64)
+    table = table[None] if table.ndim == 1 and rows == 1 else table
+    if table.shape != (rows, size):
+        raise GraphError(f"{where}: expected a table of shape {(rows, size)}, got {table.shape}")
+    if not ((table >= 0) & (table <= 1)).all():
+        raise GraphError(f"{rule}, got {table[~((table >= 0) & (table <= 1))][0]}")
+    wrong = np.flatnonzero(np.abs(table.sum(axis=1) - 1) > _TOLERANCE)
+    if len(wrong):
+        raise GraphError(f"{where}: row {wrong[0]} must sum to 1, got {table[wrong[0]].sum():.6g}")
+    return table
+
+
+def _extended(domains: Domains, sizes: list[int], names: list[str]) -> Domains:
+    """Domains with further variables at their end."""
+    if not names:
+        return domains
+    every = [domains.name(v) for v in range(len(domains))]
+    taken = set(every)
+    for name in names:
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        every.append(name)
+    given: list[Any] = list(sizes)
+    for variable, grid in domains.grids.items():
+        given[variable] = grid
+    return Domains(given, every, dict(domains.labels))

@@ -1,0 +1,131 @@
+"""What libraries of graphical models share: tables of probabilities over named states."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.formats.tables import exponentials
+from minigibbs.formats.uai import factor_energies
+from minigibbs.graph.domains import Domains
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.system.boundary import checked
+
+_MOST_ENTRIES = 2**20  # of a table that is written for a factor
+
+
+@checked(GraphError)
+class NamedStates(Domains):
+    """Domains whose labels are all that a value may be called, pruned or not.
+
+    Parameters
+    ----------
+    names
+        The variables' names.
+    states
+        The names of each variable's states, before any were pruned.
+    kept
+        The numbers of those that are left, for each variable that lost some.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        states: list[tuple[Hashable, ...]],
+        kept: dict[int, NDArray[np.int64]],
+    ) -> None:
+        self.all_states = states
+        self.kept = {v: kept.get(v, np.arange(len(row))) for v, row in enumerate(states)}
+        labels = [[row[k] for k in self.kept[v]] for v, row in enumerate(states)]
+        super().__init__([len(row) for row in labels], names, dict(enumerate(labels)))
+
+    def value(self, variable: int, value: Any) -> int:
+        """The number of a value given by its state's name; a pruned state is refused."""
+        if not isinstance(value, Hashable) or value not in self.labels[variable]:
+            raise GraphError(self._unknown_state(variable, value))
+        return super().value(variable, value)
+
+    def _unknown_state(self, variable: int, value: Any) -> str:
+        """What an error says of a value that is the name of no state, or of a pruned one."""
+        labels, every = self.labels[variable], self.all_states[variable]
+        shown = ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")
+        text = f"{self.describe(variable)}: expected the name of a state ({shown}), got {value!r}"
+        if value in every:
+            return f"{text}, which the factors give probability 0"
+        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if number and 0 <= value < len(every):
+            return f"{text}; state number {value} is called {every[value]!r}"
+        return text
+
+
+def tables(
+    graph: FactorGraph, library: str
+) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
+    """Tables of exp(energy) over all states, one for each set of variables that share factors."""
+    found = {
+        scope: _probabilities(e, scope, library) for scope, e in _energies(graph, library).items()
+    }
+    for variable in np.flatnonzero(graph.evidence != FREE).tolist():
+        chosen = np.arange(graph.sizes[variable]) == graph.evidence[variable]
+        found[(variable,)] = chosen * found.get((variable,), 1.0)
+    for scope, table in found.items():
+        yield scope, _full(table, scope, graph.domains)
+
+
+def _energies(graph: FactorGraph, library: str) -> dict[tuple[int, ...], NDArray[np.float64]]:
+    """The sum of all factors with the same variables; zeros for a variable that has none."""
+    if graph.implicits:
+        raise GraphError(
+            f"{graph.implicits[0].kind}: a {library} model lists every factor, but this group is "
+            "implicit; convert graph.stored() if it is small"
+        )
+    total: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    for number, group in enumerate(graph.factors):
+        entries = graph.sizes.astype(np.float64)[group.scope].prod(axis=1)
+        if len(group) and entries.max() > _MOST_ENTRIES:
+            raise GraphError(
+                f"{group.where(int(entries.argmax()), number)}: a {library} factor is a table; "
+                f"this one would have {entries.max():.3g} entries, more than {_MOST_ENTRIES:,}"
+            )
+        for row, energy in zip(group.scope, factor_energies(group, graph.sizes), strict=True):
+            order = np.argsort(row)
+            scope = tuple(row[order].tolist())
+            total[scope] = total.get(scope, 0.0) + energy.transpose(order)
+    covered = {variable for scope in total for variable in scope}
+    for variable in sorted(set(range(len(graph))) - covered):
+        total[(variable,)] = np.zeros(graph.sizes[variable])
+    return total
+
+
+def _probabilities(
+    energy: NDArray[np.float64], scope: tuple[int, ...], library: str
+) -> NDArray[np.float64]:
+    try:
+        return exponentials(energy)
+    except OverflowError as error:
+        raise GraphError(
+            f"factors of variables {list(scope)}: a {library} factor cannot hold {error}"
+        ) from None
+
+
+def _full(
+    table: NDArray[np.float64], scope: tuple[int, ...], domains: Domains
+) -> NDArray[np.float64]:
+    """A table over all states, with zeros for those that were pruned."""
+    if not isinstance(domains, NamedStates):
+        return table
+    full = np.zeros([len(domains.all_states[v]) for v in scope])
+    full[np.ix_(*(domains.kept[v] for v in scope))] = table
+    return full
+
+
+def all_states(domains: Domains, variable: int) -> tuple[Any, ...]:
+    """The names of a variable's states, those that were pruned included."""
+    if isinstance(domains, NamedStates):
+        return domains.all_states[variable]
+    return domains.values(variable)

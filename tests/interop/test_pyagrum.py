@@ -1,0 +1,133 @@
+"""pyAgrum: its exact answers, both ways."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.zoo import ZOO
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # its import crashes where warnings are errors
+    gum = pytest.importorskip("pyagrum")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # so do parts that load late
+
+
+def theirs(model, evidence=None):
+    """pyAgrum's exact marginals, by variable."""
+    kind = gum.LazyPropagation if isinstance(model, gum.BayesNet) else gum.ShaferShenoyMRFInference
+    engine = kind(model)
+    engine.setEvidence(evidence or {})
+    engine.makeInference()
+    return {name: engine.posterior(name).toarray() for name in model.names()}
+
+
+def ours(graph):
+    answer = mg.infer(graph, progress=False)
+    return {graph.domains.name(v): answer.marginal(v).probability for v in range(len(graph))}
+
+
+def assert_same(found, wanted):
+    assert set(found) == set(wanted)
+    for name, row in wanted.items():
+        np.testing.assert_allclose(found[name], row, atol=1e-9)
+
+
+def network(seed=1):
+    gum.initRandom(seed)
+    return gum.fastBN("a[3]->b{low|mid|high}<-c;c->d[2];b->e[4];d->e")
+
+
+def test_bayesian_networks():
+    net = network()
+    graph = mg.from_pyagrum(net)
+    assert graph.domains.values(graph.domains.index("b")) == ("low", "mid", "high")
+    assert_same(ours(graph), theirs(net))
+    assert mg.infer(graph, progress=False).log_z == pytest.approx(0.0, abs=1e-9)
+    wanted = theirs(net, {"e": 2, "b": "mid"})
+    found = ours(graph.condition({"e": 2, "b": "mid"}))
+    for name in "acd":
+        np.testing.assert_allclose(found[name], wanted[name], atol=1e-9)
+
+
+def test_markov_random_fields():
+    field = gum.MarkovRandomField.fromBN(network())
+    assert_same(ours(mg.from_pyagrum(field)), theirs(field))
+
+
+@pytest.mark.parametrize("name", ["potts", "ising", "evidence", "logical", "mixed"])
+def test_graphs_become_fields(name):
+    graph = ZOO[name]
+    field = mg.to_pyagrum(graph)
+    found = ours(graph)
+    for variable, row in theirs(field).items():
+        np.testing.assert_allclose(found[variable], row, atol=1e-9)
+
+
+def test_networks_round_trip():
+    net = network(2)
+    back = mg.to_pyagrum(mg.from_pyagrum(net), bayes=True)
+    assert isinstance(back, gum.BayesNet)
+    assert {back.variable(a).name() + back.variable(b).name() for a, b in back.arcs()} == {
+        "ab",
+        "cb",
+        "cd",
+        "be",
+        "de",
+    }
+    assert_same(theirs(back), theirs(net))
+
+
+def test_files_of_networks_are_read_by_pyagrum(tmp_path):
+    graph = mg.from_pyagrum(network())
+    for ending in ("bif", "bifxml"):
+        mg.write(graph, tmp_path / f"a.{ending}")
+        assert_same(theirs(gum.loadBN(str(tmp_path / f"a.{ending}"))), ours(graph))
+
+
+def test_files_that_pyagrum_writes_are_read(tmp_path):
+    net = network(3)
+    for ending in ("bif", "bifxml"):
+        gum.saveBN(net, str(tmp_path / f"a.{ending}"))
+        found = ours(mg.read(tmp_path / f"a.{ending}"))
+        for name, row in theirs(net).items():
+            np.testing.assert_allclose(found[name], row, atol=1e-5)  # their digits
+
+
+def test_noisy_or_agrees_with_theirs():
+    net = gum.BayesNet()
+    chances = [0.9, 0.3, 0.6]
+    for k in range(3):
+        net.add(gum.LabelizedVariable(f"c{k}", "", 2))
+        net.cpt(f"c{k}")[:] = [0.7, 0.3]
+    net.addNoisyORNet(gum.LabelizedVariable("e", "", 2), 0.05)
+    for k, chance in enumerate(chances):
+        net.addWeightedArc(f"c{k}", "e", chance)
+    prior = mg.Unary.from_probabilities([0, 1, 2], [0.7, 0.3])
+    graph = mg.FactorGraph([2] * 4, [prior], ["c0", "c1", "c2", "e"])
+    causes = {f"c{k}": chance for k, chance in enumerate(chances)}
+    graph = mg.add_noisy_max(graph, [mg.NoisyMax("e", causes, 0.05)])
+    found, wanted = ours(graph.condition({"e": 1})), theirs(net, {"e": 1})
+    for name in ("c0", "c1", "c2"):
+        np.testing.assert_allclose(found[name], wanted[name], atol=1e-9)
+
+
+def test_bad_input():
+    with pytest.raises(mg.GraphError, match=r"expected a pyagrum.BayesNet or Markov.*got dict"):
+        mg.from_pyagrum({"a": 1})
+    with pytest.raises(mg.GraphError, match="got InfluenceDiagram"):
+        mg.from_pyagrum(gum.InfluenceDiagram())
+    with pytest.raises(mg.GraphError, match="no variables"):
+        mg.from_pyagrum(gum.BayesNet())
+    net = network()
+    net.cpt("a")[:] = [0.5, -0.5, 1.0]
+    with pytest.raises(mg.GraphError, match=r"factor of 'a': .*got -0.5"):
+        mg.from_pyagrum(net)
+    net.cpt("a")[:] = 0.0
+    with pytest.raises(mg.GraphError, match="every state has probability 0"):
+        mg.from_pyagrum(net)
+    with pytest.raises(mg.GraphError, match="one table per variable"):
+        mg.to_pyagrum(ZOO["potts"], bayes=True)
+    with pytest.raises(mg.GraphError, match="a pyAgrum model lists every factor"):
+        mg.to_pyagrum(mg.FactorGraph([2] * 6, [mg.Complete(6, 0.25)]))
