@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 import minigibbs as mg
-from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN, elimination, support
+from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN, contraction, elimination, support
 from minigibbs.exact.support import Support, reach, zeros_alone
 from minigibbs.formats import uai
 from tests import naive
@@ -36,7 +36,7 @@ def graphs(count=120):
 @pytest.mark.parametrize("logs", [False, True])
 def test_answers_are_those_of_enumeration(logs, monkeypatch):
     if logs:
-        monkeypatch.setattr(elimination, "_LEAST", -1e-9)  # whatever is not 1 is too small
+        monkeypatch.setattr(contraction, "_LEAST", -1e-9)  # whatever is not 1 is too small
     none = 0
     for graph in [*HARD.values(), *graphs()]:
         states = np.array(naive.states(graph))
@@ -213,7 +213,7 @@ def test_a_hard_problem_is_solved():
     pairs = pairs[colour[pairs[:, 0]] != colour[pairs[:, 1]]][: int(2.1 * n)]
     graph = mg.FactorGraph([3] * n, [mg.Table(pairs, differ(3))])
     with pytest.raises(mg.TooLargeError):
-        elimination.BucketTree.of(zeros_alone(graph), support._NARROW)
+        elimination.EliminationTree.of(zeros_alone(graph), support._NARROW)
     states = filled(graph, 3)
     assert (graph.energy(states) == 0.0).all()
     assert len(np.unique(states, axis=0)) == 3

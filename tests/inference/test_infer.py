@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact.elimination import BucketTree
+from minigibbs.exact.elimination import EliminationTree
 from minigibbs.inference import infer as inference
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch
@@ -72,7 +72,7 @@ def test_weak_models_are_left_to_single_chains():
 
 def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):
     grid = mg.models.ising_lattice(side=6, beta=0.3, periodic=False)
-    monkeypatch.setattr(BucketTree, "seconds", 0.0)
+    monkeypatch.setattr(EliminationTree, "seconds", 0.0)
     monkeypatch.setattr(inference, "_EXACT", 0.0)  # all of the time that elimination gets
     answer = mg.infer(grid, "1s", error=0.1, seed=1, **QUIET)
     assert not answer.exact
@@ -81,7 +81,7 @@ def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):
 
 def test_time_and_memory_decide(monkeypatch):
     grid = mg.models.ising_lattice(side=12, beta=0.3, periodic=False)
-    tree = BucketTree.of(grid)
+    tree = EliminationTree.of(grid)
     assert 0.001 < tree.seconds < 10
 
     def exact(seconds, memory=None):
@@ -89,7 +89,7 @@ def test_time_and_memory_decide(monkeypatch):
             return inference._exact(grid, memory, watch)
 
     with monkeypatch.context() as patched:
-        patched.setattr(BucketTree, "seconds", 50.0)
+        patched.setattr(EliminationTree, "seconds", 50.0)
         found, why = exact(60.0)
         assert found is None
         assert "would take about 50 s" in why
@@ -105,7 +105,7 @@ def test_time_and_memory_decide(monkeypatch):
 
 def test_seconds_grow_with_the_work():
     def predicted(side):
-        return BucketTree.of(mg.models.ising_lattice(side, 0.3, periodic=False)).seconds
+        return EliminationTree.of(mg.models.ising_lattice(side, 0.3, periodic=False)).seconds
 
     assert predicted(6) < predicted(10) < predicted(14)
 

@@ -1,4 +1,10 @@
-"""In which order to eliminate variables, so that the tables on the way stay small."""
+"""Elimination orders: heuristics, random restarts and local improvement.
+
+A search starts with a few heuristics: least fill-in, least table, the order of the numbers, and
+sweeps that grow one eliminated region. It then repeats them with noise, often keeping a prefix of
+the best order so far. It ends when more search would cost more than it can save. Its length is
+counted in steps, not in seconds, so that the same graph always gets the same order.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +12,250 @@ import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import TooLargeError
+from minigibbs.kernels.orders import greedy_order
 from minigibbs.system import memory
 from minigibbs.system.watch import current
 
 _ROUNDING = 1e-9
+_SEARCHED = 4096  # variables up to which orders are searched for
+_WORD_SECONDS = 2e-9  # of the search, per word of bits read
+_PRODUCT_SECONDS = 1.5e-9  # of elimination, per product: what a better order can save
+_SLACK = 16.0  # messages of an order may have this many times the entries of its plan
+_PAYS = 0.25  # search for this share of the time that elimination takes
+_RESTART_WORDS = 20_000  # worth of every restart, beside the words it reads
+_STALE = 200  # restarts without improvement after which the search may end
+_LEAST_SECONDS = 0.003  # of every search
+_MOST_SECONDS = 5.0  # of a search
+_HOPE_SECONDS = 4.0  # of a search for an order that fits into memory
+_HOPE_BITS = 3.0  # that time halves where the memory is too small by so many bits
+_KEPT = 0.5  # share of restarts that keep a prefix of the best order
+_SWEEPS = 0.3  # share of restarts that grow one region
+_WEIGHTS = (1.0, 0.9, 0.5, 0.0)  # of fill-in in the score, in restarts
+_NOISES = (0.2, 0.5, 1.0, 2.0)
+_SWEEP_NOISES = (0.0, 0.001, 0.2, 0.5)
 
 
 @dataclass(frozen=True)
 class Order:
-    """An elimination order: each variable with the clique that it leaves behind."""
+    """An elimination order.
 
-    variables: list[int]
-    cliques: list[tuple[int, ...]]  # the variable first, the others in the order's order
+    Attributes
+    ----------
+    variables
+        The variables that may take several values, the first to be eliminated first.
+    width
+        The induced width: the size of the largest clique, minus one.
+    products
+        Sum over cliques of the product of their domain sizes.
+    entries
+        The same for messages, which lack the eliminated variable.
+    """
 
-    @property
-    def width(self) -> int:
-        """The induced width: the size of the largest clique, less one."""
-        return max((len(clique) for clique in self.cliques), default=1) - 1
+    variables: tuple[int, ...]
+    width: int
+    products: float
+    entries: float
 
 
 def order_variables(
-    sizes: NDArray[np.integer], scopes: Iterable[NDArray[np.int32]], most: float
+    sizes: NDArray[np.integer],
+    scopes: Iterable[NDArray[np.int32]],
+    most: float,
+    known: Order | None = None,
 ) -> Order:
-    """The better of two orders: least fill-in first, and as the variables are numbered.
-
-    The first is good for most graphs, the second for grids and chains that are numbered along
-    their length. Raises `TooLargeError` if the messages of both have more than `most` entries.
+    """Find a good elimination order.
 
     Parameters
     ----------
     sizes
-        The domain of each variable; those of one value take no part.
+        The domain size of each variable. Variables of one value take no part.
     scopes
         Arrays [factor, variable]; -1 for no variable.
     most
-        Entries of all messages together.
+        Largest number of entries of all tables together.
+    known
+        A good order of a similar graph, such as one with other evidence.
+
+    Raises
+    ------
+    TooLargeError
+        If the tables of every order that was found have far more than `most` entries.
     """
     bits = np.log2(sizes.astype(np.float64))
-    limit = math.log2(most) + _ROUNDING
-    taking_part = np.flatnonzero(sizes > 1)
+    members = np.flatnonzero(sizes > 1)
     pairs = _neighbours(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
+    if len(members) <= _SEARCHED:
+        found = _Search(members, pairs, bits, _SLACK * most, known).best
+    else:
+        found = _listed(members, pairs, bits, _SLACK * most)
+    if found.entries > _SLACK * most:
+        refuse(found.width + 1, math.log2(found.entries), most)
+    return found
+
+
+class Scratch(NamedTuple):
+    """Arrays that `greedy_order` overwrites."""
+
+    some: NDArray[np.int64]
+    others: NDArray[np.int64]
+    touched: NDArray[np.int64]  # the step at which a neighbor was first eliminated
+    dirty: NDArray[np.bool_]  # whether a score must be computed anew
+    gone: NDArray[np.bool_]
+    score: NDArray[np.float64]
+
+
+class _Search:
+    """The search for one graph; `best` is its result."""
+
+    def __init__(
+        self,
+        members: NDArray[np.intp],
+        pairs: NDArray[np.int64],
+        bits: NDArray[np.float64],
+        most: float,
+        known: Order | None,
+    ) -> None:
+        n = len(members)
+        self.members, self.bits, self.most = members, np.ascontiguousarray(bits[members]), most
+        self.near = _bit_rows(np.searchsorted(members, pairs), n)
+        self.scratch = Scratch(
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.bool_),
+            np.empty(n, np.bool_),
+            np.empty(n),
+        )
+        self.order, self.tables = np.empty(n, np.int64), np.empty(n)
+        self.totals = np.zeros(3)
+        self.improved = 0  # the restart that found the best order
+        self.stream: NDArray[Any] = np.random.SeedSequence(n).generate_state(4, np.uint64)
+        self.kept, self.best = np.arange(n), Order((), 0, math.inf, math.inf)
+        self._run(known)
+
+    def _run(self, known: Order | None) -> None:
+        n = len(self.members)
+        if n == 0:
+            self.best = Order((), 0, 0.0, 0.0)
+            return
+        if known is not None:
+            place = np.full(int(self.members[-1]) + 1, -1)
+            place[self.members] = np.arange(n)
+            old = np.array([v for v in known.variables if v < len(place)], dtype=np.int64)
+            old = place[old][place[old] >= 0]
+            self._try(np.append(old, np.setdiff1d(np.arange(n), old)), n)
+        for weight in (1.0, 0.0):
+            self._try(self.kept, 0, fill_weight=weight)
+        self._try(np.arange(n), n)
+        self._try(self.kept, 0, fill_weight=0.0, sweep=True)
+        rng = np.random.default_rng(n)
+        tried = 0
+        while self.totals[2] * _WORD_SECONDS < self._worth():
+            current().check()
+            tried += 1
+            if tried > 2 * self.improved + _STALE:
+                break
+            self.totals[2] += _RESTART_WORDS
+            before = self.best
+            sweep = rng.random() < _SWEEPS
+            kept = int(rng.integers(n)) if rng.random() < _KEPT else 0
+            weight = 0.0 if sweep else _WEIGHTS[rng.integers(len(_WEIGHTS))]
+            noise = (_SWEEP_NOISES if sweep else _NOISES)[rng.integers(4)]
+            self._try(self.kept, kept, weight, noise, sweep)
+            if self.best is not before:
+                self.improved = tried
+
+    def _worth(self) -> float:
+        """Seconds that the whole search may take."""
+        best = self.best
+        if best.entries > self.most:
+            beyond = min(math.log2(best.entries / self.most), 1000.0)
+            return float(_HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS))
+        pays = _PAYS * _PRODUCT_SECONDS * best.products
+        return min(max(pays, _LEAST_SECONDS), _MOST_SECONDS)
+
+    def _try(
+        self,
+        given: NDArray[np.int64],
+        kept: int,
+        fill_weight: float = 1.0,
+        noise: float = 0.0,
+        sweep: bool = False,
+    ) -> None:
+        """Keep the order that one greedy elimination finds, if it is better than the best."""
+        done = greedy_order(
+            self.near.copy(),
+            self.bits,
+            fill_weight,
+            noise,
+            sweep,
+            given,
+            kept,
+            self.best.products,
+            self.stream,
+            self.order,
+            self.tables,
+            self.scratch,
+            self.totals,
+        )
+        if not done:
+            return
+        self.kept = self.order.copy()
+        self.best = Order(
+            tuple(self.members[self.order].tolist()),
+            self._width(),
+            float(self.totals[0]),
+            float(self.totals[1]),
+        )
+
+    def _width(self) -> int:
+        """The largest number of neighbors; domains may differ, so that tables do not tell."""
+        if self.bits.min() == self.bits.max():
+            return round(float(self.tables.max() / self.bits[0])) - 1
+        largest, near = 0, [set(_bits_of(row)) for row in self.near]
+        for v in self.order.tolist():
+            around = near[v]
+            largest = max(largest, len(around))
+            for u in around:
+                near[u] |= around
+                near[u] -= {u, v}
+        return largest
+
+
+def _bit_rows(pairs: NDArray[np.int64], count: int) -> NDArray[np.uint64]:
+    """[variable, word] One bit per neighbor."""
+    rows = np.zeros((count, max(-(-count // 64), 1)), dtype=np.uint64)
+    for one, other in (pairs.T, pairs.T[::-1]):
+        np.bitwise_or.at(rows, (one, other >> 6), np.uint64(1) << (other & 63).astype(np.uint64))
+    return rows
+
+
+def _bits_of(row: NDArray[np.uint64]) -> list[int]:
+    """The bits that are set in a row."""
+    return np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()  # type: ignore[no-any-return]
+
+
+def _listed(
+    members: NDArray[np.intp], pairs: NDArray[np.int64], bits: NDArray[np.float64], most: float
+) -> Order:
+    """The better of two orders of a large graph: by fill-in, and as the variables are numbered."""
+    limit = math.log2(most) + _ROUNDING
     tried = [
-        _Elimination(taking_part.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
+        _Elimination(members.tolist(), pairs, bits.tolist(), limit, by_fill=by_fill)
         for by_fill in (True, False)
     ]
-    best = min(tried, key=lambda one: (one.largest > limit, one.entries))
-    if best.largest > limit or best.entries > most * (1 + _ROUNDING):
-        _refuse(best.variables, max(best.largest, math.log2(max(best.entries, 1.0))), most)
-    position = {variable: k for k, variable in enumerate(best.cliques)}
-    cliques = [
-        (variable, *sorted(near, key=position.__getitem__))
-        for variable, near in best.cliques.items()
-    ]
-    return Order(list(position), cliques)
+    best = min(tried, key=lambda one: (one.largest > limit, one.products))
+    width = max(map(len, best.cliques.values()), default=0)
+    if best.largest > limit:
+        return Order((), best.variables - 1, math.inf, 2.0 ** min(best.largest, 1000.0))
+    return Order(tuple(best.cliques), width, best.products, best.entries)
 
 
 def _neighbours(
@@ -77,7 +268,7 @@ def _neighbours(
         rows = np.where((scope >= 0) & (sizes[scope] > 1), scope, -1)
         wide = np.where(rows >= 0, np.log2(sizes[rows]), 0.0).sum(axis=1).max(initial=0.0)
         if wide > math.log2(most) + _ROUNDING:
-            _refuse(int((rows >= 0).sum(axis=1).max()), wide, most)
+            refuse(int((rows >= 0).sum(axis=1).max()), wide, most)
         rows = rows[:, (rows >= 0).any(axis=0)]
         for first in range(rows.shape[1]):
             for second in range(first + 1, rows.shape[1]):
@@ -94,10 +285,11 @@ def refuse_dense(edges: int, sizes: NDArray[np.integer], most: float) -> None:
     least = math.ceil(edges / max(len(bits), 1)) + 1  # variables in some clique
     entries = float(bits[:least].sum())
     if least > 2 and entries - bits[least - 1 : least].sum() > math.log2(most) + _ROUNDING:
-        _refuse(least, entries, most)
+        refuse(least, entries, most)
 
 
-def _refuse(variables: int, bits: float, most: float) -> None:
+def refuse(variables: int, bits: float, most: float) -> None:
+    """Raise `TooLargeError` for tables of 2^bits entries."""
     from minigibbs.exact.enumeration import readable_count
 
     entries = readable_count(round(2**bits)) if bits < 1000 else f"2^{bits:.0f}"
@@ -129,7 +321,7 @@ class _Elimination:
         self.heap: list[tuple[float, float, int]] = []
         self.rank: dict[int, tuple[float, float]] = {}
         self.cliques: dict[int, set[int]] = {}  # in the order of elimination
-        self.entries = 0.0  # of all messages together
+        self.entries, self.products = 0.0, 0.0  # of all messages and cliques together
         self.largest, self.variables = 0.0, 0  # log2 of the largest message, and its variables
         for v in variables:
             current().check()
@@ -148,6 +340,7 @@ class _Elimination:
             if message > self.largest:
                 self.largest, self.variables = message, len(self.around[v]) + 1
             self.entries += 2.0 ** min(self.table[v] - self.bits[v], 1000.0)
+            self.products += 2.0 ** min(self.table[v], 1000.0)
             self._eliminate(v)
 
     def _eliminate(self, v: int) -> None:

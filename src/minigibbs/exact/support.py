@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
-from minigibbs.exact.elimination import BucketTree
+from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
@@ -90,14 +90,14 @@ class Support:
             return
 
     @cached_property
-    def _tree(self) -> BucketTree | None:
+    def _tree(self) -> EliminationTree | None:
         """The tree to draw from at once, or None where a search comes first."""
         return None if len(self.graph) > _MANY else self._narrow_tree()
 
-    def _narrow_tree(self) -> BucketTree | None:
+    def _narrow_tree(self) -> EliminationTree | None:
         """The tree of the zeros alone, after its upward pass, if that is narrow."""
         try:
-            tree = BucketTree.ordered(zeros_alone(self.graph), _NARROW / 8)
+            tree = EliminationTree.ordered(zeros_alone(self.graph), _NARROW / 8)
         except TooLargeError:
             return None
         if tree.upward() == -math.inf:

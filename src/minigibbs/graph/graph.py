@@ -16,7 +16,7 @@ from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
-from minigibbs.graph.prepared import STORE
+from minigibbs.graph.prepared import SHARED, STORE, share
 from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class FactorGraph(Frozen):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what is computed from it; see `graph.prepared`."""
-        return {key: value for key, value in vars(self).items() if key != STORE}
+        return {key: value for key, value in vars(self).items() if key not in (STORE, SHARED)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -159,7 +159,7 @@ class FactorGraph(Frozen):
                     f"got {fixed}"
                 )
             clamped[number] = fixed
-        return FactorGraph(self.domains, self.factors, evidence=clamped)
+        return share(FactorGraph(self.domains, self.factors, evidence=clamped), self)
 
     @overload
     def energy(self, x: Sequence[int]) -> float: ...
@@ -212,7 +212,7 @@ class FactorGraph(Frozen):
     def stored(self) -> FactorGraph:
         """The same graph with every factor written out, for small graphs and other samplers."""
         groups = [g.stored() if isinstance(g, Implicit) else g for g in self.factors]
-        return FactorGraph(self.domains, groups, evidence=self.evidence)
+        return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
 
     @property
     def packed(self) -> Model:
@@ -271,7 +271,7 @@ class FactorGraph(Frozen):
         vars(changed).update(
             domains=self.domains, factors=factors, evidence=self.evidence, frame=self.frame
         )
-        return changed
+        return share(changed, self)
 
     def statistics(self, x: ArrayLike) -> dict[str, NDArray[np.float64]]:
         """How much the energy of a state grows with each parameter: its sufficient statistics.

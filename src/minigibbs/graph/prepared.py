@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
 
 STORE = "_prepared"  # the store's name among a graph's attributes
+SHARED = "_shared"  # the same for the store of a graph and those with other evidence or weights
 
 T = TypeVar("T")
 
@@ -54,16 +55,36 @@ def prepared(
     return found
 
 
+def shared(graph: FactorGraph, kind: str, key: Hashable, make: Callable[[], T], most: int = 2) -> T:
+    """As `prepared`, for entries that graphs with other evidence or other weights can use.
+
+    >>> import minigibbs as mg
+    >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+    >>> shared(graph, "answer", 1, lambda: "computed once")
+    'computed once'
+    >>> shared(graph.condition({0: 1}), "answer", 1, lambda: "computed again")
+    'computed once'
+    """
+    found: T = _store(graph, SHARED).get(kind, key, make, most)
+    return found
+
+
+def share(graph: FactorGraph, other: FactorGraph) -> FactorGraph:
+    """Let a graph use the shared entries of another one; returns the graph."""
+    vars(graph)[SHARED] = _store(other, SHARED)
+    return graph
+
+
 def forget(graph: FactorGraph, kind: str) -> None:
     """Drop all entries of one kind."""
     _store(graph).forget(kind)
 
 
-def _store(graph: FactorGraph) -> _Store:
+def _store(graph: FactorGraph, name: str = STORE) -> _Store:
     own = vars(graph)
-    store = own.get(STORE)
+    store = own.get(name)
     if store is None:  # one thread's new store becomes the graph's
-        store = own.setdefault(STORE, _Store())
+        store = own.setdefault(name, _Store())
     return store  # type: ignore[no-any-return]
 
 

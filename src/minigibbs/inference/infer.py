@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import SampleError, TooLargeError
-from minigibbs.exact.elimination import BucketTree, exact_answer
+from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import rounding_warning
@@ -119,7 +119,7 @@ def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answ
     """The exact answer if it fits into time and memory; and why, or why not."""
     try:
         with Watch(_EXACT * watch.left):
-            tree = BucketTree.of(graph, memory)
+            tree = EliminationTree.of(graph, memory)
             if tree.seconds > _EXACT * watch.left:
                 return None, f"an exact answer would take about {tree.seconds:,.0f} s"
             flat, log_z = exact_answer(tree)

@@ -1,4 +1,4 @@
-"""Sums of products of tables over some of their axes: the inner loop of variable elimination."""
+"""Sums of products of tables over some of their axes: the inner loops of exact elimination."""
 
 from __future__ import annotations
 
@@ -52,47 +52,73 @@ def _sum(offsets):
 
 
 @inlined
-def _multiply(offsets, summed, s, index, product):
-    """Set product[t] to the product of all parts at entry t of the block, for one summed entry."""
-    parts, block = index.shape
-    for t in range(block):
-        product[t] = _at(offsets[0] + summed[0, s] + index[0, t])
-    part = 1
-    while part + 1 < parts:  # two at a time, since every pass reads and writes the products
-        one, two = offsets[part] + summed[part, s], offsets[part + 1] + summed[part + 1, s]
-        for t in range(block):
-            product[t] *= _at(one + index[part, t]) * _at(two + index[part + 1, t])
-        part += 2
-    if part < parts:
-        one = offsets[part] + summed[part, s]
-        for t in range(block):
-            product[t] *= _at(one + index[part, t])
+def _scale_row(number, right, at, right_step, out, to, out_step, width, first):
+    """Set, or add to, a row of the result: a number times a row of the right matrix."""
+    if right_step == 1 and out_step == 1:
+        if first:
+            for j in range(width):
+                out[to + j] = number * right[at + j]
+        else:
+            for j in range(width):
+                out[to + j] += number * right[at + j]
+    elif first:
+        for j in range(width):
+            out[to + j * out_step] = number * right[at + j * right_step]
+    else:
+        for j in range(width):
+            out[to + j * out_step] += number * right[at + j * right_step]
 
 
 @entry
-def sum_products(offsets, strides, sizes, digits, index, summed, product, out):
-    """Set `out` to sums of products of parts, block by block.
+def small_products(left, right, out, left_steps, right_steps, out_steps, shape):
+    """Multiply stacks of small matrices: out[r, b] = left[r, b] @ right[r, b].
 
-    Axes are those of blocks, with `sizes` and `strides` [part, axis], 0 where a part does not have
-    that axis; then those within a block, whose places in each part are in `index` [part, entry];
-    then those that are summed over, whose places are in `summed` [part, entry]. The first block is
-    that of `digits`, where parts begin at `offsets`, as `place_of` gave them. `product` is scratch,
-    as long as a block.
+    Parameters
+    ----------
+    left, right, out
+        Flat arrays of [r, b, m, k], [r, b, k, n] and [r, b, m, n].
+    left_steps, right_steps, out_steps
+        How far each axis moves in them; 0 along an axis that is the same throughout.
+    shape
+        (r, b, m, n, k)
     """
-    block = index.shape[1]
-    for first in range(0, len(out), block):
-        for t in range(block):
-            out[first + t] = 0.0
-        for s in range(summed.shape[1]):
-            _multiply(offsets, summed, s, index, product)
-            for t in range(block):
-                out[first + t] += product[t]
-        _step(digits, sizes, 0, len(sizes), strides, offsets)
+    for r in range(shape[0]):
+        for b in range(shape[1]):
+            for i in range(shape[2]):
+                to = r * out_steps[0] + b * out_steps[1] + i * out_steps[2]
+                of = r * left_steps[0] + b * left_steps[1] + i * left_steps[2]
+                at = r * right_steps[0] + b * right_steps[1]
+                for k in range(shape[4]):
+                    _scale_row(
+                        left[of + k * left_steps[3]],
+                        right,
+                        at + k * right_steps[2],
+                        right_steps[3],
+                        out,
+                        to,
+                        out_steps[3],
+                        shape[3],
+                        k == 0,
+                    )
+
+
+@entry
+def gather(source, rows, columns, out):
+    """Copy entries: out[i, j] = source[rows[i] + columns[j]]."""
+    for i in range(len(rows)):
+        start = rows[i]
+        for j in range(len(columns)):
+            out[i, j] = source[start + columns[j]]
 
 
 @entry
 def log_sum_products(offsets, strides, sizes, digits, outer, out):
-    """The same where values and results are logarithms: for numbers beyond the range of doubles."""
+    """Sum products of parts whose entries are logarithms, beyond the range of doubles.
+
+    Axes come with `sizes` and `strides` [part, axis], 0 where a part does not have that axis. The
+    first `outer` axes are those of the result, the others are summed over. The first entry of `out`
+    is that of `digits`, where parts begin at `offsets`, as `place_of` gave them.
+    """
     inner = 1
     for axis in range(outer, len(sizes)):
         inner *= sizes[axis]
@@ -106,4 +132,19 @@ def log_sum_products(offsets, strides, sizes, digits, outer, out):
             total += math.exp(_sum(offsets) - top) if top > -math.inf else 0.0
             _step(digits, sizes, outer, len(sizes), strides, offsets)
         out[k] = top + math.log(total) if total > 0.0 else -math.inf
+        _step(digits, sizes, 0, outer, strides, offsets)
+
+
+@entry
+def max_products(offsets, strides, sizes, digits, outer, out):
+    """As `log_sum_products`, with the largest product in place of the sum."""
+    inner = 1
+    for axis in range(outer, len(sizes)):
+        inner *= sizes[axis]
+    for k in range(len(out)):
+        top = -math.inf
+        for _ in range(inner):
+            top = max(top, _sum(offsets))
+            _step(digits, sizes, outer, len(sizes), strides, offsets)
+        out[k] = top
         _step(digits, sizes, 0, outer, strides, offsets)

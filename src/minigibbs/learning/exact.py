@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
-from minigibbs.exact.elimination import BucketTree
+from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.statistics import add_statistics
@@ -97,7 +97,7 @@ class Eliminated(Expectations):
     def __init__(self, graph: FactorGraph) -> None:
         """A graph that is narrow enough, or `TooLargeError`."""
         self.graph = graph
-        BucketTree.of(graph)
+        EliminationTree.of(graph)
 
     def of(
         self, values: NDArray[np.float64], evidence: NDArray[np.int32]
@@ -107,7 +107,7 @@ class Eliminated(Expectations):
         known = np.where(self.graph.evidence == FREE, evidence, self.graph.evidence)
         if (known != self.graph.evidence).any():
             graph = FactorGraph(graph.domains, graph.factors, evidence=known)
-        tree = BucketTree.of(graph)
+        tree = EliminationTree.of(graph)
         with tree.reserved():
             log_z = tree.upward()
             if log_z == -math.inf:
@@ -115,10 +115,10 @@ class Eliminated(Expectations):
             return log_z, _expected(self.graph, tree)
 
 
-def _expected(graph: FactorGraph, tree: BucketTree) -> NDArray[np.float64]:
+def _expected(graph: FactorGraph, tree: EliminationTree) -> NDArray[np.float64]:
     """The mean statistics, by the joint marginals of each set of variables with a factor."""
-    frame, position = graph.frame, {v: k for k, v in enumerate(tree.order.variables)}
-    scopes: dict[tuple[int, ...], list[int]] = {}
+    frame = graph.frame
+    scopes: dict[frozenset[int], list[int]] = {}
     model, pairs = frame.structure, len(frame.structure.pair)
     for number in _learned(graph):
         if number < pairs:
@@ -127,17 +127,14 @@ def _expected(graph: FactorGraph, tree: BucketTree) -> NDArray[np.float64]:
             factor = model.factors[number - pairs]
             slots = model.slots[factor["scope_start"] : factor["scope_end"]]
             scope = slots["variable"].tolist()
-        open_ones = sorted((v for v in scope if tree.sizes[v] > 1), key=position.__getitem__)
-        scopes.setdefault(tuple(open_ones), []).append(number)
-    wanted: dict[int, list[tuple[int, ...]]] = {}
-    for scope_ in scopes:
-        if scope_:
-            wanted.setdefault(scope_[0], []).append(scope_)
-    joint = tree.joint(wanted) | {(): np.ones(())}
+        open_ones = frozenset(v for v in scope if tree.sizes[v] > 1)
+        scopes.setdefault(open_ones, []).append(number)
     settled = np.array([tree.values(v)[0] for v in range(len(graph))], dtype=graph.state_type)
     total = frame.constant.copy()
-    for scope_, numbers in scopes.items():
-        _add_expected(graph, tree, scope_, joint[scope_], settled, numbers, total)
+    for scope_, joint in ((), np.ones(())), *tree.leaf_marginals():
+        numbers = scopes.pop(frozenset(scope_), [])
+        _add_expected(graph, tree, scope_, joint, settled, numbers, total)
+    assert not scopes, "every factor has a leaf"
     return total
 
 
@@ -150,7 +147,7 @@ def _learned(graph: FactorGraph) -> list[int]:
 
 def _add_expected(
     graph: FactorGraph,
-    tree: BucketTree,
+    tree: EliminationTree,
     scope: tuple[int, ...],
     joint: NDArray[np.float64],
     settled: NDArray[Any],

@@ -1,8 +1,8 @@
 """Independent draws from the model: every sweep is a fresh one, through the bucket tree.
 
-The upward pass of `exact.elimination` is made once. A draw then goes through the variables, the
-last eliminated first: each takes a value given those of its clique, whose weights are the products
-of the factors and messages in its bucket.
+The upward pass of `exact.elimination` is made once. A draw then goes through its steps, the last
+one first: the variables that a step has summed out are drawn given those that are known, with
+weights that are products of the step's two tables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.exact.elimination import BucketTree, Part, possible
+from minigibbs.exact.elimination import EliminationTree, possible
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.exact.transition import Transition
 from minigibbs.graph.graph import FactorGraph
@@ -24,29 +24,32 @@ from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
 from minigibbs.system.boundary import checked
 
-# A variable in its turn: its parts are [part_start, part_end), its values those from `value` on.
+# Variables that are drawn together: [slot_start, slot_end) of `own` are their sizes, their joint
+# values are 0 to size - 1, and the weights are products of the parts [part_start, part_end).
 _TURN = np.dtype(
     [
-        ("variable", np.int32),
-        ("size", np.int32),
+        ("size", np.int64),
         ("part_start", np.int64),
         ("part_end", np.int64),
-        ("value", np.int64),
+        ("slot_start", np.int64),
+        ("slot_end", np.int64),
     ],
     align=True,
 )
-# A factor or message: entry `start` and on, `own` entries between two values of the variable, and
-# for each of its other variables a slot.
+# A table of weights: its entries start at `start`, its slots are those of variables drawn before,
+# and `places` from `place` on says how far each joint value moves.
 _PART = np.dtype(
     [
         ("start", np.int64),
-        ("own", np.int64),
+        ("place", np.int64),
         ("slot_start", np.int64),
         ("slot_end", np.int64),
     ],
     align=True,
 )
 _SLOT = np.dtype([("variable", np.int64), ("stride", np.int64)], align=True)
+# A variable that is drawn: how many values it has, and where they are in `values`.
+_OWN = np.dtype([("variable", np.int64), ("size", np.int64), ("value", np.int64)], align=True)
 
 
 @checked(SampleError)
@@ -85,22 +88,22 @@ class Exact(SweepSampler):
             raise SampleError(f"Exact: memory must be a number of bytes, got {self.memory!r}")
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
-        """Sum the variables out once; lay out what each bucket then holds."""
-        tree = BucketTree.of(graph, self.memory)
+        """Sum the variables out once; lay out the tables of every step."""
+        tree = EliminationTree.of(graph, self.memory)
         with tree.reserved():
             possible(tree)
             return _flat(tree)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Each variable's place among the values that zeros leave it."""
-        return Workspace(scratch=len(graph))
+        return Workspace(scratch=len(graph), numbers=2 * int(data.turns["size"].max(initial=1)))
 
     def describe(self, graph: FactorGraph) -> str:
         """Say the width."""
-        order = BucketTree.of(graph, self.memory).order
+        order = EliminationTree.of(graph, self.memory).order
         return (
             f"Exact: every sweep is an independent draw, by elimination of width {order.width}; "
-            "an update looks up a value's weight in each factor and message of its bucket."
+            "an update looks up the weights of its values in two tables."
         )
 
     def transition(self, everything: Enumeration) -> Transition:
@@ -111,62 +114,66 @@ class Exact(SweepSampler):
 
 
 class ExactData(NamedTuple):
-    """The buckets, in the order in which values are drawn."""
+    """The tables, in the order in which variables are drawn."""
 
     turns: NDArray[np.void]  # of _TURN
+    own: NDArray[np.void]  # of _OWN
     parts: NDArray[np.void]  # of _PART
     slots: NDArray[np.void]  # of _SLOT
+    places: NDArray[np.int64]  # of joint values in each part
     logs: NDArray[np.float64]  # of what the parts hold
     values: NDArray[np.int64]  # that variables may take
     settled: NDArray[np.int64]  # [variable, value] of those with one
 
 
-def _flat(tree: BucketTree) -> ExactData:
-    """All buckets end to end."""
-    count = len(tree.order.variables)
-    parts = [part for variable in reversed(tree.order.variables) for part in tree.parts[variable]]
-    turns = np.zeros(count, dtype=_TURN)
-    turns["variable"] = tree.order.variables[::-1]
-    turns["size"] = tree.sizes[turns["variable"]]
-    turns["value"] = np.cumsum(turns["size"]) - turns["size"]
-    turns["part_end"] = np.cumsum([len(tree.parts[v]) for v in turns["variable"].tolist()])
-    turns["part_start"][1:] = turns["part_end"][:-1]
-    rows, slots = np.zeros(len(parts), dtype=_PART), [_slots(part) for part in parts]
-    sizes = np.array([part.table.size for part in parts], dtype=np.int64)
-    rows["start"] = np.cumsum(sizes) - sizes
-    rows["own"] = [part.table.size // len(part.table) for part in parts]
-    rows["slot_end"] = np.cumsum([len(own) for own in slots])
-    rows["slot_start"][1:] = rows["slot_end"][:-1]
-    logs = np.empty(int(sizes.sum()))
-    for part, first in zip(parts, rows["start"].tolist(), strict=True):
-        logs[first : first + part.table.size] = part.table.ravel()
-    if not tree.logs:
-        with np.errstate(divide="ignore"):
-            np.log(logs, out=logs)
+def _flat(tree: EliminationTree) -> ExactData:
+    """All tables end to end."""
+    turns: list[tuple[int, ...]] = []
+    own: list[tuple[int, ...]] = []
+    parts: list[tuple[int, ...]] = []
+    slots: list[tuple[int, int]] = []
+    places, tables, values = [np.empty(0, np.int64)], [np.empty(0)], [np.empty(0, np.int64)]
+    place = entry = value = 0
+    for turn in tree.turns():
+        first_part, first_own, sizes = len(parts), len(own), tree.sizes[list(turn.variables)]
+        for variable in turn.variables:
+            values.append(tree.values(variable))
+            own.append((variable, len(values[-1]), value))
+            value += len(values[-1])
+        joint = np.indices(sizes.tolist()).reshape(len(sizes), -1)
+        for scope, logs in turn.tables:
+            tables.append(logs.ravel())
+            strides = dict(zip(scope, _strides(logs.shape), strict=True))
+            moved = [strides.get(v, 0) for v in turn.variables]
+            before = [(v, strides[v]) for v in scope if v not in turn.variables]
+            parts.append((entry, place, len(slots), len(slots) + len(before)))
+            slots += before
+            places.append(np.array(moved, np.int64) @ joint)
+            place += joint.shape[1]
+            entry += logs.size
+        turns.append((joint.shape[1], first_part, len(parts), first_own, len(own)))
     settled = np.flatnonzero(tree.sizes == 1)
     return ExactData(
-        turns=turns,
-        parts=rows,
-        slots=np.concatenate([np.empty(0, _SLOT), *slots]),
-        logs=logs,
-        values=_values(tree, turns["variable"]),
+        turns=np.array(turns, dtype=_TURN),
+        own=np.array(own, dtype=_OWN),
+        parts=np.array(parts, dtype=_PART),
+        slots=np.array(slots, dtype=_SLOT),
+        places=np.concatenate(places),
+        logs=np.concatenate(tables),
+        values=np.concatenate(values),
         settled=np.stack([settled, _values(tree, settled)], axis=1),
     )
 
 
-def _values(tree: BucketTree, variables: NDArray[Any]) -> NDArray[np.int64]:
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    """Strides of a contiguous array, in entries."""
+    return [int(np.prod(shape[k + 1 :])) for k in range(len(shape))]
+
+
+def _values(tree: EliminationTree, variables: NDArray[Any]) -> NDArray[np.int64]:
     """The values that each of some variables may take."""
     lists = [tree.values(variable) for variable in variables.tolist()]
     return np.concatenate([np.empty(0, np.int64), *lists])
-
-
-def _slots(part: Part) -> NDArray[np.void]:
-    """The variables of a part but its first, with their strides in the flat table."""
-    slots = np.empty(len(part.scope) - 1, dtype=_SLOT)
-    slots["variable"] = part.scope[1:]
-    shape = part.table.shape
-    slots["stride"] = [int(np.prod(shape[k + 1 :])) for k in range(1, len(shape))]
-    return slots
 
 
 @kernel
@@ -177,17 +184,23 @@ def exact_sweep(data, model, chain, replicas):
         chain.x[data.settled[k, 0]] = data.settled[k, 1]
     for k in range(len(data.turns)):
         turn = data.turns[k]
-        for value in range(turn.size):
-            chain.weights[value] = 0.0
+        for joint in range(turn.size):
+            chain.weights[joint] = 0.0
         for p in range(turn.part_start, turn.part_end):
             part = data.parts[p]
             at = part.start
             for s in range(part.slot_start, part.slot_end):
                 at += data.slots[s].stride * place[data.slots[s].variable]
-            for value in range(turn.size):
-                chain.weights[value] += data.logs[at + value * part.own]
-        place[turn.variable] = draw_log(chain.weights, turn.size, chain.stream)
-        chain.x[turn.variable] = data.values[turn.value + place[turn.variable]]
+            for joint in range(turn.size):
+                chain.weights[joint] += data.logs[at + data.places[part.place + joint]]
+        joint = draw_log(chain.weights, turn.size, chain.stream)
+        s = turn.slot_end - 1
+        while s >= turn.slot_start:  # the last variable's values follow each other
+            own = data.own[s]
+            place[own.variable] = joint % own.size
+            chain.x[own.variable] = data.values[own.value + place[own.variable]]
+            joint //= own.size
+            s -= 1
         chain.tally[EVALUATIONS] += turn.part_end - turn.part_start
     chain.tally[DRAWS] += 1
 

@@ -1,0 +1,519 @@
+"""The numbers of a plan: products of tables on the way up, and what the rest says on the way down.
+
+A table holds plain numbers, scaled by powers of two, or logarithms where numbers might leave the
+range of doubles. Its first axis is that of rows: evidence sets that are answered together. A table
+that is the same for all rows has one.
+
+On the way up every step multiplies two tables and sums variables out. On the way down every node
+gets a table over its own scope: the sum over all other variables of the product of all leaves that
+are not below it. A node's table times that one is its joint marginal, so that no table is divided.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from minigibbs.exact.plan import Plan
+from minigibbs.kernels.tables import (
+    gather,
+    log_sum_products,
+    max_products,
+    place_of,
+    small_products,
+)
+from minigibbs.system.watch import current
+
+Numbers = NDArray[np.float64]
+
+SUM, LOGS, LARGEST = "sum", "logs", "largest"  # what a step does with products
+
+_LEAST = -690.0  # logarithm of the least product that is not lost
+_SPARE = 650.0  # see `_Tables._check`
+_SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
+_BLAS = 4  # rows and columns from which on matrices are left to BLAS
+_AT_ONCE = 1 << 31  # products between two looks at the clock
+_THREADED = 1 << 20  # products that are worth several threads
+_THREADED_BLAS = 1 << 25  # the same for BLAS
+_COLUMNS = 1 << 10  # entries that are copied with one table of places
+
+
+# choose(variables, rows, weights): the joint value of each row, given log-weights [row, value]
+Choose = Callable[[tuple[int, ...], slice, Numbers], NDArray[np.int64]]
+
+
+class UnderflowError(Exception):
+    """A product of plain numbers might be too small for a double."""
+
+
+class Contraction:
+    """A plan with numbers.
+
+    Parameters
+    ----------
+    plan
+        The products to make.
+    sizes
+        How many values each variable may take.
+    leaves
+        A table of logarithms per leaf: [row, ...], with one axis per variable of its scope.
+    mode
+        SUM for plain numbers, LOGS for logarithms, LARGEST for logarithms of the largest products.
+    ranges
+        Sum of the ranges of the factors at each variable, or None where factors hold -inf.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        sizes: NDArray[np.int64],
+        leaves: Sequence[Numbers],
+        mode: str = SUM,
+        ranges: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
+        self.nodes: list[Numbers] = []
+        self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
+        self._scale: list[Numbers] = []  # [row] logarithm of what the leaves below were divided by
+        for scope, leaf in zip(plan.scopes, leaves, strict=False):
+            self._add_leaf(scope, leaf)
+
+    def _add_leaf(self, scope: tuple[int, ...], logs: Numbers) -> None:
+        top = logs.reshape(len(logs), -1).max(axis=1)
+        top = np.where(np.isfinite(top), top, 0.0)
+        shifted = logs - top.reshape(-1, *[1] * len(scope))
+        low = float(shifted.min(initial=0.0, where=shifted > -np.inf))
+        if self.mode == SUM:
+            if low < _LEAST and not self._harmless(scope, 0.0):
+                raise UnderflowError
+            low = max(low, _LEAST)
+            shifted = np.exp(shifted)
+        self.nodes.append(shifted)
+        self._low.append(low)
+        self._scale.append(top)
+
+    def upward(self) -> Numbers:
+        """Make all products; returns log Z of each row, -inf where no state is possible."""
+        with _own_threads():
+            return self._upward()
+
+    def _upward(self) -> Numbers:
+        for step in self.plan.steps:
+            current().check()
+            out, scale, low = self._product(
+                (self.plan.scopes[step.left], self.nodes[step.left], self._low[step.left]),
+                None
+                if step.right < 0
+                else (self.plan.scopes[step.right], self.nodes[step.right], self._low[step.right]),
+                step.scope,
+            )
+            below = self._scale[step.left]
+            if step.right >= 0:
+                below = below + self._scale[step.right]
+            self.nodes.append(out)
+            self._low.append(low)
+            self._scale.append(below + scale)
+        total = np.zeros(1)
+        for root in self.plan.roots:
+            total = total + self.logs(root) + self._scale[root]
+        return total
+
+    def downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
+        """What the rest says of each leaf, after `upward`: scope and table, up to a factor.
+
+        Products of steps are freed on the way.
+        """
+        with _own_threads():
+            return self._downward()
+
+    def _downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
+        one = (np.zeros if self.mode != SUM else np.ones)((1,))
+        known: tuple[tuple[int, ...], Numbers, float] = ((), one, 0.0)
+        told = dict.fromkeys(self.plan.roots, known)
+        scopes, first = self.plan.scopes, self.plan.leaves
+        for number in range(len(self.plan.steps) - 1, -1, -1):
+            current().check()
+            step, above = self.plan.steps[number], told.pop(first + number)
+            self.nodes[first + number] = one  # nobody needs it any more
+            for own, other in ((step.left, step.right), (step.right, step.left)):
+                if own < 0:
+                    continue
+                beside = None
+                if other >= 0:
+                    beside = (scopes[other], self.nodes[other], self._low[other])
+                told[own] = self._told(above, beside, scopes[own])
+        return {leaf: told[leaf][:2] for leaf in range(first) if leaf in told}
+
+    def _told(
+        self,
+        above: tuple[tuple[int, ...], Numbers, float],
+        beside: tuple[tuple[int, ...], Numbers, float] | None,
+        wanted: tuple[int, ...],
+    ) -> tuple[tuple[int, ...], Numbers, float]:
+        """What the rest says of one side of a step, over the variables that it depends on."""
+        known = set(above[0]) | (set() if beside is None else set(beside[0]))
+        scope = tuple(v for v in wanted if v in known)
+        if beside is None:
+            return above
+        left, right = above, beside
+        if right[1].size > left[1].size:
+            left, right = right, left
+        natural = natural_scope(left[0], right[0], set(scope))
+        out, _, low = self._product(left, right, natural)
+        return natural, out, low
+
+    def logs(self, node: int) -> Numbers:
+        """The logarithms of a node's table."""
+        with np.errstate(divide="ignore"):
+            return self.nodes[node] if self.mode != SUM else np.log(self.nodes[node])
+
+    def leaf_marginal(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
+        """[row, ...] The joint marginal of a leaf's variables."""
+        scope, (known, table) = self.plan.scopes[leaf], told
+        with np.errstate(divide="ignore"):
+            rest = table if self.mode != SUM else np.log(table)
+        order = [0, *(1 + known.index(v) for v in scope if v in known)]
+        rest = rest.transpose(order)
+        shape = [int(self.sizes[v]) if v in known else 1 for v in scope]
+        logs = self.logs(leaf) + rest.reshape(len(rest), *shape)
+        flat = logs.reshape(len(logs), -1)
+        top = flat.max(axis=1, keepdims=True)
+        flat = np.exp(flat - np.where(np.isfinite(top), top, 0.0))
+        with np.errstate(invalid="ignore"):
+            flat /= flat.sum(axis=1, keepdims=True)
+        return flat.reshape(logs.shape)
+
+    def trace(self, states: NDArray[Any], choose: Choose, most: int) -> None:
+        """Set the variables of all states, those summed last first, after `upward`.
+
+        Parameters
+        ----------
+        states
+            [state, variable] Overwritten.
+        choose
+            Chooses joint values given log-weights.
+        most
+            Weights that are looked up at a time.
+        """
+        for step in reversed(self.plan.steps):
+            if not step.summed:
+                continue
+            shape = [int(self.sizes[v]) for v in step.summed]
+            count = math.prod(shape)
+            length = max(1, most // count)
+            for first in range(0, len(states), length):
+                rows = slice(first, min(first + length, len(states)))
+                some = states[rows]
+                weights = np.zeros((len(some), count))
+                for node in (step.left, step.right):
+                    if node >= 0:
+                        self._add_weights(node, step.summed, some, weights)
+                chosen = np.unravel_index(choose(step.summed, rows, weights), shape)
+                for variable, places in zip(step.summed, chosen, strict=True):
+                    some[:, variable] = places
+
+    def _add_weights(
+        self, node: int, summed: tuple[int, ...], states: NDArray[Any], weights: Numbers
+    ) -> None:
+        scope = self.plan.scopes[node]
+        index: list[Any] = [0 if len(self.nodes[node]) == 1 else np.arange(len(states))[:, None]]
+        shape = [int(self.sizes[v]) for v in summed]
+        places = dict(zip(summed, np.indices(shape).reshape(len(shape), -1), strict=True))
+        for v in scope:
+            index.append(places[v] if v in places else states[:, v, None].astype(np.int64))
+        with np.errstate(divide="ignore"):
+            rows = self.nodes[node][tuple(index)]
+            weights += rows if self.mode != SUM else np.log(rows)
+
+    def _product(
+        self,
+        a: tuple[tuple[int, ...], Numbers, float],
+        b: tuple[tuple[int, ...], Numbers, float] | None,
+        scope: tuple[int, ...],
+    ) -> tuple[Numbers, Numbers, float]:
+        """The product of two tables over a scope; its scale [row] and a bound of its entries."""
+        if self.mode != SUM:
+            out = _log_product(self.mode, self.sizes, a, b, scope)
+            top = out.reshape(len(out), -1).max(axis=1)
+            top = np.where(np.isfinite(top), top, 0.0)
+            out -= top.reshape(-1, *[1] * len(scope))
+            return out, top, 0.0
+        out = multiply(self.sizes, a[0], a[1], b and b[0], b and b[1], scope)
+        low = a[2] + (0.0 if b is None else b[2])
+        tops = out.reshape(len(out), -1).max(axis=1)
+        if low < _LEAST:  # the bounds may be too low: look
+            low = _least(a[1]) + (0.0 if b is None else _least(b[1]))
+            if low < _LEAST:
+                top = math.log(tops.min()) if tops.min() > 0 else -math.inf
+                if not self._harmless(scope, top):
+                    raise UnderflowError
+                low = _LEAST
+        scale = np.zeros(len(tops))
+        beyond = (tops > 0) & ((tops > _SCALED) | (tops < 1 / _SCALED))
+        if beyond.any():
+            exponent = np.where(beyond, np.frexp(np.where(beyond, tops, 1.0))[1], 0)
+            scale = exponent * math.log(2.0)
+            out = np.ldexp(out, -exponent.reshape(-1, *[1] * len(scope)))
+            low -= float(scale.max())
+        return out, scale, low
+
+    def _harmless(self, scope: tuple[int, ...], top: float) -> bool:
+        """Whether products below the range of doubles are negligible, given the largest.
+
+        The factors at the variables of a scope have a range of e^S together. Either those below
+        or those above have at most e^(S/2). Where the largest entry is at least e^(S/2 - 650), an
+        entry below e^-708 is thus worth less than e^-58 of the whole.
+        """
+        if self._ranges is None:
+            return False
+        strength = float(self._ranges[list(scope)].sum())
+        return top >= strength / 2 - _SPARE
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _own_threads() -> AbstractContextManager[Any]:
+    """Let BLAS use one thread: its threads wait actively for each other, ours do not."""
+    return _libraries().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+def _least(table: Numbers) -> float:
+    """The logarithm of the least entry that is not 0."""
+    return math.log(table.min(initial=1.0, where=table > 0))
+
+
+def natural_scope(left: tuple[int, ...], right: tuple[int, ...], kept: set[int]) -> tuple[int, ...]:
+    """The axes of a matrix product in the order in which it writes them."""
+    one, other = set(left), set(right)
+    return (
+        *(v for v in left if v in other and v in kept),
+        *(v for v in left if v not in other and v in kept),
+        *(v for v in right if v not in one and v in kept),
+    )
+
+
+def multiply(
+    sizes: NDArray[np.int64],
+    left: tuple[int, ...],
+    a: Numbers,
+    right: tuple[int, ...] | None,
+    b: Numbers | None,
+    scope: tuple[int, ...],
+) -> Numbers:
+    """The product of two tables, summed over all but the variables of a scope.
+
+    The scope must be in the order of `natural_scope`.
+    """
+    kept = set(scope)
+    other = set(right or ())
+    left, a = _summed(left, a, kept | other)
+    if b is None or right is None:
+        return a
+    one = set(left)
+    right, b = _summed(right, b, kept | one)
+    both = tuple(v for v in left if v in other and v in kept)
+    depth = tuple(v for v in left if v in other and v not in kept)
+    rows = tuple(v for v in left if v not in other)
+    columns = tuple(v for v in right if v not in one)
+    first = _matrices(sizes, left, a, both, rows, depth)
+    second = _matrices(sizes, right, b, both, depth, columns)
+    out = _matmul(first, second)
+    return out.reshape(len(out), *(int(sizes[v]) for v in (*both, *rows, *columns)))
+
+
+def _summed(
+    scope: tuple[int, ...], table: Numbers, kept: set[int]
+) -> tuple[tuple[int, ...], Numbers]:
+    """A table with the variables that are not kept summed out."""
+    axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
+    if not axes:
+        return scope, table
+    return tuple(v for v in scope if v in kept), table.sum(axis=axes)
+
+
+def _matrices(
+    sizes: NDArray[np.int64],
+    scope: tuple[int, ...],
+    table: Numbers,
+    both: tuple[int, ...],
+    rows: tuple[int, ...],
+    columns: tuple[int, ...],
+) -> Numbers:
+    """[row of evidence, matrix, row, column] A table as a stack of matrices, a view if possible."""
+    shape = [math.prod(int(sizes[v]) for v in some) for some in (both, rows, columns)]
+    if scope == (*both, *rows, *columns):
+        return table.reshape(len(table), *shape)
+    if scope == (*both, *columns, *rows):
+        return table.reshape(len(table), shape[0], shape[2], shape[1]).swapaxes(2, 3)
+    if scope == (*columns, *both, *rows):
+        return table.reshape(len(table), shape[2], shape[0], shape[1]).transpose(0, 2, 3, 1)
+    if scope == (*rows, *both, *columns):
+        return table.reshape(len(table), shape[1], shape[0], shape[2]).swapaxes(1, 2)
+    return _permuted(scope, table, (*both, *rows, *columns)).reshape(len(table), *shape)
+
+
+def _permuted(scope: tuple[int, ...], table: Numbers, wanted: tuple[int, ...]) -> Numbers:
+    """A table with its axes in another order, contiguous."""
+    axes = [0, *(1 + scope.index(v) for v in wanted)]
+    view = table.transpose(axes)
+    if table.size <= _COLUMNS or not table.flags.c_contiguous:
+        return np.ascontiguousarray(view)
+    steps = [s // 8 for s in view.strides]
+    split, inner = len(axes), 1
+    while split > 0 and inner * view.shape[split - 1] <= _COLUMNS:
+        split -= 1
+        inner *= view.shape[split]
+    out = np.empty(view.shape)
+    gather(
+        table.reshape(-1),
+        _places(view.shape[:split], steps[:split]),
+        _places(view.shape[split:], steps[split:]),
+        out.reshape(-1, inner),
+    )
+    return out
+
+
+def _places(shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
+    """Where the entries of some axes lie, the last axis fastest."""
+    places = np.zeros(1, dtype=np.int64)
+    for size, stride in zip(shape, strides, strict=True):
+        places = (places[:, None] + np.arange(size) * stride).reshape(-1)
+    return places
+
+
+def _matmul(a: Numbers, b: Numbers) -> Numbers:
+    """Stacks of matrices multiplied; BLAS where they are large enough."""
+    rows, matrices = max(len(a), len(b)), a.shape[1]
+    shape = (rows, matrices, a.shape[2], b.shape[3])
+    products = math.prod(shape) * a.shape[3]
+    if a.shape[3] == 1 and products <= _COLUMNS:
+        return a * b
+    thin = min(a.shape[2], a.shape[3], b.shape[3]) < _BLAS
+    if not thin and products <= _THREADED_BLAS:
+        return np.matmul(a, b)  # type: ignore[no-any-return]
+    out = np.empty(shape)
+    if thin and a.shape[2] > b.shape[3] and b.shape[3] < _BLAS:  # the long axis innermost
+        left, right, target = (x.swapaxes(2, 3) for x in (b, a, out))
+    else:
+        left, right, target = a, b, out
+
+    def work(some: tuple[int, int, int, int]) -> None:
+        begin, end, top, bottom = some
+        if thin:
+            _thin_matmul(
+                left[:, begin:end],
+                right[:, begin:end, :, top:bottom],
+                target[:, begin:end, :, top:bottom],
+            )
+        else:
+            np.matmul(a[:, begin:end, top:bottom], b[:, begin:end], out[:, begin:end, top:bottom])
+
+    length = target.shape[3] if thin else a.shape[2]
+    most = _THREADED if thin else _THREADED_BLAS
+    in_pieces(work, _pieces(matrices, length, products, most))
+    return out
+
+
+def _thin_matmul(a: Numbers, b: Numbers, out: Numbers) -> None:
+    """The same for matrices that are too small for BLAS."""
+    shape = np.array([*out.shape, a.shape[3]], dtype=np.int64)
+    steps = [_steps(view) for view in (a, b, out)]
+    small_products(_flat(a), _flat(b), _flat(out), steps[0], steps[1], steps[2], shape)
+
+
+def _flat(view: Numbers) -> Numbers:
+    """The numbers from the first entry of a view to its last, as they lie in memory."""
+    last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)) // 8
+    return np.lib.stride_tricks.as_strided(view, (last + 1,), (8,))
+
+
+def _steps(view: Numbers) -> NDArray[np.int64]:
+    steps = np.array(view.strides, dtype=np.int64) // 8
+    return np.where(np.array(view.shape) == 1, 0, steps)
+
+
+def _pieces(
+    matrices: int, length: int, products: int, most: int
+) -> list[tuple[int, int, int, int]]:
+    """Ranges of matrices, or of one of their axes, of bounded work."""
+    count = -(-products // _AT_ONCE)
+    if products > most:
+        count = max(count, os.cpu_count() or 1)
+    if matrices >= count:
+        edges = np.linspace(0, matrices, count + 1).astype(int).tolist()
+        return [(a, b, 0, length) for a, b in pairwise(edges)]
+    edges = np.linspace(0, length, min(count, length) + 1).astype(int).tolist()
+    return [(0, matrices, a, b) for a, b in pairwise(edges)]
+
+
+def in_pieces(work: Callable[[Any], None], pieces: Sequence[Any]) -> None:
+    """Call work on every piece, on threads if there are several.
+
+    Raises `StopError` if the call under way must end.
+    """
+    if len(pieces) == 1:
+        work(pieces[0])
+        return
+    watch = current()
+
+    def one(piece: Any) -> None:
+        watch.check()
+        work(piece)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(one, pieces))
+
+
+def _log_product(
+    mode: str,
+    sizes: NDArray[np.int64],
+    a: tuple[tuple[int, ...], Numbers, float],
+    b: tuple[tuple[int, ...], Numbers, float] | None,
+    scope: tuple[int, ...],
+) -> Numbers:
+    """The product of two tables of logarithms, summed or maximized over all but a scope."""
+    parts = [a] if b is None else [a, b]
+    rows = max(len(part[1]) for part in parts)
+    inner = [v for v in dict.fromkeys(v for part in parts for v in part[0]) if v not in scope]
+    axes = (*scope, *inner)
+    shape = np.array([rows, *(sizes[v] for v in axes)], dtype=np.int64)
+    tables = [np.ascontiguousarray(part[1]) for part in parts]
+    strides = np.array(
+        [_strides(part[0], table, axes) for part, table in zip(parts, tables, strict=True)]
+    )
+    starts = np.array([place_of(table) for table in tables])
+    outer = 1 + len(scope)
+    out = np.empty(math.prod(shape[:outer].tolist()))
+    fill = max_products if mode == LARGEST else log_sum_products
+
+    def work(piece: tuple[int, int]) -> None:
+        first, last = piece
+        digits = np.zeros(len(shape), dtype=np.int64)
+        digits[:outer] = np.unravel_index(first, shape[:outer])
+        fill(starts + strides @ digits, strides, shape, digits, outer, out[first:last])
+
+    summed = math.prod(shape[outer:].tolist())
+    step = max(1, min(len(out), (_AT_ONCE >> 8) // summed))
+    if len(out) * summed > _THREADED >> 4:
+        step = min(step, -(-len(out) // (os.cpu_count() or 1)))
+    in_pieces(work, [(k, min(k + step, len(out))) for k in range(0, len(out), step)])
+    return out.reshape(shape[:outer])
+
+
+def _strides(scope: tuple[int, ...], table: Numbers, axes: Iterable[int]) -> list[int]:
+    """How far an axis moves a flat table; 0 for axes that it does not have."""
+    step = dict(zip(scope, (s // 8 for s in table.strides[1:]), strict=True))
+    return [table.strides[0] // 8 if len(table) > 1 else 0, *(step.get(v, 0) for v in axes)]

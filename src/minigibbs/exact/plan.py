@@ -1,0 +1,278 @@
+"""Which tables elimination multiplies, and when: a tree of products of two tables each.
+
+A plan is made of scopes and domain sizes alone. The same plan serves other weights, and other
+values of the same observed variables.
+
+Variables are eliminated in the given order. The tables that hold a variable are multiplied in
+pairs, and every variable that occurs in no other table is summed out on the way. A large table is
+not multiplied by a small one at once: the small tables of several eliminations are multiplied with
+each other first, where one larger matrix product is faster than several thin ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LARGE = 1 << 12  # entries of a table whose products are delayed
+_SMALL = 1 << 12  # entries of the tables that are collected for it
+_COMPARED = 6  # tables of which the best pair is searched for
+_STEP_SECONDS = 3e-5  # of a product, beside what follows
+_ENTRY_SECONDS = 2e-9  # per entry of the two tables and of the result
+_THIN_SECONDS = 8e-10  # per number multiplied, in thin matrices
+_BLAS_SECONDS = 6e-11  # the same in matrices of 16 rows and columns or more
+_PASSES = 3  # products with the size of a step: on the way up, and twice on the way down
+
+
+class Step(NamedTuple):
+    """A product of two nodes, summed over some variables. Leaves are the first nodes."""
+
+    left: int
+    right: int  # -1 for none: the left table is only summed
+    scope: tuple[int, ...]  # of the result
+    summed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps that eliminate all variables.
+
+    Attributes
+    ----------
+    scopes
+        The scope of every node: leaves, then results of steps.
+    steps
+        What makes each node behind the leaves.
+    roots
+        Nodes without variables that no step uses; log Z is the sum of their logarithms.
+    leaf_of
+        The leaf with the fewest entries that holds each variable.
+    """
+
+    scopes: tuple[tuple[int, ...], ...]
+    steps: tuple[Step, ...]
+    roots: tuple[int, ...]
+    leaf_of: dict[int, int]
+    entries: float  # of all nodes
+    written: float  # of all leaves
+    largest: float  # entries of the largest node
+    largest_leaf: float
+    seconds: float  # predicted for all passes
+
+    @property
+    def leaves(self) -> int:
+        """How many of the nodes are leaves."""
+        return len(self.scopes) - len(self.steps)
+
+
+def make_plan(
+    order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
+) -> Plan:
+    """Plan the products for an order of all variables that occur in the scopes.
+
+    Parameters
+    ----------
+    order
+        The variables in the order of elimination.
+    scopes
+        The variables of each leaf; every variable of the order occurs in one.
+    sizes
+        How many values each variable may take.
+    """
+    return _Planner(order, scopes, sizes).plan()
+
+
+class _Item(NamedTuple):
+    """A table that is not used yet: a node, or the product of a large node and a small one."""
+
+    node: int
+    scope: frozenset[int]
+    small: int = -1  # the other node, if the product is delayed
+    parts: tuple[frozenset[int], ...] = ()  # the scopes of both
+
+
+class _Planner:
+    def __init__(
+        self, order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
+    ) -> None:
+        self.order, self.sizes = order, sizes.tolist()
+        self.scopes: list[tuple[int, ...]] = list(scopes)
+        self.steps: list[Step] = []
+        self.seconds = 0.0
+        self.holders: dict[int, set[_Item]] = {v: set() for v in order}
+        self.roots: list[int] = []
+        self.leaves = len(scopes)
+        for number, scope in enumerate(scopes):
+            self._hold(_Item(number, frozenset(scope)))
+
+    def plan(self) -> Plan:
+        for variable in self.order:
+            if self.holders[variable]:
+                self._eliminate(variable)
+        entries = [float(self._entries(scope)) for scope in self.scopes]
+        leaf_of: dict[int, int] = {}
+        for leaf in sorted(range(self.leaves), key=entries.__getitem__, reverse=True):
+            leaf_of.update(dict.fromkeys(self.scopes[leaf], leaf))
+        return Plan(
+            tuple(self.scopes),
+            tuple(self.steps),
+            tuple(self.roots),
+            leaf_of,
+            sum(entries),
+            sum(entries[: self.leaves]),
+            max(entries, default=1.0),
+            max(entries[: self.leaves], default=1.0),
+            _PASSES * self.seconds,
+        )
+
+    def _eliminate(self, variable: int) -> None:
+        items = list(self.holders[variable])
+        items.sort(key=lambda item: (self._entries(item.scope), item.node))
+        while len(items) > 1:
+            large = items[-1]
+            others = frozenset().union(*(item.scope for item in items[:-1]))
+            if self._entries(large.scope) >= _LARGE and self._entries(others) <= _SMALL:
+                while len(items) > 2:
+                    items = self._multiply(items, 0, 1)
+                self._delay(items[1], self._now(items[0]))
+                return
+            first, second = self._best_pair(items)
+            items = self._multiply(items, first, second)
+        if items and variable in items[0].scope:
+            item = self._now(items[0])
+            self._drop(item)
+            summed = {v for v in item.scope if not self.holders[v]}
+            self._hold(_Item(self._step(item, None, summed), item.scope - summed))
+
+    def _best_pair(self, items: list[_Item]) -> tuple[int, int]:
+        """The pair whose product is smallest; of many tables the two smallest."""
+        if len(items) > _COMPARED:
+            return 0, 1
+        pairs = [(a, b) for b in range(len(items)) for a in range(b)]
+        return min(pairs, key=lambda pair: self._result(items[pair[0]], items[pair[1]]))
+
+    def _result(self, a: _Item, b: _Item) -> tuple[float, float]:
+        """Entries of the product of two tables, and of their scopes together."""
+        both = a.scope | b.scope
+        kept = [v for v in both if not self.holders[v] <= {a, b}]
+        return self._entries(kept), self._entries(both)
+
+    def _multiply(self, items: list[_Item], first: int, second: int) -> list[_Item]:
+        """Replace two of the items by their product."""
+        a, b = self._now(items[first]), self._now(items[second])
+        rest = [item for k, item in enumerate(items) if k not in (first, second)]
+        product = self._product(a, b)
+        rest.append(product)
+        rest.sort(key=lambda item: (self._entries(item.scope), item.node))
+        return rest
+
+    def _product(self, a: _Item, b: _Item) -> _Item:
+        self._drop(a)
+        self._drop(b)
+        both = a.scope | b.scope
+        summed = {v for v in both if not self.holders[v]}
+        item = _Item(self._step(a, b, summed), both - summed)
+        self._hold(item)
+        return item
+
+    def _delay(self, large: _Item, small: _Item) -> None:
+        """Multiply a large table by a small one, or collect the small one for later."""
+        if large.small >= 0:
+            grouped = self._grouped(large, small)
+            if grouped:
+                return
+            large = self._now(large)
+        self._drop(large)
+        self._drop(small)
+        both = large.scope | small.scope
+        summed = {v for v in both if not self.holders[v]}
+        self._wait(_Item(large.node, both - summed, small.node, (large.scope, small.scope)))
+
+    def _wait(self, item: _Item) -> None:
+        """Hold a delayed product, unless nothing is left that could use it."""
+        self._hold(item)
+        if not item.scope:
+            self._now(item)
+
+    def _grouped(self, large: _Item, small: _Item) -> bool:
+        """Add a small table to those that wait for a large one, if that is faster."""
+        base, waiting = large.parts
+        elsewhere = {v for v in waiting | small.scope if self.holders[v] - {large, small}}
+        together = (waiting | small.scope) & (base | elsewhere)
+        result = (large.scope | small.scope) & (
+            elsewhere | {v for v in large.scope if self.holders[v] - {large, small}}
+        )
+        if self._entries(together) > _SMALL:
+            return False
+        now = self._cost(base, waiting, large.scope) + self._cost(large.scope, small.scope, result)
+        later = self._cost(base, together, result) + self._cost(waiting, small.scope, together)
+        if later > now:
+            return False
+        self._drop(large)
+        self._drop(small)
+        summed = (waiting | small.scope) - together
+        node = self._step(_Item(large.small, waiting), small, summed)
+        self._wait(_Item(large.node, result, node, (base, together)))
+        return True
+
+    def _now(self, item: _Item) -> _Item:
+        """The item with a delayed product made."""
+        if item.small < 0:
+            return item
+        self._drop(item)
+        base, waiting = item.parts
+        summed = (base | waiting) - item.scope
+        node = self._step(_Item(item.node, base), _Item(item.small, waiting), summed)
+        made = _Item(node, item.scope)
+        self._hold(made)
+        return made
+
+    def _step(self, a: _Item, b: _Item | None, summed: set[int] | frozenset[int]) -> int:
+        """Add a step; its axes are those of a matrix product."""
+        left = self.scopes[a.node]
+        right = () if b is None else self.scopes[b.node]
+        one, other = set(left), set(right)
+        scope = (
+            *(v for v in left if v in other and v not in summed),
+            *(v for v in left if v not in other and v not in summed),
+            *(v for v in right if v not in one and v not in summed),
+        )
+        self.scopes.append(scope)
+        node = -1 if b is None else b.node
+        gone = tuple(v for v in dict.fromkeys((*left, *right)) if v in summed)
+        self.steps.append(Step(a.node, node, scope, gone))
+        self.seconds += self._cost(one, other, set(scope))
+        if not scope:
+            self.roots.append(len(self.scopes) - 1)
+        return len(self.scopes) - 1
+
+    def _hold(self, item: _Item) -> None:
+        for v in item.scope:
+            self.holders[v].add(item)
+
+    def _drop(self, item: _Item) -> None:
+        for v in item.scope:
+            self.holders[v].discard(item)
+
+    def _entries(self, scope: frozenset[int] | Sequence[int] | set[int]) -> int:
+        return math.prod(self.sizes[v] for v in scope)
+
+    def _cost(
+        self,
+        a: frozenset[int] | set[int],
+        b: frozenset[int] | set[int],
+        out: frozenset[int] | set[int],
+    ) -> float:
+        """Predicted seconds of a product."""
+        shared = a & b
+        depth = self._entries(shared - out)
+        rows, columns = self._entries(a - b), self._entries(b - a)
+        products = depth * rows * columns * self._entries(shared & out)
+        thin = max(_BLAS_SECONDS, _THIN_SECONDS / max(min(depth, rows, columns), 1))
+        entries = self._entries(a) + self._entries(b) + self._entries(out)
+        return _STEP_SECONDS + _ENTRY_SECONDS * entries + thin * products
