@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph, Stats
     from minigibbs.graph.noisy import NoisyMax, add_noisy_max
     from minigibbs.inference.infer import infer
+    from minigibbs.inference.many import infer_many
     from minigibbs.inference.maximize import maximize
     from minigibbs.interop.constrained import Constrained, from_cqm
     from minigibbs.interop.frames import Framed, Rule, from_frames
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.results.answer import Answer
+    from minigibbs.results.answers import Answers
     from minigibbs.results.fit import Fit
     from minigibbs.results.marginals import Marginal
     from minigibbs.results.maximum import Maximum
@@ -128,7 +130,9 @@ _HOMES = {
     "from_polynomial": "interop.polynomial",
     "Answer": "results.answer",
     "Fit": "results.fit",
+    "Answers": "results.answers",
     "infer": "inference.infer",
+    "infer_many": "inference.many",
     **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
@@ -166,6 +170,7 @@ _HOMES = {
 __all__ = [
     "MGPMH",
     "Answer",
+    "Answers",
     "BlockGibbs",
     "Complete",
     "Constrained",
@@ -230,6 +235,7 @@ __all__ = [
     "from_polynomial",
     "from_pyagrum",
     "infer",
+    "infer_many",
     "interop",
     "ising_from_matrix",
     "learn",

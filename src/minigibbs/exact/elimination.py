@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -175,23 +175,34 @@ class EliminationTree:
     alive: NDArray[np.bool_] | None = None  # [sum of sizes] which ones, in a graph with zeros
     possible: bool = True  # False where pruning found that no state is
     contraction: Contraction | None = field(default=None, repr=False)
+    _weights: Mapping[int, Table] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, graph: FactorGraph, memory: float | None = None) -> EliminationTree:
-        """The tree of a graph, or `TooLargeError` if its two passes need too much memory."""
+    def of(
+        cls,
+        graph: FactorGraph,
+        memory: float | None = None,
+        joint: tuple[tuple[int, ...], ...] = (),
+    ) -> EliminationTree:
+        """The tree of a graph, or `TooLargeError` if its two passes need too much memory.
+
+        Every set of variables in `joint` has a leaf, and thus a joint marginal.
+        """
         free = machine.available()
         budget = min(DEFAULT_MEMORY, free / 2) if memory is None else min(memory, free)
         stored = sum(len(one) for one in graph.factors if not isinstance(one, Implicit))
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
             raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
-        tree = cls.ordered(graph, max(budget / 8, 1.0))
+        tree = cls.ordered(graph, max(budget / 8, 1.0), joint)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
         return tree
 
     @classmethod
-    def ordered(cls, graph: FactorGraph, most: float) -> EliminationTree:
+    def ordered(
+        cls, graph: FactorGraph, most: float, joint: tuple[tuple[int, ...], ...] = ()
+    ) -> EliminationTree:
         """The tree of a graph, or `TooLargeError` if messages have more than `most` entries."""
         if graph.implicits and (graph.evidence == FREE).all():
             most_pairs = max(int(group.degrees().sum()) // 2 for group in graph.implicits)
@@ -206,8 +217,8 @@ class EliminationTree:
             return cls(whole, Order((), 0, 0.0, 0.0), plan, ((),), nothing, possible=False)
         else:
             sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
-        scopes = _scopes(whole, sizes)
-        order, plan, leaves = _prepared(graph, whole, sizes, scopes, most)
+        wanted = tuple(tuple(v for v in some if sizes[v] > 1) for some in joint)
+        order, plan, leaves = _prepared(graph, whole, sizes, wanted, most)
         return cls(whole, order, plan, leaves, sizes, alive)
 
     @cached_property
@@ -239,38 +250,62 @@ class EliminationTree:
 
         With mode LARGEST the result is the log-potential of the most probable state.
         """
+        return float(self.upward_rows({}, mode)[0])
+
+    def upward_rows(self, weights: Mapping[int, Table], mode: str = SUM) -> NDArray[np.float64]:
+        """The same for several rows of evidence, hard or soft; returns log Z of each.
+
+        `weights` holds [row, value] of logarithms for variables that have a leaf of their own.
+        """
+        self._weights = weights
         if not self.possible:
-            return -math.inf
-        constant, tables = self._tables()
+            return np.array([-math.inf])
+        constant, tables = self.tables()
         if constant == -math.inf:
-            return constant
-        ranges = None if self.alive is not None else self.graph.local_energies
+            return np.array([constant])
+        for variable, rows in weights.items():
+            leaf = self.plan.leaf_of[variable]
+            assert self.plan.scopes[leaf] == (variable,)
+            tables[leaf] = tables[leaf] + rows
+        ranges = None
+        if self.alive is None and not weights:
+            ranges = self.graph.local_energies
         try:
             self.contraction = Contraction(self.plan, self.sizes, tables, mode, ranges)
-            return constant + float(self.contraction.upward()[0])
+            return constant + self.contraction.upward()
         except UnderflowError:
             self.contraction = Contraction(self.plan, self.sizes, tables, LOGS, ranges)
-            return constant + float(self.contraction.upward()[0])
+            return constant + self.contraction.upward()
 
     def leaf_marginals(self) -> Iterator[tuple[tuple[int, ...], Table]]:
         """The scope and the joint marginal of each leaf, after `upward`.
 
         Tables are over the values that the variables may take.
         """
+        for scope, joint in self.leaf_rows():
+            yield scope, joint[0]
+
+    def leaf_rows(self) -> Iterator[tuple[tuple[int, ...], Table]]:
+        """The same for each row, after `upward_rows`: [row, ...]."""
         try:
             told = self._made.downward()
         except UnderflowError:
-            self.upward(LOGS)
+            self.upward_rows(self._weights, LOGS)
             told = self._made.downward()
         for leaf, rest in told.items():
-            yield self.plan.scopes[leaf], self._made.leaf_marginal(leaf, rest)[0]
+            yield self.plan.scopes[leaf], self._made.leaf_marginal(leaf, rest)
 
     def marginals(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Each variable's marginal, over the values that it may take, after `upward`."""
-        for leaf, (scope, joint) in enumerate(self.leaf_marginals()):
+        for variable, rows in self.marginal_rows():
+            yield variable, rows[0]
+
+    def marginal_rows(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """The same for each row, after `upward_rows`: [row, value]."""
+        for leaf, (scope, joint) in enumerate(self.leaf_rows()):
             for axis, variable in enumerate(scope):
                 if self.plan.leaf_of[variable] == leaf:
-                    others = tuple(k for k in range(len(scope)) if k != axis)
+                    others = tuple(k + 1 for k in range(len(scope)) if k != axis)
                     yield variable, joint.sum(axis=others)
 
     @property
@@ -322,7 +357,7 @@ class EliminationTree:
             for variable in self.order.variables:
                 states[:, variable] = self.values(variable)[states[:, variable]]
 
-    def _tables(self) -> tuple[float, list[Table]]:
+    def tables(self) -> tuple[float, list[Table]]:
         """The sum of factors without variables, and the logarithms of each leaf's factors."""
         tables = []
         for scope, numbers in zip(
@@ -386,7 +421,7 @@ def _prepared(
     graph: FactorGraph,
     whole: FactorGraph,
     sizes: NDArray[np.int64],
-    scopes: list[NDArray[np.int32]],
+    joint: tuple[tuple[int, ...], ...],
     most: float,
 ) -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
     """An order and a plan, made once for all graphs that differ in weights alone.
@@ -400,15 +435,16 @@ def _prepared(
 
     def make() -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
         latest = shared(graph, "latest order", (), list[Order])
+        scopes = _scopes(whole, sizes) + [np.array([some], dtype=np.int32) for some in joint]
         order = order_variables(sizes, scopes, most, latest[0] if latest else None)
         if not latest or len(order.variables) > len(latest[0].variables):
             latest[:] = [order]
-        leaves = _leaves(whole, sizes, order)
+        leaves = _leaves(whole, sizes, order, joint)
         settled = leaves.pop((), ())
         plan = make_plan(order.variables, tuple(leaves), sizes)
         return order, plan, (*leaves.values(), settled)
 
-    order, plan, leaves = shared(graph, "elimination", digest.digest(), make, _ORDERS)
+    order, plan, leaves = shared(graph, "elimination", (digest.digest(), joint), make, _ORDERS)
     made = plan.entries - plan.written
     if made > most:
         refuse(order.width + 1, math.log2(made), most)
@@ -416,7 +452,10 @@ def _prepared(
 
 
 def _leaves(
-    graph: FactorGraph, sizes: NDArray[np.int64], order: Order
+    graph: FactorGraph,
+    sizes: NDArray[np.int64],
+    order: Order,
+    joint: tuple[tuple[int, ...], ...],
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
     """The numbers of all factors by the variables that they depend on; pairs are numbered first."""
     place = np.zeros(len(sizes), dtype=np.int64)
@@ -431,9 +470,11 @@ def _leaves(
     ):
         scopes.append(slots[first:last])
     lonely = dict.fromkeys(order.variables)  # variables without any factor
-    for number, scope in enumerate(scopes):
-        key = tuple(sorted((v for v in scope if wide[v]), key=rank.__getitem__))
-        found.setdefault(key, []).append(number)
+    for number, scope in enumerate([*scopes, *joint]):
+        key = tuple(sorted({v for v in scope if wide[v]}, key=rank.__getitem__))
+        own = found.setdefault(key, [])
+        if number < len(scopes):
+            own.append(number)
         for v in key:
             lonely.pop(v, None)
     return {key: tuple(numbers) for key, numbers in found.items()} | {(v,): () for v in lonely}

@@ -161,6 +161,43 @@ class FactorGraph(Frozen):
             clamped[number] = fixed
         return share(FactorGraph(self.domains, self.factors, evidence=clamped), self)
 
+    def with_likelihoods(self, likelihoods: Mapping[int | str, ArrayLike]) -> FactorGraph:
+        """Return the graph with soft evidence: a likelihood for each value of some variables.
+
+        Only ratios matter: [1, 4] and [0.2, 0.8] make value 1 four times as likely as before.
+
+        Parameters
+        ----------
+        likelihoods : mapping
+            Variables, by number or name, to one number of at least 0 per value.
+
+        Returns
+        -------
+        FactorGraph
+            The same factors, and one unary factor per variable given.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2], [], names=["rain"])
+        >>> mg.infer(graph.with_likelihoods({"rain": [1, 4]})).marginal("rain").probability
+        array([0.2, 0.8])
+        """
+        from minigibbs.graph.factors.unary import Unary
+
+        groups = list(self.factors)
+        for variable, given in likelihoods.items():
+            number = self.domains.index(variable)
+            rule = f"likelihoods of {self.domains.describe(number)} must be numbers of at least 0"
+            values = as_array(given, "iuf", rule).astype(np.float64)
+            if values.shape != (int(self.sizes[number]),):
+                raise GraphError(f"{rule}, one per value; got shape {values.shape}")
+            if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+                raise GraphError(f"{rule}, finite and not all 0; got {values.tolist()}")
+            with np.errstate(divide="ignore"):
+                groups.append(Unary([number], np.log(values)[None]))
+        return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
+
     @overload
     def energy(self, x: Sequence[int]) -> float: ...
     @overload

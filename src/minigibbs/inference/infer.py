@@ -14,7 +14,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
-from minigibbs.observables.reading import Observe
+from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
@@ -78,8 +78,9 @@ def infer(
     chains, seed, threads, progress
         As in `mg.sample`, where the graph is sampled.
     observe
-        As in `mg.sample`: `answer.observables`. Where the answer is exact, independent draws are
-        measured, 1,000 of each chain.
+        As in `mg.sample`: `answer.observables`. Where the answer is exact, counts, joint
+        probabilities, energies and magnetizations are exact too. Other observables are measured on
+        independent draws, 1,000 of each chain.
 
     Examples
     --------
@@ -139,6 +140,7 @@ def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answ
         warnings=() if rounded is None else (rounded,),
         clamped=graph.evidence >= 0,
         model=graph.describe(),
+        graph=graph,
     )
     return answer, answer.reason
 
@@ -167,8 +169,15 @@ class _Call:
     observe: Observe
 
     def observed(self, answer: Answer) -> Answer:
-        """An exact answer with observables, measured on independent draws."""
-        run = sample(self.graph, Exact(), sweeps=_OBSERVED, observe=self.observe, **self.options)
+        """An exact answer with observables: exact ones, or measured on independent draws."""
+        wanted = read_observe(self.observe)
+        found = {name: one.expected(answer) for name, one in wanted.items()}
+        known = {name: value for name, value in found.items() if value is not None}
+        answer = replace(answer, expected=known)
+        rest = {name: one for name, one in wanted.items() if name not in known}
+        if not rest:
+            return answer
+        run = sample(self.graph, Exact(), sweeps=_OBSERVED, observe=rest, **self.options)
         return replace(answer, run=run, seconds=answer.seconds + run.info.seconds)
 
     def two_runs(self, why: str, watch: Watch) -> Answer:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
 Evaluate = Callable[[NDArray[Any], NDArray[np.float64]], None]  # states, out[record, number]
@@ -69,6 +70,10 @@ class Observable(ABC):
     @abstractmethod
     def bind(self, graph: FactorGraph) -> Measure:
         """What it is on a graph; raises `SampleError` where it means nothing there."""
+
+    def expected(self, answer: Answer) -> float | None:
+        """Its mean by an exact answer; None where it must be measured on draws."""
+        return None
 
 
 def plain(

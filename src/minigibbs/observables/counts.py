@@ -14,6 +14,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel, literal
 from minigibbs.observables.base import Measure, Observable, Sums, Terms, all_with, plain
+from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
 _MOST_TERMS = 1 << 25  # of a sum for each value; with more, states are counted one by one
@@ -115,6 +116,20 @@ class Matches(Observable):
         sums = Sums(of, lambda: terms)
         whole = (variables, wanted, everything, share)
         return plain(matches_of, matches, whole, ("",), sums)
+
+    def expected(self, answer: Answer) -> float | None:
+        """By marginals, or by the joint probability where all must match."""
+        if answer.graph is None:
+            return None
+        variables, wanted, everything, share = self.of(answer.graph)
+        if everything:
+            given = dict(zip(variables.tolist(), wanted.tolist(), strict=True))
+            agree = [given[v] for v in variables.tolist()] == wanted.tolist()
+            return answer.probability(given) if agree else 0.0
+        known = wanted >= 0
+        first = np.cumsum(answer.domains.sizes, dtype=np.int64) - answer.domains.sizes
+        total = answer.shares.given[first[variables[known]] + wanted[known]].sum()
+        return float(total / len(variables) if share else total)
 
 
 @kernel

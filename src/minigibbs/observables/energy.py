@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
+from minigibbs.exact.queries import mean_energy
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies, total_energy
 from minigibbs.kernels.jit import kernel
 from minigibbs.observables.base import Measure, Observable, Sums
+from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
 
@@ -51,6 +53,10 @@ class Energy(Observable):
 
         of = Measure(("",), from_sums, energy_of_sum, (graph.offset,))
         return Measure(("",), evaluate, energy, (graph.packed, graph.offset), Sums(of))
+
+    def expected(self, answer: Answer) -> float | None:
+        """By the joint marginals of all factors."""
+        return None if answer.graph is None else mean_energy(answer.graph)
 
 
 @kernel

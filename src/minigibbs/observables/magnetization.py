@@ -10,6 +10,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry, kernel, literal
 from minigibbs.observables.base import Measure, Observable, Sums, all_with, need_spins, plain
+from minigibbs.results.answer import Answer
 from minigibbs.system.boundary import checked
 
 _HIGHEST = 1000  # power: it is multiplied out at every record
@@ -53,6 +54,12 @@ class Magnetization(Observable):
         of = plain(powers_of_means, power_of_mean, parameters, ("",))
         sums = Sums(of, lambda: all_with([1], len(graph)))
         return plain(magnetizations, magnetization, parameters, ("",), sums)
+
+    def expected(self, answer: Answer) -> float | None:
+        """The mean of the spins, by their marginals; powers must be measured."""
+        if self.power != 1 or self.absolute or (answer.domains.sizes != 2).any():
+            return None
+        return float(2.0 * answer.shares.given[1::2].mean() - 1.0)
 
 
 @kernel

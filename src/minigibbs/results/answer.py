@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
+from minigibbs.exact.elimination import exact_draws
+from minigibbs.exact.queries import joint_marginal, log_evidence
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.marginals import Known
 from minigibbs.results.observed import Observations
 from minigibbs.results.result import Result, log_z_text
@@ -50,6 +54,8 @@ class Answer(Result):
     clamped: NDArray[np.bool_] | None = field(default=None, repr=False)
     model: dict[str, Any] | None = field(default=None, repr=False)
     run: Run | None = field(default=None, repr=False)  # what was sampled; files do not keep it
+    graph: FactorGraph | None = field(default=None, repr=False)  # neither do they keep the model
+    expected: Mapping[str, float] = field(default_factory=dict, repr=False)  # exact observables
 
     @property
     def shares(self) -> Known:
@@ -58,13 +64,126 @@ class Answer(Result):
 
     @property
     def observables(self) -> Observations:
-        """What `observe=` asked for, by name; see `Run.observables`."""
-        return Observations(None) if self.run is None else self.run.observables
+        """What `observe=` asked for, by name; see `Run.observables`.
+
+        Observables of an exact answer are exact where they are sums of functions of few variables.
+        """
+        sampled = None if self.run is None else self.run.observed
+        return Observations(sampled, self.expected)
 
     @property
     def exact(self) -> bool:
         """Whether it is exact, but for rounding."""
         return self.method == "exact"
+
+    def joint(self, *variables: int | str) -> NDArray[np.float64]:
+        """The joint marginal of some variables, exactly.
+
+        Parameters
+        ----------
+        *variables : int or str
+            The variables, by number or name.
+
+        Returns
+        -------
+        ndarray
+            One axis per variable.
+
+        Raises
+        ------
+        SampleError
+            If the answer is sampled, or was read from a file.
+        TooLargeError
+            If the variables together make the model too wide.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)], names=["a", "b", "c"])
+        >>> mg.infer(graph).joint("a", "c").round(3)
+        array([[0.303, 0.197],
+               [0.197, 0.303]])
+        """
+        return joint_marginal(self._model(), [self.domains.index(v) for v in variables])
+
+    def probability(self, evidence: Mapping[int | str, Any]) -> float:
+        """The probability of values of some variables together, exactly.
+
+        Parameters
+        ----------
+        evidence : mapping
+            Variables, by number or name, to values or labels.
+
+        Returns
+        -------
+        float
+            Their joint probability given the evidence of the graph.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
+        >>> round(mg.infer(graph).probability({0: 1, 2: 1}), 3)
+        0.303
+        """
+        graph = self._model()
+        assert self.log_z is not None, "exact answers have log Z"
+        for variable, value in evidence.items():
+            number = self.domains.index(variable)
+            if graph.evidence[number] not in (FREE, self.domains.value(number, value)):
+                return 0.0
+        return math.exp(log_evidence(graph, evidence, self.log_z))
+
+    def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
+        """The most probable joint value of some variables, all others summed out: marginal MAP.
+
+        Parameters
+        ----------
+        *variables : int or str
+            The variables, by number or name; the table of all their joint values must fit.
+
+        Returns
+        -------
+        values : dict
+            The label or number of each variable's value.
+        probability : float
+            Their joint probability.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.FactorGraph([2] * 2, [mg.Unary([0], [[0.0, 1.0]])], names=["a", "b"])
+        >>> mg.infer(graph).most_probable("a")
+        ({'a': 1}, 0.7310585786300049)
+        """
+        joint = self.joint(*variables)
+        places = np.unravel_index(int(joint.argmax()), joint.shape)
+        values = {
+            variable: self.domains.values(self.domains.index(variable))[place]
+            for variable, place in zip(variables, places, strict=True)
+        }
+        return values, float(joint.max())
+
+    def draws(self, count: int, seed: int | None = None) -> NDArray[np.unsignedinteger]:
+        """Independent draws of all variables given the evidence: [draw, variable].
+
+        >>> import minigibbs as mg
+        >>> chain = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
+        >>> mg.infer(chain.condition({0: 1})).draws(5, seed=1)[:, 0]
+        array([1, 1, 1, 1, 1], dtype=uint8)
+        """
+        return exact_draws(self._model(), count, seed)
+
+    def _model(self) -> FactorGraph:
+        """The graph of an exact answer."""
+        if not self.exact:
+            raise SampleError(
+                f"this answer was sampled ({self.method}), and such questions need an exact one: "
+                "sample with observe=mg.observables.AllHold({...}) or record draws with mg.sample"
+            )
+        if self.graph is None:
+            raise SampleError("files of answers do not keep the model: call mg.infer again")
+        return self.graph
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<12}{value}" for label, value in self.rows()) + "".join(
@@ -123,6 +242,7 @@ class Answer(Result):
             "version": __version__,
             "freedom": None if math.isinf(freedom) else freedom,
             "model": self.model,
+            "expected": dict(self.expected),
             **self.to_dict(),
             **domains_header(self.domains),
         }
@@ -154,6 +274,7 @@ def load(path: str | os.PathLike[str]) -> Answer:
             tuple(map(str, header["warnings"])),
             arrays.get("clamped"),
             header["model"],
+            expected={str(k): float(v) for k, v in header.get("expected", {}).items()},
         )
         _check(answer)
     return answer

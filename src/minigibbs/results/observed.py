@@ -409,31 +409,56 @@ class Observation:
         return f"<{self.name}: {self.mean:.6g} +- {self.error:.2g}>"
 
 
-class Observations(Mapping[str, Observation]):
-    """A run's observables by name."""
+class ExactObservation(Observation):
+    """An observable whose mean is known exactly; there are no records of it."""
 
-    def __init__(self, data: Observed | None) -> None:
+    def __init__(self, name: str, value: float) -> None:
+        moments = np.array([[[value], [np.nan]]])
+        data = Observed((name,), (("",),), None, np.ones(1, np.int64), moments)
+        super().__init__(name, ("",), data)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The mean, with an error of 0."""
+        return Estimate(float(self.data.means[0]), 0.0, 1)
+
+    @property
+    def ess(self) -> Number:
+        """NaN: nothing was sampled."""
+        return np.nan
+
+    rhat = autocorrelation_time = variance = ess
+
+
+class Observations(Mapping[str, Observation]):
+    """Observables by name: those of a run, and those that are known exactly."""
+
+    def __init__(self, data: Observed | None, exact: Mapping[str, float] | None = None) -> None:
         self._data = data
-        self._known: dict[str, Observation] = {}
+        self._known: dict[str, Observation] = {
+            name: ExactObservation(name, value) for name, value in (exact or {}).items()
+        }
+        self._names = (*self._known, *(() if data is None else data.names))
 
     def __getitem__(self, name: str) -> Observation:
-        if self._data is None or name not in self._data.names:
+        if name not in self._names:
             known = ", ".join(self) or "nothing: sample with observe={...}"
             raise SampleError(f"this run did not observe {name!r}; it observed {known}")
         if name not in self._known:
+            assert self._data is not None
             labels = self._data.labels[self._data.names.index(name)]
             part = self._data.part(self._data.columns(name))
             self._known[name] = Observation(name, labels, part)
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        return self._data is not None and name in self._data.names
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(() if self._data is None else self._data.names)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return 0 if self._data is None else len(self._data.names)
+        return len(self._names)
 
     def to_pandas(self) -> Any:
         """A frame with a row for each number: mean, error, ESS, R-hat, autocorrelation time."""
@@ -461,10 +486,10 @@ def rows(observations: Mapping[str, Observation]) -> list[dict[str, Any]]:
         for label, mean, error, ess, rhat, time in zip(
             one.labels,
             one.data.means.tolist(),
-            np.atleast_1d(one.estimate.error).tolist(),
-            one.data.ess.tolist(),
-            one.data.rhat.tolist(),
-            one.data.times.tolist(),
+            *(
+                np.atleast_1d(numbers).tolist()
+                for numbers in (one.error, one.ess, one.rhat, one.autocorrelation_time)
+            ),
             strict=True,
         )
     ]

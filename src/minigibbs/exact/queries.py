@@ -1,0 +1,84 @@
+"""Questions to an exact model: joint marginals, probabilities of evidence, expected energies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.exact.contraction import LARGEST
+from minigibbs.exact.elimination import EliminationTree, possible
+from minigibbs.graph.graph import FactorGraph
+
+
+def joint_marginal(
+    graph: FactorGraph, variables: Sequence[int], memory: float | None = None
+) -> NDArray[np.float64]:
+    """The joint marginal of some variables: one axis per variable, over its whole domain.
+
+    >>> import minigibbs as mg
+    >>> chain = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.5)])
+    >>> joint_marginal(chain, (0, 2)).round(3)
+    array([[0.303, 0.197],
+           [0.197, 0.303]])
+    """
+    if len(set(variables)) != len(variables):
+        raise GraphError(f"a joint marginal needs different variables, got {list(variables)}")
+    tree = EliminationTree.of(graph, memory, joint=(tuple(variables),))
+    result = np.zeros([int(graph.sizes[v]) for v in variables])
+    with tree.reserved():
+        possible(tree)
+        open_ones = [v for v in variables if tree.sizes[v] > 1]
+        table, scope = np.ones(()), tuple[int, ...]()
+        if open_ones:
+            scope, table = next(
+                (some, joint)
+                for some, joint in tree.leaf_marginals()
+                if set(some) == set(open_ones)
+            )
+    table = table.transpose([scope.index(v) for v in open_ones])
+    places = np.ix_(*(tree.values(v) for v in variables))
+    result[places] = table.reshape([int(tree.sizes[v]) for v in variables])
+    return result
+
+
+def log_evidence(
+    graph: FactorGraph, evidence: Mapping[int | str, Any], log_z: float, memory: float | None = None
+) -> float:
+    """The logarithm of the probability of evidence in a graph whose log Z is given."""
+    tree = EliminationTree.of(graph.condition(evidence), memory)
+    with tree.reserved():
+        return min(tree.upward() - log_z, 0.0)
+
+
+def mean_energy(graph: FactorGraph, memory: float | None = None) -> float:
+    """The expected log-potential, by the joint marginals of all factors."""
+    tree = EliminationTree.of(graph, memory)
+    with tree.reserved():
+        possible(tree)
+        constant, tables = tree.tables()
+        total = constant
+        for table, (_, joint) in zip(tables, tree.leaf_marginals(), strict=True):
+            total += float((table[0] * joint).sum(where=joint > 0))
+        return total
+
+
+def best_state(graph: FactorGraph, memory: float | None = None) -> tuple[NDArray[Any], float]:
+    """The most probable state and its log-potential, by elimination with maxima for sums.
+
+    >>> import minigibbs as mg
+    >>> chain = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], [1.0, -1.0])])
+    >>> best_state(chain.condition({0: 1}))[0].tolist()
+    [1, 1, 0]
+    """
+    tree = EliminationTree.of(graph, memory)
+    with tree.reserved():
+        if tree.upward(LARGEST) == -math.inf:
+            possible(tree)
+        states = np.zeros((1, len(graph)), dtype=graph.state_type)
+        tree.most_probable(states)
+    return states[0], float(graph.energy(states[0]))

@@ -1,0 +1,168 @@
+"""`infer_many`: exact answers for many evidence sets over one compiled tree."""
+
+from __future__ import annotations
+
+import math
+import time as clocks
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError, SampleError, TooLargeError
+from minigibbs.exact.elimination import EliminationTree, exact_answer
+from minigibbs.graph.checks import is_missing
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.answers import Answers
+from minigibbs.system.boundary import checked
+from minigibbs.system.memory import read_size
+from minigibbs.system.watch import Watch, current
+
+_BATCH_BYTES = 2**27  # of the tables of the rows that are answered together
+_MOST_ROWS = 4096  # answered together
+
+
+@checked(SampleError)
+def infer_many(graph: FactorGraph, frame: Any, *, memory: str | float | None = None) -> Answers:
+    """Exact marginals and log Z of a graph given each of many rows of evidence.
+
+    The tree of the graph is made once, and many rows go through it together. Where the graph
+    without the evidence has too large a treewidth, every row gets a tree of its own.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model; its own evidence holds for all rows.
+    frame : DataFrame, mapping or array
+        One row per evidence set. Columns are variables, by name or number, with values or labels;
+        an array has one column per variable. NaN, None and other missing values are unobserved.
+    memory : str, float or None, default None
+        What the tree may use, "4G" or bytes; by default 4 GiB, or half of what is free.
+
+    Returns
+    -------
+    Answers
+        Marginals, log Z and log-probabilities by row.
+
+    Raises
+    ------
+    TooLargeError
+        If a row cannot be answered exactly.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
+    >>> answers = mg.infer_many(graph, {"a": [1, None], "b": [1, 0]})
+    >>> answers.log_probability.round(3)
+    array([-1.006, -0.693])
+    """
+    begun = clocks.monotonic()
+    budget = None if memory is None else read_size(memory, "memory")
+    rows = _read(graph, frame)
+    with Watch():
+        try:
+            flat, log_z, whole = _together(graph, rows, budget)
+        except TooLargeError:
+            flat, log_z, whole = _one_by_one(graph, rows, budget)
+    return Answers(graph.domains, flat, log_z, log_z - whole, clocks.monotonic() - begun)
+
+
+def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
+    """[row, variable] The numbers of observed values, FREE where nothing is observed."""
+    domains = graph.domains
+    if isinstance(frame, Mapping) or hasattr(frame, "columns"):
+        columns = {name: list(frame[name]) for name in frame}
+    else:
+        array = np.asarray(frame)
+        if array.ndim != 2 or array.shape[1] != len(graph):
+            raise SampleError(
+                "frame must have named columns, or be an array with one column for each of "
+                f"{len(graph):,} variables; got shape {array.shape}"
+            )
+        columns = {k: array[:, k].tolist() for k in range(len(graph))}
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) != 1:
+        raise SampleError(f"frame must have columns of one length, got {sorted(lengths)}")
+    rows = np.full((lengths.pop(), len(graph)), FREE, dtype=np.int64)
+    grids = domains.grids  # whose values are numbers themselves
+    for name, values in columns.items():
+        number = domains.index(name)
+        if (rows[:, number] != FREE).any():
+            raise SampleError(f"frame: {domains.describe(number)} has more than one column")
+        known: dict[Any, int] = {}
+        for k, value in enumerate(values):
+            if is_missing(value):
+                continue
+            if value not in known:
+                whole = isinstance(value, float) and value.is_integer() and number not in grids
+                known[value] = domains.value(number, int(value) if whole else value)
+            rows[k, number] = known[value]
+    fixed = graph.evidence != FREE
+    against = fixed & (rows != FREE) & (rows != graph.evidence)
+    if against.any():
+        row, variable = np.argwhere(against)[0].tolist()
+        raise GraphError(
+            f"frame, row {row}: {domains.describe(variable)} is clamped to "
+            f"{graph.evidence[variable]} already; got {rows[row, variable]}"
+        )
+    rows[:, fixed] = FREE
+    return rows
+
+
+def _together(
+    graph: FactorGraph, rows: NDArray[np.int64], memory: float | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Marginals [row, value], log Z of each row, and log Z without their evidence."""
+    observed = np.flatnonzero((rows != FREE).any(axis=0)).tolist()
+    tree = EliminationTree.of(graph, memory, joint=tuple((v,) for v in observed))
+    first = np.cumsum(graph.sizes, dtype=np.int64) - graph.sizes
+    flat = np.zeros((len(rows), int(graph.sizes.sum(dtype=np.int64))))
+    log_z = np.full(len(rows), -math.inf)
+    with tree.reserved():
+        whole = tree.upward()
+        for variable in np.flatnonzero(tree.sizes == 1).tolist():
+            flat[:, first[variable] + tree.values(variable)] = 1.0
+        batch = int(min(max(_BATCH_BYTES / (8 * tree.plan.entries), 1), _MOST_ROWS))
+        for begin in range(0, len(rows), batch):
+            current().check()
+            some = slice(begin, begin + batch)
+            possible, weights = _weights(tree, rows[some], observed)
+            log_z[some] = np.where(possible, tree.upward_rows(weights), -math.inf)
+            for variable, marginals in tree.marginal_rows():
+                flat[some, first[variable] + tree.values(variable)] = marginals
+    flat[log_z == -math.inf] = np.nan
+    return flat, log_z, whole
+
+
+def _weights(
+    tree: EliminationTree, rows: NDArray[np.int64], observed: list[int]
+) -> tuple[NDArray[np.bool_], dict[int, NDArray[np.float64]]]:
+    """Which rows have values that are left, and log-weights [row, value] of observed variables."""
+    possible = np.ones(len(rows), dtype=np.bool_)
+    weights: dict[int, NDArray[np.float64]] = {}
+    for variable in observed:
+        values, given = tree.values(variable), rows[:, variable]
+        possible &= (given == FREE) | np.isin(given, values)
+        if len(values) > 1:
+            agrees = (given[:, None] == values) | (given == FREE)[:, None]
+            weights[variable] = np.where(agrees, 0.0, -np.inf)
+    return possible, weights
+
+
+def _one_by_one(
+    graph: FactorGraph, rows: NDArray[np.int64], memory: float | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """The same by a tree for each row; log Z without evidence is not known."""
+    flat = np.full((len(rows), int(graph.sizes.sum(dtype=np.int64))), np.nan)
+    log_z = np.full(len(rows), -math.inf)
+    for number, row in enumerate(rows):
+        current().check()
+        seen = np.flatnonzero(row != FREE)
+        given = graph.condition(dict(zip(seen.tolist(), row[seen].tolist(), strict=True)))
+        tree = EliminationTree.of(given, memory)
+        if tree.upward() > -math.inf:
+            flat[number], log_z[number] = exact_answer(tree)
+    return flat, log_z, math.nan

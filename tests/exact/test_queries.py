@@ -1,0 +1,144 @@
+"""Questions to exact answers: the same as summing over every state."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.exact.queries import best_state, joint_marginal, mean_energy
+from tests import naive
+from tests.exact.test_zeros import graphs
+from tests.zoo import ZOO
+
+CHAIN = mg.FactorGraph(
+    [2, 3, 2, 2],
+    [
+        mg.Table([[0, 1]], np.log([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]])),
+        mg.Table([[1, 2]], np.log([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1]])),
+        mg.Ising([2], [3], 0.7),
+    ],
+    names=["a", "b", "c", "d"],
+    labels={"a": ["no", "yes"]},
+)
+
+
+def law(graph):
+    """All states and their probabilities."""
+    states = np.array(naive.states(graph))
+    return states, naive.distribution(graph)
+
+
+def summed(graph, variables):
+    states, probability = law(graph)
+    table = np.zeros([graph.sizes[v] for v in variables])
+    np.add.at(table, tuple(states[:, v] for v in variables), probability)
+    return table
+
+
+@pytest.mark.parametrize("model", ZOO)
+def test_joint_marginals_of_variables_that_share_no_factor(model):
+    graph = ZOO[model]
+    for variables in [(0, len(graph) - 1), (len(graph) - 1, 0, 1)]:
+        np.testing.assert_allclose(
+            joint_marginal(graph, variables), summed(graph, variables), atol=1e-12
+        )
+
+
+def test_joint_marginals_with_hard_constraints_and_evidence():
+    checked = 0
+    for graph in graphs(40):
+        if mg.theory.log_partition(graph) == -math.inf:
+            continue
+        checked += 1
+        got = joint_marginal(graph, (2, 0, 1))
+        np.testing.assert_allclose(got, summed(graph, (2, 0, 1)), atol=1e-12)
+    assert checked > 10
+
+
+def test_an_exact_answer_answers_by_name():
+    answer = mg.infer(CHAIN, progress=False)
+    np.testing.assert_allclose(answer.joint("a", "d"), summed(CHAIN, (0, 3)), atol=1e-12)
+    want = summed(CHAIN, (0, 2))[1, 0]
+    assert answer.probability({"a": "yes", "c": 0}) == pytest.approx(want)
+    values, probability = answer.most_probable("a", "c")
+    table = summed(CHAIN, (0, 2))
+    assert probability == pytest.approx(table.max())
+    assert table[1 if values["a"] == "yes" else 0, values["c"]] == pytest.approx(table.max())
+
+
+def test_probabilities_are_those_given_the_evidence():
+    answer = mg.infer(CHAIN.condition({"a": "yes"}), progress=False)
+    joint = summed(CHAIN, (0, 2))
+    assert answer.probability({"c": 1}) == pytest.approx(joint[1, 1] / joint[1].sum())
+    assert answer.probability({"a": "no"}) == 0.0
+    assert (answer.draws(50, seed=1)[:, 0] == 1).all()
+
+
+def test_a_variable_cannot_be_asked_for_twice():
+    with pytest.raises(mg.GraphError, match="different variables"):
+        mg.infer(CHAIN, progress=False).joint("a", "a")
+
+
+def test_sampled_answers_and_files_say_what_to_do(tmp_path):
+    sampled = mg.infer(CHAIN, "1s", exact=False, seed=1, error=0.1, progress=False)
+    with pytest.raises(mg.SampleError, match="AllHold"):
+        sampled.joint("a", "b")
+    mg.infer(CHAIN, progress=False).save(tmp_path / "answer.npz")
+    with pytest.raises(mg.SampleError, match=r"mg\.infer again"):
+        mg.load(tmp_path / "answer.npz").probability({"a": "no"})
+
+
+def test_soft_evidence_multiplies_the_marginals():
+    ratio = np.array([1.0, 4.0])
+    got = mg.infer(CHAIN.with_likelihoods({"d": ratio}), progress=False).joint("a", "d")
+    want = summed(CHAIN, (0, 3)) * ratio
+    np.testing.assert_allclose(got, want / want.sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [[1.0], [-1.0, 1.0], [0.0, 0.0], [1.0, math.nan], "ab"])
+def test_likelihoods_that_are_none(wrong):
+    with pytest.raises(mg.GraphError, match="likelihoods of variable"):
+        CHAIN.with_likelihoods({"d": wrong})
+
+
+@pytest.mark.parametrize("model", ZOO)
+def test_the_most_probable_state_and_the_mean_energy(model):
+    graph = ZOO[model]
+    states, probability = law(graph)
+    energies = np.array([graph.energy(x) for x in states])
+    state, energy = best_state(graph)
+    assert energy == pytest.approx(energies.max())
+    assert graph.energy(state) == energy
+    assert mean_energy(graph) == pytest.approx(float(probability @ energies))
+
+
+def test_observables_of_exact_answers_are_exact():
+    observe = {
+        "both": mg.observables.AllHold({"a": "yes", "c": 0}),
+        "never": mg.observables.AllHold([("a", "yes"), ("a", "no")]),
+        "ones": mg.observables.Count(1),
+        "energy": mg.observables.Energy(),
+        "own": lambda x: float(x[0]),
+    }
+    answer = mg.infer(CHAIN, observe=observe, seed=1, progress=False)
+    states, probability = law(CHAIN)
+    seen = answer.observables
+    assert seen["both"].mean == pytest.approx(summed(CHAIN, (0, 2))[1, 0])
+    assert seen["never"].mean == 0.0
+    assert seen["ones"].mean == pytest.approx(float(probability @ (states == 1).sum(axis=1)))
+    energies = np.array([CHAIN.energy(x) for x in states])
+    assert seen["energy"].mean == pytest.approx(float(probability @ energies))
+    assert [seen[name].error for name in ("both", "ones")] == [0.0, 0.0]
+    assert seen["own"].error > 0  # measured
+    assert set(seen) == set(observe)
+    assert len(seen.to_pandas()) == 5
+
+
+def test_exact_observables_are_written_to_files(tmp_path):
+    spins = mg.models.ising_lattice(3, 0.3, periodic=False).condition({0: 1})
+    answer = mg.infer(spins, observe={"m": mg.observables.Magnetization()}, progress=False)
+    assert answer.run is None
+    assert answer.observables["m"].mean == pytest.approx((2 * answer.marginals[:, 1] - 1).mean())
+    answer.save(tmp_path / "answer.npz")
+    assert mg.load(tmp_path / "answer.npz").observables["m"].mean == answer.observables["m"].mean

@@ -1,0 +1,104 @@
+"""`infer_many`: the same as `infer` with each row as evidence."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.inference import many
+from tests.exact.test_queries import CHAIN
+from tests.exact.test_zeros import graphs
+
+FRAME = {"a": ["no", None, "yes", "yes"], "c": [0.0, math.nan, 1.0, math.nan], "b": [2, 1, None, 0]}
+
+
+def each(graph, rows):
+    """By one call per row."""
+    return [mg.infer(graph.condition(row), progress=False) for row in rows]
+
+
+ROWS = [{"a": "no", "c": 0, "b": 2}, {"b": 1}, {"a": "yes", "c": 1}, {"a": "yes", "b": 0}]
+
+
+@pytest.mark.parametrize("way", ["together", "small batches", "one by one"])
+def test_rows_have_the_answers_of_single_calls(way, monkeypatch):
+    if way == "small batches":
+        monkeypatch.setattr(many, "_MOST_ROWS", 3)
+    if way == "one by one":
+
+        def refuse(*_):
+            raise mg.TooLargeError("too wide")
+
+        monkeypatch.setattr(many, "_together", refuse)
+    answers = mg.infer_many(CHAIN, FRAME)
+    whole = mg.infer(CHAIN, progress=False).log_z
+    for row, one in enumerate(each(CHAIN, ROWS)):
+        for variable in CHAIN.names:
+            want = one.marginal(variable).probability
+            np.testing.assert_allclose(answers.marginal(variable)[row], want, atol=1e-12)
+        assert answers.log_z[row] == pytest.approx(one.log_z)
+        if way != "one by one":
+            assert answers.log_probability[row] == pytest.approx(one.log_z - whole)
+
+
+def test_frames_and_arrays_are_read_alike():
+    pandas = pytest.importorskip("pandas")
+    framed = mg.infer_many(CHAIN, pandas.DataFrame(FRAME))
+    array = np.array([[0, 2, 0, np.nan], [np.nan, 1, np.nan, np.nan], [1, np.nan, 1, np.nan]])
+    listed = mg.infer_many(CHAIN, array)
+    np.testing.assert_array_equal(framed.flat[:3], listed.flat)
+    frame = framed.to_pandas()
+    assert frame.shape == (4, 9)
+    assert frame[("a", "yes")].tolist()[2:] == [1.0, 1.0]
+
+
+def test_rows_of_graphs_with_hard_constraints():
+    """Rows of probability 0 have log Z of -inf and no marginals."""
+    impossible = 0
+    for graph in graphs(30):
+        if mg.theory.log_partition(graph) == -math.inf or graph.sizes[1] < 2:
+            continue
+        answers = mg.infer_many(graph, {1: [0, 1, None]})
+        for row, given in enumerate([{1: 0}, {1: 1}, {}]):
+            log_z = mg.theory.log_partition(graph.condition(given))
+            assert answers.log_z[row] == pytest.approx(log_z, abs=1e-10)
+            if log_z == -math.inf:
+                impossible += 1
+                assert np.isnan(answers.flat[row]).all()
+            else:
+                marginals = mg.theory.exact_marginals(graph.condition(given))
+                np.testing.assert_allclose(
+                    graph.domains.square(answers.flat[row]), marginals, atol=1e-12
+                )
+    assert impossible > 0
+
+
+def test_the_evidence_of_the_graph_holds_for_all_rows():
+    given = CHAIN.condition({"a": "yes"})
+    answers = mg.infer_many(given, {"c": [0, 1]})
+    want = mg.infer(CHAIN.condition({"a": "yes", "c": 1}), progress=False)
+    np.testing.assert_allclose(answers.marginal("b")[1], want.marginal("b").probability)
+    with pytest.raises(mg.GraphError, match="row 1.*clamped to 1 already"):
+        mg.infer_many(given, {"a": ["yes", "no"]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (np.zeros((2, 3)), "one column for each of 4 variables"),
+        ({"a": ["no"], "b": [0, 1]}, "columns of one length"),
+        ({"a": ["no"], 0: ["no"]}, "more than one column"),
+        ({"a": ["maybe"]}, "maybe"),
+        ({"z": [1]}, "z"),
+        ({}, "columns of one length"),
+    ],
+)
+def test_frames_that_do_not_fit(frame, message):
+    with pytest.raises(mg.MinigibbsError, match=message):
+        mg.infer_many(CHAIN, frame)
+
+
+def test_values_of_grids_are_points():
+    graph = mg.FactorGraph([mg.Grid(0.0, 4.0, 3), 2], [])  # points 0, 2 and 4
+    assert mg.infer_many(graph, {0: [2.0, math.nan]}).marginal(0)[0].tolist() == [0.0, 1.0, 0.0]
