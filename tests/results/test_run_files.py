@@ -18,7 +18,7 @@ from tests.zoo import ZOO
 
 EVERYTHING = ("marginals", "draws", "energy")
 ARRAYS = (
-    *("clock", "counts", "visits", "draws", "energy", "error", "reference", "state"),
+    *("clock", "counts", "visits", "kept_draws", "energy", "error", "reference", "state"),
     *("drawn", "clamped"),
 )
 
@@ -332,6 +332,14 @@ def test_to_arviz():
         sample(ZOO["potts"], updates=40, record="marginals").to_arviz()
 
 
+def test_draws_that_were_not_recorded_are_refused_by_name():
+    run = sample(ZOO["potts"], updates=40, record="marginals")
+    for ask in (lambda: run.draws.mean(), lambda: run.draws_of(0)):
+        with pytest.raises(mg.SampleError, match=r'kept no draws; sample with record=\("draws",\)'):
+            ask()
+    assert run.kept_draws is None
+
+
 def test_repr_says_what_was_kept():
     text = repr(sample(ZOO["potts"], updates=40, record=("draws", "energy")))
     assert "4 chains, 160 updates of 4 variables by PoissonGibbs()" in text
@@ -374,7 +382,16 @@ def test_files_of_0_1_still_load(tmp_path, seed):
     as_written_by_0_1(tmp_path / "run")
     old = mg.load(tmp_path / "run")
     assert old.info == run.info
-    for name in ("clock", "counts", "visits", "draws", "energy", "error", "reference", "drawn"):
+    for name in (
+        "clock",
+        "counts",
+        "visits",
+        "kept_draws",
+        "energy",
+        "error",
+        "reference",
+        "drawn",
+    ):
         np.testing.assert_array_equal(getattr(old, name), getattr(run, name))
     np.testing.assert_array_equal(old.marginals, run.marginals)
     free = ~run.clamped  # of which an old file knows nothing: it leaves their values open

@@ -186,7 +186,7 @@ def test_the_call_that_makes_a_run_again_is_right():
         page = report.render(run)
         code = re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1].replace("&quot;", '"')
         again = eval(code.replace("graph,", "graph, progress=False,"), {"mg": mg, "graph": graph})
-        for name in ("clock", "counts", "draws", "energy", "state", "drawn"):
+        for name in ("clock", "counts", "kept_draws", "energy", "state", "drawn"):
             np.testing.assert_array_equal(getattr(run, name), getattr(again, name))
         assert dataclasses.replace(again.info, seconds=0, updates_per_second=0) == (
             dataclasses.replace(run.info, seconds=0, updates_per_second=0)

@@ -21,7 +21,7 @@ from tests.learning import models
 from tests.settings import SETTINGS
 from tests.zoo import ATTRACTIVE, IMPLICIT, ZOO
 
-ARRAYS = ("clock", "counts", "draws", "energy", "error")
+ARRAYS = ("clock", "counts", "kept_draws", "energy", "error")
 TALLIES = ("factor_evaluations", "minibatch_draws", "acceptance", "changed", "updates", "warmup")
 MOMENTS = ("data_moments", "model_moments", "deviations")
 OBSERVED = {"m": "magnetization", "law": mg.observables.Histogram(bins=4), "own": lambda x: x[0]}

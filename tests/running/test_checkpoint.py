@@ -37,7 +37,7 @@ from tests.zoo import IMPLICIT, ZOO
 EVERYTHING = ("marginals", "draws", "energy")
 CHECKPOINT, STATE = "minigibbs-checkpoint-2", "minigibbs-state-2"
 OPTIONS = {"updates": 3000, "thin": 10, "seed": 7, "record": EVERYTHING, "progress": False}
-ARRAYS = ("clock", "counts", "draws", "energy", "error")
+ARRAYS = ("clock", "counts", "kept_draws", "energy", "error")
 
 
 def same_runs(a, b):

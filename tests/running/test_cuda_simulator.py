@@ -284,7 +284,7 @@ def resumed(tmp_path_factory):
 def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
     a = mg.load(resumed / "3-whole" / f"{name}.run")
     b = mg.load(resumed / "2-resumed" / f"{name}-{after}.run")
-    for array in ("clock", "counts", "visits", "draws", "energy", "state"):
+    for array in ("clock", "counts", "visits", "kept_draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(b, array))
     for array in ("series", "count", "moments", "sums") if a.observed is not None else ():
         ours, theirs = getattr(a.observed, array), getattr(b.observed, array)
@@ -292,5 +292,5 @@ def test_a_killed_gpu_run_resumes_to_the_same_bits(name, after, resumed):
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
     looked_at = mg.load(resumed / f"{name}-{after}.zarr")  # which needs no GPU
-    for array in ("counts", "visits", "draws", "energy", "state"):
+    for array in ("counts", "visits", "kept_draws", "energy", "state"):
         np.testing.assert_array_equal(getattr(a, array), getattr(looked_at, array))

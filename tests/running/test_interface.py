@@ -36,7 +36,7 @@ def test_record_by_name_by_names_and_in_full():
     assert run.counts is not None
     assert run.energy.shape == (4, 2)
     nothing = mg.sample(graph, sweeps=10, record=(), **QUIET)
-    assert (nothing.counts, nothing.draws, nothing.energy) == (None, None, None)
+    assert (nothing.counts, nothing.kept_draws, nothing.energy) == (None, None, None)
     assert nothing.state.shape == (4, 4)
 
 

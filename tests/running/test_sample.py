@@ -29,7 +29,7 @@ def sample(graph, **options):
 
 
 def same_runs(a, b):
-    for name in ("clock", "counts", "draws", "energy", "error"):
+    for name in ("clock", "counts", "kept_draws", "energy", "error"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     assert a.info.factor_evaluations == b.info.factor_evaluations
     assert a.info.changed == b.info.changed
@@ -379,7 +379,7 @@ def test_length_and_thinning(options, thin, records):
 
 def test_only_what_was_asked_for_is_recorded():
     run = sample(ZOO["potts"], updates=100, record="marginals")
-    assert (run.draws, run.energy, run.error) == (None, None, None)
+    assert (run.kept_draws, run.energy, run.error) == (None, None, None)
     assert run.marginals.shape == (4, 3)
     run = sample(ZOO["potts"], updates=100, record=["draws"])
     with pytest.raises(mg.SampleError, match=r'kept no marginals.*record=\("marginals",\)'):
@@ -460,7 +460,7 @@ def test_the_default_run():
     run = mg.sample(ZOO["potts"], seed=1, progress=False)
     assert run.info.chains == 4
     assert run.info.updates == 4 * 1000 * 4
-    assert run.draws is None
+    assert run.kept_draws is None
     assert run.energy.shape == (4, 1000)
 
 

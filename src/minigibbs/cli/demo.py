@@ -48,7 +48,7 @@ def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
     """Draw the error against updates, and states on the way from the worst start."""
     whole, (left, right) = plots.figure(2)
     plots.plot_error(run, left)
-    if run.draws is None:
+    if run.kept_draws is None:
         raise SampleError("this run kept no draws; sample with record=('draws', ...)")
     last = run.draws.shape[1] - 1
     shown = [0, min(9, last), last]  # records, of which there is one every `thin` updates

@@ -221,7 +221,7 @@ def overlap(run: Run) -> Observation:
     >>> mg.observables.overlap(run).series.shape
     (2, 200)
     """
-    draws = run._need(run.draws, "draws")
+    draws = run.draws
     if len(draws) < 2:
         raise SampleError("overlap needs two chains or more; this run has one")
     pairs = len(draws) // 2

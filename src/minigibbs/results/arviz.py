@@ -21,7 +21,7 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
     posterior: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
-    if run.draws is not None:
+    if run.kept_draws is not None:
         # Signed, since ArviZ takes differences; the draws' own type wraps around below 0.
         posterior["x"] = run.draws.astype(np.promote_types(run.draws.dtype, np.int8))
         coords["node"] = [run.domains.name(v) for v in run.drawn.tolist()]
@@ -50,7 +50,7 @@ def _indicators(run: Run) -> tuple[NDArray[np.int8], list[str]]:
 
     Events that always or never hold are left out: ArviZ has no answer for constants.
     """
-    if run.draws is None:
+    if run.kept_draws is None:
         raise SampleError('to_arviz(indicators=True) needs record=("draws",)')
     sizes = run.domains.sizes[run.drawn]
     count = int(sizes.sum(dtype=np.int64))

@@ -81,7 +81,7 @@ def judge(run: Run, most: int = MOST_JUDGED) -> list[Judged]:
 
     Looks at `most` variables at the most; empty if the run kept no draws.
     """
-    draws, drawn = run.draws, run.drawn
+    draws, drawn = run.kept_draws, run.drawn
     if draws is None or draws.shape[1] == 0:
         return []
     moving = np.flatnonzero((draws != draws[:1, :1]).any(axis=(0, 1)))

@@ -199,7 +199,7 @@ class Marginals(Shares):
         """
         if run.counts is not None:
             counts, visits, chains = run.counts, run.visits, run.info.chains / len(run.clock)
-        elif run.draws is not None and len(run.drawn) == len(run.domains):
+        elif run.kept_draws is not None and len(run.drawn) == len(run.domains):
             counts, visits = count_draws(run)
             chains = 1.0  # of a row's chains one is drawn
         else:
@@ -308,7 +308,7 @@ class Marginals(Shares):
 
 def count_draws(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How often each value was drawn, [row, sum of sizes], and how many draws there are."""
-    draws, sizes = run.draws, run.domains.sizes
+    draws, sizes = run.kept_draws, run.domains.sizes
     assert draws is not None
     ends = np.cumsum(sizes, dtype=np.int64)
     starts = (ends - sizes)[run.drawn]

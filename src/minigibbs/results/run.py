@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FORMAT = "minigibbs-run-2"
 FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
 _ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state", "clamped")
+_FIELDS = {"draws": "kept_draws"}  # where an array has another name than in files
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Run(Result):
     info: Info
     clock: NDArray[np.int64]  # [row] recorded updates
     counts: NDArray[np.int64] | None  # [row, sum of sizes] visits to each value
-    draws: NDArray[np.unsignedinteger] | None  # [row, draw, variable], those in `drawn`
+    kept_draws: NDArray[np.unsignedinteger] | None  # None without recorded draws: see `draws`
     energy: NDArray[np.float64] | None  # [row, draw] log-potential of the state
     error: NDArray[np.float64] | None  # [row, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
@@ -123,7 +124,7 @@ class Run(Result):
             first = none if self.counts is None else self.counts[:, : self.domains.sizes[0]]
             object.__setattr__(self, "visits", first.sum(axis=1) if first.ndim == 2 else none)
         if self.drawn is None:
-            every = 0 if self.draws is None else len(self.domains)
+            every = 0 if self.kept_draws is None else len(self.domains)
             object.__setattr__(self, "drawn", np.arange(every, dtype=np.int32))
         if self.clamped is None:  # as in files of 0.1: nobody knows which
             object.__setattr__(self, "clamped", np.zeros(len(self.domains), dtype=bool))
@@ -134,7 +135,7 @@ class Run(Result):
             name
             for name, value in (
                 ("marginals", self.counts),
-                ("draws" + some, self.draws),
+                ("draws" + some, self.kept_draws),
                 ("energy", self.energy),
                 ("error", self.error),
             )
@@ -151,10 +152,21 @@ class Run(Result):
         """Whether Ctrl-C ended the run before its time."""
         return self.info.interrupted
 
+    @property
+    def draws(self) -> NDArray[np.unsignedinteger]:
+        """The recorded states [row, draw, variable], of the variables in `drawn`.
+
+        Raises
+        ------
+        SampleError
+            If the run recorded no draws.
+        """
+        return self._need(self.kept_draws, "draws")
+
     def draws_of(self, variable: int | str) -> NDArray[np.unsignedinteger]:
         """One variable's draws, by its number or name: [chain, draw]."""
         number = self.domains.index(variable)
-        draws, places = self._need(self.draws, "draws"), np.flatnonzero(self.drawn == number)
+        draws, places = self.draws, np.flatnonzero(self.drawn == number)
         if not len(places):
             raise SampleError(
                 f"this run kept no draws of {self.domains.describe(number)}; "
@@ -177,7 +189,7 @@ class Run(Result):
     def record_updates(self) -> NDArray[np.int64]:
         """The update, counted from the end of the warm-up, at which each record was made."""
         series = None if self.observed is None else self.observed.series
-        kept = next((a for a in (self.draws, self.error, series) if a is not None), None)
+        kept = next((a for a in (self.kept_draws, self.error, series) if a is not None), None)
         if kept is None and (self.info.energy_thin or self.info.thin) == self.info.thin:
             kept = self.energy
         records = 0 if kept is None else kept.shape[1]
@@ -298,13 +310,14 @@ class Run(Result):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all; `mg.load` reads it."""
-        arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
+        kept = {name: getattr(self, _FIELDS.get(name, name)) for name in _ARRAYS}
+        arrays = {name: value for name, value in kept.items() if value is not None}
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers
         header = {"format": FORMAT, "info": info, **domains_header(self.domains)}
         header["model"] = self.model
         header["ladder"] = None if self.ladder is None else self.ladder.to_dict()
         every = np.arange(len(self.domains))
-        if self.draws is not None and not np.array_equal(self.drawn, every):
+        if self.kept_draws is not None and not np.array_equal(self.drawn, every):
             arrays["drawn"] = self.drawn
         if self.observed is not None:
             own, some = encode_observed(self.observed)
@@ -327,6 +340,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         info = header["info"] | {"seed": int(header["info"]["seed"])}
+        kept = {**dict.fromkeys(_ARRAYS), **arrays}
         run = Run(
             domains,
             Info(**info),
@@ -335,7 +349,7 @@ def load(path: str | os.PathLike[str]) -> Run:
             observed=decode_observed(header["observed"], observed)
             if header.get("observed")
             else None,
-            **{**dict.fromkeys(_ARRAYS), **arrays},  # type: ignore[arg-type]
+            **{_FIELDS.get(name, name): value for name, value in kept.items()},  # type: ignore[arg-type]
         )
         check_run(run)
     return run
@@ -348,7 +362,7 @@ def check_run(run: Run) -> None:
         if type(value).__name__ != entry.type:
             raise ValueError(f"info: {entry.name} must be of type {entry.type}, got {value!r}")
     check_model(run.model)
-    if run.draws is not None:
+    if run.kept_draws is not None:
         check_drawn(run.drawn, len(run.domains))
     elif len(run.drawn):
         raise ValueError("drawn: there are no draws")
@@ -371,9 +385,10 @@ def check_run(run: Run) -> None:
         ("state", np.unsignedinteger, (run.info.chains, len(run.domains))),
         ("clamped", np.bool_, (len(run.domains),)),
     ):
-        if getattr(run, name) is not None:
-            _check_array(name, getattr(run, name), kind, shape)
-    if run.draws is not None and (run.draws >= run.domains.sizes[run.drawn]).any():
+        array = getattr(run, _FIELDS.get(name, name))
+        if array is not None:
+            _check_array(name, array, kind, shape)
+    if run.kept_draws is not None and (run.draws >= run.domains.sizes[run.drawn]).any():
         raise ValueError("draws: a value lies outside its variable's domain")
     if run.observed is not None:
         check_observed(run.observed, chains)

@@ -199,7 +199,7 @@ def _counts(run: Run, goal: Goal) -> _Measure:
 
 def _draws(run: Run, goal: Goal) -> _Measure:
     """R-hat and ESS of values of the variables whose draws differ most between chains."""
-    if run.draws is None:
+    if run.kept_draws is None:
         return _NOTHING
     draws = _thinned(run.draws, _wanted(goal, _MOST_DRAWS))
     largest = int(run.domains.sizes[run.drawn].max())
@@ -208,7 +208,7 @@ def _draws(run: Run, goal: Goal) -> _Measure:
     variables = min(_MOST_VARIABLES, max(1, values // each))
 
     def take() -> tuple[float, float, float]:
-        judged = diagnostics.judge(replace(run, draws=draws), variables)
+        judged = diagnostics.judge(replace(run, kept_draws=draws), variables)
         known = [one.rhat for one in judged if not math.isnan(one.rhat)]
         ess = diagnostics.least([one.ess for one in judged])
         return max(known, default=math.nan), _number(ess), math.nan

@@ -45,7 +45,7 @@ def result(
         clock=clock,
         counts=np.concatenate([part.counts for part in parts]) if "marginals" in kept else None,
         visits=np.concatenate([part.visits for part in parts]),
-        draws=(
+        kept_draws=(
             np.concatenate([part.draws[:, :records] for part in parts]) if "draws" in kept else None
         ),
         energy=energy + plan.graph.offset if "energy" in kept else None,

@@ -60,7 +60,7 @@ def beliefs(run: Run) -> tuple[Run, Beliefs | None]:
     With the run of the variables of which anything is known.
     """
     known = run
-    if run.counts is None and run.draws is not None and len(run.drawn) < len(run.domains):
+    if run.counts is None and run.kept_draws is not None and len(run.drawn) < len(run.domains):
         known = _drawn_alone(run)
     marginals = marginals_of(known)
     if marginals is None:

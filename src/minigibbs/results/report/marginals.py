@@ -46,7 +46,7 @@ def section(found: Beliefs, shape: tuple[int, ...] | None, source: str) -> Html:
 def of_run(run: Run, found: Beliefs | None, shape: tuple[int, ...] | None) -> Html:
     """The same of a run, or why there are none."""
     title = element("h2", "Marginals")
-    if found is None and (run.counts is not None or run.draws is not None):
+    if found is None and (run.counts is not None or run.kept_draws is not None):
         return join(title, element("p", "There are none: the run is too short."))
     if found is None:
         how = element("code", 'record=("marginals",)')

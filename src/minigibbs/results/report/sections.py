@@ -347,7 +347,7 @@ def _record(run: Run) -> str:
     if not kept:
         return "()"
     parts = [*kept, f"thin={run.info.thin // _unit(run)}"]
-    if run.draws is not None and len(run.drawn) < len(run.domains):
+    if run.kept_draws is not None and len(run.drawn) < len(run.domains):
         parts.append(f"variables={run.drawn.tolist()}")
     if run.info.backend != "cpu":
         parts.append(f"chains={len(run.clock)}")
@@ -355,7 +355,7 @@ def _record(run: Run) -> str:
 
 
 def _arrays(run: Run) -> dict[str, Any]:
-    return {"marginals": run.counts, "draws": run.draws, "energy": run.energy}
+    return {"marginals": run.counts, "draws": run.kept_draws, "energy": run.energy}
 
 
 def _figure(picture: Html, legend: Html, words: str) -> Html:
