@@ -87,3 +87,32 @@ def test_a_mode_that_was_visited_is_not_reported():
         run = sampled(graph, sampler=sampler)
         assert abs(run.marginals[0, 1] - 0.5) < 0.1
         assert "missed" not in run.model
+
+
+def rejecting(batch):
+    """A run of Poisson-MH on a variable with 300 strong factors whose sum is all but flat."""
+    energies = np.zeros((300, 2))
+    energies[:150, 0] = energies[150:, 1] = 3.0
+    energies[0, 0] += 0.4
+    strong = mg.Unary([0] * 300, energies)
+    graph = mg.FactorGraph([2] * 4, [strong, mg.Ising([1, 2], [2, 3], 0.3)])
+    return mg.sample(
+        graph, mg.PoissonMH(batch=batch), sweeps=300, seed=1, start=[1, 0, 0, 0], progress=False
+    )
+
+
+def test_moves_that_are_all_rejected_are_warned_of():
+    """The batch is far below the default, which is L^2."""
+    run = rejecting(1000)
+    assert abs(run.marginals[0, 1] - 1 / (1 + np.exp(0.4))) > 0.3
+    text = next(text for text in run.summary().warnings if "the chains are stuck" in text)
+    assert "x0 hardly moved" in text
+    assert "use a larger batch" in text
+
+
+def test_variables_that_rightly_stay_are_not_called_stuck():
+    """Strong fields, and values that are improbable given the others."""
+    graph = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5), mg.Unary([4], [0, 9])])
+    for sampler in (mg.PoissonMH(), mg.Gibbs(), mg.MGPMH()):
+        run = mg.sample(graph, sampler, sweeps=400, seed=2, progress=False)
+        assert "missed" not in run.model

@@ -3,7 +3,8 @@
 Chains that all begin in the same mode agree, and R-hat finds nothing. The model itself knows
 better: this module takes variables that hardly moved in any chain, changes one of them, lets the
 strongly coupled ones follow, and compares log-potentials. A mode that is probable, that no chain
-visited, and that no update of a single variable leads to is reported.
+visited, and that no update of a single variable leads to is reported. So is a variable whose own
+conditional distribution gives another value a share that no chain shows: its moves are rejected.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import influence_at
 from minigibbs.kernels.layout import EQUAL, TABLE, Model
-from minigibbs.results.marginals import LEAST_SWEEPS
+from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
 from minigibbs.results.summary import marginals_of
 
@@ -28,7 +29,10 @@ _BARRIER = 3.0  # of log-potential: how much less probable the way through one v
 _INFLUENCE = _BARRIER / 2  # `influence_at` counts half a factor's range
 _SHARE = 0.1  # of the other mode, from which its absence is reported
 _UNSEEN = 0.1  # of that share: chains that visited the mode more often have seen it
-_EVALUATIONS = 10_000  # conditional distributions that are computed, about 20 us each
+_EVALUATIONS = 10_000  # factors and conditional distributions that are computed, about 20 us each
+_STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
+_STATES = 4  # last states of chains at which such variables are compared with their conditionals
+_STUCK_EVALUATIONS = 2_000
 _VALUES = 3  # other values of a variable that are tried
 _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
 _PASSES = 2  # over the variables around a cluster
@@ -62,12 +66,15 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     Mode or None
     """
     values = int(graph.sizes.sum(dtype=np.int64))
-    if graph.implicits or values > _MOST_VALUES or graph.influence < _INFLUENCE:
+    if graph.implicits or values > _MOST_VALUES or run.state is None:
         return None
     marginals = marginals_of(run)
-    if marginals is None or marginals.sweeps < LEAST_SWEEPS or run.state is None:
+    if marginals is None or marginals.sweeps < LEAST_SWEEPS:
         return None
     top = np.maximum.reduceat(marginals.rows.min(axis=0), marginals.first)
+    stuck = _stuck(graph, run, marginals, ~marginals.fixed & (top >= _STUCK))
+    if stuck is not None or graph.influence < _INFLUENCE:
+        return stuck
     influence = influence_at(graph.packed)
     candidates = ~marginals.fixed & (top >= _POLARIZED) & (influence >= _INFLUENCE)
     state = np.where(candidates, marginals.likeliest, run.state[0]).astype(np.int64)
@@ -81,6 +88,40 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
                 found = search.around(seed, own, seen)
                 if found is not None:
                     return found
+    except _SpentError:
+        pass
+    return None
+
+
+def _stuck(
+    graph: FactorGraph, run: Run, marginals: Marginals, candidates: NDArray[np.bool_]
+) -> Mode | None:
+    """A variable that no chain moved although its conditional distribution says it should.
+
+    The shares must differ at the last state of every chain that is looked at: a chain of exact
+    updates is then accused once in 10,000 runs at the most. One chain is too few to tell, unless
+    its sampler rejects moves.
+    """
+    assert run.state is not None
+    states = run.state[:: max(1, len(run.state) // _STATES)][:_STATES].astype(np.int64)
+    if len(states) < 2 and run.info.acceptance == 1.0:
+        return None
+    search = _Search(graph.packed, candidates, states[0], _EVALUATIONS - _STUCK_EVALUATIONS)
+    order = np.flatnonzero(candidates)
+    try:
+        for variable in order[np.argsort(-graph.local_energies[order], kind="stable")].tolist():
+            least = np.ones(int(graph.sizes[variable]))
+            for state in states:
+                logs = search._logs(state, variable)
+                shares = np.exp(logs - logs.max())
+                least = np.minimum(least, shares / shares.sum())
+                if not ((least >= _SHARE) & (np.arange(len(least)) != state[variable])).any():
+                    break
+            else:
+                pooled = marginals.pooled[marginals.of_variable(variable)]
+                unseen = np.where(pooled < _UNSEEN * least, least, 0.0)
+                if unseen.max() >= _SHARE:
+                    return Mode(variable, 1, float(unseen.max()))
     except _SpentError:
         pass
     return None
@@ -176,10 +217,10 @@ class _Search:
         undecided: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         """Log-potentials of a variable's values, where undecided variables agree to any of them."""
-        self.evaluations += 1
+        model, row = self.model, self.model.rows[variable]
+        self.evaluations += 1 + int(row["end"] - row["pair_end"])
         if self.evaluations > _EVALUATIONS:
             raise _SpentError
-        model, row = self.model, self.model.rows[variable]
         size = int(row["domain"])
         pairs = slice(int(row["start"]), int(row["pair_end"]))
         others, weights = model.target[pairs], model.weight[pairs]

@@ -211,7 +211,9 @@ def _missed(run: Run) -> list[Finding]:
     if missed is None:
         return []
     name, size, share = missed["variable"], missed["size"], missed["share"]
-    others = f" and {size - 1:,} variables that depend on it" if size > 1 else ""
+    if size == 1:
+        return [_stuck(name, share)]
+    others = f" and {size - 1:,} variables that depend on it"
     return [
         Finding(
             "bad",
@@ -225,6 +227,20 @@ def _missed(run: Run) -> list[Finding]:
             name,
         )
     ]
+
+
+def _stuck(name: str, share: float) -> Finding:
+    """A variable whose moves were all rejected."""
+    return Finding(
+        "bad",
+        "The chains are stuck at one value",
+        f"The variable {{}} hardly moved in any chain, although another of its values has a share "
+        f"of about {share:.2f} given the other variables. The sampler rejects such moves, and the "
+        "chains agree by chance. Use a larger batch, mg.Gibbs() or mg.PoissonGibbs().",
+        f"the chains are stuck: {printable(name)} hardly moved, although another value has a share "
+        f"of about {share:.2f}; use a larger batch, mg.Gibbs() or mg.PoissonGibbs()",
+        name,
+    )
 
 
 def _rounded(run: Run) -> list[Finding]:
@@ -294,7 +310,7 @@ def _fixed(run: Run) -> bool:
 
 
 def _why(run: Run) -> str:
-    records, thinned = len(run.record_updates), run.energy is not None or run.draws is not None
+    records, thinned = len(run.record_updates), run.energy is not None or run.kept_draws is not None
     if not thinned and run.counts is None:
         return (
             "It kept nothing in which one could see whether the chains agree. Sample with "
