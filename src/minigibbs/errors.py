@@ -62,7 +62,7 @@ class FormatError(MinigibbsError, ValueError):
 
 
 class TooLargeError(MinigibbsError, MemoryError):
-    """The work would not fit into memory: the message says how much it needs.
+    """The work would not fit into memory, or into a time limit: the message says what it needs.
 
     >>> import minigibbs as mg
     >>> mg.theory.exact_distribution(mg.models.ising_lattice(side=10, beta=0.4))

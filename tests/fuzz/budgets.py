@@ -58,6 +58,9 @@ MODELS: dict[str, Callable[[], mg.FactorGraph]] = {
     "dense Potts": lambda: mg.models.potts_rbf(20, 10, 4.6),
     "dense CRF 20 x 30": lambda: image(20, 30),
     "dense CRF 40 x 50": lambda: image(40, 50),
+    "dense CRF 60 x 80": lambda: image(60, 80),
+    "dense CRF 240 x 320": lambda: image(240, 320),
+    "Curie-Weiss 10^6": lambda: mg.models.curie_weiss(10**6, 1.2, implicit=True),
 }
 FILES = ["uai2014/Grids_11.uai", "uai2014/Segmentation_11.uai", "uai2014/CSP_11.uai"]
 

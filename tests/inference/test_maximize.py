@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.inference import maximize as maximizing
-from minigibbs.samplers.tempering.search import climb
+from minigibbs.inference.annealing import climb
+from minigibbs.inference.temperatures import first_levels
+from minigibbs.system.watch import current
 from tests.hard import HARD, random_hard
 from tests.zoo import IMPLICIT, SPINS, STRONG, ZOO
 
@@ -191,7 +192,7 @@ def test_a_climb_ends_where_no_change_helps():
     order = np.arange(4, dtype=np.int32)
     for start in all_states(graph)[::7]:
         state = start.astype(graph.state_type)
-        climb(graph.packed, order, state, 1e-12)
+        assert climb(graph, order, state[None], current())
         assert graph.energy(state) >= graph.energy(start) - 1e-12
         for i, value in itertools.product(range(4), range(4)):
             if value < graph.sizes[i]:
@@ -202,11 +203,11 @@ def test_a_climb_ends_where_no_change_helps():
 
 def test_levels_reach_from_flat_to_frozen():
     graph = mg.models.potts_rbf()  # most of its factors are all but nothing
-    beta = maximizing._first_levels(graph, None)
+    beta = first_levels(graph, None, 24)
     assert beta[0] == 0.0
     assert (np.diff(beta) > 0).all()
     assert 5 < beta[-1] < 1e5
-    np.testing.assert_allclose(maximizing._first_levels(graph, (0.5, 8.0))[[0, -1]], [0.5, 8.0])
+    np.testing.assert_allclose(first_levels(graph, (0.5, 8.0), 24)[[0, -1]], [0.5, 8.0])
 
 
 @pytest.mark.parametrize(

@@ -150,10 +150,6 @@ TOO_LARGE = {
         lambda: mg.maximize(SPINS, rounds=1, chains=10**7, progress=False),
         "maximize: 10,000,000 chains",
     ),
-    "implicit factors of maximize": (
-        lambda: mg.maximize(mg.models.potts_rbf(60, 5, 2.0), rounds=1, progress=False),
-        "factors on 24 levels",
-    ),
     "levels": (
         lambda: mg.sample(SPINS, mg.Tempering(levels=10**7), sweeps=1, progress=False),
         "10,000,000 levels .* fewer levels",

@@ -16,6 +16,7 @@ from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.potts import Potts
 from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import TABLE, Model
@@ -35,7 +36,12 @@ class Simple(NamedTuple):
 
 
 def simplified(graph: FactorGraph) -> Simple:
-    """The graph's stored factors, simplified under its evidence."""
+    """The graph's explicit factors, simplified under its evidence; computed once per graph."""
+    return prepared(graph, "simplified", None, lambda: _simplified(graph))
+
+
+def _simplified(graph: FactorGraph) -> Simple:
+    """Compute what `simplified` returns."""
     model, evidence, values = graph.packed, graph.evidence, int(graph.sizes.sum(dtype=np.int64))
     what = f"energies of {values:,} values of all variables"
     memory.require(16 * values, what, "use smaller domains")

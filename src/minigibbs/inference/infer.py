@@ -152,7 +152,10 @@ def _choose(graph: FactorGraph) -> tuple[Sampler, str]:
     if graph.influence < 1.0:
         weak = f"its variables depend on each other weakly ({graph.influence:.2g} < 1, Dobrushin)"
         return PoissonGibbs(), f"{weak}, so that single chains mix fast"
-    ladder = Tempering().settled(graph)
+    try:
+        ladder = Tempering().settled(graph)
+    except TooLargeError as error:
+        return PoissonGibbs(), f"tempering does not fit: {error}"
     levels = len(ladder.levels) if isinstance(ladder.levels, tuple) else 0
     if levels * len(graph) > _TEMPERED:
         return PoissonGibbs(), f"tempering would take {levels} copies of {len(graph):,} variables"
@@ -187,8 +190,12 @@ class _Call:
         """
         graph, (chosen, reason) = self.graph, _choose(self.graph)
         reason = f"{why}; {reason}"
-        with Watch(_LOG_Z * watch.left) as half:
-            tempered = self.sample(graph, Tempering(), half, None, beyond=False)
+        try:
+            with Watch(_LOG_Z * watch.left) as half:
+                tempered = self.sample(graph, Tempering(), half, None, beyond=False)
+        except TooLargeError as error:
+            run = self.sample(graph, chosen, watch, self.observe)
+            return _sampled(graph, run, None, f"{reason}; there is no log Z: {error}", watch)
         ladder = _ladder(tempered)
         if not tempered.interrupted:
             light = lighter(graph) if self.observe is None else graph  # which shifts the energy

@@ -13,33 +13,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
-from minigibbs.graph.simple import simplified
+from minigibbs.inference.annealing import Annealing, climb
+from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
 from minigibbs.results.maximum import Maximum
 from minigibbs.running import durations
+from minigibbs.running.budget import energy_cost
 from minigibbs.running.driver import drive
 from minigibbs.running.progress import Bar, Stage
 from minigibbs.running.request import check_counts, entropy_of, start_states
 from minigibbs.samplers.base import Workspace
-from minigibbs.samplers.tempering.copies import COPY_BYTES
+from minigibbs.samplers.tempering.copies import COPY_BYTES, COPY_SECONDS
 from minigibbs.samplers.tempering.levels import MOST_LEVELS, find_levels
 from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_sparse
-from minigibbs.samplers.tempering.search import climb, search
+from minigibbs.samplers.tempering.search import search
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
-from minigibbs.system.watch import Watch
+from minigibbs.system.watch import Watch, current
 
 _FIRST_LEVELS = 24
-_WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
-_FINEST = 1e-3  # nor what is smaller than this share of the largest range at a variable
-_EXCITED = 0.01  # variables that are then not at their best, in the whole model
-_HOT = 0.1  # the first level above 0, times the largest local range
 _PLACES = 200_000  # variables times levels, at the most
 _LEAST_LEVELS = 8
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
@@ -49,7 +47,8 @@ _GROWTH = 8  # of a segment over the one before, at the most
 _SEARCH_BYTES = 4000  # the objects of a chain
 ROUNDS = "rounds"  # how a search ended: all rounds were made
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
-_ROUNDED = 1e-12  # of the largest range: gains that may be rounding
+_QUICK, _OVERRATED = 0.02, 20.0  # seconds of an energy; most pairs of points may be negligible
+_STORED_SECONDS = 5e-7  # to write out one factor of an implicit group, and to simplify it
 
 
 @checked(SampleError)
@@ -70,6 +69,10 @@ def maximize(
     frozen. It is annealed once, and tempered for the rest of the time; the best state of all levels
     is kept, and at the end no change of one variable can improve it. This is a search: nothing
     proves that there is no better state. `best.reached` says how many chains found this energy.
+
+    A graph whose ladder does not fit into the time or the memory is annealed instead: one state per
+    chain, with nothing laid out beforehand and implicit groups evaluated by their rules. If time is
+    up before each variable was compared with all of its values, `best.local_maximum` is False.
 
     Parameters
     ----------
@@ -114,12 +117,13 @@ def maximize(
     return Maximum(
         domains=graph.domains,
         state=found.states[best],
-        energy=graph.energy(found.states[best]),
+        energy=float(top),
         seconds=clocks.monotonic() - begun,
         rounds=found.rounds,
         chains=chains,
         reached=int(np.isclose(found.energies, top, rtol=_EQUAL, atol=_EQUAL).sum()),
         ended=found.ended,
+        local_maximum=found.local,
     )
 
 
@@ -130,6 +134,7 @@ class Found(NamedTuple):
     energies: NDArray[np.float64]  # [chain] theirs
     rounds: int  # that each chain made
     ended: str  # "rounds", "time", "interrupted" or "terminated"
+    local: bool  # whether no change of one variable improves any of them
 
 
 def best_states(
@@ -146,42 +151,64 @@ def best_states(
     """Each chain's best state and its energy.
 
     The deadline and the signals end every phase: a search that was stopped early returns the best
-    states so far, and no change of one variable improves them.
+    states so far.
     """
     ends = None if beta_range is None else _read_range(beta_range)
     _check_rounds(rounds)
-    _require_copies(graph)
     with Watch(limit if rounds is None else None) as watch:
-        with Stage("storing the factors", progress):
-            stored = graph.stored() if graph.implicits else graph
-        each = _SEARCH_BYTES + 4 * len(stored) * stored.state_type.itemsize
+        each = _SEARCH_BYTES + 4 * len(graph) * graph.state_type.itemsize
         what = f"maximize: {chains:,} chains"
         memory.require(chains * each, what, "use fewer chains (chains=...)")
-        states, order = start_states(stored, start, chains, seed), free_variables(stored.evidence)
-        order, made, ended = order[stored.sizes[order] > 1], 0, ROUNDS
+        states, order = start_states(graph, start, chains, seed), free_variables(graph.evidence)
+        order, made, ended, local = order[graph.sizes[order] > 1], 0, ROUNDS, True
         if len(order):
-            with Stage("finding temperatures", progress):
-                searches = _searches(stored, states, streams(seed, chains), ends)
-            work = _Searching(searches, rounds, threads or os.cpu_count() or 1)
-            made, ended = work.run(watch, progress)
-            states = np.array([one.best for one in searches])
-            least = _ROUNDED * largest_range(stored)
-            with watch.noted():
-                for state in states:
-                    climb(stored.packed, order, state, least)
-        return Found(states, np.atleast_1d(graph.energy(states)), made, ended)
+            energy = _energy_seconds(graph, states[0], chains)
+            rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
+            work: _Searching | Annealing
+            try:
+                with Stage("finding temperatures", progress):
+                    work = _Searching(_searches(graph, states, rows, ends), rounds)
+            except TooLargeError:  # a ladder would not fit into memory or time
+                work = Annealing(graph, order, states, rows, ends or hot_and_cold(graph), rounds)
+            with (
+                Watch(watch.left - chains * energy) as own,
+                ThreadPoolExecutor(workers) as pool,
+                Bar(work.total, 0, progress) as bar,
+            ):
+                work.begin(pool, bar, own)
+                bar.deadline(own.left if own.limited else None)
+                bar.begin()
+                ended = drive(work, own)
+                states, made = work.states, work.rounds
+                with own.noted():
+                    local = climb(graph, order, states, own)
+        with watch.noted():
+            energies = np.array([graph.energy(state) for state in states])
+        return Found(states, energies, made, ended, local)
 
 
-def _require_copies(graph: FactorGraph) -> None:
-    """Refuse a graph whose factors do not fit into memory once per level."""
-    if (graph.sizes[graph.evidence == FREE] <= 2).all():
-        return  # levels of spins share their pairs
-    factors = sum(map(len, graph.factors))
-    memory.require(
-        float(_FIRST_LEVELS) * 2 * COPY_BYTES * factors,
-        f"maximize: {factors:,} factors on {_FIRST_LEVELS} levels",
-        "use a graph of fewer variables or factors",
-    )
+def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> float:
+    """How long an energy takes, timed where that may be long; refuses what does not fit."""
+    predicted, what = energy_cost(graph) * 1e-9, f"maximize: energies of {chains:,} chains"
+    way_out = "give more time, or use fewer chains (chains=...)"
+    if predicted > _QUICK:
+        current().require(predicted / _OVERRATED, what, way_out)
+        before = current().spent
+        graph.energy(state)
+        predicted = current().spent - before
+        current().require(chains * predicted, what, way_out)
+    return predicted
+
+
+def _require_layout(graph: FactorGraph) -> None:
+    """Refuse a graph whose factors do not fit into memory or time once per temperature."""
+    factors, copied = sum(map(len, graph.factors)), 1.0  # levels of spins share their pairs
+    if (graph.sizes[graph.evidence == FREE] > 2).any():
+        copied = 2.0 * _FIRST_LEVELS
+    what = f"maximize: {factors:,} factors on {_FIRST_LEVELS} levels"
+    way_out = "use a graph of fewer variables or factors"
+    memory.require(copied * COPY_BYTES * factors, what, way_out)
+    current().require((copied * COPY_SECONDS + _STORED_SECONDS) * factors, what, way_out)
 
 
 def _check_rounds(rounds: Any) -> None:
@@ -252,6 +279,8 @@ def _searches(
     beta_range: tuple[float, float] | None,
 ) -> list[_Search]:
     """The chains at their start, with levels found once for all."""
+    _require_layout(graph)
+    graph = graph.stored() if graph.implicits else graph
     tempering = Tempering(houdayer=is_sparse(graph))
     depth = largest_range(graph)
 
@@ -260,7 +289,7 @@ def _searches(
         return data, tempering.workspace(graph, data)
 
     most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
-    first, state = _first_levels(graph, beta_range), first_state(graph)
+    first, state = first_levels(graph, beta_range, _FIRST_LEVELS), first_state(graph)
     beta = find_levels(graph, state, prepare, beta=first, most=most)
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
@@ -272,91 +301,41 @@ def _searches(
     ]
 
 
-def _first_levels(
-    graph: FactorGraph, beta_range: tuple[float, float] | None
-) -> NDArray[np.float64]:
-    """Levels in geometric steps, from which the search of better ones begins."""
-    if beta_range is not None and beta_range[0] > 0:
-        return np.geomspace(*beta_range, _FIRST_LEVELS)
-    ranges = _ranges(graph)
-    largest = largest_range(graph)
-    small = _typical(ranges, largest)
-    cold = math.log(len(graph) / _EXCITED) / small if beta_range is None else beta_range[1]
-    hot = min(_HOT / largest, cold / 2)
-    return np.concatenate([[0.0], np.geomspace(hot, cold, _FIRST_LEVELS - 1)])
-
-
-def _typical(ranges: NDArray[np.float64], largest: float) -> float:
-    """A range so small that factors of smaller ones hardly matter, all together."""
-    rising = np.sort(ranges)
-    weak = np.searchsorted(np.cumsum(rising), _WEAK * rising.sum())
-    return max(float(rising[weak]) if len(rising) else largest, _FINEST * largest)
-
-
-def _ranges(graph: FactorGraph) -> NDArray[np.float64]:
-    """How far each factor's energies lie apart; without those that are all the same, and zeros."""
-    simple, first = simplified(graph), graph.packed.first
-    finite = np.isfinite(simple.unary)
-    high = np.maximum.reduceat(np.where(finite, simple.unary, -np.inf), first)
-    low = np.minimum.reduceat(np.where(finite, simple.unary, np.inf), first)
-    spans = graph.packed.factors["span"][simple.rest]
-    found = np.concatenate([np.abs(simple.pair_weight), high - low, spans])
-    chosen: NDArray[np.float64] = found[np.isfinite(found) & (found > 0)]
-    return chosen
-
-
-def largest_range(graph: FactorGraph) -> float:
-    """The largest range of energy at one variable, about; 1 where there is none."""
-    simple, first = simplified(graph), graph.packed.first
-    unary = np.where(np.isfinite(simple.unary), simple.unary, 0.0)
-    local = np.maximum.reduceat(unary, first) - np.minimum.reduceat(unary, first)
-    for side in (0, 1):
-        np.add.at(local, simple.pair[:, side], np.abs(simple.pair_weight))
-    for factor in graph.packed.factors[simple.rest]:
-        scope = graph.packed.slots["variable"][factor["scope_start"] : factor["scope_end"]]
-        np.add.at(local, scope, factor["span"] if np.isfinite(factor["span"]) else 0.0)
-    return float(local.max(initial=0.0)) or 1.0
-
-
 class _Searching:
-    """All chains of a search, which advance together: a task of the driver."""
+    """All chains of a search by tempering, which advance together: a task of the driver."""
 
-    def __init__(self, searches: list[_Search], rounds: int | None, threads: int) -> None:
-        self.searches, self.rounds = searches, rounds
-        self.threads = min(threads, len(searches))
+    def __init__(self, searches: list[_Search], rounds: int | None) -> None:
+        self.searches, self._wanted = searches, rounds
         self.levels, self.updates = len(searches[0].data.beta), len(searches[0].data.order)
-        self.begin, self.each = 0, _each(rounds or 0, self.levels)
-        self.made, self.next = 0, 1
+        self._begin, self._each = 0, _each(rounds or 0, self.levels)
+        self.rounds, self._next = 0, 1
+        self.total = None if rounds is None else rounds * len(searches) * self.updates
 
-    def run(self, watch: Watch, progress: bool) -> tuple[int, str]:
-        """Search until the rounds are made or the call must end; returns the rounds and how."""
-        total = None if self.rounds is None else self.rounds * len(self.searches) * self.updates
-        with (
-            ThreadPoolExecutor(self.threads) as self._pool,
-            Bar(total, 0, progress) as self._bar,
-        ):
-            self.searches[0].advance(0, self.begin, self.each)  # compiles
-            self._watch = watch
-            self._bar.deadline(watch.left if watch.limited else None)
-            self._bar.begin()
-            ended = drive(self, watch)
-            return self.made, ended
+    @property
+    def states(self) -> NDArray[Any]:
+        """The best state of each chain so far."""
+        return np.array([one.best for one in self.searches])
+
+    def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
+        """Compile; segments will run in the pool."""
+        self._pool, self._bar, self._watch = pool, bar, watch
+        self.searches[0].advance(0, self._begin, self._each)
 
     def segment(self) -> str:
         """Make some rounds of every chain; the first ones are timed, to plan the annealing."""
         before = clocks.monotonic()
-        go_on = partial(_Search.advance, rounds=self.next, begin=self.begin, each=self.each)
+        go_on = partial(_Search.advance, rounds=self._next, begin=self._begin, each=self._each)
         list(self._pool.map(go_on, self.searches))
-        pace = max(clocks.monotonic() - before, 1e-6) / self.next
-        self.made += self.next
-        self._bar.advance(self.next * len(self.searches) * self.updates)
+        pace = max(clocks.monotonic() - before, 1e-6) / self._next
+        self.rounds += self._next
+        self._bar.advance(self._next * len(self.searches) * self.updates)
         left = self._watch.left / pace  # rounds
-        if self.rounds is None and self.made <= _TRIED:
-            self.begin, self.each = self.made, _each(left, self.levels)
-        fit = max(1, int(min(_SEGMENT / pace, left, _GROWTH * self.next)))
-        if self.rounds is not None:
-            fit = min(fit, self.rounds - self.made)
-        self.next = fit
+        if self._wanted is None and self.rounds <= _TRIED:
+            self._begin, self._each = self.rounds, _each(left, self.levels)
+        fit = max(1, int(min(_SEGMENT / pace, left, _GROWTH * self._next)))
+        if self._wanted is not None:
+            fit = min(fit, self._wanted - self.rounds)
+        self._next = fit
         return "" if fit else ROUNDS
 
     def keep(self) -> None:

@@ -35,6 +35,7 @@ class Maximum:
     chains: int
     reached: int  # chains that found this energy on their own: one of many is little evidence
     ended: str = "rounds"  # or "time", "interrupted", "terminated"
+    local_maximum: bool = True  # whether no change of one variable improves what a chain found
 
     def value(self, variable: int | str) -> Any:
         """The value of one variable: its label, grid point or number."""
@@ -55,6 +56,7 @@ class Maximum:
             "chains": self.chains,
             "reached": self.reached,
             "ended": self.ended,
+            "local_maximum": self.local_maximum,
             "state": state,
         }
 

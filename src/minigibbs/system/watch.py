@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, TooLargeError
 
 INTERRUPTED, TERMINATED, TIME = "interrupted", "terminated", "time"
 
@@ -124,6 +124,25 @@ class Watch:
         """Raise `StopError` if the call must end."""
         if self.ended:
             raise StopError(self.ended)
+
+    def require(self, seconds: float, what: str, way_out: str) -> None:
+        """Raise `TooLargeError` if preparations would take more than half of the time left.
+
+        Parameters
+        ----------
+        seconds : float
+            The predicted time.
+        what : str
+            What takes this long; the message begins with it.
+        way_out : str
+            What a user can do about it.
+        """
+        left = self.left
+        if seconds > max(left, 0.0) / 2:
+            raise TooLargeError(
+                f"{what} takes about {seconds:.2g} s, too long for the {max(left, 0.0):.2g} s that "
+                f"are left; {way_out}"
+            )
 
     def extend(self, seconds: float) -> None:
         """Allow at least this many more seconds."""

@@ -28,6 +28,7 @@ from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import spin_ladder
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
+from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
 _FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
@@ -340,4 +341,9 @@ def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: 
             f"variables with all others, which take as long as {sweeps // 6:,} sweeps; use fewer "
             "variables, a kernel of a shorter reach, or mg.PoissonGibbs() without levels"
         )
+    round_seconds = 1e-9 * len(copies) / len(graph) * (sweeps * sweep + energy)
+    what = f"Tempering: a round of exchanges between {len(copies) // len(graph)} temperatures"
+    current().require(
+        round_seconds, what, "give more time, or use mg.PoissonGibbs() without levels"
+    )
     return sweeps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from minigibbs.kernels.energy import energy_change, total_energy
+from minigibbs.kernels.energy import total_energy
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.samplers.base import begin_sweeps, sweep
 from minigibbs.samplers.tempering.ladder import energy_at, lane_of
@@ -56,25 +56,3 @@ def search(data, model, chain, replicas, zeros, best, state, made, rounds, begin
         level = (k + 1 - begin) // each - 1
         if (k + 1 - begin) % each == 0 and 0 <= level < len(data.beta) - 1:
             _copy_down(data, chain, replicas, level)
-
-
-@entry
-def climb(model, order, x, least):
-    """Give each variable its best value given the others, until no change gains over `least`.
-
-    Returns how many changes were made; the state is then a local maximum.
-    """
-    changes, before = 0, -1
-    while changes > before:
-        before = changes
-        for k in range(len(order)):
-            i = order[k]
-            best, gain = int(x[i]), least
-            for value in range(model.rows[i].domain):
-                change = energy_change(model, x, i, int(x[i]), value)
-                if change > gain:
-                    best, gain = value, change
-            if best != x[i]:
-                x[i] = best
-                changes += 1
-    return changes

@@ -1,0 +1,294 @@
+"""Conditional log weights of one variable at any temperature, implicit groups included.
+
+Nothing is laid out beforehand: explicit factors are read where the packed graph stores them, and
+implicit groups are evaluated by their rule. An update costs one look at every factor of the
+variable. `Complete` and `LowRank` groups maintain running sums and cost less.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.factors.implicit.low_rank import LowRank
+from minigibbs.graph.factors.implicit.points import Points
+from minigibbs.kernels.decay import FEATURES, decay_value
+from minigibbs.kernels.energy import add_general, add_stored
+from minigibbs.kernels.jit import chosen_by_type, entry, kernel
+from minigibbs.kernels.random import uniform
+from minigibbs.samplers.poisson_gibbs.layouts.implicit import neighbour
+from minigibbs.samplers.tempering.energies import (
+    CompleteEnergy,
+    KernelEnergy,
+    LowRankEnergy,
+    NoEnergy,
+    PointsEnergy,
+    prepare_energies,
+)
+
+
+class SeveralFields(NamedTuple):
+    """One group and the others, whose running sums are in the next row."""
+
+    group: Any
+    others: Any  # one more group, or `SeveralFields`
+
+
+class PointsField(NamedTuple):
+    """Points in the tree's order, and where each variable is in it."""
+
+    points: PointsEnergy
+    place: NDArray[np.int64]
+
+
+def prepare_fields(groups: tuple[Implicit, ...]) -> Any:
+    """Prepare what the fields of some implicit groups are computed from."""
+    data: Any = NoEnergy(0)
+    for group in reversed(groups):
+        own = prepare_energies((group,))
+        if isinstance(group, Points):
+            own = PointsField(own, np.argsort(group.tree.order).astype(np.int64))
+        data = own if isinstance(data, NoEnergy) else SeveralFields(own, data)
+    return data
+
+
+def room_for(groups: tuple[Implicit, ...], values: int) -> NDArray[np.float64]:
+    """Room for the running sums of all groups, one row per group."""
+    ranks = [group.a.shape[1] if isinstance(group, LowRank) else 1 for group in groups]
+    return np.zeros((max(len(groups), 1), 2 * values * max(ranks, default=1)))
+
+
+@kernel
+def _no_begin(data, x, room, row, values):
+    pass
+
+
+@kernel
+def _no_field(data, x, i, weights, room, row, values):
+    pass
+
+
+@kernel
+def _no_change(data, i, old, new, room, row, values):
+    pass
+
+
+@kernel
+def _several_begin(data, x, room, row, values):
+    begin_field(data.group, x, room, row, values)
+    begin_field(data.others, x, room, row + 1, values)
+
+
+@kernel
+def _several_field(data, x, i, weights, room, row, values):
+    add_field(data.group, x, i, weights, room, row, values)
+    add_field(data.others, x, i, weights, room, row + 1, values)
+
+
+@kernel
+def _several_change(data, i, old, new, room, row, values):
+    change_field(data.group, i, old, new, room, row, values)
+    change_field(data.others, i, old, new, room, row + 1, values)
+
+
+@kernel
+def _complete_begin(data, x, room, row, values):
+    for i in range(len(x)):
+        room[row, x[i]] += 1.0
+
+
+@kernel
+def _complete_field(data, x, i, weights, room, row, values):
+    if data.spins:
+        others = room[row, 1] - room[row, 0] - (2.0 * np.float64(x[i]) - 1.0)
+        weights[1] += 2.0 * data.weight * others
+        return
+    for value in range(values):
+        weights[value] += data.weight * (room[row, value] - np.float64(x[i] == value))
+
+
+@kernel
+def _complete_change(data, i, old, new, room, row, values):
+    room[row, old] -= 1.0
+    room[row, new] += 1.0
+
+
+@kernel
+def _low_rank_add(data, i, value, sign, room, row, values):
+    for k in range(data.a.shape[1]):
+        room[row, 2 * k * values + value] += sign * data.a[i, k]
+        room[row, (2 * k + 1) * values + value] += sign * data.b[i, k]
+
+
+@kernel
+def _low_rank_begin(data, x, room, row, values):
+    for i in range(len(x)):
+        _low_rank_add(data, i, x[i], 1.0, room, row, values)
+
+
+@kernel
+def _low_rank_field(data, x, i, weights, room, row, values):
+    own, spin = int(x[i]), 2.0 * np.float64(x[i]) - 1.0
+    for k in range(data.a.shape[1]):
+        a, b = 2 * k * values, (2 * k + 1) * values
+        if data.spins:
+            sum_a = room[row, a + 1] - room[row, a] - spin * data.a[i, k]
+            sum_b = room[row, b + 1] - room[row, b] - spin * data.b[i, k]
+            weights[1] += data.a[i, k] * sum_b + data.b[i, k] * sum_a
+            continue
+        for value in range(values):
+            same = np.float64(own == value)
+            sum_a = room[row, a + value] - same * data.a[i, k]
+            sum_b = room[row, b + value] - same * data.b[i, k]
+            weights[value] += 0.5 * (data.a[i, k] * sum_b + data.b[i, k] * sum_a)
+
+
+@kernel
+def _low_rank_change(data, i, old, new, room, row, values):
+    _low_rank_add(data, i, old, -1.0, room, row, values)
+    _low_rank_add(data, i, new, 1.0, room, row, values)
+
+
+@kernel
+def _add_pair(spins, weights, value, weight):
+    """Add a pair whose other variable has a value; of spins, only the difference counts."""
+    if spins:
+        weights[1] += 2.0 * weight * (2.0 * np.float64(value) - 1.0)
+    else:
+        weights[value] += weight
+
+
+@kernel
+def _kernel_field(data, x, i, weights, room, row, values):
+    rest = i // data.shape[2]
+    a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
+    for k in range(len(data.weight)):
+        da, db, dc = data.steps[k, 0], data.steps[k, 1], data.steps[k, 2]
+        there = neighbour(data, a, b, c, da, db, dc)
+        if data.periodic:  # energies meet each pair twice, at half its weight
+            _add_pair(data.spins, weights, x[there], 2.0 * data.weight[k])
+            continue
+        back = neighbour(data, a, b, c, -da, -db, -dc)
+        if there >= 0:
+            _add_pair(data.spins, weights, x[there], data.weight[k])
+        if back >= 0:
+            _add_pair(data.spins, weights, x[back], data.weight[k])
+
+
+@kernel
+def _points_field(data, x, i, weights, room, row, values):
+    points, here = data.points, data.place[i]
+    own = points.weight * np.float64(points.points[here, FEATURES])
+    for j in range(len(points.order)):
+        if j != here:
+            weight = own * np.float64(points.points[j, FEATURES])
+            weight *= decay_value(points.rule, points.features, points.points, here, j)
+            _add_pair(points.spins, weights, x[points.order[j]], weight)
+
+
+_COMPILED = {
+    NoEnergy: (_no_begin, _no_field, _no_change),
+    SeveralFields: (_several_begin, _several_field, _several_change),
+    CompleteEnergy: (_complete_begin, _complete_field, _complete_change),
+    LowRankEnergy: (_low_rank_begin, _low_rank_field, _low_rank_change),
+    KernelEnergy: (_no_begin, _kernel_field, _no_change),
+    PointsField: (_no_begin, _points_field, _no_change),
+}
+
+
+def begin_field(data: Any, x: Any, room: Any, row: int, values: int) -> None:
+    """Set the running sums of a state; compiled code only."""
+    _COMPILED[type(data)][0](data, x, room, row, values)
+
+
+def add_field(data: Any, x: Any, i: int, weights: Any, room: Any, row: int, values: int) -> None:
+    """Add what implicit groups say about each value of a variable; compiled code only."""
+    _COMPILED[type(data)][1](data, x, i, weights, room, row, values)
+
+
+def change_field(data: Any, i: int, old: int, new: int, room: Any, row: int, values: int) -> None:
+    """Update the running sums when a variable changes; compiled code only."""
+    _COMPILED[type(data)][2](data, i, old, new, room, row, values)
+
+
+@chosen_by_type(begin_field)
+def _begin_for_type(data, x, room, row, values):
+    return _COMPILED[data.instance_class][0].py_func
+
+
+@chosen_by_type(add_field)
+def _add_for_type(data, x, i, weights, room, row, values):
+    return _COMPILED[data.instance_class][1].py_func
+
+
+@chosen_by_type(change_field)
+def _change_for_type(data, i, old, new, room, row, values):
+    return _COMPILED[data.instance_class][2].py_func
+
+
+@entry
+def begin_fields(groups, x, room, values):
+    """Set the running sums of all groups."""
+    for row in range(len(room)):
+        for k in range(room.shape[1]):
+            room[row, k] = 0.0
+    begin_field(groups, x, room, 0, values)
+
+
+@kernel
+def _drawn(weights, size, beta, stream):
+    """A value by its weight at an inverse temperature above 0."""
+    top = weights[0]
+    for value in range(1, size):
+        top = max(top, weights[value])
+    total = 0.0
+    for value in range(size):
+        weights[value] = math.exp(beta * (weights[value] - top))
+        total += weights[value]
+    left = uniform(stream) * total
+    for value in range(size):
+        left -= weights[value]
+        if left < 0.0:
+            return value
+    return -1  # by rounding
+
+
+@kernel
+def _best(weights, size, old, least):
+    """The best value, if it gains more than `least` over the old one."""
+    new, best = old, weights[old] + least
+    for value in range(size):
+        if weights[value] > best:
+            new, best = value, weights[value]
+    return new
+
+
+@entry
+def visit(model, groups, room, order, x, stream, weights, beta, least, first, count):
+    """Redraw variables at an inverse temperature; give them their best values where it is infinite.
+
+    Visits `count` variables of the order, from place `first` on. Returns how many changed.
+    """
+    changes, values = 0, len(weights) // 2
+    for k in range(first, first + count):
+        i = np.int64(order[k % len(order)])
+        row, old = model.rows[i], int(x[i])
+        for value in range(values):
+            weights[value] = 0.0
+        add_stored(model, x, i, weights)
+        for place in range(row.unary_begin, row.end):
+            add_general(model, x, i, place, 1.0, weights)
+        add_field(groups, x, i, weights, room, 0, values)
+        if beta == math.inf:
+            new = _best(weights, row.domain, old, least)
+        else:
+            new = _drawn(weights, row.domain, beta, stream)
+        if new >= 0 and new != old:
+            x[i] = new
+            change_field(groups, i, old, new, room, 0, values)
+            changes += 1
+    return changes

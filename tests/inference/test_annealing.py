@@ -1,0 +1,185 @@
+"""Searches without temperature ladders: fields, annealing, and when they are used."""
+
+import itertools
+import math
+import signal
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.errors import TooLargeError
+from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.inference import maximize as maximizing
+from minigibbs.inference.annealing import _Walk, climb
+from minigibbs.system.watch import Watch, current
+from tests.hard import HARD
+from tests.inference.test_maximize import all_states
+from tests.zoo import IMPLICIT, STRONG, ZOO
+
+QUIET = {"progress": False}
+GRAPHS = {
+    **ZOO,
+    **{f"implicit-{name}": graph for name, graph in IMPLICIT.items()},
+    **{f"hard-{name}": graph for name, graph in HARD.items()},
+    "strong": STRONG,
+}
+
+
+@pytest.fixture
+def no_ladder(monkeypatch):
+    """Every ladder is too large."""
+
+    def refuse(*_):
+        raise TooLargeError("too large")
+
+    monkeypatch.setattr(maximizing, "_require_layout", refuse)
+
+
+def possible_states(graph, count):
+    states = all_states(graph)
+    states = states[graph.energy(states) > -np.inf].astype(graph.state_type)
+    return states[np.random.default_rng(1).integers(0, len(states), count)]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_greedy_updates_take_the_best_value_of_each_variable(name):
+    """Against energies of all values, along a path of changes that running sums must follow."""
+    graph = GRAPHS[name]
+    order = np.flatnonzero((graph.evidence < 0) & (graph.sizes > 1)).astype(np.int32)
+    walk = _Walk(graph, order)
+    for state in possible_states(graph, 3):
+        walker = walk.walker(state, np.arange(1, 5, dtype=np.uint64))
+        walk.advance(walker, 0.5, 0, 2 * len(order))
+        assert graph.energy(state) > -np.inf
+        for place, i in enumerate(order.tolist()):
+            others = np.repeat(state[None], graph.sizes[i], axis=0)
+            others[:, i] = np.arange(graph.sizes[i])
+            walk.advance(walker, math.inf, place, 1)
+            best = graph.energy(others).max()
+            assert graph.energy(state) == pytest.approx(best, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["potts", "ising", "implicit-complete", "implicit-points"])
+def test_updates_at_a_temperature_follow_the_conditional_distribution(name):
+    """By a chi-square of 4,000 updates of one variable; false alarms in one of 10,000 seeds."""
+    from scipy.stats import chisquare
+
+    graph = GRAPHS.get(name) or next(g for key, g in GRAPHS.items() if name in key)
+    walk, beta = _Walk(graph, np.zeros(1, dtype=np.int32)), 0.7
+    state = possible_states(graph, 1)[0]
+    others = np.repeat(state[None], graph.sizes[0], axis=0)
+    others[:, 0] = np.arange(graph.sizes[0])
+    chances = np.exp(beta * (graph.energy(others) - graph.energy(others).max()))
+    walker = walk.walker(state, np.arange(5, 9, dtype=np.uint64))
+    seen = np.zeros(graph.sizes[0])
+    for _ in range(4000):
+        walk.advance(walker, beta, 0, 1)
+        seen[state[0]] += 1
+    assert chisquare(seen, 4000 * chances / chances.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_annealing_finds_the_maximum_of_small_graphs(name, no_ladder):
+    """Some chain of 8 finds it; where constraints are hard, single moves may not lead there."""
+    graph = GRAPHS[name]
+    best = mg.maximize(graph, rounds=400, chains=8, seed=1, **QUIET)
+    assert best.energy == graph.energy(best.state)
+    assert best.local_maximum
+    clamped = graph.evidence >= 0
+    np.testing.assert_array_equal(best.state[clamped], graph.evidence[clamped])
+    if not name.startswith("hard"):
+        assert best.energy == pytest.approx(graph.energy(all_states(graph)).max(), abs=1e-5)
+
+
+def test_a_seed_fixes_an_annealing(no_ladder):
+    options = {"rounds": 30, "seed": 3, **QUIET}
+    first, second = (mg.maximize(ZOO["potts"], threads=t, **options) for t in (1, 2))
+    np.testing.assert_array_equal(first.state, second.state)
+
+
+def test_an_annealing_ends_by_time_and_by_signals(no_ladder):
+    graph = mg.models.ising_lattice(side=40, beta=1.0)
+    best = mg.maximize(graph, "300ms", seed=1, **QUIET)
+    assert best.ended in ("time", "rounds")
+    assert best.rounds > 10
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    previous = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        best = mg.maximize(graph, "60s", seed=1, **QUIET)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert best.ended == "interrupted"
+    assert best.energy == graph.energy(best.state)
+
+
+def points(variables):
+    """A Potts model of points in the plane, with fields."""
+    places = np.random.default_rng(1).uniform(0, 40, (variables, 2))
+    fields = np.random.default_rng(2).normal(0, 1, (variables, 3))
+    groups = [mg.Points(places, weight=0.2), mg.Unary(range(variables), fields)]
+    return mg.FactorGraph([3] * variables, groups)
+
+
+def test_implicit_groups_that_do_not_fit_into_the_time_are_not_stored(monkeypatch):
+    def refuse(group):
+        raise AssertionError("stored")
+
+    monkeypatch.setattr(Implicit, "stored", refuse)
+    graph = points(3000)
+    best = mg.maximize(graph, "400ms", chains=2, seed=1, **QUIET)
+    greedy = np.random.default_rng(2).normal(0, 1, (3000, 3)).argmax(axis=1)
+    assert best.energy > graph.energy(greedy)
+
+
+def test_a_ladder_that_does_not_fit_into_memory_gives_way(monkeypatch):
+    graph = points(300)
+    monkeypatch.setattr("minigibbs.system.memory.available", lambda: 10**7)
+    best = mg.maximize(graph, rounds=20, seed=1, **QUIET)
+    assert best.rounds == 20
+    assert best.local_maximum
+
+
+def test_a_limit_below_the_time_of_the_energies_is_refused():
+    with pytest.raises(TooLargeError, match=r"energies of 4 chains takes about .* give more time"):
+        mg.maximize(points(100_000), "10ms", **QUIET)
+
+
+def test_a_million_spins_that_all_interact():
+    graph = mg.models.curie_weiss(10**6, beta=2.0, implicit=True)
+    best = mg.maximize(graph, "2s", chains=1, seed=1, **QUIET)
+    assert best.energy == graph.energy(np.zeros(10**6, dtype=np.uint8))
+
+
+def test_a_climb_that_has_no_time_says_so(monkeypatch):
+    graph = mg.models.ising_lattice(side=200, beta=1.0)
+    states = np.random.default_rng(1).integers(0, 2, (2, len(graph))).astype(np.uint8)
+    order = np.arange(len(graph), dtype=np.int32)
+    monkeypatch.setattr("minigibbs.inference.annealing._BEYOND", 0.0)
+    with Watch(0.0) as watch:
+        assert not climb(graph, order, states, watch)
+    assert climb(graph, order, states, current())
+
+
+def test_preparations_must_fit_into_half_of_the_time():
+    current().require(1e9, "laying out", "give more time")
+    with Watch(10.0) as watch:
+        watch.require(4.0, "laying out", "give more time")
+        with pytest.raises(TooLargeError, match=r"laying out takes about 6 s, .* give more time"):
+            watch.require(6.0, "laying out", "give more time")
+
+
+def test_a_ladder_that_does_not_fit_into_the_time_gives_way(monkeypatch):
+    """`infer` samples without temperatures, and says why; `sample_until` refuses."""
+    i, j = np.array(list(itertools.combinations(range(60), 2))).T
+    graph = mg.FactorGraph([3] * 60, [mg.Potts(i, j, np.where((i + j) % 3, 0.2, -0.2))])
+    monkeypatch.setattr("minigibbs.samplers.tempering.copies.COPY_SECONDS", 1.0)
+    answer = mg.infer(graph, "1s", seed=1, **QUIET)
+    assert answer.method == "PoissonGibbs()"
+    assert "laying out 16 temperatures of this graph takes about" in answer.reason
+    weak = mg.FactorGraph([3] * 60, [mg.Potts(i, j, 0.001)])
+    answer = mg.infer(weak, "1s", seed=1, exact=False, **QUIET)
+    assert answer.log_z is None
+    assert "there is no log Z" in answer.reason
+    with pytest.raises(TooLargeError, match="laying out 16 temperatures"):
+        mg.sample_until(graph, mg.Tempering(), max_time=1.0, seed=1, **QUIET)
