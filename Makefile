@@ -6,8 +6,9 @@ SMALL := .venv/.small
 SETUP := .venv/.done
 EMPTY := .venv-empty
 LOWEST := .venv-lowest
+BRIDGES := .venv-bridges
 
-.PHONY: help setup demo test test-gpu fuzz mutants lint format docs serve gallery package lowest bench clean
+.PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs serve gallery package lowest bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -34,6 +35,12 @@ test: $(SETUP) lint  ## lint, check types and run the whole test suite
 
 test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu -v -W default
+
+test-bridges:  ## the tests that need PyTorch, in an environment of its own; pip's settings choose its build
+	$(PYTHON) -m venv $(BRIDGES)
+	$(BRIDGES)/bin/pip --quiet --disable-pip-version-check install "pip>=25.1"
+	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch]" --group test
+	$(BRIDGES)/bin/python -m pytest tests/interop src/minigibbs/interop
 
 FUZZ_SECONDS ?= 300
 FUZZ_SEED ?= 0
@@ -86,4 +93,4 @@ bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/re
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove everything that was built
-	rm -rf .venv $(EMPTY) $(LOWEST) build dist site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv $(EMPTY) $(LOWEST) $(BRIDGES) build dist site .pytest_cache .mypy_cache .ruff_cache

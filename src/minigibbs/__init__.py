@@ -258,7 +258,13 @@ __all__ = [
 ]
 
 
+# Bridges to large libraries: public modules that `from minigibbs import *` leaves alone.
+_BRIDGES = ("torch",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _BRIDGES:
+        return importlib.import_module(f"minigibbs.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'minigibbs' has no attribute {name!r}")
     home = _HOMES[name]

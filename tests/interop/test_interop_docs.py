@@ -12,6 +12,7 @@ EXAMPLE = re.compile(r"^## (\w+).*?```python\n(.*?)```", re.DOTALL | re.MULTILIN
 SECTIONS = dict(EXAMPLE.findall(PAGE))
 NEEDS = {
     "Constrained": "dimod",
+    "PyTorch": "torch",
     "dimod": "dimod",
     "networkx": "networkx",
     "pandas": "pandas",

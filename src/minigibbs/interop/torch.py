@@ -1,0 +1,432 @@
+"""Expected statistics of a graph as a differentiable function of PyTorch tensors.
+
+The gradient of an expected statistic is its covariance with all statistics. It is exact where
+enumeration or elimination fits. Elsewhere it is estimated from the states of persistent chains,
+with a standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError, MissingDependencyError, TooLargeError
+from minigibbs.exact.elimination import BucketTree
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.learning.chains import Threads
+from minigibbs.learning.exact import Eliminated, Enumerated
+from minigibbs.learning.placing import model_chains
+from minigibbs.running.request import check_counts, entropy_of
+from minigibbs.system.boundary import checked
+
+try:
+    import torch
+except ImportError:
+    raise MissingDependencyError('torch is not installed: pip install "minigibbs[torch]"') from None
+
+__all__ = ["Expectations", "Moments", "expectations"]
+
+_EXACT_SECONDS = 0.2  # of elimination for one model, up to which it is chosen
+_STEP = 1e-4  # of the central difference of exact moments
+_GROUPS = 16  # groups of chains, whose spread gives standard errors
+_CHUNK = 2**22  # statistics that are written down at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Expected statistics of a model, by the name of the parameter.
+
+    Attributes
+    ----------
+    mean : dict of tensors
+        The expected statistics: differentiable with respect to the parameters. With batched
+        parameters they have a leading batch axis.
+    error : dict of tensors
+        Their standard errors; 0 if they are exact.
+    log_z : tensor or None
+        The logarithm of the partition function, differentiable; None if it was not computed
+        exactly.
+    exact : bool
+        Whether means and gradients are exact.
+    gradient_error : dict of tensors
+        After `backward`, the standard errors of the gradient that the latest call of it
+        computed; 0 if it is exact.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, torch
+    >>> from minigibbs.torch import expectations
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
+    >>> J = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
+    >>> moments = expectations(graph, {"J": J})
+    >>> moments.exact, bool(torch.isclose(moments.mean["J"], torch.tanh(J)))
+    (True, True)
+    """
+
+    mean: dict[str, torch.Tensor]
+    error: dict[str, torch.Tensor]
+    log_z: torch.Tensor | None
+    exact: bool
+    gradient_error: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+class Result(NamedTuple):
+    """The moments of one model, and what the gradient needs."""
+
+    values: NDArray[np.float64]  # the parameters
+    log_z: float  # NaN if it is not known
+    mean: NDArray[np.float64]
+    error: NDArray[np.float64]
+    states: NDArray[Any]  # [group of chains, state, variable] of sampled moments
+
+
+class Exact:
+    """Exact moments, and products with the exact covariance."""
+
+    def __init__(self, graph: FactorGraph) -> None:
+        self._law = Enumerated(graph) if Enumerated.fits(graph) else Eliminated(graph)
+        self._nothing = np.full(len(graph), FREE, dtype=np.int32)
+
+    @staticmethod
+    def fits(graph: FactorGraph) -> bool:
+        """Whether exact moments are fast."""
+        if Enumerated.fits(graph):
+            return True
+        try:
+            return BucketTree.of(graph).seconds <= _EXACT_SECONDS
+        except TooLargeError:
+            return False
+
+    def moments(self, values: NDArray[np.float64]) -> Result:
+        """The moments at some parameters."""
+        log_z, mean = self._law.of(values, self._nothing)
+        if log_z == -math.inf:
+            raise GraphError("every state has probability 0 at these parameters")
+        return Result(values, log_z, mean, np.zeros(len(mean)), np.empty((0, 0, 0)))
+
+    def product(
+        self, at: Result, vector: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The covariance of the statistics times a vector, and its standard error of 0."""
+        nothing = np.zeros(len(vector))
+        if isinstance(self._law, Enumerated):
+            energy = self._law.energy(at.values)
+            law = np.exp(energy - energy.max())
+            law /= law.sum()
+            along = self._law.rows @ vector
+            return self._law.rows.T @ (law * (along - law @ along)), nothing
+        size = float(np.abs(vector).max(initial=0.0))
+        if not size:
+            return nothing, nothing
+        step = _STEP * vector / size
+        ends = [self._law.of(at.values + side * step, self._nothing)[1] for side in (1, -1)]
+        return (ends[0] - ends[1]) * (size / (2 * _STEP)), nothing
+
+
+class Sampled:
+    """Moments and covariances from persistent chains."""
+
+    def __init__(self, graph: FactorGraph, plan: _Plan, seed: int) -> None:
+        self._graph, self._plan = graph, plan
+        self._chains = model_chains(graph, None, plan.chains, seed, plan.threads)
+        self._fresh = True
+
+    def moments(self, values: NDArray[np.float64]) -> Result:
+        """The moments at some parameters; chains continue from their latest states."""
+        plan, frame = self._plan, self._graph.frame
+        self._chains.take(values)
+        self._chains.advance(plan.warmup if self._fresh else plan.sweeps)
+        self._fresh = False
+        drawn = []
+        for _ in range(plan.draws):
+            self._chains.advance(plan.sweeps)
+            drawn.append(self._chains.states.copy())
+        groups = min(_GROUPS, plan.chains)
+        used = plan.chains // groups * groups
+        states = np.stack(drawn, axis=1)[:used]  # [chain, draw, variable]
+        states = states.reshape(groups, -1, states.shape[-1])
+        each = np.stack([frame.summed(some) / len(some) for some in states])
+        return Result(values, math.nan, each.mean(axis=0), spread(each), states)
+
+    def product(
+        self, at: Result, vector: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The covariance of the statistics times a vector, and its standard error."""
+        frame = self._graph.frame
+        groups, count, _ = at.states.shape
+        along = np.concatenate([self._along(some, vector) for some in at.states])
+        along = (along - along.mean()).reshape(groups, count)
+        each = []
+        for some, weight in zip(at.states, along, strict=True):
+            each.append((frame.summed(some, weight) - weight.sum() * at.mean) / count)
+        total = groups * count
+        found = np.stack(each) * (total / max(total - 1, 1))
+        return found.mean(axis=0), spread(found)
+
+    def _along(self, states: NDArray[Any], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The statistics of each state, times a vector."""
+        frame = self._graph.frame
+        step = max(1, _CHUNK // max(frame.size, 1))
+        parts = [states[k : k + step] for k in range(0, len(states), step)]
+        return np.concatenate([frame.statistics(part) @ vector for part in parts])
+
+
+def spread(each: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The standard error of the mean of independent groups [group, ...]; NaN of one group."""
+    if len(each) < 2:
+        return np.full(each.shape[1:], np.nan)
+    error: NDArray[np.float64] = each.std(axis=0, ddof=1) / math.sqrt(len(each))
+    return error
+
+
+class _Plan(NamedTuple):
+    chains: int
+    sweeps: int
+    draws: int
+    warmup: int
+    threads: Threads
+
+
+@checked(GraphError)
+class Expectations:
+    """Expected statistics of a graph, as a differentiable function of its parameters.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model; the factors to be differentiated have names, as for `mg.learn`.
+    exact : bool or None, default None
+        Whether moments are exact. By default they are if that takes a fraction of a second.
+    chains : int, default 64
+        Chains of sampled moments. They persist between calls: each call continues from the states
+        of the one before. Models of a batch have chains of their own.
+    sweeps : int, default 5
+        Sweeps between the states that are used.
+    draws : int, default 16
+        States of each chain that are used.
+    warmup : int, default 100
+        Sweeps before the first call.
+    seed : int or None, default None
+        Fixes the chains.
+    threads : int or None, default None
+        By default all processors.
+
+    Raises
+    ------
+    GraphError
+        If the graph has no parameters, or implicit factors.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, torch
+    >>> from minigibbs.torch import Expectations
+    >>> chain = mg.Potts(range(4), range(1, 5), 0.0, name="J", tied=0)
+    >>> field = mg.Unary(range(5), [[0.0, 0.0, 0.0]] * 5, name="h")
+    >>> head = Expectations(mg.FactorGraph([3] * 5, [chain, field]))
+    >>> J, h = torch.tensor([0.5]), torch.zeros(2, 5, 3, requires_grad=True)
+    >>> moments = head({"J": J, "h": h})
+    >>> moments.mean["h"].shape, moments.log_z.shape
+    (torch.Size([2, 5, 3]), torch.Size([2]))
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        *,
+        exact: bool | None = None,
+        chains: int = 64,
+        sweeps: int = 5,
+        draws: int = 16,
+        warmup: int = 100,
+        seed: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if graph.implicits:
+            raise GraphError(
+                f"{graph.implicits[0].kind} factors are implicit and have no parameters to "
+                "differentiate; use graph.stored() if it is small"
+            )
+        if not graph.frame.size:
+            raise GraphError(
+                "the graph has no parameters: name the factors to be differentiated, such as "
+                'mg.Ising(i, j, 0.0, name="J")'
+            )
+        check_counts(chains=chains, threads=threads)
+        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
+            if count < 1:
+                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        self.graph = graph
+        self.exact = Exact.fits(graph) if exact is None else exact
+        self._seed = entropy_of(seed)
+        self._plan = _Plan(chains, sweeps, draws, warmup, Threads(threads))
+        self._solvers: list[Exact | Sampled] = []
+
+    def __call__(self, parameters: Mapping[str, Any]) -> Moments:
+        """Compute the expected statistics at some parameters.
+
+        Parameters
+        ----------
+        parameters : mapping of tensors
+            By name, in the shape that `graph.parameters` has, or with a leading batch axis. A
+            parameter without a batch axis is shared by all models of the batch. Those that are not
+            given keep the graph's values.
+
+        Returns
+        -------
+        Moments
+            With a batch axis if a parameter has one.
+        """
+        theta, batched = self._flat(parameters)
+        rows = theta.detach().cpu().to(torch.float64).numpy()
+        results: list[Result] = []
+        gradient_error: dict[str, torch.Tensor] = {}
+        errors = np.stack([self._checked(row, results, k) for k, row in enumerate(rows)])
+
+        def report(found: NDArray[np.float64]) -> None:
+            gradient_error.update(self._named(torch.as_tensor(found).to(theta), batched))
+
+        mean, log_z = _Function.apply(theta, results, self._solvers, report)
+        return Moments(
+            self._named(mean, batched),
+            self._named(torch.as_tensor(errors).to(theta), batched),
+            (log_z if batched else log_z[0]) if self.exact else None,
+            self.exact,
+            gradient_error,
+        )
+
+    def _checked(
+        self, row: NDArray[np.float64], results: list[Result], number: int
+    ) -> NDArray[np.float64]:
+        """Compute the moments of one model of a batch; returns their errors."""
+        if np.isnan(row).any() or np.isposinf(row).any():
+            wrong = int(np.flatnonzero(np.isnan(row) | np.isposinf(row))[0])
+            raise GraphError(
+                f"parameter {self.graph.frame.where(wrong)} must be finite, got {row[wrong]}"
+            )
+        if number == len(self._solvers):
+            shared = self._solvers[0] if self.exact and self._solvers else None
+            self._solvers.append(shared or self._solver(number))
+        results.append(self._solvers[number].moments(row))
+        return results[-1].error
+
+    def _solver(self, number: int) -> Exact | Sampled:
+        if self.exact:
+            return Exact(self.graph)
+        return Sampled(self.graph, self._plan, self._seed + number)
+
+    def _flat(self, parameters: Mapping[str, Any]) -> tuple[torch.Tensor, bool]:
+        """All parameters as [model, parameter], and whether there is a batch."""
+        frame, known = self.graph.frame, self.graph.parameters
+        for name, given in parameters.items():
+            shape = frame.find(name).shape
+            if not isinstance(given, torch.Tensor):
+                raise GraphError(f"parameter {name!r} must be a tensor, got {type(given).__name__}")
+            if tuple(given.shape) != shape and tuple(given.shape[1:]) != shape:
+                raise GraphError(
+                    f"parameter {name!r} must have shape {shape}, or that with a batch axis before "
+                    f"it; got {tuple(given.shape)}"
+                )
+        first = next(iter(parameters.values()), torch.zeros((), dtype=torch.float64))
+        sizes = {
+            len(given)
+            for name, given in parameters.items()
+            if given.ndim > len(frame.find(name).shape)
+        }
+        if len(sizes) > 1 or 0 in sizes:
+            raise GraphError(f"parameters must have one batch size, got {sorted(sizes)}")
+        count = next(iter(sizes), 1)
+        parts = []
+        for one in frame:
+            given = parameters.get(one.name)
+            if given is None:
+                given = torch.as_tensor(np.array(known[one.name])).to(first)
+            if given.ndim == len(one.shape):
+                given = given.expand(count, *one.shape)
+            parts.append(given.reshape(count, -1).to(first))
+        return torch.cat(parts, dim=1), bool(sizes)
+
+    def _named(self, flat: torch.Tensor, batched: bool) -> dict[str, torch.Tensor]:
+        lead = (len(flat),) if batched else ()
+        return {one.name: flat[:, one.place].reshape(*lead, *one.shape) for one in self.graph.frame}
+
+
+class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """Moments and log Z of each row of parameters; the gradient is a product with a covariance."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: Any, results: Any, solvers: Any, report: Any) -> Any:
+        """Hand out the moments that were computed."""
+        ctx.results, ctx.solvers, ctx.report = results, solvers, report
+        mean = torch.as_tensor(np.stack([one.mean for one in results])).to(theta)
+        return mean, torch.as_tensor([one.log_z for one in results], dtype=torch.float64).to(theta)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, mean: Any, log_z: Any) -> Any:
+        """Multiply by the covariance of the statistics; the gradient of log Z is the mean."""
+        found, errors = [], []
+        along = mean.detach().cpu().to(torch.float64).numpy()
+        times = log_z.detach().cpu().to(torch.float64).numpy()
+        for at, solver, vector, share in zip(ctx.results, ctx.solvers, along, times, strict=False):
+            product, error = solver.product(at, vector)
+            found.append(product + (share * at.mean if share else 0.0))
+            errors.append(error)
+        ctx.report(np.stack(errors))
+        return torch.as_tensor(np.stack(found)).to(mean), None, None, None
+
+
+@checked(GraphError)
+def expectations(
+    graph: FactorGraph,
+    parameters: Mapping[str, Any],
+    *,
+    exact: bool | None = None,
+    chains: int = 64,
+    sweeps: int = 5,
+    draws: int = 16,
+    warmup: int = 100,
+    seed: int | None = None,
+    threads: int | None = None,
+) -> Moments:
+    """Compute expected statistics of a graph, differentiable with respect to its parameters.
+
+    This is one call of `Expectations`, whose chains persist between calls.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model, with named factors.
+    parameters : mapping of tensors
+        As in `Expectations`.
+    exact, chains, sweeps, draws, warmup, seed, threads
+        As in `Expectations`.
+
+    Returns
+    -------
+    Moments
+        The moments, their errors and log Z.
+
+    Raises
+    ------
+    GraphError
+        If a parameter is unknown, or has the wrong shape.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, torch
+    >>> from minigibbs.torch import expectations
+    >>> graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.0, name="J", tied=0)])
+    >>> J = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
+    >>> expectations(graph, {"J": J}).log_z.backward()
+    >>> torch.isclose(J.grad, 2 * torch.tanh(J)).tolist()
+    [True]
+    """
+    options = {"chains": chains, "sweeps": sweeps, "draws": draws, "warmup": warmup}
+    found = Expectations(graph, exact=exact, seed=seed, threads=threads, **options)
+    return found(parameters)

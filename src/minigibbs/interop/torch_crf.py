@@ -1,0 +1,198 @@
+"""A dense conditional random field as a PyTorch module: unaries in, marginals out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.factors import Points, Unary
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.interop.torch import spread
+from minigibbs.learning.chains import seed_of
+from minigibbs.running.api import sample
+from minigibbs.running.request import Record, check_counts, entropy_of
+from minigibbs.system.boundary import checked
+
+__all__ = ["DenseCRF"]
+
+
+@checked(GraphError)
+class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Marginals of a fully connected conditional random field, by sampling.
+
+    The log-potential of labels x is the sum of unary[i, x_i] over points i, and of
+    weight_k * k(f_i, f_j) over kernels k and pairs of points with the same label. Gradients reach
+    the unaries and the weights of the kernels. They are covariances, estimated from the same
+    states as the marginals.
+
+    Parameters
+    ----------
+    weights : sequence of floats
+        The first weight of each kernel; `weight` is the parameter of the module.
+    kernel : str, default "gaussian"
+        As in `mg.Points`.
+    normalize : bool, default True
+        Whether each kernel is normalized symmetrically, as in `mg.models.dense_crf`.
+    chains : int, default 16
+        Independent chains. Their spread gives the errors.
+    draws : int, default 16
+        States of each chain that are used.
+    sweeps : int, default 2
+        Sweeps between them.
+    warmup : int, default 50
+        Sweeps before the first.
+    seed : int or None, default None
+        Fixes the first call; later calls use further seeds.
+
+    Attributes
+    ----------
+    error : tensor or None
+        Standard errors of the marginals of the latest call.
+    gradient_error : tuple of tensors or None
+        After `backward`, standard errors of the gradients of unaries and weights.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from minigibbs.torch import DenseCRF
+    >>> places = torch.arange(12.0).reshape(12, 1) / 2
+    >>> unary = torch.zeros(12, 3, requires_grad=True)
+    >>> crf = DenseCRF([0.5], seed=1)
+    >>> marginals = crf(unary, [places])
+    >>> marginals.shape, bool(torch.allclose(marginals.sum(1), torch.ones(12)))
+    (torch.Size([12, 3]), True)
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        *,
+        kernel: str = "gaussian",
+        normalize: bool = True,
+        chains: int = 16,
+        draws: int = 16,
+        sweeps: int = 2,
+        warmup: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_counts(chains=chains)
+        for name, count in {"sweeps": sweeps, "draws": draws, "warmup": warmup}.items():
+            if count < 1:
+                raise GraphError(f"{name} must be an integer of at least 1, got {count}")
+        self.weight = torch.nn.Parameter(torch.tensor(list(map(float, weights))))
+        self.kernel, self.normalize = kernel, normalize
+        self.chains, self.draws, self.sweeps, self.warmup = chains, draws, sweeps, warmup
+        self.error: torch.Tensor | None = None
+        self.gradient_error: tuple[torch.Tensor, ...] | None = None
+        self._seed, self._calls = entropy_of(seed), 0
+
+    def forward(self, unary: Any, features: Sequence[Any]) -> Any:
+        """Sample the marginals.
+
+        Parameters
+        ----------
+        unary : tensor
+            [point, label] log-potentials.
+        features : sequence of arrays or tensors
+            For each kernel [point, dimension] features, in units of the width of the kernel.
+
+        Returns
+        -------
+        tensor
+            [point, label] marginal probabilities.
+        """
+        if not isinstance(unary, torch.Tensor) or unary.ndim != 2:
+            raise GraphError("unary must be a tensor of shape [point, label]")
+        if len(features) != len(self.weight):
+            raise GraphError(
+                f"features must hold one array for each of {len(self.weight)} kernels, got "
+                f"{len(features)}"
+            )
+        rows = [np.asarray(torch.as_tensor(one).detach().cpu().numpy()) for one in features]
+        for k, one in enumerate(rows):
+            if one.ndim != 2 or len(one) != len(unary):
+                raise GraphError(
+                    f"features of kernel {k} must have shape ({len(unary)}, dimensions), got "
+                    f"{one.shape}"
+                )
+        return _Marginals.apply(unary, self.weight.to(unary), self, rows)
+
+    def groups(self, rows: list[NDArray[Any]], weights: NDArray[np.float64]) -> list[Points]:
+        """The couplings at some weights."""
+        norms = "sums" if self.normalize else None
+        return [
+            Points(one, self.kernel, float(weight), norms=norms)
+            for one, weight in zip(rows, weights, strict=True)
+        ]
+
+    def states(self, graph: FactorGraph) -> NDArray[Any]:
+        """Sampled states as [chain, draw, point]."""
+        self._calls += 1
+        run = sample(
+            graph,
+            sweeps=self.draws * self.sweeps,
+            warmup=self.warmup,
+            chains=self.chains,
+            seed=seed_of((self._seed, self._calls)),
+            record=Record("draws", thin=self.sweeps),
+            progress=False,
+        )
+        if run.interrupted:
+            raise KeyboardInterrupt
+        assert run.draws is not None
+        return run.draws
+
+
+class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """Marginals of sampled states; the gradient is a covariance over these states."""
+
+    @staticmethod
+    def forward(ctx: Any, unary: Any, weight: Any, crf: Any, rows: Any) -> Any:
+        """Sample, and count labels."""
+        fields = unary.detach().cpu().to(torch.float64).numpy()
+        couplings = crf.groups(rows, weight.detach().cpu().to(torch.float64).numpy())
+        points, labels = fields.shape
+        graph = FactorGraph([labels] * points, [Unary(range(points), fields), *couplings])
+        ctx.states, ctx.crf, ctx.rows, ctx.labels = crf.states(graph), crf, rows, labels
+        each = np.stack([_shares(some, labels, np.ones(len(some))) for some in ctx.states])
+        crf.error = torch.as_tensor(spread(each)).to(unary)
+        ctx.mean = each.mean(axis=0)
+        return torch.as_tensor(ctx.mean).to(unary)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Multiply by the covariance of labels with labels, and with the energies of kernels."""
+        vector = gradient.detach().cpu().to(torch.float64).numpy()
+        states, crf = ctx.states, ctx.crf
+        along = vector[np.arange(states.shape[2]), states].sum(axis=2)  # [chain, draw]
+        along -= along.mean()
+        fields, weights = [], []
+        units = crf.groups(ctx.rows, np.ones(len(ctx.rows)))
+        energies = [one.energies(states.reshape(-1, states.shape[2])) for one in units]
+        table = np.stack(energies, axis=-1).reshape(*along.shape, len(units))
+        table -= table.mean(axis=(0, 1))
+        for chain, weight in enumerate(along):
+            shares = _shares(states[chain], ctx.labels, weight)
+            fields.append(shares - weight.mean() * ctx.mean)
+            weights.append((weight[:, None] * table[chain]).mean(axis=0))
+        correction = along.size / max(along.size - 1, 1)
+        found = [np.stack(fields) * correction, np.stack(weights) * correction]
+        crf.gradient_error = tuple(torch.as_tensor(spread(each)).to(gradient) for each in found)
+        unary, weight = (torch.as_tensor(each.mean(axis=0)).to(gradient) for each in found)
+        return unary, weight, None, None
+
+
+def _shares(states: NDArray[Any], labels: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[point, label] the mean, over states, of a weight where the point has the label."""
+    places = states.astype(np.int64) + labels * np.arange(states.shape[1])
+    times = np.repeat(weight, states.shape[1])
+    sums = np.bincount(places.ravel(), times, minlength=labels * states.shape[1])
+    shares: NDArray[np.float64] = sums.reshape(-1, labels) / len(states)
+    return shares

@@ -1,0 +1,267 @@
+"""PyTorch: moments and gradients against enumeration, exact and within their errors."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import minigibbs as mg
+
+torch = pytest.importorskip("torch")
+from minigibbs.torch import DenseCRF, Expectations, expectations  # noqa: E402
+
+DOUBLE = {"dtype": torch.float64, "requires_grad": True}
+
+
+def mixed(size=4):
+    """Named pairs and fields, a table without a name, and a tied parameter."""
+    rng = np.random.default_rng(1)
+    i, j = np.triu_indices(size, 1)
+    return mg.FactorGraph(
+        [3] * size,
+        [
+            mg.Potts(i, j, rng.normal(0, 0.3, len(i)), name="J"),
+            mg.Unary(range(size), rng.normal(0, 0.3, (size, 3)), name="h"),
+            mg.Potts(range(size - 1), range(1, size), 0.2, name="chain", tied=0),
+            mg.Table([[0, 1]], rng.normal(0, 0.3, (3, 3))),
+        ],
+    )
+
+
+def tensors(graph, **shift):
+    return {
+        name: torch.tensor(np.array(values) + shift.get(name, 0.0), **DOUBLE)
+        for name, values in graph.parameters.items()
+    }
+
+
+def enumerated(graph, parameters):
+    """Statistics of all states, and their probabilities, at some parameters."""
+    values = {name: one.detach().numpy() for name, one in parameters.items()}
+    graph = graph.with_parameters(values)
+    states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
+    states = states.reshape(-1, len(graph))
+    energy = graph.energy(states)
+    law = np.exp(energy - energy.max())
+    return graph.frame.statistics(states), law / law.sum()
+
+
+def flat(graph, named):
+    return np.concatenate([named[one.name].detach().numpy().ravel() for one in graph.frame])
+
+
+def test_moments_are_those_of_enumeration():
+    graph = mixed()
+    parameters = tensors(graph, h=0.1)
+    moments = expectations(graph, parameters)
+    rows, law = enumerated(graph, parameters)
+    assert moments.exact
+    np.testing.assert_allclose(flat(graph, moments.mean), law @ rows, atol=1e-12)
+    moved = graph.with_parameters({k: v.detach().numpy() for k, v in parameters.items()})
+    assert moments.log_z.item() == pytest.approx(mg.theory.log_partition(moved))
+
+
+def chain(length=40):
+    """Too many states to enumerate, and a narrow graph."""
+    return mg.FactorGraph(
+        [2] * length,
+        [
+            mg.Ising(range(length - 1), range(1, length), 0.3, name="J", tied=0),
+            mg.Unary(range(3), [[0.0, 0.1]] * 3, name="h"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("graph", [mixed(3), chain()], ids=["enumerated", "eliminated"])
+def test_gradcheck(graph):
+    head = Expectations(graph, exact=True)
+    names = list(graph.parameters)
+
+    def moments(*given):
+        found = head(dict(zip(names, given, strict=True)))
+        return (*found.mean.values(), found.log_z)
+
+    assert torch.autograd.gradcheck(moments, tuple(tensors(graph).values()))
+
+
+def test_gradcheck_of_a_batch():
+    graph = mixed(3)
+    head = Expectations(graph)
+    h = torch.randn(2, 3, 3, **DOUBLE)
+    coupling = torch.tensor([0.3], **DOUBLE)
+
+    def moments(h, coupling):
+        found = head({"h": h, "chain": coupling})
+        return found.mean["h"], found.mean["J"], found.log_z
+
+    assert moments(h, coupling)[0].shape == (2, 3, 3)
+    assert torch.autograd.gradcheck(moments, (h, coupling))
+
+
+def test_sampled_moments_and_gradients_cover_95_percent():
+    """Student's 95% intervals with 15 degrees of freedom, over 60 independent calls.
+
+    The share that covers is that of 60 x 6 numbers; its threshold of 0.90 lies 2.6 standard errors
+    below 0.95 even if the six numbers of a call were fully dependent in pairs (a false alarm in
+    about 200; the seed is fixed).
+    """
+    graph = mg.FactorGraph(
+        [2] * 4, [mg.Ising([0, 1, 2, 3, 0, 1], [1, 2, 3, 0, 2, 3], 0.2, name="J")]
+    )
+    weights = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)
+    parameters = tensors(graph)
+    rows, law = enumerated(graph, parameters)
+    mean = law @ rows
+    centred = rows - mean
+    gradient = (centred * law[:, None]).T @ centred @ weights.numpy()
+    head = Expectations(graph, exact=False, sweeps=3, draws=8, seed=2, threads=1)
+    bound = stats.t.ppf(0.975, 15)
+    inside, steep = [], []
+    for _ in range(60):
+        J = parameters["J"].detach().clone().requires_grad_()
+        moments = head({"J": J})
+        assert not moments.exact
+        assert moments.log_z is None
+        (moments.mean["J"] @ weights).backward()
+        error = moments.error["J"].numpy()
+        inside.append(np.abs(moments.mean["J"].detach().numpy() - mean) < bound * error)
+        error = moments.gradient_error["J"].numpy()
+        steep.append(np.abs(J.grad.numpy() - gradient) < bound * error)
+    assert 0.90 < np.mean(inside) <= 1
+    assert 0.90 < np.mean(steep) <= 1
+
+
+def test_chains_persist_between_calls():
+    """A frozen model keeps the state of its chains: fresh chains would start on both sides."""
+    graph = mg.FactorGraph([2] * 2, [mg.Ising([0], [1], 9.0), mg.Unary([0], [0.0, 0.0], name="h")])
+    head = Expectations(graph, exact=False, chains=16, sweeps=1, draws=1, warmup=50, seed=3)
+    with torch.no_grad():
+        head({"h": torch.tensor([0.0, 30.0])})
+        second = head({"h": torch.zeros(2)}).mean["h"]
+    assert second[1] > 0.99
+
+
+def test_tensors_keep_their_type_and_shared_parameters_sum_over_a_batch():
+    graph = chain(8)
+    J = torch.tensor([0.3], requires_grad=True)
+    h = torch.zeros(3, 3, 2, requires_grad=True)
+    moments = Expectations(graph)({"J": J, "h": h})
+    assert moments.mean["J"].dtype is torch.float32
+    assert moments.mean["J"].shape == (3, 1)
+    moments.mean["J"].sum().backward()
+    alone = torch.tensor([0.3], requires_grad=True)
+    expectations(graph, {"J": alone, "h": torch.zeros(3, 2)}).mean["J"].sum().backward()
+    torch.testing.assert_close(J.grad, 3 * alone.grad)
+
+
+def test_maximum_likelihood_by_an_optimizer():
+    """Gradient ascent of the exact likelihood ends where `mg.learn` does."""
+    graph = chain(6)
+    true = graph.with_parameters({"J": [0.8]})
+    rows = mg.theory.exact_draws(true, 200, seed=1)
+    wanted = mg.learn(graph, rows, method="exact", progress=False).parameters["J"]
+    head = Expectations(graph)
+    data = {name: torch.tensor(one.mean(axis=0)) for name, one in graph.statistics(rows).items()}
+    parameters = tensors(graph)
+    optimizer = torch.optim.LBFGS(parameters.values(), max_iter=60, tolerance_change=1e-14)
+
+    def loss():
+        optimizer.zero_grad()
+        found = head(parameters)
+        value = found.log_z - sum((parameters[k] * data[k]).sum() for k in parameters)
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    np.testing.assert_allclose(parameters["J"].detach().numpy(), wanted, atol=1e-4)
+
+
+GRAPH = chain(4)
+BAD = {
+    "unknown": (lambda: expectations(GRAPH, {"K": torch.zeros(1)}), "unknown parameter 'K'"),
+    "array": (lambda: expectations(GRAPH, {"J": np.zeros(1)}), "'J' must be a tensor, got ndarray"),
+    "shape": (lambda: expectations(GRAPH, {"J": torch.zeros(2)}), r"'J' must have shape \(1,\)"),
+    "NaN": (lambda: expectations(GRAPH, {"J": torch.tensor([torch.nan])}), r"'J'\[0\] must be fin"),
+    "batches": (
+        lambda: expectations(GRAPH, {"J": torch.zeros(2, 1), "h": torch.zeros(3, 3, 2)}),
+        r"one batch size, got \[2, 3\]",
+    ),
+    "no parameters": (
+        lambda: Expectations(mg.models.ising_lattice(3, 0.2)),
+        "the graph has no parameters",
+    ),
+    "implicit": (lambda: Expectations(mg.FactorGraph([2] * 6, [mg.Complete(6, 0.2)])), "implicit"),
+    "draws": (lambda: Expectations(GRAPH, draws=0), "draws must be"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    call, message = BAD[case]
+    with pytest.raises(mg.MinigibbsError, match=message):
+        call()
+
+
+# Dense conditional random fields
+
+
+def small_crf():
+    rng = np.random.default_rng(4)
+    features = [rng.normal(size=(5, 2)), rng.normal(size=(5, 1))]
+    return rng.normal(0, 0.5, (5, 3)), features, [0.6, -0.4]
+
+
+def exact_crf(unary, features, weights, vector):
+    """Marginals, and the gradients of their product with a vector, by enumeration."""
+    points, labels = unary.shape
+    groups = [mg.Points(f, weight=1.0, norms="sums") for f in features]
+    states = np.stack(np.meshgrid(*[np.arange(labels)] * points, indexing="ij"), -1)
+    states = states.reshape(-1, points)
+    hot = (states[..., None] == np.arange(labels)).reshape(len(states), -1).astype(float)
+    pairs = np.stack([group.energies(states) for group in groups], axis=1)
+    energy = hot @ unary.ravel() + pairs @ np.array(weights)
+    law = np.exp(energy - energy.max())
+    law /= law.sum()
+    rows = np.hstack([hot, pairs])
+    centred = rows - law @ rows
+    along = hot @ vector.ravel()
+    gradient = (centred * law[:, None]).T @ (along - law @ along)
+    return (law @ hot).reshape(points, labels), gradient
+
+
+def test_dense_crf_covers_enumeration():
+    """Student's 95% intervals of 15 degrees of freedom, over 25 calls of 15 + 17 numbers.
+
+    With 90% as the threshold of each share, a false alarm is rarer than 1 in 1,000 even if only 5
+    numbers of a call were independent; the seed is fixed.
+    """
+    unary, features, weights = small_crf()
+    vector = np.linspace(-1, 1, 15).reshape(5, 3)
+    marginals, gradient = exact_crf(unary, features, weights, vector)
+    crf = DenseCRF(weights, seed=5)
+    bound, inside, steep = stats.t.ppf(0.975, 15), [], []
+    for _ in range(25):
+        crf.zero_grad()
+        fields = torch.tensor(unary, **DOUBLE)
+        found = crf(fields, features)
+        (found * torch.tensor(vector)).sum().backward()
+        inside.append(np.abs(found.detach().numpy() - marginals) < bound * crf.error.numpy())
+        given = np.append(fields.grad.numpy(), crf.weight.grad.numpy())
+        error = np.append(*(one.numpy() for one in crf.gradient_error))
+        steep.append(np.abs(given - gradient) < bound * error)
+    assert 0.90 < np.mean(inside) <= 1
+    assert 0.90 < np.mean(steep) <= 1
+
+
+CRF_BAD = {
+    "unary": (lambda: DenseCRF([1.0])(torch.zeros(3), [np.zeros((3, 1))]), "unary must be"),
+    "kernels": (lambda: DenseCRF([1.0, 2.0])(torch.zeros(3, 2), [np.zeros((3, 1))]), "2 kernels"),
+    "points": (lambda: DenseCRF([1.0])(torch.zeros(3, 2), [np.zeros((4, 1))]), "kernel 0 must"),
+    "draws": (lambda: DenseCRF([1.0], draws=0), "draws must be"),
+}
+
+
+@pytest.mark.parametrize("case", CRF_BAD)
+def test_bad_input_of_a_crf(case):
+    call, message = CRF_BAD[case]
+    with pytest.raises(mg.GraphError, match=message):
+        call()
