@@ -164,7 +164,8 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points, cuda_shapes
+    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points
+    from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
 
@@ -180,7 +181,7 @@ def run_case(path):
     set_points(cuda_points, **case.get("points", {}))
     cuda._BUFFER_BYTES = case["buffer"]
     cuda.COUNT_EVERY = case.get("count_every", 1 << 10)
-    cuda_shapes.LIMITS = cuda_shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))
+    shapes.LIMITS = shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))
     request.energy_every = budget.energy_every
     if "energy_every" in case:
         request.energy_every = lambda *asked: case["energy_every"]

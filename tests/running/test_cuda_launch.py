@@ -11,7 +11,7 @@ from cuda import core
 from numba.core import types
 from numba.cuda.dispatcher import _Kernel
 
-from minigibbs.running.backends.cuda_launch import Again
+from minigibbs.running.backends.device.launch import Again
 
 KINDS = (types.int64, types.UniTuple(types.int32, 2), types.int64, types.float64)
 

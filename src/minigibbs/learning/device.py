@@ -17,9 +17,9 @@ from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.learning.lockstep import Layout, lockstep_fits, sweeps_of
-from minigibbs.running.backends.cuda import CudaBackend, load, without_size_warnings
-from minigibbs.running.backends.cuda_observed import to_device
-from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.backends.cuda import CudaBackend, without_size_warnings
+from minigibbs.running.backends.device.access import load, to_device
+from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.request import Options
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.gibbs.sampler import Gibbs

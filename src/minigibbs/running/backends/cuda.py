@@ -10,13 +10,12 @@ import itertools
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import MissingDependencyError, SampleError, TooLargeError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
@@ -31,8 +30,9 @@ from minigibbs.running.backends.base import (
     require_records,
 )
 from minigibbs.running.backends.cpu import first_scan
-from minigibbs.running.backends.cuda_observed import Observing, share, to_device
-from minigibbs.running.backends.cuda_shapes import LIMITS, configure
+from minigibbs.running.backends.cuda_observed import Observing, share
+from minigibbs.running.backends.device.access import Device, load, to_device
+from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
@@ -59,26 +59,6 @@ _TERMS, _MOST_TERMS = 8, 64  # of sums that a thread counts, and how many times 
 def load_kernels() -> Any:
     """The compiled side for chains of one thread each; see `load`."""
     return load("cuda_kernels")
-
-
-def load(name: str) -> Any:
-    """A module of the compiled side, or an error that says what is missing."""
-    if not hasattr(np, "row_stack"):  # numba-cuda still asks for what NumPy 2.5 removed
-        setattr(np, "row_stack", np.vstack)  # noqa: B010
-    try:
-        from numba import cuda
-
-        kernels = import_module(f"minigibbs.running.backends.{name}")
-    except ImportError:
-        raise MissingDependencyError(
-            'backend="cuda" needs numba-cuda: pip install "minigibbs[cuda]"'
-        ) from None
-    if not cuda.is_available():
-        raise SampleError(
-            'backend="cuda" needs an NVIDIA GPU and its driver, and found none; '
-            'backend="cpu" runs everywhere'
-        )
-    return kernels
 
 
 class CudaBackend(Backend):
@@ -178,9 +158,7 @@ class CudaGroup(Group):
     def __init__(self, plan: Plan, data: Any) -> None:
         super().__init__(plan, 0, plan.chains)
         self.kernels = load_kernels()
-        from numba import cuda
-
-        self.cuda = cuda
+        self.cuda = Device()
         self.data, self.model = data, plan.graph.packed
         self.kind = np.dtype(plan.graph.state_type)
         self.scan = first_scan(plan)
@@ -228,7 +206,7 @@ class CudaGroup(Group):
         chains, once = self._chain_bytes()
         fixed = _bytes(self.model) + _bytes(self.data) + once + _SPARE_BYTES
         records = self._plan_records()
-        free = self.cuda.current_context().get_memory_info().free
+        free = self.cuda.free_bytes()
         need, each = fixed + records + chains, max(chains // self.chains, 1)
         self.free_bytes = free - need  # what is left, about
         if need <= free:

@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, cuda
 
 from minigibbs.kernels.choice import RARE, TAIL, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colours import WORD
+from minigibbs.running.backends.device.toolchain import at_most, cuda
 from minigibbs.samplers.chromatic.first import FIRST
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.tails import tail_bits, tail_gain
@@ -36,7 +36,6 @@ MOST_JOINED = 4  # neighbours of spins that have a table of thresholds
 PATTERNS = 1 << MOST_JOINED  # of their values
 _MARKS = PATTERNS * THREADS
 
-_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 _ONE = np.uint32(1)
 _LOWER, _S16 = np.uint32(0xFFFF), np.uint32(16)
 _S2, _S3 = np.uint32(2), np.uint32(3)
@@ -67,7 +66,7 @@ def _item(first_block, words):
         thread = np.uint32(cuda.grid(1))
         lane = np.int32(thread % np.uint32(BLOCK_SIZE))
         return first_block + np.int64(thread // np.uint32(BLOCK_SIZE)), lane, _NONE
-    across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `cuda_shapes`
+    across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `device.shapes`
     item = np.uint32(across * cuda.blockDim.x + cuda.threadIdx.x)
     lane = np.uint32(item // np.uint32(words))
     w = np.uint32(item - np.uint32(lane * np.uint32(words)))
@@ -180,7 +179,7 @@ def sweep_colour(kind, lanes, registers=REGISTERS):
     to `copy`, too, unless it is empty.
     """
     update = _update(kind, lanes)
-    options = {} if _SIMULATED or lanes > 1 else {"max_registers": registers}
+    options = at_most(registers if lanes == 1 else None)
 
     @cuda.jit(**options)
     def sweep_bits(

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
-from minigibbs.running.backends.cuda import COUNT_EVERY, CudaGroup, load
-from minigibbs.running.backends.cuda_launch import Again
-from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.backends.cuda import COUNT_EVERY, CudaGroup
+from minigibbs.running.backends.device.access import load
+from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE

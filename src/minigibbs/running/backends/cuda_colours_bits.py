@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from minigibbs.running.backends.cuda import LANES, row_ends
 from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
-from minigibbs.running.backends.cuda_launch import Again
-from minigibbs.running.backends.cuda_observed import share, to_device
-from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.backends.cuda_observed import share
+from minigibbs.running.backends.device.access import to_device
+from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE

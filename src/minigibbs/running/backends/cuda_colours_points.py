@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import GAUSSIAN
 from minigibbs.running.backends.cuda_colours import CudaColours, Launch
-from minigibbs.running.backends.cuda_observed import to_device
-from minigibbs.running.backends.cuda_shapes import LIMITS, configure
+from minigibbs.running.backends.device.access import to_device
+from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.backends.packed_points import pack_points
 from minigibbs.samplers.chromatic.points import PointColours
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.running.backends.cuda_colours import CudaColours, Launch
-from minigibbs.running.backends.cuda_observed import to_device
-from minigibbs.running.backends.cuda_shapes import LIMITS, configure
+from minigibbs.running.backends.device.access import to_device
+from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 

@@ -8,7 +8,8 @@ Importing this module needs numba-cuda.
 from __future__ import annotations
 
 import numpy as np
-from numba import cuda
+
+from minigibbs.running.backends.device.toolchain import cuda
 
 THREADS = 128
 WORD = 32  # chains in a word

@@ -13,21 +13,17 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, int32
-from numba.core import config
+from numba import int32
 
 from minigibbs.kernels.energy import part_energy
 from minigibbs.kernels.jit import DISPATCHED, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.scan import next_variable
 from minigibbs.kernels.touched import DENSE_DOMAIN
+from minigibbs.running.backends.device.toolchain import cuda, dispatch_by_type
 from minigibbs.samplers.base import begin, begin_sweeps, sweep, update
 
-if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined, unused-ignore]
-    from numba.cuda.extending import overload  # type: ignore[attr-defined, unused-ignore]
-
-    for _stub, _template in DISPATCHED:
-        overload(_stub, jit_options={"forceinline": True})(_template)
+dispatch_by_type(DISPATCHED)
 
 THREADS = 128  # in a block
 NARROW = 2 * DENSE_DOMAIN  # as many weights as a thread may have in shared memory

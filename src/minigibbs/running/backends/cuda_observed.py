@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.backends.device.access import Device, to_device
+from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
 _ACROSS = 5  # bits of how many neighbouring words or chains a block of threads has, at the most
@@ -50,7 +51,7 @@ def share(
 class Observing:
     """What is observed of a group's chains, on the device until the host takes it."""
 
-    def __init__(self, cuda: Any, plan: Plan, buffer: int, by_parts: bool) -> None:
+    def __init__(self, cuda: Device, plan: Plan, buffer: int, by_parts: bool) -> None:
         """Plan what a buffer of so many bytes holds.
 
         `by_parts` says whether energies are sums that many threads share in.
@@ -141,11 +142,3 @@ class Observing:
         self._begin()
         self.filled = 0
         return averages
-
-
-def to_device(cuda: Any, value: Any) -> Any:
-    """An array, or a tuple of them, on the device; numbers stay as they are."""
-    if isinstance(value, tuple):
-        parts = [to_device(cuda, part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return cuda.to_device(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value

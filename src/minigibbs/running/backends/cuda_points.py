@@ -23,13 +23,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, cuda, uint32
+from numba import uint32
 
 from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
 from minigibbs.kernels.philox import quad_bits
-from minigibbs.running.backends.cuda_words import (
+from minigibbs.running.backends.device.toolchain import SIMULATED, at_most, cuda
+from minigibbs.running.backends.device.toolchain import inlined as _device
+from minigibbs.running.backends.device.words import (
     as_long_double,
     as_word,
     far_four,
@@ -69,9 +71,7 @@ MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk i
 TILE = 32  # side of the squares in which states are turned
 _TILE_ROW = TILE + 1  # so that columns lie in different banks
 
-_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
-_ALIGNED = None if _SIMULATED else 16  # bytes, for loads of four words
-_device = cuda.jit(device=True, fastmath=False, **({} if _SIMULATED else {"forceinline": True}))
+_ALIGNED = None if SIMULATED else 16  # bytes, for loads of four words
 _S16, _S32, _LOW = np.uint32(16), np.uint64(32), np.uint32(0xFFFF)
 _STRONG = np.uint32(1 << 16)
 _NONE, _ONE, _ZERO = np.uint32(0), np.uint32(1), np.float32(0.0)
@@ -168,7 +168,7 @@ def _clear(array, thread):
 @_device
 def _sync_warp():
     """Wait for the other lanes of a warp; simulated blocks have one warp."""
-    if _SIMULATED:
+    if SIMULATED:
         cuda.syncthreads()
     else:
         cuda.syncwarp()
@@ -292,7 +292,7 @@ _WAITS, _NAP = 128, 250  # how often, for so many nanoseconds
 def _keep_pace(pace, slot, at, done):
     """Say that a chain has done so many places more, and let the others catch up, for a moment."""
     cuda.atomic.add(pace, slot, np.uint32(done))
-    if not _SIMULATED:
+    if not SIMULATED:
         for _ in range(_WAITS):
             together = cuda.atomic.add(pace, slot, _NONE)
             chains = max(cuda.atomic.add(pace, slot + np.uint32(PACES), _NONE), _ONE)
@@ -664,7 +664,7 @@ def sweep_points(
     )
     propose_all, settle_open = _proposing(features, plain, chunk, values, bits, lanes, part)
     read_all, _, _, write_all = _keeping(bits)
-    options = {} if _SIMULATED else {"max_registers": registers}
+    options = at_most(registers)
 
     @cuda.jit(fastmath=False, **options)
     def sweep(data, packed, key0, key1, number, chains, x, changed, drawn, pace):

@@ -15,12 +15,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config, cuda
 
 from minigibbs.kernels.choice import FURTHER, NEAR, TAIL, unit_of
 from minigibbs.kernels.lanes import right
 from minigibbs.kernels.philox import chain_bits, quad_bits
-from minigibbs.running.backends.cuda_words import quick_power_of_2
+from minigibbs.running.backends.device.toolchain import at_most, cuda
+from minigibbs.running.backends.device.words import quick_power_of_2
 from minigibbs.samplers.chromatic.first import FIRST, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
 from minigibbs.samplers.chromatic.tails import tail_draws
@@ -32,7 +32,6 @@ _STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
 REGISTERS = 80  # of a thread that walks
 CHAINS = 128  # of a block that shares a site's tables
 _TOGETHER = 4  # heavy neighbours whose values are asked for together
-_SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
@@ -183,7 +182,7 @@ def walk_with_tails(most, alike, whole, registers=REGISTERS):
     choose, cells = _choice(most), most * QUAD * WALKING
     step = QUAD * WALKING  # from one value to the next
     read, add_heavy = _four_values(whole), _add_heavy(whole)
-    options = {} if _SIMULATED else {"max_registers": registers}
+    options = at_most(registers)
 
     @cuda.jit(fastmath=False, **options)
     def walk_small(
@@ -278,7 +277,7 @@ def sweep_colour(most):
     ):  # fmt: skip
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         block = blocks[np.uint64(first_block + cuda.blockIdx.x)]
-        across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `cuda_shapes`
+        across = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y  # folded: see `device.shapes`
         item = across * cuda.blockDim.x + cuda.threadIdx.x
         if item < block.count * chains:
             lane, c = np.int32(item // chains), np.uint64(item % chains)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numba import cuda
 
 from minigibbs.kernels.jit import literal
+from minigibbs.running.backends.device.toolchain import cuda
 
 THREADS = 128  # in a block; a power of 2
 WORD = 32  # chains in a word

@@ -1,0 +1,40 @@
+"""The compiler of GPU kernels, and the options that only numba-cuda has.
+
+Kernels are written with `cuda` of this module. Its name has to be `cuda` where kernels use it,
+since the simulator looks for that name. Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from numba import config, cuda
+
+__all__ = ["SIMULATED", "at_most", "cuda", "dispatch_by_type", "inlined"]
+
+SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])  # kernels run as plain Python
+
+# A function of a kernel, copied into its callers, with sums and products exactly as written.
+inlined = cuda.jit(device=True, fastmath=False, **({} if SIMULATED else {"forceinline": True}))
+
+
+def at_most(registers: int | None) -> dict[str, Any]:
+    """Options of `cuda.jit` that limit the registers of a thread; None sets no limit."""
+    return {} if SIMULATED or registers is None else {"max_registers": registers}
+
+
+def dispatch_by_type(dispatched: Iterable[tuple[Any, Any]]) -> None:
+    """Let kernels choose functions by the types of arguments, as compiled code on the CPU does.
+
+    Parameters
+    ----------
+    dispatched : iterable of (stub, template)
+        Stubs that kernels call, and templates that return the function for given types.
+    """
+    if SIMULATED:  # the stubs choose for themselves in Python
+        return
+    from numba.cuda.extending import overload  # type: ignore[attr-defined, unused-ignore]
+
+    for stub, template in dispatched:
+        overload(stub, jit_options={"forceinline": True})(template)
