@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from tests.settings import CASES, SETTINGS
+from tests.settings import ATTRACTIVE, CASES, SETTINGS
 from tests.zoo import ZOO
 
 numba_cuda = pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -110,6 +110,30 @@ def test_every_layout_and_implicit_group_compiles_for_a_gpu(name):
     check_advance(CASES[name].sampler, CASES[name].graph)
 
 
+@pytest.mark.parametrize("name", ["swendsen-wang", "block-gibbs", "tempering"])
+def test_samplers_that_sweep_compile_for_a_gpu(name):
+    sampler, graph = SWEEPERS[name]
+    arguments = [device_type(part) for part in (sampler.prepare(graph), graph.packed)]
+    kind = numba.typeof(np.zeros(1, graph.state_type)).dtype
+    chains, replicas = chains_type(kind), matrix(kind)
+    ptx(backend.start_sweeps, *arguments, chains, replicas)
+    ptx(backend.advance_sweeps, *arguments, chains, replicas, types.int64, COUNTING)
+
+
+SWEEPERS = {
+    "swendsen-wang": (mg.SwendsenWang(), ATTRACTIVE["fields"]),
+    "block-gibbs": (mg.BlockGibbs(width=1), ZOO["potts"]),
+    "tempering": (mg.Tempering(mg.Gibbs(), (0.0, 1.0), houdayer=False), ZOO["potts"]),
+}
+
+
+def test_an_observable_of_states_compiles_for_a_gpu():
+    measure = mg.observables.Correlations((4, 4)).bind(mg.models.ising_lattice(side=4, beta=0.4))
+    values = types.Array(types.float64, 3, "C")
+    kernel = backend.observe_kernel(measure.function)
+    ptx(kernel, placed_type(measure.parameters), matrix(types.int8), values)
+
+
 def test_every_recording_kernel_compiles_for_a_gpu():
     x, first = matrix(types.uint8), types.Array(types.int64, 1, "C")
     states = types.Array(types.uint8, 3, "C")
@@ -177,6 +201,7 @@ def test_counts_and_energies_of_bits_compile_for_a_gpu(word):
     states = types.Array(types.uint8, 3, "C")
     ptx(bits.keep_bits, x, places, values, counts, places, types.int64, states)
     ptx(bits.clear, words)
+    ptx(bits.spread_bits, x, places, values, matrix(types.uint8))
 
 
 @pytest.mark.parametrize("word", [types.uint8, types.uint32])

@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import int32
 
 from minigibbs.kernels.energy import part_energy
 from minigibbs.kernels.jit import DISPATCHED, kernel
@@ -202,7 +201,7 @@ def count_values(x, first, counts):
     counts one variable, group after group, in shared memory of a place per value.
     """
     i, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
-    bins = cuda.shared.array(0, int32)
+    bins = cuda.shared.array(0, np.int32)
     for group in range(cuda.blockIdx.y, len(counts), cuda.gridDim.y):
         for value in range(thread, len(bins), threads):
             bins[value] = 0

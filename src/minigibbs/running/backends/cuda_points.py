@@ -23,7 +23,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import uint32
 
 from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import LAPLACE
@@ -685,7 +684,7 @@ def sweep_points(
             cuda.shared.array(2, np.uint32),
             cuda.shared.array(MOST_OPEN, np.uint32),
             cuda.shared.array(1, np.uint32),
-            cuda.shared.array(0, uint32),  # as much as the launch says
+            cuda.shared.array(0, np.uint32),  # as much as the launch says
         )
         field = cuda.local.array(values, np.float64)
         who = Who(np.uint32(key0), np.uint32(key1), np.uint32(chain), np.int64(number))

@@ -1,0 +1,127 @@
+"""One package knows numba-cuda; kernels that call no shared function compile with its successor."""
+
+import ast
+import types
+
+import pytest
+
+from tests.paths import ROOT
+from tests.running.test_cuda_shapes import kernel_names
+
+SOURCE = ROOT / "src" / "minigibbs"
+PACKAGE = SOURCE / "running" / "backends" / "device"
+FOREIGN = ("numba.cuda", "numba_cuda", "numba_cuda_mlir", "cuda")
+
+
+def imported(text):
+    """Full names of all that a module imports, in any function."""
+    names = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    return {name for name in names if any(f"{name}.".startswith(f"{one}.") for one in FOREIGN)}
+
+
+def test_only_the_device_package_imports_numba_cuda():
+    found = {path for path in SOURCE.rglob("*.py") if imported(path.read_text())}
+    assert {path.name for path in found} == {"access.py", "launch.py", "toolchain.py"}
+    assert {path.parent for path in found} == {PACKAGE}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import numba.cuda",
+        "from numba import cuda",
+        "from numba.cuda.extending import overload",
+        "def f():\n    from numba_cuda_mlir import cuda",
+        'core = import_module("cuda.core")',
+    ],
+)
+def test_an_import_elsewhere_would_be_noticed(line):
+    assert imported(line)
+
+
+def test_every_kernel_is_compiled_by_a_test():
+    """By its name in `test_cuda`, which compiles kernels to PTX."""
+    text = (ROOT / "tests" / "running" / "test_cuda.py").read_text()
+    names = {name for name in kernel_names() if not name.startswith("_")}
+    assert {name for name in names if f".{name}" not in text} == set()
+
+
+def kernels():
+    """Kernels that call no function compiled by Numba, and the types of their arguments."""
+    from numba_cuda_mlir import types as of
+
+    from minigibbs.running.backends import cuda_bits, cuda_counts, cuda_points, cuda_sums
+    from minigibbs.running.backends import cuda_kernels as plain
+
+    def array(kind, dimensions):
+        return of.Array(kind, dimensions, "C")
+
+    number, words, word = of.int64, array(of.uint32, 1), of.uint32
+    x, counts, places = array(of.uint8, 2), array(of.int64, 2), array(of.int32, 1)
+    first, states, parts = array(of.int64, 1), array(of.uint8, 3), array(of.float64, 3)
+    bits, energy, values = array(word, 2), array(of.float64, 2), array(of.uint8, 1)
+    kept, pieces = array(of.int32, 3), array(of.int32, 2)
+    return {
+        plain.count_values: (x, first, counts),
+        plain.count_wide: (x, first, counts),
+        plain.keep_states: (x, first, places, number, states),
+        plain.sum_parts: (parts, energy),
+        plain.average_rows: (parts, number, number, parts),
+        plain.turn: (x, number, x, of.boolean),
+        cuda_bits.count_bits: (bits, number, bits),
+        cuda_bits.count_changes: (words, words, number, number, number, first),
+        cuda_bits.flush_counts: (array(word, 3), places, first, first, number, counts),
+        cuda_bits.sum_energies: (parts, first, of.float64, number, energy),
+        cuda_bits.read_bits: (bits, places, values, number, x),
+        cuda_bits.keep_bits: (bits, places, values, first, places, number, states),
+        cuda_bits.clear: (words,),
+        cuda_sums.count_values: (bits, places, first, pieces, number, number, number, kept),
+        cuda_sums.begin_sums: (places, kept),
+        cuda_counts.mark_values: (x, places, places, bits),
+        cuda_counts.mark_bits: (bits, places, places, number, bits),
+        cuda_counts.count_marks: (bits, places, places, places),
+        cuda_points.to_variables: (x, places, x),
+        cuda_points.to_places: (x, places, x),
+    }
+
+
+@pytest.fixture
+def successor(monkeypatch):
+    """A function that compiles a kernel to PTX with numba-cuda-mlir."""
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+    from numba_cuda_mlir import cuda, tools
+
+    # It asks for the device even where an architecture is given.
+    monkeypatch.setattr(tools, "_cached_cc", (9, 0))
+
+    def compiled(function, arguments):
+        known = {**function.__globals__, "cuda": cuda}
+        own = types.FunctionType(function.__code__, known, function.__name__)
+        text, _ = cuda.compile_ptx(own, arguments, cc=(9, 0), device=False)
+        return text
+
+    return compiled
+
+
+def test_kernels_without_shared_functions_compile_with_the_successor(successor):
+    for kernel, arguments in kernels().items():
+        assert ".visible .entry" in successor(kernel.py_func, arguments), kernel.py_func.__name__
+
+
+def test_functions_that_numba_compiles_are_still_refused_by_the_successor(successor):
+    """When this fails, the move to the successor has become cheap; see ADR 18."""
+    from numba_cuda_mlir import types as of
+
+    from minigibbs.running.backends.cuda_bits import first_bits
+
+    arguments = (of.Array(of.int32, 1, "C"), of.int64, of.int64, of.Array(of.uint32, 2, "C"))
+    with pytest.raises(AssertionError, match="Dispatcher"):
+        successor(first_bits.py_func, arguments)
