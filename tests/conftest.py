@@ -8,10 +8,25 @@ import pytest
 
 from minigibbs.explanation import costs
 from tests.explanation.test_explain import COSTS
+from tests.paths import ROOT
 
 # Tests send Ctrl-C. Under `nohup`, or in a background job, it would be ignored here and in every
 # program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+PACKAGES = {path.parent.name for path in (ROOT / "src" / "minigibbs").glob("*/__init__.py")}
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+def pytest_collection_modifyitems(items):
+    """Mark the first test of every file that tests a package as quick; see CONTRIBUTING.md."""
+    seen = {ROOT / "tests"}
+    for item in items:
+        if item.path not in seen and item.path.parent.name in PACKAGES:
+            seen.add(item.path)
+            if not isinstance(item, pytest.DoctestItem):
+                item.add_marker("quick")
 
 
 @pytest.fixture(autouse=True, scope="session")

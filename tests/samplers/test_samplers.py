@@ -279,6 +279,7 @@ def test_same_draws_whatever_the_number_of_threads(name):
     assert (runs[0].draws == runs[1].draws).all()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
     """These pin the random stream: to change them is a breaking change."""

@@ -92,6 +92,7 @@ def test_slightly_wrong_weights_are_caught(name):
     assert chi_square(state_numbers(right, states), naive.distribution(right)) < FALSE_ALARM
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_draws(name):
     """These pin the random stream: to change them is a breaking change."""
