@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError, MinigibbsError
 from minigibbs.system import memory
+from minigibbs.system.arrays import to_numpy
 
 _ITEM_BYTES = 40  # an entry of a Python list with its number
 _ENTRY_BYTES = 16  # an array's entry: a copy of 8 bytes, and what checks of it need
@@ -47,6 +48,7 @@ def as_array(
         raise error(
             f"{rule}; got masked values. Replace them with array.filled(value), or drop their rows"
         )
+    given = to_numpy(given)
     if not isinstance(given, np.ndarray):
         _require_room(_length(given), _ITEM_BYTES, rule, "a sequence")
     try:

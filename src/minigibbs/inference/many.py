@@ -16,6 +16,7 @@ from minigibbs.graph.checks import is_missing
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answers import Answers
+from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch, current
@@ -76,7 +77,7 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
     if isinstance(frame, Mapping) or hasattr(frame, "columns"):
         columns = {name: list(frame[name]) for name in frame}
     else:
-        array = np.asarray(frame)
+        array = np.asarray(to_numpy(frame))
         if array.ndim != 2 or array.shape[1] != len(graph):
             raise SampleError(
                 "frame must have named columns, or be an array with one column for each of "

@@ -25,6 +25,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.fit import Fit
 from minigibbs.results.result import Result
 from minigibbs.system import memory
+from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
 
 _COMPARED_BYTES = 100  # a value that two variables of a rule may share
@@ -435,7 +436,7 @@ def _as_column(given: Any, where: str) -> NDArray[Any]:
     """An array of entries that can be looked up; missing ones are None."""
     masked = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else None
     try:
-        column = np.asarray(given)
+        column = np.asarray(to_numpy(given))
     except ValueError:  # rows of different lengths
         column = np.empty(0)[None]
     if column.ndim != 1:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, MissingDependencyError, TooLargeError
-from minigibbs.exact.elimination import BucketTree
+from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Threads
@@ -99,7 +99,7 @@ class Exact:
         if Enumerated.fits(graph):
             return True
         try:
-            return BucketTree.of(graph).seconds <= _EXACT_SECONDS
+            return EliminationTree.of(graph).seconds <= _EXACT_SECONDS
         except TooLargeError:
             return False
 

@@ -20,6 +20,7 @@ from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
+from minigibbs.system.arrays import to_numpy
 
 _ENTRY_BYTES = 24  # a value as it is read, checked and stored
 _LARGEST = 2.0**53  # whole numbers that doubles hold
@@ -135,7 +136,7 @@ def _numbers(data: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         return _numbers(np.ma.array(data))
     rule = "data must hold whole numbers, -1 where a value is missing"
     try:
-        array = np.asarray(data)
+        array = np.asarray(to_numpy(data))
         what = f"data of shape {array.shape}"
         memory.require(_ENTRY_BYTES * array.size, what, "give fewer rows or fewer variables")
         if array.dtype == object:

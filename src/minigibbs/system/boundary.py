@@ -34,6 +34,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from minigibbs.errors import MinigibbsError
+from minigibbs.system.arrays import is_foreign, to_numpy
 from minigibbs.system.text import printable
 
 T = TypeVar("T")
@@ -128,7 +129,7 @@ def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
     check = Check(function, error, title)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        check(args, kwargs)
+        args, kwargs = check(args, kwargs)
         return function(*args, **kwargs)
 
     # doctest finds only functions with the globals of their module.
@@ -145,11 +146,20 @@ class Check:
         self.function, self.error, self.title = function, error, title
         self.expected: dict[str, Expected] | None = None
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise for the first argument that is not what its annotation says."""
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Raise for the first argument that is not what its annotation says.
+
+        Returns the arguments, arrays of other libraries as NumPy's unless any value is allowed.
+        """
         expected = self.expected
         if expected is None:
             expected = self._read()
+        if any(is_foreign(type(value)) for value in args) or any(
+            is_foreign(type(value)) for value in kwargs.values()
+        ):
+            args, kwargs = self._own(args, kwargs)
         for name, value in zip(self.names, args, strict=False):
             if name in expected and not expected[name].accepts(value):
                 self._refuse(name, value)
@@ -159,6 +169,26 @@ class Check:
         for name, value in kwargs.items():
             if not expected.get(name, self.options).accepts(value):
                 self._refuse(name, value)
+        return args, kwargs
+
+    def _own(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with arrays of other libraries as NumPy's."""
+        names = [*self.names, *[""] * len(args)]
+        given = [self._converted(name, one) for name, one in zip(names, args, strict=False)]
+        return tuple(given), {name: self._converted(name, one) for name, one in kwargs.items()}
+
+    def _converted(self, name: str, value: Any) -> Any:
+        if name not in (self.expected or {}):
+            return value
+        try:
+            return to_numpy(value)
+        except Exception as error:  # whatever the other library raises
+            kind = f"{type(value).__module__}.{type(value).__name__}"
+            raise self.error(
+                f"{self.title}: {name} must be an array that NumPy can read, got {kind}: {error}"
+            ) from None
 
     def _read(self) -> dict[str, Expected]:
         """Resolve the annotations, once."""
@@ -315,7 +345,7 @@ def _is_array_like(value: Any) -> bool:
     if isinstance(value, (Real, Sequence, memoryview)):
         return True
     kind = type(value)
-    return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
+    return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__") or is_foreign(kind)
 
 
 def _is_series(value: Any) -> bool:

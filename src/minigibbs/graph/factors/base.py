@@ -309,6 +309,8 @@ def _copy_numbers(given: ArrayLike, rule: str) -> NDArray[np.float64]:
 
 def _unusable(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Where an array holds NaN, or numbers beyond `LARGEST`."""
+    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        array = array.astype(np.float64)  # smaller types cannot hold `LARGEST`
     return ~((array >= -LARGEST) & (array <= LARGEST))
 
 

@@ -1,0 +1,129 @@
+"""Arrays of other libraries are accepted wherever NumPy's are."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.system.arrays import is_foreign, to_numpy
+
+
+class Foreign:
+    """An array that has DLPack and nothing else."""
+
+    def __init__(self, given):
+        self._array = np.array(given)
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+class OnDevice(Foreign):
+    """An array that must be copied from a device first, as CuPy's `get` does."""
+
+    def __dlpack__(self, **options):
+        raise BufferError("not on the CPU")
+
+    def get(self):
+        return self._array
+
+
+def of_torch(given):
+    torch = pytest.importorskip("torch")
+    made = torch.tensor(given)
+    return made.requires_grad_() if made.is_floating_point() else made
+
+
+def of_jax(given):
+    return pytest.importorskip("jax.numpy").array(given)
+
+
+MAKERS = {"plain": Foreign, "device": OnDevice, "torch": of_torch, "jax": of_jax}
+FREE = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
+kinds = pytest.mark.parametrize("make", [MAKERS[n] for n in ["plain", "device", *FREE]])
+
+
+@kinds
+def test_models_take_them(make):
+    sizes, i, j, weight = make([2, 2, 2]), make([0, 1]), make([1, 2]), make([0.5, -0.25])
+    table, rows = make([[0.0, 1.0], [2.0, 0.5]]), make([[0, 1, 1], [1, 1, 0]])
+    groups = [
+        mg.Ising(i, j, weight, name="J"),
+        mg.Unary(i, make([0.0, 1.0])),
+        mg.Table(make([[0, 2]]), energy=table),
+    ]
+    graph = mg.FactorGraph(sizes, groups)
+    plain = mg.FactorGraph(
+        [2] * 3,
+        [
+            mg.Ising([0, 1], [1, 2], [0.5, -0.25]),
+            mg.Unary([0, 1], [0.0, 1.0]),
+            mg.Table([[0, 2]], [[0.0, 1.0], [2.0, 0.5]]),
+        ],
+    )
+    np.testing.assert_allclose(graph.energy(rows), plain.energy([[0, 1, 1], [1, 1, 0]]))
+    changed = graph.with_parameters({"J": make([1.0, 2.0])})
+    assert changed.parameters["J"].tolist() == [1.0, 2.0]
+
+
+@kinds
+def test_runs_and_fits_take_them(make):
+    graph = mg.ising_from_matrix(make([[0.0, 0.5], [0.5, 0.0]]), make([0.1, 0.2]))
+    run = mg.sample(graph, sweeps=5, chains=2, start=make([[0, 1], [1, 0]]), progress=False, seed=1)
+    assert run.info.chains == 2
+    model = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
+    data = [[0, 0], [1, 1], [0, 1], [1, 1]]
+    fit, wanted = (
+        mg.learn(model, rows, method="exact", progress=False) for rows in (make(data), data)
+    )
+    np.testing.assert_allclose(fit.parameters["J"], wanted.parameters["J"])
+
+
+@kinds
+def test_implicit_factors_take_them(make):
+    places = [[0.0], [0.5], [2.0]]
+    groups = [mg.Points(given, weight=0.5) for given in (make(places), places)]
+    first, second = (mg.FactorGraph([2] * 3, [group]).energy([0, 0, 1]) for group in groups)
+    assert first == second
+
+
+def test_no_copy_is_made_on_the_cpu():
+    one = Foreign([1.0, 2.0])
+    assert np.shares_memory(to_numpy(one), one._array)
+
+
+def test_what_is_foreign():
+    assert is_foreign(Foreign)
+    assert not is_foreign(np.float64)
+    assert to_numpy([1, 2]) == [1, 2]
+
+
+class Broken(Foreign):
+    def __dlpack__(self, **options):
+        raise BufferError("bfloat16")
+
+    def get(self):
+        raise TypeError("unsupported type bfloat16")
+
+
+def test_what_cannot_be_converted_is_named():
+    with pytest.raises(mg.GraphError, match=r"Ising: coupling must be an array .* bfloat16"):
+        mg.Ising([0], [1], coupling=Broken([1.0]))
+
+
+def test_arrays_of_wrong_types_are_refused_as_before():
+    with pytest.raises(mg.GraphError, match="variables must be integers"):
+        mg.Ising(Foreign([0.5]), [1], 0.5)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int8])
+def test_numbers_of_small_types_give_no_warning(kind):
+    """Pytest turns warnings into errors."""
+    weight = np.array([0.5, 1.0]).astype(kind)
+    assert mg.Ising([0, 1], [1, 2], weight).coupling.tolist() == weight.tolist()
+    with pytest.raises(mg.GraphError, match="a weight must be finite"):
+        mg.Ising([0], [1], np.array([np.nan], dtype=np.float32))
