@@ -14,8 +14,10 @@ from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
 from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
+from minigibbs.samplers.tempering.ladder import FIRST, KEY_0, ROUNDS, read_slot, swap_slots
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
+from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
 from minigibbs.theory import Enumeration
 from tests.hard import HARD
 from tests.harness import FALSE_ALARM, sample
@@ -49,33 +51,45 @@ def exact_replicas(graph, beta, twins, count, rng):
 
 
 @entry
-def _sweep_each(data, model, chain, replicas, carried, states):
-    for k in range(len(states)):
+def _sweep_each(data, model, chain, replicas, carried, packed, states):
+    """Make one round of each packed start, and write the states [start, slot, variable] after it.
+
+    Every start has a key of its own. Even and odd exchanges alternate, with and without clusters.
+    """
+    for k in range(len(packed)):
         for j in range(len(carried)):
             chain.carried[j] = carried[j]
-        chain.carried[data.own] = k % 2  # even exchanges and odd ones
+        chain.carried[data.own + ROUNDS] = k % 4
+        chain.carried[data.own + KEY_0] = k
         for j in range(len(replicas)):
-            replicas[j] = states[k, j]
+            replicas[j] = packed[k, j]
         sweep(data, model, chain, replicas)
-        # lanes in the order of their levels, whatever they hold
-        lanes = len(data.beta) * data.twins
-        first = data.own + 3 + len(data.beta) - 1
-        for slot in range(lanes):
-            lane = int(chain.carried[first + slot])
-            for i in range(len(chain.x)):
-                states[k, i * lanes + slot] = replicas[i * lanes + lane]
+        for slot in range(len(data.beta) * data.twins):
+            read_slot(data, replicas, slot, states[k, slot])
+
+
+def packed_states(data, states):
+    """States [start, variable, slot] as the layout of `data` stores them: a row per start."""
+    if not isinstance(data, SpinLadder):
+        return states.reshape(len(states), -1)
+    words = np.zeros((len(states), data.words, states.shape[1]), np.uint64)
+    for slot, place in enumerate(data.place):
+        bits = states[:, data.model.variable, slot].astype(np.uint64) << np.uint64(place % 64)
+        words[:, place // 64] |= bits
+    return words.reshape(len(states), -1)
 
 
 def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000):
     """The chance of what one round makes of exact starts, if it leaves the joint law alone."""
     rng = np.random.default_rng(3)
     group = one_chain(graph, sampler)
-    data = change(group.data)
-    states, laws = exact_replicas(graph, BETA, twins, count, rng)
-    flat = states.reshape(count, -1).copy()
-    _sweep_each(data, graph.packed, group.chain, group.replicas, group.chain.carried.copy(), flat)
-    lanes = len(BETA) * twins
-    after = flat.reshape(count, len(graph), lanes)
+    data, beta = change(group.data), group.data.beta
+    states, laws = exact_replicas(graph, beta, twins, count, rng)
+    found = states.swapaxes(1, 2).copy()
+    packed, carried = packed_states(data, states), group.chain.carried.copy()
+    _sweep_each(data, graph.packed, group.chain, group.replicas, carried, packed, found)
+    lanes = len(beta) * twins
+    after = found.swapaxes(1, 2)
     assert (after != states).any(axis=(1, 2)).mean() > 0.5  # it moves
     numbers = [np.ravel_multi_index(tuple(after[:, :, c].T), graph.sizes) for c in range(lanes)]
     sizes = [len(law) for law in laws]
@@ -148,10 +162,75 @@ def test_clusters_that_leave_a_neighbour_out_are_caught():
 
 def test_a_field_that_is_off_is_caught():
     def wrong(data):
-        return data._replace(field=data.field * 1.25)
+        spins = data.model.spins._replace(base=data.model.spins.base * np.float32(1.25))
+        return data._replace(model=data.model._replace(spins=spins))
 
     graph, sampler, twins = LADDERS["spins"]
     assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_an_energy_that_is_off_is_caught():
+    def wrong(data):
+        return data._replace(model=data.model._replace(weight=data.model.weight // 2))
+
+    graph, sampler, twins = LADDERS["spins"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+def test_clusters_of_spins_that_leave_a_neighbor_out_are_caught():
+    def wrong(data):
+        start = np.zeros_like(data.model.start)
+        return data._replace(model=data.model._replace(start=start))
+
+    graph, sampler, twins = LADDERS["spins-houdayer"]
+    assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
+
+
+@pytest.mark.parametrize(("levels", "twins"), [(3, 1), (3, 2), (32, 2), (33, 2), (64, 1), (130, 2)])
+def test_every_slot_has_a_bit_of_its_own(levels, twins):
+    """Words of one and several ladders, with swaps between all neighboring slots."""
+    tempering = mg.Tempering(levels=tuple(np.linspace(0, 1, levels)), houdayer=twins == 2)
+    group = one_chain(SPINS, tempering)
+    data = group.data
+    assert len(set(data.place.tolist())) == levels * twins == len(data.place)
+    states = np.random.default_rng(levels).integers(0, 2, (3, levels * twins)).astype(np.uint8)
+    put_spin_states(data, group.replicas, states)
+    np.testing.assert_array_equal(spin_states(data, group.replicas), states)
+    for first in (0, 1):
+        flags = np.zeros(levels * twins)
+        for twin in range(twins):
+            flags[twin * levels + first : (twin + 1) * levels - 1 : 2] = 1
+        begin = data.own + FIRST + levels - 1
+        group.chain.carried[begin : begin + len(flags)] = flags
+        _swap(data, group.chain, group.replicas)
+        for slot in np.flatnonzero(flags):
+            states[:, [slot, slot + 1]] = states[:, [slot + 1, slot]]
+        np.testing.assert_array_equal(spin_states(data, group.replicas), states)
+
+
+@entry
+def _swap(data, chain, replicas):
+    swap_slots(data, chain, replicas)
+
+
+def test_clusters_of_two_ladders_in_several_words():
+    """Forty levels take two words of 64 bits per ladder: after rounds every state is in its place.
+
+    The energies that exchanges used are those of the states, slot by slot.
+    """
+    beta = tuple(np.linspace(0, 1, 40))
+    group = one_chain(SPINS, mg.Tempering(levels=beta, houdayer=True))
+    _rounds(group.data, SPINS.packed, group.chain, group.replicas, 41)
+    states = spin_states(group.data, group.replicas)
+    first = group.data.own + FIRST + 39 + 2 * 80
+    energies = group.chain.carried[first : first + 80]
+    np.testing.assert_allclose(energies + SPINS.offset, SPINS.energy(states.T), rtol=1e-12)
+
+
+@entry
+def _rounds(data, model, chain, replicas, rounds):
+    for _ in range(rounds):
+        sweep(data, model, chain, replicas)
 
 
 def test_implicit_copies_that_are_too_strong_are_caught():
@@ -305,10 +384,10 @@ def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
     group = one_chain(graph, sampler)
     chosen = [rng.choice(4, count, p=law) for law in laws]
     states = np.stack([STATES[one] for one in chosen], axis=2).astype(np.uint8)
-    flat = states.reshape(count, -1).copy()
+    found, packed = states.swapaxes(1, 2).copy(), packed_states(group.data, states)
     carried = group.chain.carried.copy()
-    _sweep_each(group.data, graph.packed, group.chain, group.replicas, carried, flat)
-    after = flat.reshape(count, 2, 4)
+    _sweep_each(group.data, graph.packed, group.chain, group.replicas, carried, packed, found)
+    after = found.swapaxes(1, 2)
     numbers = [2 * after[:, 0, c] + after[:, 1, c] for c in range(4)]
     joint = np.bincount(np.ravel_multi_index(numbers, (4,) * 4), minlength=256)
     expected = laws[0]
@@ -495,4 +574,4 @@ def test_golden_draws():
         progress=False,
     )
     shown = " ".join("".join(map(str, row)) for row in run.draws[0])
-    assert shown == "00000 01000 00011 00001 00000 00001 11100 11111 00000 11111"
+    assert shown == "11110 10110 01110 00011 00011 11110 01111 11111 11111 10110"

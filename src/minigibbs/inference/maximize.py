@@ -251,8 +251,8 @@ class _Search:
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        self.replicas = np.zeros(space.replicas * len(graph), graph.state_type)
-        self.energy, self.best = np.full(1, -np.inf), state.copy()
+        self.replicas = space.new_replicas(graph)
+        self.energy, self.best, self.trial = np.full(1, -np.inf), state.copy(), state.copy()
 
     def advance(self, rounds: int, begin: int, each: int) -> None:
         """Make so many rounds; see `search`."""
@@ -264,6 +264,7 @@ class _Search:
             len(self.graph.hard) > 0,
             self.energy,
             self.best,
+            self.trial,
             self.made,
             rounds,
             begin,

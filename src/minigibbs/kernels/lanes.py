@@ -146,7 +146,10 @@ def _load(builder, pointer, size):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
-    """Add a weight to those of 64 numbers whose bit in a 64-bit word is 1."""
+    """Add a weight to those of 64 numbers whose bit in a 64-bit word is 1.
+
+    Numbers and weight have one type: floats or integers.
+    """
     size = weight.bitwidth // 8
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -159,7 +162,8 @@ def add_where(context, word, field, weight):  # type: ignore[no-untyped-def]
         places = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
         weights = builder.shuffle_vector(first, ir.Constant(whole, ir.Undefined), places)
         old = _load(builder, pointer, size)
-        new = builder.select(_mask(builder, arguments[0]), builder.fadd(old, weights), old)
+        add = builder.add if isinstance(weight, types.Integer) else builder.fadd
+        new = builder.select(_mask(builder, arguments[0]), add(old, weights), old)
         builder.store(new, pointer, align=size)
         return context.get_dummy_value()
 

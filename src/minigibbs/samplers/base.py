@@ -15,7 +15,8 @@ A sampler that moves many variables at once has a sweep in place of the update,
     sweep(data, model, chain, replicas)
 
 which writes `chain.x` itself, and counts as one update of every free variable. `replicas` are
-further states of the model that the chain carries, if it asked for any: [variable][replica], flat.
+further states of the model that the chain carries, if it asked for any: values [variable][replica],
+flat, or 64-bit words that the sampler packs as it likes.
 """
 
 from __future__ import annotations
@@ -44,13 +45,20 @@ class Workspace:
     scratch: int = 0
     weights: int = 2  # numbers per value
     replicas: int = 0  # further states of all variables; for samplers that sweep
+    words: int = 0  # 64-bit words of packed states, in place of `replicas`
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
     def size(self, graph: FactorGraph) -> float:
         """Bytes of one chain of this graph, its state and weights included."""
         states = (2.0 + self.replicas) * len(graph) * graph.state_type.itemsize
         weights = self.weights * int(graph.sizes.max())
-        return states + 8.0 * (self.carried + self.scratch + self.numbers + weights)
+        return states + 8.0 * (self.carried + self.scratch + self.numbers + weights + self.words)
+
+    def new_replicas(self, graph: FactorGraph) -> NDArray[Any]:
+        """Return room for the further states of one chain: values, or words of bits."""
+        if self.words:
+            return np.zeros(self.words, np.uint64)
+        return np.zeros(self.replicas * len(graph), graph.state_type)
 
 
 class Carried(NamedTuple):

@@ -172,6 +172,8 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Check the further states that chains carry: [.., variable, replica] within each chain."""
     graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
+    if flat.dtype == np.uint64:  # packed bits of free variables: all of them are states
+        return
     shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # of 0 replicas as well
     replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
     right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()

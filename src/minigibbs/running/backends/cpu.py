@@ -153,7 +153,7 @@ class CpuGroup(Group):
             scratch=np.zeros(space.scratch, dtype=np.int64),
             tally=np.zeros(CHANGES + 1, dtype=np.int64),
         )
-        self.replicas = np.zeros(space.replicas * len(graph), graph.state_type)
+        self.replicas = space.new_replicas(graph)
         scan = first_scan(plan)
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
         self.recorder = _recorder(plan, self.length)

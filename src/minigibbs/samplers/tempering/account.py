@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, FIRST, LENGTH, ROUNDS, TRIPS
+from minigibbs.samplers.tempering.ladder import (
+    BLOCKS,
+    EMPTY,
+    FIRST,
+    KEY_0,
+    KEY_1,
+    LENGTH,
+    ROUNDS,
+    TRIPS,
+)
 
 _PARTS = 4  # of each chain, whose spread gives the error of log Z
 
@@ -91,12 +100,14 @@ def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
     begun = notes[notes.any(axis=1)]
     rounds, trips, length = (begun[:, k] for k in (ROUNDS, TRIPS, LENGTH))
     first, lanes = FIRST + levels - 1, levels * twins
-    where, label = begun[:, first : first + lanes], begun[:, first + lanes : first + 2 * lanes]
+    flags, label = begun[:, first : first + lanes], begun[:, first + lanes : first + 2 * lanes]
+    keys = begun[:, [KEY_0, KEY_1]]
     right = (
         ((rounds >= 0) & (rounds <= BLOCKS * length) & (length >= 1) & (length <= 2.0**53)).all()
         and (np.floor(begun[:, :FIRST]) == begun[:, :FIRST]).all()
         and ((trips >= 0) & (trips <= 2.0**53)).all()
-        and (np.sort(where, axis=1) == np.arange(lanes)).all()
+        and ((keys >= 0) & (keys < 2.0**32)).all()
+        and np.isin(flags, (0.0, 1.0)).all()
         and np.isin(label, (0.0, 1.0, 2.0)).all()
     )
     if not right:

@@ -1,7 +1,7 @@
 """Any sampler on any graph: a graph of copies, each scaled by its level.
 
 The copies are one large graph of unconnected parts, which the sampler prepares as it prepares any
-other. Variable i of lane c is number i * lanes + c, so that replicas lie as ladders want them.
+other. Variable i of slot s is number i * slots + s, and so are its values in `replicas`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ from minigibbs.samplers.tempering.ladder import (
     broken_at,
     energy_at,
     exchange,
-    houdayer,
-    show,
+    read_slot,
+    register_layout,
+    seed_place,
+    shown_slot,
+    swapped_at,
 )
 from minigibbs.samplers.tempering.soft import Soft
 from minigibbs.system import memory
@@ -52,7 +55,6 @@ class CopyLadder(NamedTuple):
     beta: NDArray[np.float64]  # [K]
     twins: int
     sweeps: int  # between two rounds of exchanges
-    fixed: bool  # whether a level's lane never changes: yes, copies are scaled
     hard: bool  # whether the last level has zeros that the others have not
     stack: int  # integers of scratch before those of Houdayer moves: the inner sampler's
     own: int  # numbers in `carried` before those of the ladder: the inner sampler's
@@ -284,6 +286,52 @@ def _count_broken(data, model, chain, replicas, lanes):
 
 
 @kernel
+def _differ(replicas, lanes, i, a, b):
+    return replicas[i * lanes + a] != replicas[i * lanes + b]
+
+
+@kernel
+def _exchange_cluster(data, chain, replicas, a, b):
+    """Exchange two states on one connected part of where they differ: their energies' sum stays.
+
+    The part is that of a random variable, if they differ there. What lies around it is the same in
+    both, so that every factor sees two states that it has seen before. Afterwards they differ at
+    the same variables, so that the way back is as likely: no rejection is needed.
+    """
+    lanes, free, stack = len(data.beta) * data.twins, len(data.order), chain.scratch[data.stack :]
+    seed = data.order[seed_place(data, chain, a, free)]
+    if not _differ(replicas, lanes, seed, a, b):
+        return
+    size, done = 1, 0
+    stack[0] = seed
+    here, there = seed * lanes + a, seed * lanes + b
+    replicas[here], replicas[there] = replicas[there], replicas[here]
+    mark = free  # the second half of the scratch marks what has been exchanged
+    stack[mark + seed] = 1
+    while done < size:
+        i = stack[done]
+        done += 1
+        for place in range(data.start[i], data.start[i + 1]):
+            j = data.target[place]
+            if stack[mark + j] == 0 and _differ(replicas, lanes, j, a, b):
+                stack[mark + j] = 1
+                here, there = j * lanes + a, j * lanes + b
+                replicas[here], replicas[there] = replicas[there], replicas[here]
+                stack[size] = j
+                size += 1
+    for k in range(size):
+        stack[mark + stack[k]] = 0
+
+
+@kernel
+def _houdayer(data, chain, replicas):
+    """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
+    if data.twins == 2 and len(data.order) > 0:  # every variable may have one value only
+        for k in range(len(data.beta)):
+            _exchange_cluster(data, chain, replicas, k, len(data.beta) + k)
+
+
+@kernel
 def copies_sweep(data, model, chain, replicas):
     """A round: a sweep on every level, Houdayer moves, exchanges."""
     lanes = len(data.beta) * data.twins
@@ -301,18 +349,52 @@ def copies_sweep(data, model, chain, replicas):
             first = np.int64(data.order[k]) * lanes
             for lane in range(lanes):
                 replicas[first + lane] = update(data.inner, data.copies, inner, first + lane)
-    houdayer(data, chain, replicas)
+    _houdayer(data, chain, replicas)
     _energies(data, model, chain, replicas, lanes)
     if data.hard:
         _count_broken(data, model, chain, replicas, lanes)
     exchange(data, chain, replicas)
-    show(data, chain, replicas)
+    read_slot(data, replicas, shown_slot(data, chain), chain.x)
 
 
 @kernel
 def copies_begin(data, model, chain, replicas):
     """Put the chain's state on all levels."""
-    begin_ladder(data, chain, replicas)
+    lanes = len(data.beta) * data.twins
+    for i in range(len(chain.x)):
+        for lane in range(lanes):
+            replicas[i * lanes + lane] = chain.x[i]
+    begin_ladder(data, chain)
+
+
+@kernel
+def copies_swap(data, chain, replicas):
+    """Exchange the states of neighboring slots."""
+    lanes = len(data.beta) * data.twins
+    for slot in range(lanes - 1):
+        if chain.carried[swapped_at(data) + slot] == 1.0:
+            for i in range(len(chain.x)):
+                here, there = i * lanes + slot, i * lanes + slot + 1
+                replicas[here], replicas[there] = replicas[there], replicas[here]
+
+
+@kernel
+def copies_read(data, replicas, slot, x):
+    """Write a slot's state to `x`."""
+    lanes = len(data.beta) * data.twins
+    for k in range(len(data.order)):
+        i = data.order[k]
+        x[i] = replicas[i * lanes + slot]
+
+
+@kernel
+def copies_copy(data, replicas, source, target):
+    """Copy a slot's state to another."""
+    lanes = len(data.beta) * data.twins
+    for k in range(len(data.order)):
+        first = data.order[k] * lanes
+        replicas[first + target] = replicas[first + source]
 
 
 register_sweep(CopyLadder, copies_sweep, copies_begin)
+register_layout(CopyLadder, copies_swap, copies_read, copies_copy)

@@ -1,36 +1,104 @@
-"""What all layouts of a ladder share: exchanges between levels, Houdayer moves, what is noted.
+"""What all layouts of a temperature ladder share: exchanges, Houdayer moves, running sums.
 
 Non-reversible parallel tempering (Syed, Bouchard-Cote, Deligiannidis and Doucet 2019): level k
-holds a state of the model with all energies times beta_k, and neighbouring levels exchange their
+holds a state of the model with all energies times beta_k, and neighboring levels exchange their
 states, the even pairs in one round and the odd ones in the next.
 
-Replicas lie as [variable][lane]. `twins` ladders of K levels go side by side: level k of ladder t
-is slot t * K + k, and `where` names its lane. Everything that is noted lies in `chain.carried`,
-behind what the layout needs for itself.
+A chain has one ladder of K levels, or two (`twins`), between which Houdayer moves are made. Level k
+of ladder t is slot t * K + k. A layout stores the states of all slots in `replicas`, and registers
+how to exchange them (`register_layout`). Sums are kept in `chain.carried`, behind the numbers that
+the layout needs for itself.
+
+Random numbers of exchanges and Houdayer moves are counter-based: a function of the chain's key, the
+round and the slot, so that every layout and device makes the same decisions.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
-from minigibbs.kernels.jit import inlined, kernel
-from minigibbs.kernels.random import below, positive_uniform
+import numpy as np
+
+from minigibbs.kernels.choice import TAIL
+from minigibbs.kernels.jit import chosen_by_type, inlined, kernel
+from minigibbs.kernels.philox import chain_bits
+from minigibbs.kernels.random import next_word
 
 BLOCKS = 64  # parts of a run that are noted apart, for the error of log Z
 EMPTY = -1e300  # the logarithm of a sum of nothing
 
 # Places of numbers among those that are noted.
-ROUNDS, TRIPS, LENGTH, FIRST = range(4)
+ROUNDS, TRIPS, LENGTH, KEY_0, KEY_1, FIRST = range(6)
+
+EXCHANGE, FURTHER, SEED = TAIL, TAIL + 1, TAIL + 2  # draws beyond those of updates
+
+_LOWER = np.uint64(0xFFFFFFFF)
+_HALF_WORD = 2.0**-32
+
+
+class _Layout(NamedTuple):
+    """The compiled functions of a layout."""
+
+    swap: Any
+    read: Any
+    copy: Any
+
+
+_LAYOUTS: dict[type, _Layout] = {}
+
+
+def register_layout(data: type, swap: Any, read: Any, copy: Any) -> None:
+    """Tie the compiled functions of a layout to the type of its data.
+
+    Parameters
+    ----------
+    data : type
+        The NamedTuple that the layout prepares.
+    swap : compiled function
+        `swap(data, chain, replicas)` exchanges the states of slots s and s + 1 wherever
+        `chain.carried[swapped_at(data) + s]` is 1. No two such pairs overlap.
+    read : compiled function
+        `read(data, replicas, slot, x)` writes the free variables of a slot's state to `x`.
+    copy : compiled function
+        `copy(data, replicas, source, target)` copies the state of one slot to another.
+    """
+    _LAYOUTS[data] = _Layout(swap, read, copy)
+
+
+def swap_slots(data: Any, chain: Any, replicas: Any) -> None:
+    """Exchange states as `register_layout` says; compiled code only."""
+    _LAYOUTS[type(data)].swap(data, chain, replicas)
+
+
+def read_slot(data: Any, replicas: Any, slot: int, x: Any) -> None:
+    """Write the state of a slot to `x`; compiled code only."""
+    _LAYOUTS[type(data)].read(data, replicas, slot, x)
+
+
+def copy_slot(data: Any, replicas: Any, source: int, target: int) -> None:
+    """Copy the state of a slot to another; compiled code only."""
+    _LAYOUTS[type(data)].copy(data, replicas, source, target)
+
+
+@chosen_by_type(swap_slots)
+def _swap_for_type(data, chain, replicas):  # type: ignore[no-untyped-def]
+    return _LAYOUTS[data.instance_class].swap.py_func
+
+
+@chosen_by_type(read_slot)
+def _read_for_type(data, replicas, slot, x):  # type: ignore[no-untyped-def]
+    return _LAYOUTS[data.instance_class].read.py_func
+
+
+@chosen_by_type(copy_slot)
+def _copy_for_type(data, replicas, source, target):  # type: ignore[no-untyped-def]
+    return _LAYOUTS[data.instance_class].copy.py_func
 
 
 def noted(levels: int, twins: int) -> int:
     """How many numbers a ladder carries."""
     return FIRST + levels - 1 + 3 * levels * twins + twins + BLOCKS * (levels - 1) * 2
-
-
-def stack_size(free: int, variables: int, twins: int) -> int:
-    """How many integers of scratch Houdayer moves need, all of them 0 between two moves."""
-    return free + variables if twins == 2 else 0
 
 
 @inlined
@@ -40,15 +108,15 @@ def accepted_at(data):
 
 
 @inlined
-def where_at(data):
-    """Where the lanes of the slots begin."""
+def swapped_at(data):
+    """Where the flags of the slots begin: 1 where a slot exchanges its state with the next."""
     return accepted_at(data) + len(data.beta) - 1
 
 
 @inlined
 def label_at(data):
     """Where the labels of the slots' replicas begin: 1 was last at the hot end, 2 at the cold."""
-    return where_at(data) + len(data.beta) * data.twins
+    return swapped_at(data) + len(data.beta) * data.twins
 
 
 @inlined
@@ -70,25 +138,31 @@ def blocks_at(data):
 
 
 @kernel
-def begin_ladder(data, chain, replicas):
-    """Put the chain's state on all levels; nothing is noted yet."""
-    lanes = len(data.beta) * data.twins
-    for i in range(len(chain.x)):
-        for lane in range(lanes):
-            replicas[i * lanes + lane] = chain.x[i]
+def begin_ladder(data, chain):
+    """Empty the sums, and draw the key of all counter-based numbers."""
     for k in range(data.own, len(chain.carried)):
         chain.carried[k] = 0.0
     chain.carried[data.own + LENGTH] = 1.0
-    for slot in range(lanes):
-        chain.carried[where_at(data) + slot] = slot
+    word = next_word(chain.stream)
+    chain.carried[data.own + KEY_0] = np.float64(np.int64(word & _LOWER))
+    chain.carried[data.own + KEY_1] = np.float64(np.int64(word >> np.uint64(32)))
     for k in range(blocks_at(data), len(chain.carried)):
         chain.carried[k] = EMPTY
 
 
 @kernel
-def lane_of(data, chain, twin, level):
-    """The lane that holds a level of a ladder."""
-    return int(chain.carried[where_at(data) + twin * len(data.beta) + level])
+def ladder_keys(data, chain):
+    """The key of the chain's counter-based numbers: two `uint32`."""
+    key0 = np.uint32(np.int64(chain.carried[data.own + KEY_0]))
+    return key0, np.uint32(np.int64(chain.carried[data.own + KEY_1]))
+
+
+@kernel
+def slot_bits(data, chain, slot, draw):
+    """32 random bits of a slot in this round."""
+    key0, key1 = ladder_keys(data, chain)
+    rounds = np.int64(chain.carried[data.own + ROUNDS])
+    return chain_bits(key0, key1, np.int64(slot), np.uint32(0), rounds, draw)
 
 
 @kernel
@@ -116,13 +190,28 @@ def _halve_blocks(data, chain):
 
 
 @kernel
+def seed_place(data, chain, slot, places):
+    """Where the cluster of a Houdayer move begins: any place below `places`, about equally often.
+
+    The move is as likely as its reverse for any distribution of the place.
+    """
+    bits = np.uint64(slot_bits(data, chain, slot, SEED))
+    return np.int64((bits * np.uint64(places)) >> np.uint64(32))
+
+
+@kernel
+def energy_of(data, chain, twin, level):
+    """The energy of a level's state."""
+    return chain.carried[energy_at(data) + twin * len(data.beta) + level]
+
+
+@kernel
 def _gap(data, chain, twin, k):
     """The logarithm of the ratio by which levels k and k + 1 exchange their states."""
     if data.hard and k == len(data.beta) - 2:
         return 0.0 if chain.carried[broken_at(data) + twin] == 0.0 else -math.inf
-    low = chain.carried[energy_at(data) + lane_of(data, chain, twin, k)]
-    high = chain.carried[energy_at(data) + lane_of(data, chain, twin, k + 1)]
-    return (data.beta[k + 1] - data.beta[k]) * (low - high)
+    step = data.beta[k + 1] - data.beta[k]
+    return step * (energy_of(data, chain, twin, k) - energy_of(data, chain, twin, k + 1))
 
 
 @kernel
@@ -143,8 +232,7 @@ def _note_pairs(data, chain):
                 _add_log(chain, first + 2 * k + 1, 0.0)
             else:
                 step = data.beta[k + 1] - data.beta[k]
-                low = chain.carried[energy_at(data) + lane_of(data, chain, twin, k)]
-                high = chain.carried[energy_at(data) + lane_of(data, chain, twin, k + 1)]
+                low, high = energy_of(data, chain, twin, k), energy_of(data, chain, twin, k + 1)
                 _add_log(chain, first + 2 * k, 0.5 * step * low)
                 _add_log(chain, first + 2 * k + 1, -0.5 * step * high)
 
@@ -152,21 +240,6 @@ def _note_pairs(data, chain):
 @kernel
 def _swap_carried(chain, a, b):
     chain.carried[a], chain.carried[b] = chain.carried[b], chain.carried[a]
-
-
-@kernel
-def _swap(data, chain, replicas, twin, level):
-    """Exchange the states of two neighbouring levels: their lanes, or what these hold."""
-    slot, lanes = twin * len(data.beta) + level, len(data.beta) * data.twins
-    if data.fixed:
-        a, b = lane_of(data, chain, twin, level), lane_of(data, chain, twin, level + 1)
-        for i in range(len(chain.x)):
-            here, there = i * lanes + a, i * lanes + b
-            replicas[here], replicas[there] = replicas[there], replicas[here]
-        _swap_carried(chain, energy_at(data) + a, energy_at(data) + b)
-    else:
-        _swap_carried(chain, where_at(data) + slot, where_at(data) + slot + 1)
-    _swap_carried(chain, label_at(data) + slot, label_at(data) + slot + 1)
 
 
 @kernel
@@ -181,72 +254,34 @@ def _label_ends(data, chain, twin):
 
 
 @kernel
+def _uniform(data, chain, slot):
+    """A number uniform on (0, 1), of 64 bits."""
+    high = np.float64(slot_bits(data, chain, slot, EXCHANGE))
+    low = np.float64(slot_bits(data, chain, slot, FURTHER)) + 0.5
+    return (high + low * _HALF_WORD) * _HALF_WORD
+
+
+@kernel
 def exchange(data, chain, replicas):
-    """One round of exchanges; the energies of all lanes are there."""
+    """One round of exchanges; the energies of all slots are there."""
     _note_pairs(data, chain)
-    rounds = int(chain.carried[data.own + ROUNDS])
+    rounds, levels = int(chain.carried[data.own + ROUNDS]), len(data.beta)
+    for slot in range(levels * data.twins):
+        chain.carried[swapped_at(data) + slot] = 0.0
     for twin in range(data.twins):
-        for k in range(rounds % 2, len(data.beta) - 1, 2):
-            gap = _gap(data, chain, twin, k)
-            if gap >= 0.0 or math.log(positive_uniform(chain.stream)) < gap:
-                _swap(data, chain, replicas, twin, k)
+        for k in range(rounds % 2, levels - 1, 2):
+            gap, slot = _gap(data, chain, twin, k), twin * levels + k
+            if gap >= 0.0 or math.log(_uniform(data, chain, slot)) < gap:
+                chain.carried[swapped_at(data) + slot] = 1.0
+                _swap_carried(chain, energy_at(data) + slot, energy_at(data) + slot + 1)
+                _swap_carried(chain, label_at(data) + slot, label_at(data) + slot + 1)
         _label_ends(data, chain, twin)
+    swap_slots(data, chain, replicas)
     chain.carried[data.own + ROUNDS] += 1.0
 
 
 @kernel
-def _differ(replicas, lanes, i, a, b):
-    return replicas[i * lanes + a] != replicas[i * lanes + b]
-
-
-@kernel
-def _exchange_cluster(data, chain, replicas, a, b):
-    """Exchange two states on one connected part of where they differ: their energies' sum stays.
-
-    The part is that of a random variable, if they differ there. What lies around it is the same in
-    both, so that every factor sees two states that it has seen before. Afterwards they differ at
-    the same variables, so that the way back is as likely: no rejection is needed.
-    """
-    lanes, free, stack = len(data.beta) * data.twins, len(data.order), chain.scratch[data.stack :]
-    seed = data.order[below(chain.stream, free)]
-    if not _differ(replicas, lanes, seed, a, b):
-        return
-    size, done = 1, 0
-    stack[0] = seed
-    here, there = seed * lanes + a, seed * lanes + b
-    replicas[here], replicas[there] = replicas[there], replicas[here]
-    mark = free  # the second half of the scratch marks what has been exchanged
-    stack[mark + seed] = 1
-    while done < size:
-        i = stack[done]
-        done += 1
-        for place in range(data.start[i], data.start[i + 1]):
-            j = data.target[place]
-            if stack[mark + j] == 0 and _differ(replicas, lanes, j, a, b):
-                stack[mark + j] = 1
-                here, there = j * lanes + a, j * lanes + b
-                replicas[here], replicas[there] = replicas[there], replicas[here]
-                stack[size] = j
-                size += 1
-    for k in range(size):
-        stack[mark + stack[k]] = 0
-
-
-@kernel
-def houdayer(data, chain, replicas):
-    """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015)."""
-    if data.twins == 2 and len(data.order) > 0:  # every variable may have one value only
-        for k in range(len(data.beta)):
-            _exchange_cluster(
-                data, chain, replicas, lane_of(data, chain, 0, k), lane_of(data, chain, 1, k)
-            )
-
-
-@kernel
-def show(data, chain, replicas):
-    """Write the target's state, of the two ladders in turn, to the chain."""
-    lanes, rounds = len(data.beta) * data.twins, int(chain.carried[data.own + ROUNDS])
-    lane = lane_of(data, chain, rounds % data.twins, len(data.beta) - 1)
-    for k in range(len(data.order)):
-        i = data.order[k]
-        chain.x[i] = replicas[i * lanes + lane]
+def shown_slot(data, chain):
+    """The slot of the target's state that is recorded: of the two ladders in turn."""
+    twin = int(chain.carried[data.own + ROUNDS]) % data.twins
+    return twin * len(data.beta) + len(data.beta) - 1

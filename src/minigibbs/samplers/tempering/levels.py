@@ -132,7 +132,7 @@ def rejection_rates(
         scratch=np.zeros(space.scratch, dtype=np.int64),
         tally=np.zeros(CHANGES + 1, dtype=np.int64),
     )
-    replicas = np.zeros(space.replicas * len(graph), graph.state_type)
+    replicas = space.new_replicas(graph)
     run_rounds(data, graph.packed, chain, replicas, rounds)
     state[:] = chain.x
     first, pairs = data.own + FIRST, len(data.beta) - 1

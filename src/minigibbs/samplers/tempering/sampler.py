@@ -18,14 +18,19 @@ from minigibbs.graph.simple import Simple, neighbours, open_slots, simplified
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
-from minigibbs.samplers.tempering import spins
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
-from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS, noted, stack_size
+from minigibbs.samplers.tempering.ladder import ROUNDS, noted
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
-from minigibbs.samplers.tempering.spins import spin_ladder
+from minigibbs.samplers.tempering.spins import (
+    SpinLadder,
+    fits,
+    put_spin_states,
+    spin_ladder,
+    spin_states,
+)
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
@@ -178,9 +183,9 @@ class Tempering(SweepSampler):
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
         simple = simplified(graph)
-        lockstep = lockstep and self.sampler is None and spins.fits(graph, simple)
+        lockstep = lockstep and self.sampler is None and fits(graph, simple)
         if lockstep and _lockstep_pays(graph, simple):
-            return spin_ladder(graph, simple, beta, twins, neighbours(graph, simple))
+            return spin_ladder(graph, simple, beta, twins)
         start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
         if twins == 2:  # clusters grow along shared factors
             start, target = neighbours(graph, simple)
@@ -197,7 +202,6 @@ class Tempering(SweepSampler):
             beta=beta,
             twins=twins,
             sweeps=_sweeps_between(inner, graph, copies, simple),
-            fixed=True,
             hard=hard,
             stack=space.scratch,
             own=space.carried,
@@ -219,12 +223,14 @@ class Tempering(SweepSampler):
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """All replicas, what is noted, and room for clusters."""
-        levels, stack = len(data.beta), stack_size(len(data.order), len(graph), data.twins)
-        return Workspace(
-            carried=data.own + noted(levels, data.twins),
-            scratch=data.stack + stack,
-            replicas=levels * data.twins,
-        )
+        levels, twice = len(data.beta), data.twins == 2
+        carried = data.own + noted(levels, data.twins)
+        if isinstance(data, SpinLadder):
+            places = len(data.order)
+            scratch = 2 * places if twice else 0
+            return Workspace(carried=carried, scratch=scratch, words=max(data.words * places, 1))
+        stack = len(data.order) + len(graph) if twice else 0
+        return Workspace(carried=carried, scratch=data.stack + stack, replicas=levels * data.twins)
 
     def carry_over(self, before: Carried, after: Carried) -> None:
         """Every temperature keeps its state, and a new one starts from the nearest old one.
@@ -232,14 +238,16 @@ class Tempering(SweepSampler):
         Exchanges alternate between even and odd pairs, so the parity of the rounds is kept, too.
         """
         old, new = before.data, after.data
-        levels, first = len(old.beta), old.own + FIRST + len(old.beta) - 1
-        lanes = before.carried[first : first + levels * old.twins].astype(np.int64)
+        levels = len(old.beta)
         nearest = np.abs(old.beta - new.beta[:, None]).argmin(axis=1)
         nearest[-1] = levels - 1  # with hard constraints the last two levels have the same beta
         twin = np.arange(new.twins) % old.twins
         slots = (twin[:, None] * levels + nearest).ravel()
-        states = before.replicas.reshape(-1, levels * old.twins)[:, lanes[slots]]
-        after.replicas[:] = states.ravel()
+        if isinstance(old, SpinLadder) and isinstance(new, SpinLadder):
+            put_spin_states(new, after.replicas, spin_states(old, before.replicas)[:, slots])
+        else:
+            states = before.replicas.reshape(-1, levels * old.twins)[:, slots]
+            after.replicas[:] = states.ravel()
         after.carried[new.own + ROUNDS] = before.carried[old.own + ROUNDS] % 2
 
     def account(

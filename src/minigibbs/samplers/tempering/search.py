@@ -11,48 +11,45 @@ import math
 from minigibbs.kernels.energy import total_energy
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.samplers.base import begin_sweeps, sweep
-from minigibbs.samplers.tempering.ladder import energy_at, lane_of
+from minigibbs.samplers.tempering.ladder import copy_slot, energy_at, read_slot
 
 
 @kernel
-def _keep_best(data, model, chain, replicas, zeros, best, state):
-    """Keep the best state of all lanes, if it is better than any before and breaks no zero."""
-    lanes = len(data.beta) * data.twins
-    for lane in range(lanes):
-        energy = chain.carried[energy_at(data) + lane]
+def _keep_best(data, model, chain, replicas, zeros, best, state, trial):
+    """Keep the best state of all slots, if it is better than any before and breaks no zero."""
+    for slot in range(len(data.beta) * data.twins):
+        energy = chain.carried[energy_at(data) + slot]
         if energy <= best[0]:
             continue
-        if zeros and total_energy(model, replicas[lane::lanes]) == -math.inf:
+        read_slot(data, replicas, slot, trial)
+        if zeros and total_energy(model, trial) == -math.inf:
             continue
         best[0] = energy
         for i in range(len(state)):
-            state[i] = replicas[i * lanes + lane]
+            state[i] = trial[i]
 
 
 @kernel
-def _copy_down(data, chain, replicas, level):
+def _copy_down(data, replicas, level):
     """Copy the state of a level to all colder ones, but one whose zeros it may break."""
-    lanes, levels = len(data.beta) * data.twins, len(data.beta) - data.hard
+    levels = len(data.beta)
     for twin in range(data.twins):
-        source = lane_of(data, chain, twin, level)
-        for colder in range(level + 1, levels):
-            target = lane_of(data, chain, twin, colder)
-            for k in range(len(data.order)):
-                first = data.order[k] * lanes
-                replicas[first + target] = replicas[first + source]
+        for colder in range(level + 1, levels - data.hard):
+            copy_slot(data, replicas, twin * levels + level, twin * levels + colder)
 
 
 @entry
-def search(data, model, chain, replicas, zeros, best, state, made, rounds, begin, each):
+def search(data, model, chain, replicas, zeros, best, state, trial, made, rounds, begin, each):
     """Go on for so many rounds after `made`; `best` and `state` keep what is best.
 
-    Annealing begins after round `begin`, and gives each level so many rounds.
+    `trial` is another state, of which the clamped variables have their values. Annealing begins
+    after round `begin`, and gives each level so many rounds.
     """
     if made == 0:
         begin_sweeps(data, model, chain, replicas)
     for k in range(made, made + rounds):
         sweep(data, model, chain, replicas)
-        _keep_best(data, model, chain, replicas, zeros, best, state)
+        _keep_best(data, model, chain, replicas, zeros, best, state, trial)
         level = (k + 1 - begin) // each - 1
         if (k + 1 - begin) % each == 0 and 0 <= level < len(data.beta) - 1:
-            _copy_down(data, chain, replicas, level)
+            _copy_down(data, replicas, level)

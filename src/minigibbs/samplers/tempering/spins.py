@@ -1,53 +1,100 @@
-"""Two-valued variables and pairs: all levels in lockstep, vectorised over the lanes.
+"""Two-valued variables and pairs: one bit per level, 64 levels per word, chromatic sweeps.
 
-Random numbers are counted, not streamed: a key is drawn for each sweep, and lane l at the k-th
-variable takes the output of splitmix64 (Steele, Lea and Flood 2014) at a place of its own.
+The levels of a chain share the couplings, so that a neighbor's word is read once for 64 levels, and
+its weight is added to the fields of those where the neighbor is 1. Fields are multiplied by the
+levels' betas, and values are chosen as in every chromatic scan (`samplers.chromatic.spin_tiles`).
+
+Level k of ladder t is replica r = t * stride + k. Its random bits are word r % 4 of Philox call
+number r // 4. Its state is bit 16 * (r % 4) + (r % 64) // 4 of word r // 64, since the sixteen
+calls of a word give four vectors. Two ladders of up to 32 levels share a word.
+
+Energies are sums of 64-bit integers in units of a power of 2, so that their bits depend neither on
+the order of the terms nor on the device.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.factors.potts import Potts
+from minigibbs.graph.factors.unary import Unary
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple
-from minigibbs.kernels.jit import inlined, kernel
-from minigibbs.kernels.lanes import counted, exponential
+from minigibbs.kernels.choice import RARE
+from minigibbs.kernels.jit import kernel, literal
+from minigibbs.kernels.lanes import add_where, bits_of, lanes_of
 from minigibbs.kernels.layout import EVALUATIONS
-from minigibbs.kernels.random import next_word
 from minigibbs.samplers.base import register_sweep
+from minigibbs.samplers.chromatic.spin_tiles import (
+    lane_bits,
+    lane_choices,
+    lane_fields,
+    lane_rare,
+)
+from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
+from minigibbs.samplers.chromatic.tile import LANES, QUADS
 from minigibbs.samplers.tempering.ladder import (
+    ROUNDS,
     begin_ladder,
     energy_at,
     exchange,
-    houdayer,
-    show,
-    where_at,
+    ladder_keys,
+    read_slot,
+    register_layout,
+    seed_place,
+    shown_slot,
+    swapped_at,
 )
+
+_ENERGY_BITS = 61  # of the sum of all sizes: no sum overflows 64
+_BETWEEN_CLUSTERS = 4  # rounds between two rounds of Houdayer moves
+_UPDATE = np.uint32(0)  # draw
+_WORD, _BYTE, _SUM, _NONE = np.uint32(0), np.uint8(0), np.int64(0), np.uint64(0)
+_ONE, _S16, _S47, _S63 = np.uint64(1), np.uint64(16), np.uint64(47), np.uint64(63)
+
+
+class SpinModel(NamedTuple):
+    """The variables that move, with their fields and couplings: the same for all ladders."""
+
+    spins: SpinColours
+    variable: NDArray[np.int32]  # [m] the graph's variable at each place
+    constant: float
+    unit: float  # of the integers below
+    field: NDArray[np.int64]  # [m] what a place adds to the energy where it is 1
+    pair: NDArray[np.uint32]  # [P, 2] places
+    weight: NDArray[np.int64]  # [P] what a pair adds where both are equal
+    raster: NDArray[np.int32]  # [m] places in the order of the graph's variables
+    start: NDArray[np.int64]  # [m + 1] where the neighbors of each, in that order, begin
+    target: NDArray[np.int32]  # places
 
 
 class SpinLadder(NamedTuple):
-    """Fields and couplings of x in {0, 1}: E = constant + sum a_i x_i + sum b_ij x_i x_j."""
+    """A chain's ladders as bits of words [word][place]."""
 
     beta: NDArray[np.float64]  # [K]
     twins: int
     sweeps: int  # between two rounds of exchanges
-    fixed: bool  # whether a level's lane never changes: no, a lane's level does
+    clusters: int  # rounds between two rounds of Houdayer moves
     hard: bool  # whether the last level has zeros that the others have not: no
     stack: int  # integers of scratch before those of Houdayer moves
-    own: int  # numbers in `carried` before those of the ladder: fields and betas, a lane each
-    order: NDArray[np.int32]  # the free variables
-    start: NDArray[np.int64]  # [n + 1] neighbours, by rows
-    target: NDArray[np.int32]
-    coupling: NDArray[np.float64]  # b, as long as `target`
-    field: NDArray[np.float64]  # [n] a
-    constant: float
+    own: int  # numbers in `carried` before those of the ladder
+    order: NDArray[np.int32]  # the variables that move
+    model: SpinModel
+    words: int  # per place
+    twin_words: int  # of the first ladder; the words of the second follow, unless `shift` is set
+    shift: int  # by how many bits the second ladder follows the first in one word, or 0
+    place: NDArray[np.int64]  # [slots] 64 * word + bit
+    used: NDArray[np.uint64]  # [twin_words] bits of the first ladder
+    betas: NDArray[np.floating]  # [words, 64] by bit; 0 where there is no level
 
 
 def fits(graph: FactorGraph, simple: Simple) -> bool:
-    """Whether free variables have two values at the most, and all factors are pairs or unary.
+    """Whether the free variables are spins, some may have one value, joined by pairs alone.
 
     A graph with hard constraints never fits: all levels of this layout have the same zeros.
     """
@@ -56,127 +103,313 @@ def fits(graph: FactorGraph, simple: Simple) -> bool:
         not graph.implicits
         and not len(graph.hard)
         and not len(simple.rest)
-        and bool((graph.sizes[free] <= 2).all())
+        and int(graph.sizes[free].max(initial=1)) == 2
         and bool(np.isfinite(simple.unary).all())
     )
 
 
 def spin_ladder(
-    graph: FactorGraph,
-    simple: Simple,
-    beta: NDArray[np.float64],
-    twins: int,
-    around: tuple[NDArray[np.int64], NDArray[np.int32]],
+    graph: FactorGraph, simple: Simple, beta: NDArray[np.float64], twins: int
 ) -> SpinLadder:
     """Lay out a graph that fits."""
-    first, free = graph.packed.first, graph.evidence < 0
-    spin = free & (graph.sizes == 2)
-    field = np.zeros(len(graph))
-    field[spin] = simple.unary[first[spin] + 1] - simple.unary[first[spin]]
-    kept = spin[simple.pair].all(axis=1)  # a pair with a variable of one value touches its 0
-    pair, weight = simple.pair[kept], simple.pair_weight[kept]
-    alone = simple.pair[~kept]
-    constant = simple.constant + float(simple.unary[first[free]].sum()) + float(weight.sum())
-    for (i, j), w in zip(alone.tolist(), simple.pair_weight[~kept], strict=True):
-        constant += w  # where the other is 0 as well
-        for k in (i, j):
-            field[k] -= w if spin[k] else 0.0
-    for side in (0, 1):
-        np.subtract.at(field, pair[:, side], weight)
-    start, target = around
-    owner = np.repeat(np.arange(len(graph)), np.diff(start))
-    low, high = np.minimum(owner, target), np.maximum(owner, target)
-    key = pair[:, 0].astype(np.int64) * len(graph) + pair[:, 1]
-    place = np.searchsorted(key, low * len(graph) + high) if len(key) else np.zeros(0, np.int64)
-    inside = place < len(key)
-    inside[inside] = key[place[inside]] == (low * len(graph) + high)[inside]
-    coupling = np.zeros(len(target))
-    coupling[inside] = 2.0 * weight[place[inside]]
+    model = prepared(graph, "spin model", None, lambda: _spin_model(graph, simple), most=1)
+    levels, quads = len(beta), -(-len(beta) // 4)
+    shared = twins == 2 and 2 * quads <= QUADS
+    twin_words = 1 if shared else -(-levels // LANES)
+    stride = 4 * quads if shared else LANES * twin_words
+    words = 1 if shared else twins * twin_words
+    replica = (np.arange(twins)[:, None] * stride + np.arange(levels)).ravel()
+    within = replica % LANES
+    place = LANES * (replica // LANES) + QUADS * (within % 4) + within // 4
+    betas = np.zeros((words, LANES), model.spins.base.dtype)
+    betas.reshape(-1)[place] = np.tile(beta, twins)
+    used = np.zeros(twin_words, np.uint64)
+    for own in place[:levels].tolist():
+        used[own // LANES] |= np.uint64(1 << (own % LANES))
+    for array in (betas, used, place):
+        array.setflags(write=False)
     return SpinLadder(
         beta=beta,
         twins=twins,
         sweeps=1,
-        fixed=False,
+        clusters=_BETWEEN_CLUSTERS,
         hard=False,
         stack=0,
-        own=2 * len(beta) * twins,
-        order=np.flatnonzero(spin).astype(np.int32),
-        start=start,
-        target=target,
-        coupling=coupling,
-        field=field,
-        constant=constant,
+        own=0,
+        order=np.sort(model.variable),
+        model=model,
+        words=words,
+        twin_words=twin_words,
+        shift=quads if shared else 0,
+        place=place,
+        used=used,
+        betas=betas,
     )
 
 
-@inlined
-def _load_betas(data, chain, lanes):
-    """Each lane's own beta, given the levels' lanes."""
-    for slot in range(lanes):
-        lane = int(chain.carried[where_at(data) + slot])
-        chain.carried[lanes + lane] = data.beta[slot % len(data.beta)]
+def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
+    """Lay out the spins that move: x in {0, 1} by place, energies in integers."""
+    first, free = graph.packed.first, graph.evidence < 0
+    spin = free & (graph.sizes == 2)
+    chosen = np.flatnonzero(spin).astype(np.int32)
+    number = np.cumsum(spin) - 1  # of each variable among those
+    field = np.zeros(len(graph))
+    field[spin] = simple.unary[first[spin] + 1] - simple.unary[first[spin]]
+    constant = simple.constant + float(simple.unary[first[free]].sum())
+    kept = spin[simple.pair].all(axis=1)
+    for (i, j), w in zip(simple.pair[~kept].tolist(), simple.pair_weight[~kept], strict=True):
+        constant += w  # a variable of one value is 0, and so may be the other
+        for k in (i, j):
+            field[k] -= w if spin[k] else 0.0
+    pair, weight = number[simple.pair[kept]], simple.pair_weight[kept]
+    groups = [Potts(pair[:, 0], pair[:, 1], weight)] if len(pair) else []
+    unary = np.stack([np.zeros(len(chosen)), field[chosen]], axis=1)
+    few = FactorGraph([2] * len(chosen), [*groups, Unary(np.arange(len(chosen)), unary)])
+    spins = spin_colours(few)
+    place = np.empty(len(chosen), np.int32)
+    place[spins.variable] = np.arange(len(chosen), dtype=np.int32)
+    start, target = _rows(pair, len(chosen))
+    unit, (fields, weights) = _integers(field[chosen][spins.variable], weight)
+    model = SpinModel(
+        spins=spins,
+        variable=chosen[spins.variable],
+        constant=constant,
+        unit=unit,
+        field=fields,
+        pair=np.ascontiguousarray(place[pair].astype(np.uint32).reshape(-1, 2)),
+        weight=weights,
+        raster=place,
+        start=start,
+        target=place[target],
+    )
+    for array in model:
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return model
 
 
-@inlined
-def _sweep(data, chain, replicas, lanes):
-    """Update every variable in turn, in all lanes."""
-    fields, betas = chain.carried[:lanes], chain.carried[lanes : 2 * lanes]
-    key = next_word(chain.stream)
-    for k in range(len(data.order)):
-        i = data.order[k]
-        own = data.field[i]
-        for lane in range(lanes):
-            fields[lane] = own
-        for place in range(data.start[i], data.start[i + 1]):
-            first, weight = np.int64(data.target[place]) * lanes, data.coupling[place]
-            for lane in range(lanes):
-                fields[lane] += weight * np.float64(np.int64(replicas[first + lane]))
-        first = i * lanes
-        for lane in range(lanes):
-            u = counted(key, k * lanes + lane)
-            odds = exponential(-betas[lane] * fields[lane])  # of the value 0
-            replicas[first + lane] = u * (1.0 + odds) < 1.0
-        chain.tally[EVALUATIONS] += lanes * (data.start[i + 1] - data.start[i])
+def _rows(pair: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Neighbors by rows: where each row begins, and all of them."""
+    owner = np.concatenate([pair[:, 0], pair[:, 1]])
+    other = np.concatenate([pair[:, 1], pair[:, 0]])
+    order = np.lexsort((other, owner))
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=size))])
+    return start.astype(np.int64), other[order]
 
 
-@inlined
-def _energies(data, chain, replicas, lanes):
-    """The energies of all lanes: each variable's own field, and those of earlier neighbours."""
-    fields = chain.carried[:lanes]
-    energies = chain.carried[energy_at(data) : energy_at(data) + lanes]
-    for lane in range(lanes):
-        energies[lane] = data.constant
-    for k in range(len(data.order)):
-        i = data.order[k]
-        own = data.field[i]
-        for lane in range(lanes):
-            fields[lane] = own
-        for place in range(data.start[i], data.start[i + 1]):
-            j, weight = np.int64(data.target[place]), data.coupling[place]
-            if j < i:
-                for lane in range(lanes):
-                    fields[lane] += weight * np.float64(np.int64(replicas[j * lanes + lane]))
-        for lane in range(lanes):
-            energies[lane] += fields[lane] * np.float64(np.int64(replicas[i * lanes + lane]))
+def _integers(*numbers: NDArray[np.float64]) -> tuple[float, list[NDArray[np.int64]]]:
+    """Numbers as multiples of a unit, such that all sizes together stay below 2**61 of it."""
+    total = math.fsum(float(np.abs(some).sum()) for some in numbers)
+    unit = 2.0 ** (math.frexp(total)[1] - _ENERGY_BITS) if total else 1.0
+    return unit, [np.rint(some / unit).astype(np.int64) for some in numbers]
+
+
+def spin_states(data: SpinLadder, replicas: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The states [variable, slot] of the variables that move, in the order of the graph."""
+    words = replicas.reshape(data.words, -1)[:, data.model.raster]
+    word, bit = np.divmod(data.place, LANES)
+    return ((words[word] >> bit.astype(np.uint64)[:, None]) & _ONE).astype(np.uint8).T
+
+
+def put_spin_states(
+    data: SpinLadder, replicas: NDArray[np.uint64], states: NDArray[np.uint8]
+) -> None:
+    """Take up states [variable, slot], as `spin_states` returns them."""
+    words = np.zeros((data.words, len(data.model.raster)), np.uint64)
+    for slot, place in enumerate(data.place.tolist()):
+        words[place // LANES] |= states[:, slot].astype(np.uint64) << np.uint64(place % LANES)
+    replicas.reshape(data.words, -1)[:, data.model.raster] = words
+
+
+@literal
+def _update(spins, block, place, key0, key1, quad, sweep, x, betas):
+    """Update one spin on 64 levels."""
+    variable = np.uint32(spins.variable[place])
+    bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, spins.base[0])
+    new = lanes_of(LANES, _BYTE)
+    lane_bits(key0, key1, quad, variable, sweep, _UPDATE, bits)
+    lane_fields(spins, place, block, x, field)
+    for lane in range(LANES):
+        field[lane] *= betas[lane]
+    if lane_choices(field, bits, new) < RARE:
+        lane_rare(field, bits, new, key0, key1, quad, variable, sweep)
+    x[place] = bits_of(new)
+
+
+@literal
+def _sweep(data, key0, key1, sweep, replicas):
+    """Update every spin on all levels."""
+    spins, places = data.model.spins, len(data.model.variable)
+    for word in range(data.words):
+        x, betas = replicas[word * places : (word + 1) * places], data.betas[word]
+        for b in range(len(spins.blocks)):
+            block = spins.blocks[b]
+            for k in range(block.count):
+                place = np.uint64(block.first + k)
+                _update(spins, block, place, key0, key1, QUADS * word, sweep, x, betas)
+
+
+@literal
+def _energies(data, chain, replicas):
+    """The energies of all slots."""
+    model, places = data.model, len(data.model.variable)
+    sums = lanes_of(LANES, _SUM)
+    for word in range(data.words):
+        x = replicas[word * places : (word + 1) * places]
+        for lane in range(LANES + np.int64(places < 0)):
+            sums[lane] = 0
+        for place in range(places):
+            if model.field[place] != 0:
+                add_where(x[place], sums, model.field[place])
+        for k in range(len(model.weight)):
+            alike = ~(x[model.pair[k, 0]] ^ x[model.pair[k, 1]])
+            add_where(alike, sums, model.weight[k])
+        for slot in range(len(data.place)):
+            if data.place[slot] // LANES == word:
+                total = model.unit * np.float64(sums[data.place[slot] % LANES])
+                chain.carried[energy_at(data) + slot] = model.constant + total
+
+
+@kernel
+def _grow(model, differ, cluster):
+    """Let clusters grow along pairs, where the ladders differ, until they are whole."""
+    places, down, grown = len(model.raster), False, True
+    while grown:
+        grown = False
+        for k in range(places):
+            v = places - 1 - k if down else k
+            place = model.raster[v]
+            missing = differ[place] & ~cluster[place]
+            if missing:
+                near = np.int64(0)
+                for entry in range(model.start[v], model.start[v + 1]):
+                    near |= cluster[model.target[entry]]
+                if near & missing:
+                    cluster[place] |= near & missing
+                    grown = True
+        down = not down
+
+
+@kernel
+def _houdayer(data, chain, replicas):
+    """A Houdayer move between the two ladders at every level (Houdayer 2001; Zhu et al. 2015).
+
+    Two states at one temperature exchange the values of one connected part of where they differ:
+    the sum of their energies stays. Afterwards they differ at the same variables, so that the way
+    back is as likely: no rejection is needed. The clusters of 64 levels grow together.
+    """
+    places, levels = len(data.model.variable), len(data.beta)
+    differ, cluster = chain.scratch[:places], chain.scratch[places : 2 * places]
+    shift, other = np.uint64(data.shift), data.twin_words * places
+    for word in range(data.twin_words):
+        used, first = data.used[word], word * places
+        for place in range(places):
+            x = replicas[first + place]
+            twin = x >> shift if data.shift else replicas[first + other + place]
+            differ[place] = np.int64((x ^ twin) & used)
+            cluster[place] = 0
+        for k in range(levels):
+            if data.place[k] // LANES == word:
+                seed = seed_place(data, chain, k, places)
+                bit = _ONE << np.uint64(data.place[k] % LANES)
+                cluster[seed] |= differ[seed] & np.int64(bit)
+        _grow(data.model, differ, cluster)
+        for place in range(places):
+            change = np.uint64(cluster[place])
+            replicas[first + place] ^= change
+            if data.shift:
+                replicas[first + place] ^= change << shift
+            else:
+                replicas[first + other + place] ^= change
 
 
 @kernel
 def spins_sweep(data, model, chain, replicas):
     """A round: a sweep on every level, Houdayer moves, exchanges."""
-    lanes = len(data.beta) * data.twins
-    _load_betas(data, chain, lanes)
-    for _ in range(data.sweeps):
-        _sweep(data, chain, replicas, lanes)
-    houdayer(data, chain, replicas)
-    _energies(data, chain, replicas, lanes)
+    places, rounds = len(data.model.variable), np.int64(chain.carried[data.own + ROUNDS])
+    key0, key1 = ladder_keys(data, chain)
+    for k in range(data.sweeps):
+        _sweep(data, key0, key1, rounds * data.sweeps + k, replicas)
+    chain.tally[EVALUATIONS] += data.sweeps * len(data.place) * len(data.model.spins.weight)
+    if data.twins == 2 and places > 0 and rounds % data.clusters == data.clusters - 1:
+        _houdayer(data, chain, replicas)
+    _energies(data, chain, replicas)
     exchange(data, chain, replicas)
-    show(data, chain, replicas)
+    read_slot(data, replicas, shown_slot(data, chain), chain.x)
 
 
 @kernel
 def spins_begin(data, model, chain, replicas):
     """Put the chain's state on all levels."""
-    begin_ladder(data, chain, replicas)
+    places = len(data.model.variable)
+    for place in range(places):
+        word = ~_NONE if chain.x[data.model.variable[place]] else _NONE
+        for k in range(data.words):
+            replicas[k * places + place] = word
+    begin_ladder(data, chain)
+
+
+@kernel
+def _bit(data, slot, word):
+    """The bit of a slot in a word; 0 if it is in another one."""
+    here = data.place[slot]
+    return _ONE << np.uint64(here % LANES) if here // LANES == word else _NONE
+
+
+@kernel
+def spins_swap(data, chain, replicas):
+    """Exchange the bits of neighboring slots: replicas r and r + 1.
+
+    Within a word, r + 1 follows r by 16 bits, or precedes it by 47 if r % 4 is 3. The last replica
+    of a word has bit 63, and the first one of the next word has bit 0.
+    """
+    places, slots = len(data.model.variable), len(data.place)
+    for word in range(data.words):
+        up, down, across = _NONE, _NONE, _NONE
+        for slot in range(slots - 1):
+            if chain.carried[swapped_at(data) + slot] == 1.0:
+                low, high = _bit(data, slot, word), _bit(data, slot + 1, word)
+                if low != _NONE and high == _NONE:
+                    across = _ONE
+                elif low < high:
+                    up |= low
+                else:
+                    down |= high
+        first = word * places
+        for place in range(places):
+            x = replicas[first + place]
+            change = (x ^ (x >> _S16)) & up
+            x ^= change ^ (change << _S16)
+            change = (x ^ (x >> _S47)) & down
+            replicas[first + place] = x ^ change ^ (change << _S47)
+        if across:
+            for place in range(places):
+                here, there = first + place, first + places + place
+                change = (replicas[here] >> _S63) ^ (replicas[there] & _ONE)
+                replicas[here] ^= change << _S63
+                replicas[there] ^= change
+
+
+@kernel
+def spins_read(data, replicas, slot, x):
+    """Write a slot's state to `x`."""
+    places = len(data.model.variable)
+    first, bit = data.place[slot] // LANES * places, np.uint64(data.place[slot] % LANES)
+    for place in range(places):
+        x[data.model.variable[place]] = (replicas[first + place] >> bit) & _ONE
+
+
+@kernel
+def spins_copy(data, replicas, source, target):
+    """Copy a slot's state to another."""
+    places = len(data.model.variable)
+    here, there = data.place[source] // LANES * places, data.place[target] // LANES * places
+    from_bit, to_bit = np.uint64(data.place[source] % LANES), np.uint64(data.place[target] % LANES)
+    for place in range(places):
+        value = (replicas[here + place] >> from_bit) & _ONE
+        kept = replicas[there + place] & ~(_ONE << to_bit)
+        replicas[there + place] = kept | (value << to_bit)
 
 
 register_sweep(SpinLadder, spins_sweep, spins_begin)
+register_layout(SpinLadder, spins_swap, spins_read, spins_copy)
