@@ -84,6 +84,7 @@ CYCLES = {
             "cuda_colours_bits",
             "cuda_colours_points",
             "cuda_colours_small",
+            "cuda_ladders",
         )
     )
 }

@@ -16,7 +16,7 @@ from minigibbs.learning.chains import GroupChains, Threads
 from minigibbs.learning.checkpoint import FIXED_FORMAT, FORMAT, Target
 from minigibbs.learning.progress import StepBar
 from minigibbs.samplers import SAMPLERS
-from minigibbs.samplers.tempering.ladder import FIRST
+from minigibbs.samplers.tempering.sampler import ladder_states
 from minigibbs.system import files
 from tests.learning.models import log_likelihood, mixed, slope, some_rows
 
@@ -307,9 +307,7 @@ def test_every_temperature_keeps_its_state_when_weights_change():
 def by_level(group):
     """The states of a ladder: [variable, twin, level]."""
     data = group.data
-    lanes, first = len(data.beta) * data.twins, data.own + FIRST + len(data.beta) - 1
-    where = group.chain.carried[first : first + lanes].astype(int)
-    return group.replicas.reshape(-1, lanes)[:, where].reshape(-1, data.twins, len(data.beta))
+    return ladder_states(data, group.replicas).reshape(-1, data.twins, len(data.beta))
 
 
 def test_stops_when_moments_match(rows):

@@ -229,6 +229,8 @@ def main(folder: Path) -> None:
         cuda_bits,
         cuda_colours,
         cuda_colours_bits,
+        cuda_ladder_kernels,
+        cuda_ladders,
         cuda_observed,
         cuda_points,
         cuda_small,
@@ -246,6 +248,8 @@ def main(folder: Path) -> None:
     cuda_sums.THREADS, cuda_observed._BLOCKS, cuda_colours.COUNT_EVERY = 4, 2, 4
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda_points.MOST_HELD = 2
+    cuda_ladder_kernels.THREADS = cuda_ladder_kernels.GROWING = 4
+    cuda_ladders._ADDING, cuda_ladders._PART = 64, 2
     cuda._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment

@@ -6,6 +6,7 @@ time, until it ends or waits for others. The order is reversed after every barri
 missing barrier shows in one of the two orders.
 """
 
+import copy
 import sys
 import threading
 
@@ -144,4 +145,7 @@ def install():
     from numba.cuda.simulator import kernel, kernelapi
 
     kernel.BlockManager = Block
+    configure = kernel.FakeCUDAKernel.__getitem__
+    # Numba's returns the kernel itself, so that one launch shape would replace another.
+    kernel.FakeCUDAKernel.__getitem__ = lambda self, shape: copy.copy(configure(self, shape))
     kernelapi.FakeCUDAShared.array = shared_array

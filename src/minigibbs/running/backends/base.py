@@ -172,13 +172,12 @@ def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 def check_replicas(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Check the further states that chains carry: [.., variable, replica] within each chain."""
     graph, clamped, flat = plan.graph, plan.graph.evidence >= 0, state["replicas"]
-    if flat.dtype == np.uint64:  # packed bits of free variables: all of them are states
-        return
-    shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # of 0 replicas as well
-    replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
-    right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
-    if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
-        raise ValueError("replicas holds what it cannot")
+    if flat.dtype != np.uint64:  # words are bits of free variables: all of them are states
+        shape = (*flat.shape[:-1], len(graph), flat.shape[-1] // len(graph))  # of none as well
+        replicas = flat.reshape(shape).reshape(math.prod(shape[:-2]), *shape[-2:])
+        right = flat.dtype == graph.state_type and (replicas < graph.sizes[:, None]).all()
+        if not right or (replicas[:, clamped] != graph.evidence[clamped][:, None]).any():
+            raise ValueError("replicas holds what it cannot")
     if isinstance(plan.sampler, SweepSampler):
         carried = state["carried"]
         chains = math.prod(carried.shape[:-1])

@@ -41,6 +41,7 @@ from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.points import PointColours, points_fit
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
+from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory
 
 LANES = 32  # threads of a warp, which go in step
@@ -99,6 +100,13 @@ class CudaBackend(Backend):
         """One group of all chains."""
         if plan.scan == CHROMATIC:
             return [self._colours(plan, data, None if counted else start)]
+        if isinstance(data, SpinLadder):
+            from minigibbs.running.backends.cuda_ladders import CudaLadders  # built on this
+
+            ladders = CudaLadders(plan, data)
+            with without_size_warnings():
+                ladders.place(start())
+            return [ladders]
         group = CudaGroup(plan, data)  # which refuses more than the device holds
         size = plan.chains * len(plan.graph) * plan.graph.state_type.itemsize
         what = f"the first states of {plan.chains:,} chains"
@@ -142,7 +150,7 @@ class CudaBackend(Backend):
         check_common(plan, state)
         check_replicas(plan, state)
         bounds = {"walked": _PATH, "counted": plan.length}
-        if plan.scan == CHROMATIC:
+        if "noted" in state:
             bounds["noted"] = plan.chains * (plan.length + plan.warmup)
         for name, most in bounds.items():
             if not ((state[name] >= 0) & (state[name] <= most)).all():

@@ -20,7 +20,7 @@ from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.spin_energy import spin_energy
+from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 
@@ -309,7 +309,7 @@ class CudaBits(CudaColours):
         """Put what energies are made of on the device."""
         if not self.energy and not self.observing.of_energy:
             return
-        found = spin_energy(self.plan.graph, self.data.variable)
+        found = self._energy_parts()
         arrays = (found.pair, found.weight, found.field if found.field.any() else np.empty(0))
         self.energy_arrays = [to_device(self.cuda, array) for array in arrays]
         self.constant = found.constant
@@ -319,6 +319,10 @@ class CudaBits(CudaColours):
         if self.observing.of_energy:
             every = self.observing.energies.reshape(self.observing.room, self.chains)
             self.observe_energies = self._energies_to(self.adding_all, every)
+
+    def _energy_parts(self) -> SpinEnergy:
+        """What energies are made of, by place."""
+        return spin_energy(self.plan.graph, self.data.variable)
 
     def _energies_to(self, how: Adding, energy: Any) -> Callable[[int], None]:
         """A function that adds up the energies of some chains, to energy[record, chain]."""
@@ -410,7 +414,7 @@ class CudaBits(CudaColours):
         counts: NDArray[np.int64] = self.counts.copy_to_host()
         clamped = np.flatnonzero(self.places < 0)
         if len(clamped) and counts.size:
-            place = self.model.first[clamped] + self.plan.graph.evidence[clamped]
+            place = self.model.first[clamped] + np.maximum(self.plan.graph.evidence[clamped], 0)
             counts[:, place] = (np.diff(row_ends(self.plan)) * self._counted[0])[:, None]
         return counts
 

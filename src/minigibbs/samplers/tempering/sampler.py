@@ -36,8 +36,8 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
-_FEW_PAIRS = 32.0  # a variable, up to which lockstep is the faster way in any case
-_LANE_UPDATE, _LANE_PAIR = 4.0, 1.0  # nanoseconds in lockstep: of an update, of a pair in it
+_FEW_PAIRS = 256.0  # per variable, up to which bits are the faster way in any case
+_BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds by bits: of an update, of a pair in it
 _SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
@@ -55,8 +55,8 @@ class Tempering(SweepSampler):
     ----------
     sampler
         What updates every level: any sampler of single variables that carries nothing from update
-        to update but what the state fixes. By default, spins with pairs are updated on all levels
-        in lockstep, and other models, implicit groups included, by `mg.PoissonGibbs()`.
+        to update but what the state fixes. By default, spins with pairs are updated on 64
+        levels together, and other models, implicit groups included, by `mg.PoissonGibbs()`.
         `mg.MinGibbs` and `mg.DoubleMin` carry an estimate of the energy. Its law given the state
         depends on the level, and nothing draws from that law afresh, so that their states
         cannot be exchanged.
@@ -148,27 +148,25 @@ class Tempering(SweepSampler):
         """Lay out the ladder."""
         if not isinstance(self.levels, tuple) or self.houdayer is None:
             return self.settled(graph).prepare(graph, lanes)
-        return self.ladder(graph, np.array(self.levels, dtype=np.float64), lockstep=lanes == 1)
+        return self.ladder(graph, np.array(self.levels, dtype=np.float64))
 
     def ladder(
         self,
         graph: FactorGraph,
         beta: NDArray[np.float64],
         soft: bool = False,
-        lockstep: bool = True,
         depth: float | None = None,
     ) -> Any:
         """The ladder of levels that rise from 0; one more for the zeros, unless they stay soft.
 
         The additional level depends on the graph alone, so that `account` knows of it.
 
-        Levels go in lockstep where that pays, if they may: on a GPU it is the chains that do.
         `depth` is how far below other energies a soft zero lies; see `softened`. The latest ladder
         is kept with the graph: that of a large graph takes seconds.
         """
         soft = soft and len(graph.hard) > 0
-        key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, lockstep, depth)
-        make = partial(self._ladder, graph, beta, soft, lockstep, depth)
+        key = (str(self.sampler), self.houdayer, beta.tobytes(), soft, depth)
+        make = partial(self._ladder, graph, beta, soft, depth)
         return prepared(graph, "ladder", key, make, most=1)
 
     def _ladder(
@@ -176,15 +174,13 @@ class Tempering(SweepSampler):
         graph: FactorGraph,
         beta: NDArray[np.float64],
         soft: bool,
-        lockstep: bool,
         depth: float | None,
     ) -> Any:
         """Make what `ladder` returns."""
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
         simple = simplified(graph)
-        lockstep = lockstep and self.sampler is None and fits(graph, simple)
-        if lockstep and _lockstep_pays(graph, simple):
+        if self.sampler is None and fits(graph, simple) and _bits_pay(graph, simple):
             return spin_ladder(graph, simple, beta, twins)
         start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
         if twins == 2:  # clusters grow along shared factors
@@ -243,11 +239,7 @@ class Tempering(SweepSampler):
         nearest[-1] = levels - 1  # with hard constraints the last two levels have the same beta
         twin = np.arange(new.twins) % old.twins
         slots = (twin[:, None] * levels + nearest).ravel()
-        if isinstance(old, SpinLadder) and isinstance(new, SpinLadder):
-            put_spin_states(new, after.replicas, spin_states(old, before.replicas)[:, slots])
-        else:
-            states = before.replicas.reshape(-1, levels * old.twins)[:, slots]
-            after.replicas[:] = states.ravel()
+        put_states(new, after.replicas, ladder_states(old, before.replicas)[:, slots])
         after.carried[new.own + ROUNDS] = before.carried[old.own + ROUNDS] % 2
 
     def account(
@@ -270,6 +262,21 @@ class Tempering(SweepSampler):
         count = len(settled.levels) if isinstance(settled.levels, tuple) else 0
         pairs = ", two ladders with Houdayer moves" if settled.houdayer else ""
         return f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level."
+
+
+def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
+    """The states [variable, slot] of a ladder's variables that move, in any layout."""
+    if isinstance(data, SpinLadder):
+        return spin_states(data, replicas)
+    return replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
+
+
+def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
+    """Take up states as `ladder_states` returns them."""
+    if isinstance(data, SpinLadder):
+        put_spin_states(data, replicas, states)
+    else:
+        replicas.reshape(-1, len(data.beta) * data.twins)[data.order] = states
 
 
 def _require_room(graph: FactorGraph, levels: int, twins: int) -> None:
@@ -313,10 +320,10 @@ def is_sparse(graph: FactorGraph) -> bool:
     return len(neighbours(graph, simple)[1]) <= _SPARSE * free
 
 
-def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
-    """Whether to look at every pair, on all levels together, takes less than to draw some.
+def _bits_pay(graph: FactorGraph, simple: Simple) -> bool:
+    """Whether evaluating every pair, on 64 levels per word, takes less than drawing some of them.
 
-    By shipped costs: those of an update in lockstep, and of one by the default sampler.
+    By shipped costs: those of an update by bits, and of one by the default sampler.
     """
     degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
     if degree <= _FEW_PAIRS:
@@ -326,7 +333,7 @@ def _lockstep_pays(graph: FactorGraph, simple: Simple) -> bool:
         one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
         return sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
 
-    return _LANE_UPDATE + _LANE_PAIR * degree < prepared(graph, "cost of an update", None, cost)
+    return _BIT_UPDATE + _BIT_PAIR * degree < prepared(graph, "cost of an update", None, cost)
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:

@@ -1,0 +1,329 @@
+"""Temperature ladders of spins on a GPU: a word holds one level of 32 ladders.
+
+The words of all ladders are x[place, group of 32 ladders, level], with the levels of each twin
+padded to a multiple of four. A thread updates one spin on four levels of 32 ladders, whose words it
+loads together: one Philox call gives the random bits of four levels of one ladder, as on the CPU
+(`samplers.tempering.spins`). States, exchanges and clusters have the same bits there.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numba import cuda
+
+from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
+from minigibbs.kernels.jit import literal
+from minigibbs.kernels.lanes import any_bits, right
+from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.running.backends.cuda_bits import Spins
+from minigibbs.running.backends.cuda_colours import WORD
+from minigibbs.running.backends.cuda_words import far_four
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, EXCHANGE, FURTHER, SEED
+
+THREADS = 128
+GROWING = 256  # threads of a block whose clusters grow together
+QUAD = 4
+_CELLS = QUAD * QUAD  # levels and ladders whose fields a thread has in registers at a time
+_NONE, _ONE = np.uint32(0), np.uint32(1)
+_HALF_WORD = 2.0**-32
+
+
+@literal
+def _alone(data, block, lane, key0, key1, replica, beta, sweep, x, column, bit):
+    """The new value of one replica, bit number `bit` of its words, where random bits are few."""
+    place = block.first + lane
+    variable, field = np.uint32(data.variable[place]), data.base[place]
+    entry = block.entry + lane
+    for _ in range(block.degree):
+        if (np.uint32(x[data.target[entry], column]) >> bit) & _ONE:
+            field += data.weight[entry]
+        entry += block.count
+    field *= beta
+    bits = chain_bits(key0, key1, replica, variable, sweep, 0)
+    if bits < RARE:
+        return np.uint32(rare_spin(np.float32(field), bits, key0, key1, replica, variable, sweep))
+    return np.uint32(spin_by_bits(np.float32(field), bits))
+
+
+@cache
+def sweep_levels(kind):
+    """A kernel that updates all spins of one color on all levels; log-odds have type `kind`."""
+    nothing = kind(0.0)
+
+    @cuda.jit(fastmath=False)
+    def sweep(
+        blocks, variable, base, target, weight,
+        first_block, end_block, quads, first_quad, betas, keys, sweep, ladders, x, words,
+    ):  # fmt: skip
+        data = Spins(blocks, variable, base, target, weight)
+        columns = x.shape[1] // QUAD
+        item = np.int64(cuda.grid(1))
+        number, rest = first_block + item // (BLOCK_SIZE * columns), item % (BLOCK_SIZE * columns)
+        lane, column = rest // columns, rest % columns
+        if number >= end_block or ladders == 0:  # none: to compile
+            return
+        block = blocks[np.uint64(number)]
+        if lane >= block.count:
+            return
+        group, quad = column // quads, column % quads
+        own, place = np.uint32(first_quad[quad]), np.uint64(block.first + lane)
+        spin = np.uint32(variable[place])
+        field = cuda.local.array(_CELLS, kind)
+        near, new = cuda.local.array(QUAD, np.uint32), cuda.local.array(QUAD, np.uint32)
+        scale, rare = cuda.local.array(QUAD, kind), _NONE
+        for level in range(QUAD):
+            new[level], scale[level] = _NONE, betas[np.uint64(QUAD * quad + level)]
+        for four in range(WORD // QUAD):
+            shift = np.uint32(QUAD * four)
+            start = base[place]
+            for cell in range(_CELLS):
+                field[cell] = start
+            entry, step = np.uint64(block.entry + lane), np.uint64(block.count)
+            left = block.degree
+            while left > 0:
+                more, other = weight[entry], np.uint64(target[entry])
+                a, b, c, d = far_four(words, other * np.uint64(columns) + np.uint64(column))
+                near[0], near[1] = right(a, shift), right(b, shift)
+                near[2], near[3] = right(c, shift), right(d, shift)
+                for level in range(QUAD):
+                    for ladder in range(QUAD):
+                        bit = np.uint32(1 << ladder)
+                        add = more if any_bits(near[level], bit) else nothing
+                        field[QUAD * ladder + level] += add
+                entry += step
+                left -= 1
+            for ladder in range(QUAD):
+                which = np.uint64(WORD * group + QUAD * four + ladder)
+                key0, key1 = keys[0, which], keys[1, which]
+                a, b, c, d = quad_bits(key0, key1, own, spin, sweep, _NONE)
+                bit = np.uint32(_ONE << np.uint32(QUAD * four + ladder))
+                if spin_by_bits(np.float32(field[QUAD * ladder] * scale[0]), a):
+                    new[0] = np.uint32(new[0] | bit)
+                if spin_by_bits(np.float32(field[QUAD * ladder + 1] * scale[1]), b):
+                    new[1] = np.uint32(new[1] | bit)
+                if spin_by_bits(np.float32(field[QUAD * ladder + 2] * scale[2]), c):
+                    new[2] = np.uint32(new[2] | bit)
+                if spin_by_bits(np.float32(field[QUAD * ladder + 3] * scale[3]), d):
+                    new[3] = np.uint32(new[3] | bit)
+                if min(min(a, b), min(c, d)) < RARE:
+                    rare = np.uint32(rare | bit)
+        while rare:
+            bit = np.uint32(cuda.ffs(rare) - 1)
+            rare = np.uint32(rare & np.uint32(rare - _ONE))
+            which = np.uint64(WORD * group) + np.uint64(bit)
+            key0, key1 = keys[0, which], keys[1, which]
+            for level in range(QUAD):
+                own_column = QUAD * column + level
+                replica = np.int64(QUAD) * np.int64(own) + level
+                beta = betas[np.uint64(QUAD * quad + level)]
+                one = _alone(
+                    data, block, lane, key0, key1, replica, beta, sweep, x, own_column, bit
+                )
+                new[level] = np.uint32((new[level] & ~(_ONE << bit)) | (one << bit))
+        for level in range(QUAD):
+            x[place, np.uint64(QUAD * column + level)] = new[level]
+
+    return sweep
+
+
+@cuda.jit(fastmath=False)
+def add_energies(pair, weight, field, x, parts, total):
+    """Add the energies of all replicas to total[column, bit]: integers, in any order.
+
+    A part of the pairs and places is added up by one thread for the 32 bits of a column.
+    """
+    item = cuda.grid(1)
+    part, column = item // x.shape[1], np.uint64(item % x.shape[1])
+    if part < parts:
+        sums = cuda.local.array(WORD, np.int64)
+        for bit in range(WORD):
+            sums[bit] = 0
+        k = part
+        while k < len(weight):
+            here, there = x[np.uint64(pair[k, 0]), column], x[np.uint64(pair[k, 1]), column]
+            alike, more = np.uint32(~(here ^ there)), weight[k]
+            for bit in range(WORD):
+                sums[bit] += more if any_bits(alike, np.uint32(1 << bit)) else 0
+            k += parts
+        k = part
+        while k < len(field):
+            ones, more = x[np.uint64(k), column], field[k]
+            for bit in range(WORD):
+                sums[bit] += more if any_bits(ones, np.uint32(1 << bit)) else 0
+            k += parts
+        for bit in range(WORD):
+            cuda.atomic.add(total, (column, bit), sums[bit])
+
+
+@literal
+def _log_added(before, value):
+    """The logarithm of exp(before) + exp(value)."""
+    high, low = max(before, value), min(before, value)
+    return high + math.log1p(math.exp(low - high))
+
+
+@cuda.jit(fastmath=False)
+def exchange_levels(
+    beta, stride, columns, keys, constant, unit, block, rounds, total, empty,
+    accepted, logs, label, label_after, trips, masks, masks_before,
+):  # fmt: skip
+    """Note all pairs of neighboring levels, and decide which of them exchange their states.
+
+    One thread per pair of levels, twin and ladder. `masks` gets the bits of the ladders that
+    exchange, by column of the lower level; what the next round adds to is emptied.
+    """
+    item, levels = cuda.grid(1), len(beta)
+    ladders, pairs = keys.shape[1], levels - 1
+    twins = accepted.shape[0]
+    if item >= twins * pairs * ladders:
+        return
+    ladder, k, twin = item % ladders, item // ladders % pairs, item // (ladders * pairs)
+    group, bit = ladder // WORD, ladder % WORD
+    column = group * columns + twin * stride + k
+    low = constant + unit * np.float64(total[column, bit])
+    high = constant + unit * np.float64(total[column + 1, bit])
+    empty[column, bit] = 0
+    if k == pairs - 1:
+        empty[column + 1, bit] = 0
+    if bit == 0:
+        masks_before[column] = _NONE
+    step = beta[k + 1] - beta[k]
+    gap = step * (low - high)
+    accepted[twin, k, ladder] += math.exp(min(0.0, gap))
+    logs[block, twin, k, 0, ladder] = _log_added(logs[block, twin, k, 0, ladder], 0.5 * step * low)
+    logs[block, twin, k, 1, ladder] = _log_added(
+        logs[block, twin, k, 1, ladder], -0.5 * step * high
+    )
+    parity = rounds % 2
+    lower, upper = label[twin, k, ladder], label[twin, k + 1, ladder]
+    if k % 2 == parity:
+        slot = twin * levels + k
+        key0, key1 = keys[0, ladder], keys[1, ladder]
+        coarse = np.float64(chain_bits(key0, key1, slot, _NONE, rounds, EXCHANGE))
+        fine = np.float64(chain_bits(key0, key1, slot, _NONE, rounds, FURTHER)) + 0.5
+        if gap >= 0.0 or math.log((coarse + fine * _HALF_WORD) * _HALF_WORD) < gap:
+            cuda.atomic.or_(masks, column, np.uint32(_ONE << np.uint32(bit)))
+            lower, upper = upper, lower
+    elif k > 0 and k < pairs - 1:
+        return
+    if k == 0:
+        if lower == 2:
+            trips[twin, ladder] += 1
+        lower = 1
+    if k == pairs - 1 and upper == 1:
+        upper = 2
+    if k % 2 == parity or k == 0:
+        label_after[twin, k, ladder] = lower
+    if k % 2 == parity or k == pairs - 1:
+        label_after[twin, k + 1, ladder] = upper
+
+
+@cuda.jit
+def swap_levels(masks, stride, columns, levels, parity, shown, x, target):
+    """Exchange the bits of neighboring levels under their masks; show the target's states.
+
+    One thread per place, group of ladders, twin and pair. `target` gets the coldest level of twin
+    `shown`.
+    """
+    item = cuda.grid(1)
+    pairs, twins = levels // 2 + 1, columns // stride
+    groups = x.shape[1] // columns
+    if item >= x.shape[0] * groups * twins * pairs:
+        return
+    pair, rest = item % pairs, item // pairs
+    twin, rest = rest % twins, rest // twins
+    group, place = rest % groups, np.uint64(rest // groups)
+    k = 2 * pair + parity
+    first = group * columns + twin * stride
+    if k < levels - 1:
+        column = np.uint64(first + k)
+        low, high = x[place, column], x[place, column + np.uint64(1)]
+        change = np.uint32(np.uint32(low ^ high) & masks[column])
+        if change:
+            x[place, column] = np.uint32(low ^ change)
+            x[place, column + np.uint64(1)] = np.uint32(high ^ change)
+        if k + 1 == levels - 1 and twin == shown:
+            target[place, np.uint64(group)] = np.uint32(high ^ change)
+    elif k == levels - 1 and twin == shown:
+        target[place, np.uint64(group)] = x[place, np.uint64(first + k)]
+
+
+@cuda.jit
+def grow_clusters(
+    raster, rank, start, neighbors, keys, levels, stride, columns, rounds, x, differ, cluster
+):
+    """Houdayer moves between two ladders at every level; a block per group of ladders and level.
+
+    The clusters of 32 pairs of ladders grow from a random place each, along pairs, where the two
+    differ. They are the same whatever the order in which threads let them grow. Place raster[v] has
+    number v here, rank[place] is its number, and `neighbors` are numbers.
+    """
+    number, thread, places = cuda.blockIdx.x, cuda.threadIdx.x, len(raster)
+    group, k = number // levels, number % levels
+    one = np.uint64(group * columns + k)
+    two = np.uint64(group * columns + stride + k)
+    for v in range(thread, places, cuda.blockDim.x):
+        place = np.uint64(raster[v])
+        differ[number, v] = np.uint32(x[place, one] ^ x[place, two])
+        cluster[number, v] = _NONE
+    cuda.syncthreads()
+    for lane in range(thread, WORD, cuda.blockDim.x):
+        ladder = WORD * group + lane
+        bits = chain_bits(keys[0, ladder], keys[1, ladder], k, _NONE, rounds, SEED)
+        seed = (np.uint64(bits) * np.uint64(places)) >> np.uint64(32)
+        v = np.int64(rank[seed])
+        bit = np.uint32(_ONE << np.uint32(lane))
+        if np.uint32(differ[number, v] & bit):
+            cuda.atomic.or_(cluster, (number, v), bit)
+    growing = 1
+    while growing:
+        cuda.syncthreads()
+        grown = 0
+        for v in range(thread, places, cuda.blockDim.x):
+            missing = np.uint32(differ[number, v] & ~cluster[number, v])
+            if missing:
+                near = _NONE
+                for entry in range(start[v], start[v + 1]):
+                    near = np.uint32(near | cluster[number, neighbors[entry]])
+                if np.uint32(near & missing):
+                    cluster[number, v] = np.uint32(cluster[number, v] | np.uint32(near & missing))
+                    grown = 1
+        growing = cuda.syncthreads_or(grown)
+    for v in range(thread, places, cuda.blockDim.x):
+        change = cluster[number, v]
+        if change:
+            place = np.uint64(raster[v])
+            x[place, one] = np.uint32(x[place, one] ^ change)
+            x[place, two] = np.uint32(x[place, two] ^ change)
+
+
+@cuda.jit(fastmath=False)
+def halve_blocks(logs):
+    """Join every two blocks of logs[block, twin, pair, 2, ladder]; half of them are empty then."""
+    item = cuda.grid(1)
+    ladders, pairs, twins = logs.shape[4], logs.shape[2], logs.shape[1]
+    if item < ladders * 2 * pairs * twins:
+        ladder, rest = item % ladders, item // ladders
+        side, rest = rest % 2, rest // 2
+        k, twin = rest % pairs, rest // pairs
+        for block in range(BLOCKS // 2):
+            logs[block, twin, k, side, ladder] = _log_added(
+                logs[2 * block, twin, k, side, ladder], logs[2 * block + 1, twin, k, side, ladder]
+            )
+        for block in range(BLOCKS // 2, BLOCKS):
+            logs[block, twin, k, side, ladder] = EMPTY
+
+
+@cuda.jit
+def spread_states(states, columns, x):
+    """Put the states of ladders, bits of states[place, group], on all levels."""
+    item = cuda.grid(1)
+    if item < x.size:
+        place, column = np.uint64(item // x.shape[1]), item % x.shape[1]
+        x[place, np.uint64(column)] = states[place, np.uint64(column // columns)]

@@ -1,0 +1,262 @@
+"""Temperature ladders of spins on a GPU: a group of all ladders. See `cuda_ladder_kernels`.
+
+The target's states are the chains of the run. They are shown as a chromatic run of spins has them
+(`cuda_colours_bits`), which counts, measures and records them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.kernels.random import streams
+from minigibbs.running.backends.cuda import load
+from minigibbs.running.backends.cuda_colours import WORD, Launch
+from minigibbs.running.backends.cuda_colours_bits import CudaBits
+from minigibbs.running.backends.cuda_launch import Again
+from minigibbs.running.backends.cuda_observed import to_device
+from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.group import State
+from minigibbs.running.plan import Plan
+from minigibbs.samplers.chromatic.places import BLOCK_SIZE
+from minigibbs.samplers.chromatic.spin_energy import SpinEnergy
+from minigibbs.samplers.tempering.ladder import (
+    BLOCKS,
+    EMPTY,
+    FIRST,
+    KEY_0,
+    KEY_1,
+    LENGTH,
+    ROUNDS,
+    TRIPS,
+    noted,
+)
+from minigibbs.samplers.tempering.spins import SpinLadder
+
+_ADDING = 1 << 17  # threads that add up energies
+_PART = 8  # pairs that a thread adds up, at the least
+
+
+class CudaLadders(CudaBits):
+    """All ladders of a plan: words x[place, group of 32 ladders, level] on the device."""
+
+    def __init__(self, plan: Plan, ladder: SpinLadder) -> None:
+        self.ladder, self.compiled = ladder, load("cuda_ladder_kernels")
+        self.quads = -(-len(ladder.beta) // 4)  # of the levels of one twin
+        self.stride = 4 * self.quads
+        self.columns = self.stride * ladder.twins  # of a group of ladders
+        self.groups = -(-plan.chains // WORD)
+        super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
+
+    @property
+    def walking(self) -> bool:
+        """States are shown as words of 32 chains, and copied where they are counted."""
+        return True
+
+    def _chain_bytes(self) -> tuple[int, int]:
+        """Bytes of all chains, and of what there is once."""
+        shown, once = super()._chain_bytes()
+        levels, twins = len(self.ladder.beta), self.ladder.twins
+        words = len(self.data.variable) * self.groups * self.columns
+        words += 2 * len(self.data.variable) * self.groups * levels * (twins - 1)
+        sums = 8 * twins * levels * (2 * BLOCKS + 2) + 16 * twins * self.columns
+        return shown + 4 * words + sums * WORD * self.groups, once
+
+    def _energy_parts(self) -> SpinEnergy:
+        model = self.ladder.model
+        field = model.unit * model.field.astype(np.float64)
+        weight = model.unit * model.weight.astype(np.float64)
+        return SpinEnergy(model.constant, field, model.pair, weight)
+
+    def _parts_of_a_sweep(self) -> list[Launch]:
+        """A function that makes a round: sweeps, clusters, energies, exchanges."""
+        self._place_ladders()
+        self._make_launches()
+
+        def run(number: int, chains: int) -> None:
+            if chains == 0:  # to compile
+                for sweep in self._sweeps:
+                    sweep.launch(*sweep.before, 0, 0, *sweep.after[1:])
+                return
+            self._round(number)
+
+        return [run]
+
+    def _place_ladders(self) -> None:
+        """Put the model, the ladders and their sums on the device."""
+        ladder, cuda, m = self.ladder, self.cuda, len(self.data.variable)
+        model, levels, twins = ladder.model, len(ladder.beta), ladder.twins
+        chains = WORD * self.groups
+        rows = streams(self.plan.seed, chains)
+        self.keys = to_device(cuda, _first_keys(rows))
+        self.level_spins = [
+            to_device(cuda, getattr(model.spins, name)) for name in self.own.Spins._fields
+        ]
+        betas = np.zeros((twins, self.stride), model.spins.base.dtype)
+        betas[:, :levels] = ladder.beta
+        self.betas = to_device(cuda, betas.ravel())
+        apart = int(ladder.shift) or 16 * ladder.twin_words  # Philox calls of one twin
+        first = apart * np.arange(twins)[:, None] + np.arange(self.quads)
+        self.first_quad = to_device(cuda, first.ravel().astype(np.uint32))
+        self.beta = to_device(cuda, ladder.beta)
+        self.words_of = cuda.device_array(m * self.groups * self.columns, np.uint32)
+        self.levels_of = self.words_of.reshape(m, self.groups * self.columns)
+        field = model.field if model.field.any() else np.empty(0, np.int64)
+        self.terms_of = [to_device(cuda, part) for part in (model.pair, model.weight, field)]
+        across = (self.groups * self.columns, WORD)
+        self.totals = [cuda.to_device(np.zeros(across, np.int64)) for _ in range(2)]
+        self.masks = [cuda.to_device(np.zeros(across[0], np.uint32)) for _ in range(2)]
+        self.labels = [cuda.to_device(np.zeros((twins, levels, chains), np.uint8)) for _ in "ab"]
+        self.trips = cuda.to_device(np.zeros((twins, chains), np.int64))
+        self.accepted = cuda.to_device(np.zeros((twins, levels - 1, chains)))
+        self.logs = cuda.to_device(np.full((BLOCKS, twins, levels - 1, 2, chains), EMPTY))
+        self.block_rounds = 1  # rounds of a block
+        if twins == 2:
+            rank = np.empty(m, np.int32)
+            rank[model.raster] = np.arange(m, dtype=np.int32)
+            places = (model.raster, rank, model.start, rank[model.target])
+            self.around = [to_device(cuda, part) for part in places]
+            scratch = (self.groups * levels, m)
+            self.scratch = [cuda.device_array(scratch, np.uint32) for _ in range(2)]
+
+    def _make_launches(self) -> None:
+        """Make ready what is launched in every round."""
+        own, model, ladder = self.compiled, self.ladder.model, self.ladder
+        m, levels, twins = len(self.data.variable), len(ladder.beta), ladder.twins
+        kind, ends = model.spins.base.dtype.type, model.spins.block_ends
+        columns = self.groups * self.columns // own.QUAD
+        settings = (self.columns // own.QUAD, self.first_quad, self.betas, self.keys)
+        self._sweeps = []
+        for first, end in pairwise(ends.tolist()):
+            if end > first:
+                items = (end - first) * BLOCK_SIZE * columns
+                launch = configure(own.sweep_levels(kind), items, own.THREADS)
+                before = (*self.level_spins, first, end, *settings)
+                after = (self.chains, self.levels_of, self.words_of)
+                self._sweeps.append(Again(launch, before, after))
+        terms = max(len(model.weight), m if model.field.any() else 0, 1)
+        columns = self.levels_of.shape[1]
+        self._energy_threads = max(min(_ADDING // columns, -(-terms // _PART)), 1)
+        add = configure(own.add_energies, self._energy_threads * columns, own.THREADS)
+        self._adding = [Again(add, (*self.terms_of, self.levels_of), (one,)) for one in self.totals]
+        pairs = twins * (levels - 1) * WORD * self.groups
+        self._deciding = configure(own.exchange_levels, pairs, own.THREADS)
+        self._decide: dict[tuple[int, int], Again] = {}
+        swaps = m * self.groups * twins * (levels // 2 + 1)
+        swap = configure(own.swap_levels, swaps, own.THREADS)
+        where = (self.stride, self.columns, levels)
+        self._swapping = [
+            Again(swap, (self.masks[k], *where), ((k + 1) % twins, self.levels_of, self.x))
+            for k in range(2)
+        ]
+        if twins == 2:
+            grow = configure(own.grow_clusters, self.groups * levels * own.GROWING, own.GROWING)
+            before = (*self.around, self.keys, levels, self.stride, self.columns)
+            self._growing = Again(grow, before, (self.levels_of, *self.scratch))
+
+    def _round(self, number: int) -> None:
+        """Launch round `number`."""
+        ladder, side = self.ladder, number % 2
+        for k in range(ladder.sweeps):
+            for sweep in self._sweeps:
+                sweep(number * ladder.sweeps + k)
+        if ladder.twins == 2 and number % ladder.clusters == ladder.clusters - 1:
+            self._growing(number)
+        self._adding[side](self._energy_threads)
+        if number == BLOCKS * self.block_rounds:
+            halve = configure(self.compiled.halve_blocks, self.logs.size // BLOCKS, 128)
+            halve(self.logs)
+            self.block_rounds *= 2
+        key = (side, number // self.block_rounds)
+        if key not in self._decide:
+            before = (
+                self.beta, self.stride, self.columns, self.keys,
+                ladder.model.constant, ladder.model.unit, key[1],
+            )  # fmt: skip
+            after = (
+                self.totals[side], self.totals[1 - side], self.accepted, self.logs,
+                self.labels[side], self.labels[1 - side], self.trips,
+                self.masks[side], self.masks[1 - side],
+            )  # fmt: skip
+            self._decide[key] = Again(self._deciding, before, after)
+        self._decide[key](number)
+        self._swapping[side](side)
+
+    def _write(self, states: NDArray[Any]) -> None:
+        """Put states [chain, variable] on all levels, and show them."""
+        super()._write(states)
+        spread = configure(self.compiled.spread_states, self.levels_of.size, 128)
+        spread(self.x, self.columns, self.levels_of)
+
+    def _evaluations(self, draws: int) -> int:
+        ladder = self.ladder
+        each = ladder.sweeps * len(ladder.place) * len(ladder.model.spins.weight)
+        return self._sweep * self.chains * each
+
+    def state(self) -> State:
+        """Copies of the device's arrays; sums as the CPU has them."""
+        words: NDArray[np.uint32] = self.words_of.copy_to_host()
+        even = np.zeros(len(words) + len(words) % 2, np.uint32)
+        even[: len(words)] = words
+        return super().state() | {
+            "carried": self._carried(),
+            "replicas": even.view(np.uint64)[None],
+        }
+
+    def _carried(self) -> NDArray[np.float64]:
+        """What all ladders have noted: [chain, number], see `samplers.tempering.ladder`."""
+        ladder, chains = self.ladder, self.chains
+        levels, twins = len(ladder.beta), ladder.twins
+        pairs, slots = levels - 1, levels * twins
+        found = np.zeros((chains, noted(levels, twins)))
+        found[:, ROUNDS], found[:, LENGTH] = self._sweep, self.block_rounds
+        found[:, TRIPS] = self.trips.copy_to_host().sum(axis=0)[:chains]
+        found[:, [KEY_0, KEY_1]] = self.keys.copy_to_host()[:, :chains].T
+        accepted = self.accepted.copy_to_host().sum(axis=0)
+        found[:, FIRST : FIRST + pairs] = accepted[:, :chains].T
+        first = FIRST + pairs + slots
+        label = self.labels[self._sweep % 2].copy_to_host()[:, :, :chains]
+        found[:, first : first + slots] = label.reshape(slots, chains).T
+        logs = np.logaddexp.reduce(self.logs.copy_to_host()[..., :chains], axis=1)
+        found[:, first + 2 * slots + twins :] = logs.reshape(-1, chains).T
+        return found
+
+    def restore(self, state: State) -> None:
+        """Take up a state."""
+        super().restore(state)
+        words = np.ascontiguousarray(state["replicas"][0]).view(np.uint32)
+        self.words_of.copy_to_device(words[: self.words_of.size])
+        notes, chains, ladder = state["carried"], self.chains, self.ladder
+        levels, twins = len(ladder.beta), ladder.twins
+        pairs, slots = levels - 1, levels * twins
+        self.block_rounds = int(notes[0, LENGTH])
+        first = FIRST + pairs + slots
+
+        def put(array: Any, values: NDArray[Any]) -> None:
+            """Put what all twins have noted together where the first one notes it."""
+            whole = np.zeros(array.shape, array.dtype)
+            whole[..., :chains] = values
+            array.copy_to_device(whole)
+
+        trips, accepted = np.zeros((twins, chains), np.int64), np.zeros((twins, pairs, chains))
+        trips[0], accepted[0] = notes[:, TRIPS], notes[:, FIRST : FIRST + pairs].T
+        put(self.trips, trips)
+        put(self.accepted, accepted)
+        label = notes[:, first : first + slots].T.reshape(twins, levels, chains)
+        put(self.labels[self._sweep % 2], label)
+        logs = np.full((BLOCKS, twins, pairs, 2, chains), EMPTY)
+        logs[:, 0] = notes[:, first + 2 * slots + twins :].T.reshape(BLOCKS, pairs, 2, chains)
+        put(self.logs, logs)
+
+
+def _first_keys(rows: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """The keys of chains, as a ladder draws them from its stream: [2, chain]."""
+    with np.errstate(over="ignore"):
+        total = rows[:, 0] + rows[:, 3]
+        turned = (total << np.uint64(23)) | (total >> np.uint64(41))
+        word = turned + rows[:, 0]
+    halves = [word & np.uint64(0xFFFFFFFF), word >> np.uint64(32)]
+    return np.array(halves).astype(np.uint32)

@@ -1,0 +1,127 @@
+"""Temperature ladders in Numba's CUDA simulator: the chains of the CPU, bit by bit."""
+
+import json
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.samplers.encoding import describe_sampler
+from tests.running.simulate_cuda import flatten
+from tests.running.test_cuda_simulator import simulate
+
+pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+
+SWEEPS, WARMUP, SEED = 9, 2, 3
+EVERYTHING = ["marginals", "draws", "energy"]
+LATTICE = mg.models.ising_lattice(side=3, beta=0.4)
+
+
+def glass(seed=0):
+    """Nine spins on a torus, with fields and couplings of all sizes."""
+    rng = np.random.default_rng(seed)
+    site = np.arange(9).reshape(3, 3)
+    first, second = (
+        np.tile(site.ravel(), 2),
+        np.r_[np.roll(site, 1, 0), np.roll(site, 1, 1)].ravel(),
+    )
+    pairs = mg.Ising(first, second, rng.normal(0, 1, 18))
+    return mg.FactorGraph([2] * 9, [pairs, mg.Unary([0, 4], rng.normal(0, 1, (2, 2)))])
+
+
+def tempering(levels, houdayer):
+    return mg.Tempering(levels=tuple(np.linspace(0, 1, levels)), houdayer=houdayer)
+
+
+CASES = {  # graph, sampler, chains
+    "one": (LATTICE, tempering(2, False), 1),
+    "clusters": (glass(), tempering(5, True), 3),
+    "groups": (glass(1), tempering(3, True), 34),
+    "words": (LATTICE, tempering(33, True), 1),
+    "clamped": (glass(2).condition({1: 1, 5: 0}), tempering(4, False), 3),
+    "double": (mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 90.0)]), tempering(3, True), 2),
+    "single": (
+        mg.FactorGraph([2, 1, 2], [mg.Potts([0, 1], [1, 2], [0.4, 0.9])]),
+        tempering(3, False),
+        2,
+    ),
+}
+
+
+def write_case(folder, name, file=None, **changes):
+    graph, sampler, chains = CASES[name]
+    arrays: list[np.ndarray] = []
+    case = {
+        "model": flatten(graph.packed, arrays),
+        "data": flatten(sampler.prepare(graph), arrays),
+        "offset": graph.offset,
+        "sampler": describe_sampler(sampler),
+        "buffer": 1 << 20,
+        "segment": 4 * len(graph),
+        "die_after": None,
+        "resume": None,
+        "own": False,
+        "most_series": 1 << 20,
+        "record": EVERYTHING,
+        "record_options": {"chains": chains},
+        "options": {
+            "sweeps": SWEEPS,
+            "warmup": WARMUP,
+            "chains": chains,
+            "seed": SEED,
+            "observe": {"ones": "count"},
+        },
+    }
+    (folder / f"{file or name}.json").write_text(json.dumps(case | changes))
+    np.savez(folder / f"{file or name}.npz", *arrays)
+    mg.write(graph, folder / f"{file or name}.mg")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ladders")
+    for name in CASES:
+        write_case(folder, name)
+    checkpoint = {**_options("clusters"), "checkpoint": str(folder / "run.zarr"), "every": 0.0}
+    write_case(folder, "clusters", "a-killed", options=checkpoint, die_after=2)
+    write_case(folder, "clusters", "resumed", resume=str(folder / "run.zarr"))
+    done = simulate(folder)
+    assert done.returncode == 0, done.stderr[-4000:]
+    names = [*CASES, "resumed"]
+    return {name: mg.load(folder / f"{name}.run") for name in names}
+
+
+def _options(name):
+    chains = CASES[name][2]
+    return {"sweeps": SWEEPS, "warmup": WARMUP, "chains": chains, "seed": SEED}
+
+
+def on_the_cpu(name):
+    graph, sampler, _ = CASES[name]
+    observe = {"ones": "count"}
+    more = {"record": EVERYTHING, "observe": observe, "progress": False}
+    return mg.sample(graph, sampler, **_options(name), **more)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated_ladders_are_those_of_the_cpu(name, simulated):
+    """States, and what the ladders noted: exchanges, round trips, log Z."""
+    found, expected = simulated[name], on_the_cpu(name)
+    np.testing.assert_array_equal(found.draws, expected.draws)
+    np.testing.assert_array_equal(found.state, expected.state)
+    np.testing.assert_allclose(found.energy, expected.energy, rtol=1e-12, atol=1e-9)
+    ones, wanted = found.observables["ones"], expected.observables["ones"]
+    np.testing.assert_array_equal(ones.series, wanted.series)
+    assert found.ladder.round_trips == expected.ladder.round_trips
+    assert found.ladder.rounds == expected.ladder.rounds
+    np.testing.assert_allclose(found.ladder.swap_rates, expected.ladder.swap_rates, rtol=1e-12)
+    np.testing.assert_allclose(found.ladder.log_z, expected.ladder.log_z, rtol=1e-12)
+    share = (found.draws == 1).mean(axis=(0, 1))
+    np.testing.assert_allclose(found.marginals[:, 1], share, atol=1e-12)
+
+
+def test_a_killed_run_continues_with_the_same_bits(simulated):
+    found, expected = simulated["resumed"], simulated["clusters"]
+    np.testing.assert_array_equal(found.draws, expected.draws)
+    np.testing.assert_array_equal(found.state, expected.state)
+    assert found.ladder == expected.ladder
