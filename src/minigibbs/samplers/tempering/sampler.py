@@ -268,7 +268,8 @@ def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
     """The states [variable, slot] of a ladder's variables that move, in any layout."""
     if isinstance(data, SpinLadder):
         return spin_states(data, replicas)
-    return replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
+    states: NDArray[Any] = replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
+    return states
 
 
 def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
