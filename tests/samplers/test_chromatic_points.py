@@ -246,7 +246,7 @@ def test_the_default_on_a_cpu_is_a_fixed_order():
 def test_it_is_the_default_on_a_gpu():
     backend, graph = BACKENDS["cuda"], GRAPHS["gaussian"]
     complete = mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)])
-    assert backend.default_scan(mg.PoissonGibbs(), graph, 16, True) == "chromatic"
-    assert backend.default_scan(mg.PoissonGibbs(), graph, 16, False) == "shared"
-    assert backend.default_scan(mg.PoissonGibbs(), complete, 16, True) == "shared"
-    assert BACKENDS["cpu"].default_scan(mg.PoissonGibbs(), graph, 16, True) == "systematic"
+    assert backend.choose_scan(mg.PoissonGibbs(), graph, 16, True).scan == "chromatic"
+    assert backend.choose_scan(mg.PoissonGibbs(), graph, 16, False).scan == "shared"
+    assert backend.choose_scan(mg.PoissonGibbs(), complete, 16, True).scan == "shared"
+    assert BACKENDS["cpu"].choose_scan(mg.PoissonGibbs(), graph, 16, True).scan == "systematic"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import machine_costs, predict
 from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.results.summary import for_json
+from minigibbs.running.backends import BACKENDS, Backend
+from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
-from minigibbs.samplers.bounds import LOOSEST
-from minigibbs.samplers.chromatic.scans import default_scan
+from minigibbs.samplers.bounds import LOOSEST, guarantee
+from minigibbs.samplers.chromatic import check_colours
+from minigibbs.samplers.chromatic.scans import ScanChoice
 from minigibbs.samplers.costs import Costs
 from minigibbs.system.boundary import checked
 
@@ -26,8 +29,9 @@ _SYMBOLS = {
 
 _FOOTNOTE = (
     "slowdown: proven bound on how much smaller than plain Gibbs's the spectral gap of the random\n"
-    "scan can be; for systematic and chromatic scans see mg.theory.systematic_slowdown.\n"
-    "per update: predicted for this machine."
+    "scan can be, for the factors that this run would minibatch; for systematic and chromatic\n"
+    "scans see mg.theory.systematic_slowdown.\n"
+    "per update: predicted for one chain on a processor of this machine."
 )
 
 
@@ -36,7 +40,9 @@ _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs i
 
 _ORDERS = {
     "random": "random order",
+    "shared": "one random order for all chains",
     "systematic": "a fixed order",
+    "shuffled": "an order that is shuffled for each sweep",
     "chromatic": "order of colors",
 }
 
@@ -70,7 +76,9 @@ class Explanation:
     recommended: str
     why: str
     bounded: str = ""  # which of the stats are bounds, and why
-    scan: str = ""  # the default one of runs in sweeps on the CPU, and why
+    scan: str = ""  # of a run in sweeps, and why
+    lanes: int = 1  # chains that wait for each other in that run; see `Sampler.describe`
+    guarantee: str = ""  # what is proven of that run
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
@@ -95,19 +103,46 @@ class Explanation:
                 f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
             )
         lines += ["", _FOOTNOTE]
-        return "\n".join([*lines, "", f"Use {self.recommended}: {self.why}", self.scan, _ANSWERS])
+        lines += ["", f"Use {self.recommended}: {self.why}", self.scan, self.guarantee, _ANSWERS]
+        return "\n".join(lines)
 
 
 @checked(SampleError)
-def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
+def explain(
+    graph: FactorGraph,
+    costs: Costs | None = None,
+    *,
+    scan: str | None = None,
+    backend: str = "cpu",
+    chains: int | None = None,
+) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
+
+    Bounds and draws are those of the run that `mg.sample` would make with the same scan, backend
+    and number of chains, because these decide which factors the default sampler minibatches.
 
     Parameters
     ----------
-    graph
+    graph : FactorGraph
         The model.
-    costs
+    costs : dict, optional
         Nanoseconds by kind of operation; by default measured on this machine once and remembered.
+    scan : str, optional
+        The order of updates, as for `mg.sample`; by default each sampler's own.
+    backend : str, default "cpu"
+        "cpu" or "cuda". No GPU is needed.
+    chains : int, optional
+        The number of chains; by default the backend's.
+
+    Returns
+    -------
+    Explanation
+        A table that prints as text.
+
+    Raises
+    ------
+    SampleError
+        If the scan or the backend is unknown, or the scan is not for the default sampler.
 
     Examples
     --------
@@ -119,14 +154,44 @@ def explain(graph: FactorGraph, costs: Costs | None = None) -> Explanation:
     local energy (L)      2.212
     ...
     """
-    costs = machine_costs() if costs is None else costs
-    rows = tuple(_row(graph, kind(), costs) for kind in SINGLE_SITE.values())
-    default = PoissonGibbs()
-    chosen = default_scan(default, graph)
-    scan = f"It scans in {_ORDERS[chosen.scan]}: {chosen.why}."
+    if backend not in BACKENDS:
+        raise SampleError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    if scan is not None and scan not in SCANS:
+        raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
+    costs, default = machine_costs() if costs is None else costs, PoissonGibbs()
+    way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
+    chosen = way.scan_of(default, graph)
+    lanes = way.lanes_of(default, graph)
     return Explanation(
-        graph.stats, rows, default.name, default.reason(graph), _bounded(graph), scan
+        graph.stats,
+        tuple(_row(graph, kind(), costs, way) for kind in SINGLE_SITE.values()),
+        default.name,
+        default.reason(graph, lanes),
+        _bounded(graph),
+        f"It scans in {_ORDERS[chosen.scan]}: {chosen.why}.",
+        lanes,
+        guarantee(default.guaranteed_slowdown(graph, lanes), chosen.scan),
     )
+
+
+class _Way(NamedTuple):
+    """How a run would go about it."""
+
+    backend: Backend
+    scan: str | None  # None: the sampler's default
+    chains: int
+
+    def scan_of(self, sampler: Sampler, graph: FactorGraph) -> ScanChoice:
+        """The scan of a run in sweeps, and why."""
+        if self.scan is None:
+            return self.backend.choose_scan(sampler, graph, self.chains, sweeps=True)
+        if self.scan == CHROMATIC:
+            check_colours(sampler, graph)
+        return ScanChoice(self.scan, "as requested")
+
+    def lanes_of(self, sampler: Sampler, graph: FactorGraph) -> int:
+        """The number of lanes for which factors are split."""
+        return self.backend.split_lanes(sampler, graph, self.scan_of(sampler, graph).scan)
 
 
 def _bounded(graph: FactorGraph) -> str:
@@ -140,12 +205,13 @@ def _bounded(graph: FactorGraph) -> str:
     )
 
 
-def _row(graph: FactorGraph, sampler: Sampler, costs: Costs) -> Row:
+def _row(graph: FactorGraph, sampler: Sampler, costs: Costs, way: _Way) -> Row:
     try:
         check_stored(sampler, graph)
         check_zeros(sampler, graph)
-        operations = sampler.operations(graph)
-        slowdown = _useful(sampler.guaranteed_slowdown(graph))
+        lanes = way.lanes_of(sampler, graph)
+        operations = sampler.operations(graph, lanes)
+        slowdown = _useful(sampler.guaranteed_slowdown(graph, lanes))
     except SampleError as error:
         note = str(error).split(";")[0]
         return Row(sampler.name, None, None, None, sampler.exact, note)

@@ -72,6 +72,8 @@ class Info:
     )
     energy_thin: int = 0  # updates between two energies; 0 in files before 0.3: as `thin`
     sampler_call: str = ""  # the expression that makes the sampler; empty in files before 0.3
+    lanes: int = 0  # chains that wait for each other, for which factors were split; 0: unknown
+    guarantee: str = ""  # what is proven of these chains against plain Gibbs; empty: unknown
 
 
 @checked(SampleError, init=False)

@@ -210,7 +210,7 @@ class Options:
         if sampler.sweeps:
             return OWN_SCAN
         chains = self._chains(backend)
-        return self.scan or backend.default_scan(sampler, graph, chains, sweeps=unit > 1)
+        return self.scan or backend.choose_scan(sampler, graph, chains, sweeps=unit > 1).scan
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:
         """Refuse what a sampler that moves all variables at once has no use for."""

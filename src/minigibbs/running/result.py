@@ -12,6 +12,7 @@ from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.modes import missed_mode
 from minigibbs.results.run import Info, Run
+from minigibbs.running.backends import BACKENDS
 from minigibbs.running.group import Collected
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import Plan
@@ -101,7 +102,7 @@ def _info(
     ended: str,
 ) -> Info:
     """How a run went; all counts over all chains."""
-    made = updates + warmup
+    made, promise = updates + warmup, BACKENDS[plan.backend].promise(plan)
     return Info(
         sampler=str(plan.sampler),
         chains=plan.chains,
@@ -122,4 +123,6 @@ def _info(
         ended=ended,
         energy_thin=plan.thin * plan.energy_every,
         sampler_call=sampler_call(plan.sampler),
+        lanes=promise.lanes,
+        guarantee=promise.guarantee,
     )

@@ -105,18 +105,45 @@ class Sampler(ABC):
         return Workspace()
 
     @abstractmethod
-    def describe(self, graph: FactorGraph) -> str:
-        """Say in words what the sampler will do on this graph."""
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
+        """Say in words what the sampler will do on this graph.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+        lanes : int, default 1
+            How many chains wait for each other, as `run.info.lanes` states it. It decides which
+            factors `mg.PoissonGibbs` minibatches: 1 on a CPU, 64 for chromatic scans (2 for graphs
+            without a vectorized layout), 32 on a GPU, 2 within `mg.Tempering`.
+
+        Returns
+        -------
+        str
+            A sentence or two.
+        """
 
     @abstractmethod
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
         """How many times smaller than plain Gibbs's the spectral gap can be at most, or None.
 
         It is about the random scan. For systematic and chromatic scans see
-        `mg.theory.systematic_slowdown`. None: no bound is known.
+        `mg.theory.systematic_slowdown`.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+        lanes : int, default 1
+            How many chains wait for each other; see `describe`.
+
+        Returns
+        -------
+        float or None
+            None if no bound is known.
         """
         return None
 
@@ -140,6 +167,7 @@ class SweepSampler(Sampler):
     """A sampler that moves all variables at once; its `transition` is that of one sweep."""
 
     sweeps = True
+    lanes: ClassVar[int] = 1  # for which factors are split within a sweep; see `describe`
     on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, a thread a chain
 
     def carry_over(self, before: Carried, after: Carried) -> None:
@@ -158,7 +186,7 @@ class SweepSampler(Sampler):
         """What the chains [chain, number] have noted, after `warmup` sweeps; None for nothing."""
         return None
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Sweeps are timed, not predicted."""
         raise SampleError(
             f"{type(self).__name__} moves all variables at once: operations are counted for "

@@ -98,7 +98,7 @@ class Exact(SweepSampler):
         """Each variable's place among the values that zeros leave it."""
         return Workspace(scratch=len(graph), numbers=2 * int(data.turns["size"].max(initial=1)))
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the width."""
         order = EliminationTree.of(graph, self.memory).order
         return (

@@ -85,7 +85,7 @@ class LocalMinibatchGibbs(Sampler):
         """Room for the subset."""
         return Workspace(scratch=0 if self.adjusted else subset_scratch(data.batch))
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Every member of the subset, or every draw."""
         values = mean_row(graph)["values"]
         if self.adjusted:
@@ -93,7 +93,7 @@ class LocalMinibatchGibbs(Sampler):
             return {**minibatch_operations(graph, rows), **choice_operations(values)}
         return {"update": 1.0, **choice_operations(values), "member": self.batch_for(graph)}
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the batch, and that nothing is guaranteed."""
         how = "Poisson draws, bias-adjusted" if self.adjusted else "factors without replacement"
         return (

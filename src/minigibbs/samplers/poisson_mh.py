@@ -81,16 +81,16 @@ class PoissonMH(Sampler):
         rate = (1.0 + theta) * graph.local_energies
         return PoissonMHData(factor_alias(graph), rate, np.exp(-rate), theta)
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Every draw for two values, where the proposal differs."""
         return metropolis_operations(graph, (1.0 + self.theta(graph)) * graph.local_energies)
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
         """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
         exponent = tail_log_slowdown(graph.local_energies, self.theta(graph))
         return metropolis_slowdown(graph.sizes, exponent)
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the cost and the bound."""
         return describe_metropolis("Poisson-MH", self, graph)
 

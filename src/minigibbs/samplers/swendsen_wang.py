@@ -100,7 +100,7 @@ class SwendsenWang(SweepSampler):
         """A forest, what its roots may take, and the sums of their unary factors."""
         return Workspace(scratch=2 * len(graph), numbers=len(data.fields))
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say how bonds are drawn."""
         data = self.prepare(graph)
         looks, draws = len(data.pair), data.rate

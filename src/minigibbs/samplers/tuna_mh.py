@@ -81,16 +81,16 @@ class TunaMH(Sampler):
         check_work("TunaMH", graph, float(rate.max(initial=0.0)), "chi")
         return TunaMHData(factor_alias(graph), rate, np.exp(-rate), self.chi * graph.local_energies)
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Every draw for two values, where the proposal differs."""
         return metropolis_operations(graph, self._rates(graph))
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
         """Metropolis with uniform proposals, times what the minibatch costs; docs/paper.md."""
         local = graph.local_energies
         return metropolis_slowdown(graph.sizes, local / (2.0 * self.chi * local + 1.0))
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the cost and the bound."""
         return describe_metropolis("TunaMH", self, graph)
 

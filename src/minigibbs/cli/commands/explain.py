@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import typer
 
@@ -17,13 +18,16 @@ def explain(
     evidence: Evidence = None,
     floor: Floor = None,
     ignore_evidence: IgnoreEvidence = False,
+    scan: Annotated[str | None, typer.Option(help="The scan of the run, as for sample.")] = None,
+    backend: Annotated[str, typer.Option(help="cpu or cuda; no GPU is needed.")] = "cpu",
+    chains: Annotated[int | None, typer.Option(help="The number of chains of the run.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say how large a model is in the paper's terms, and what each sampler would cost."""
     from minigibbs.explanation.explain import explain as compare
 
     graph = read_model(model, floor, ignore_evidence, evidence, given)
-    explanation = compare(graph)
+    explanation = compare(graph, scan=scan, backend=backend, chains=chains)
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
     for note in () if as_json else graph.domains.notes:
         typer.echo(f"note: {printable(note)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,9 @@ from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
 from minigibbs.samplers.base import Sampler, SweepSampler
-from minigibbs.samplers.chromatic import colour_data
-from minigibbs.samplers.chromatic.scans import default_scan, one_by_one
+from minigibbs.samplers.bounds import guarantee
+from minigibbs.samplers.chromatic import colour_data, split_lanes
+from minigibbs.samplers.chromatic.scans import ScanChoice, default_scan, one_by_one
 from minigibbs.samplers.poisson_gibbs.sampler import SPLIT
 from minigibbs.system import memory
 
@@ -40,6 +41,13 @@ _TYPES = {  # of a state's arrays
 _CHROMATIC_LANES = 0  # in place of the number of lanes: the same data on every device
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
+
+
+class Promise(NamedTuple):
+    """What is proven of a run's chains, and for how many lanes their factors were split."""
+
+    lanes: int
+    guarantee: str
 
 
 class Backend(ABC):
@@ -75,13 +83,48 @@ class Backend(ABC):
                 data = colour_data(sampler, graph)
             else:
                 data = sampler.prepare(graph, lanes)
+            self.promise(plan)
             forget(graph, SPLIT)  # which costs and data were both made from
             return data
 
         key = (sampler, str(sampler), lanes)  # as text, too: 1 and True are different settings
         return prepared(graph, "data", key, make)
 
-    def default_scan(self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool) -> str:
+    def split_lanes(self, sampler: Sampler, graph: FactorGraph, scan: str) -> int:
+        """The number of lanes for which a run splits factors.
+
+        Parameters
+        ----------
+        sampler : Sampler
+            What updates the variables.
+        graph : FactorGraph
+            The model.
+        scan : str
+            The run's scan.
+
+        Returns
+        -------
+        int
+            See `Sampler.describe`.
+        """
+        if isinstance(sampler, SweepSampler):
+            return sampler.lanes
+        return split_lanes(sampler, graph) if scan == CHROMATIC else self.lanes
+
+    def promise(self, plan: Plan) -> Promise:
+        """What is proven of the chains of a plan, from the split that they use."""
+
+        def make() -> Promise:
+            lanes = self.split_lanes(plan.sampler, plan.graph, plan.scan)
+            slowdown = plan.sampler.guaranteed_slowdown(plan.graph, lanes)
+            return Promise(lanes, guarantee(slowdown, plan.scan))
+
+        key = (str(plan.sampler), plan.scan, self.lanes)
+        return prepared(plan.graph, "promise", key, make)
+
+    def choose_scan(
+        self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
+    ) -> ScanChoice:
         """The scan of a run where none is asked for.
 
         Parameters
@@ -97,13 +140,13 @@ class Backend(ABC):
 
         Returns
         -------
-        str
-            One of `running.plan.SCANS`.
+        ScanChoice
+            One of `running.plan.SCANS`, and why.
         """
         chosen = default_scan(sampler, graph, crowd=chains >= self.crowd)
         if chosen.scan == CHROMATIC and not (sweeps and self.colours):
             chosen = one_by_one(sampler, chosen.why)
-        return chosen.scan
+        return chosen
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:

@@ -39,6 +39,7 @@ from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler, carries
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.points import PointColours, points_fit
+from minigibbs.samplers.chromatic.scans import ScanChoice
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.samplers.tempering.spins import SpinLadder
@@ -78,12 +79,16 @@ class CudaBackend(Backend):
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
 
-    def default_scan(self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool) -> str:
+    def choose_scan(
+        self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
+    ) -> ScanChoice:
         """Chromatic also for points, whose proposals depend on no state; else one scan for all."""
         if sweeps and points_fit(sampler, graph):
-            return CHROMATIC
-        chosen = super().default_scan(sampler, graph, chains, sweeps)
-        return chosen if chosen == CHROMATIC else "shared"
+            return ScanChoice(CHROMATIC, "proposals of points depend on no state")
+        chosen = super().choose_scan(sampler, graph, chains, sweeps)
+        if chosen.scan == CHROMATIC:
+            return chosen
+        return ScanChoice("shared", "threads of a GPU then read the same factors")
 
     def prepare(self, plan: Plan) -> Any:
         """The same as everywhere, but for graphs that have no kernels here."""

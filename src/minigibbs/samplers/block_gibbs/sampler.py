@@ -154,7 +154,7 @@ class BlockGibbs(SweepSampler):
         """The tables of a block, a message, and a place in a table."""
         return Workspace(scratch=2 * data.widest, numbers=data.numbers)
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say how many blocks there are, and how large the first is."""
         first = self.covers(graph)[0]
         sizes = np.diff(first.end, prepend=0)

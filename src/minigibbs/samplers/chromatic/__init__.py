@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.samplers.base import Sampler
-from minigibbs.samplers.chromatic.general_tiles import GeneralTile, general_colours
+from minigibbs.samplers.chromatic.general_tiles import GENERAL_LANES, GeneralTile, general_colours
 from minigibbs.samplers.chromatic.point_tiles import PointTile
 from minigibbs.samplers.chromatic.points import PointColours, point_colours, points_fit
 from minigibbs.samplers.chromatic.small import SmallColours, small_colours, small_fit
@@ -37,7 +37,15 @@ from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 
-__all__ = ["LANES", "Tile", "check_colours", "colour_data", "has_layout", "make_tile"]
+__all__ = [
+    "LANES",
+    "Tile",
+    "check_colours",
+    "colour_data",
+    "has_layout",
+    "make_tile",
+    "split_lanes",
+]
 
 
 def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
@@ -76,6 +84,11 @@ def has_layout(sampler: Sampler, graph: FactorGraph) -> bool:
         return False
     split = sampler.split(graph, LANES)
     return tails_fit(graph, split) or small_tails_fit(graph, split)
+
+
+def split_lanes(sampler: Sampler, graph: FactorGraph) -> int:
+    """The number of lanes for which chromatic scans split the factors, as `colour_data` does."""
+    return LANES if graph.implicits or has_layout(sampler, graph) else GENERAL_LANES
 
 
 def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:

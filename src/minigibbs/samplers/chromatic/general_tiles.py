@@ -18,6 +18,7 @@ from minigibbs.samplers.base import Sampler, update
 from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.tile import VisitTile
 
+GENERAL_LANES = 2  # more than one, so that samplers cache nothing between updates
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S32 = (np.uint64(s) for s in (27, 30, 31, 32))
@@ -34,7 +35,7 @@ class GeneralColours(NamedTuple):
 def general_colours(sampler: Sampler, graph: FactorGraph) -> GeneralColours:
     """Order the variables; prepared as for chains in step, the sampler carries nothing."""
     places = order_places(graph, np.zeros(len(graph), np.int32))
-    return GeneralColours(places.ends, places.variable, sampler.prepare(graph, lanes=2))
+    return GeneralColours(places.ends, places.variable, sampler.prepare(graph, GENERAL_LANES))
 
 
 class GeneralTile(VisitTile):

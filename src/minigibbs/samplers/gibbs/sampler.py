@@ -82,7 +82,7 @@ class Gibbs(Sampler):
         """Room for the touched values, and for the fields."""
         return field_workspace(graph) if isinstance(data, FieldData) else touched_workspace(graph)
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """Every factor once; in the textbook form once per value."""
         if self.textbook:
             row = mean_row(graph)
@@ -96,16 +96,16 @@ class Gibbs(Sampler):
                 "cell": row["cells"],
                 "far": row["far"],
             }
-        return gibbs_operations(graph, self.prepare(graph))
+        return gibbs_operations(graph, self.prepare(graph, lanes))
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float | None:
+    def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
         """It is what the others are measured against."""
         return 1.0
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say what an update costs."""
         stats = graph.stats
-        if not graph.implicits and isinstance(self.prepare(graph), FieldData):
+        if not graph.implicits and isinstance(self.prepare(graph, lanes), FieldData):
             return (
                 f"Gibbs: exact; changes are rare, so sums are remembered: up to "
                 f"{stats.max_degree:,} factors at a change, none otherwise."

@@ -160,9 +160,9 @@ class PoissonGibbs(Sampler):
         carried, scratch = implicit_space(getattr(data, "implicit", None))
         return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """The heavy part, the draws, and all values where domains are small."""
-        split, row = self.split(graph), mean_row(graph)
+        split, row = self.split(graph, lanes), mean_row(graph)
         if split.implicits:
             return self._implicit_operations(graph, split)
         if not split.tail.any():
@@ -209,17 +209,16 @@ class PoissonGibbs(Sampler):
             "far": 3.0 * far_share(len(graph)),
         }
 
-    def guaranteed_slowdown(self, graph: FactorGraph) -> float:
+    def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float:
         """The bound of docs/theory.md on the random scan's spectral gap, at the worst variable."""
-        return math.exp(min(self.split(graph).log_slowdown, 700.0))
+        return math.exp(min(self.split(graph, lanes).log_slowdown, 700.0))
 
-    def reason(self, graph: FactorGraph) -> str:
+    def reason(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say why it splits as it does."""
-        stats = graph.stats
+        stats, split = graph.stats, self.split(graph, lanes)
         if graph.implicits:
-            what = self._describe_implicit(graph, self.split(graph)).split("; ", 1)[1]
+            what = self._describe_implicit(graph, split).split("; ", 1)[1]
             return f"it is the one that draws from implicit factors. On this model {what}"
-        split = self.split(graph)
         heavy, draws = self._counts(graph, split)
         degree = mean_row(graph)["pairs"] + mean_row(graph)["general"]
         if split.tail.any():
@@ -240,15 +239,15 @@ class PoissonGibbs(Sampler):
             "is plain Gibbs."
         )
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the split, the cost and the bound."""
-        split, slowdown = self.split(graph), self.guaranteed_slowdown(graph)
+        split, slowdown = self.split(graph, lanes), self.guaranteed_slowdown(graph, lanes)
         if split.implicits:
             return f"{self._describe_implicit(graph, split)} {guarantee(slowdown)}"
         free = max(int(np.count_nonzero(graph.evidence < 0)), 1)
         heavy = float(split.heavy.sum()) / free
         if not split.tail.any():
-            remembers = isinstance(self.prepare(graph), FieldData | SpinFieldData)
+            remembers = isinstance(self.prepare(graph, lanes), FieldData | SpinFieldData)
             when = ", which looks at them when a value changes" if remembers else ""
             what = f"an update evaluates all {heavy:.3g} factors of a variable: plain Gibbs{when}"
             return f"Poisson-Gibbs: exact; {what}."

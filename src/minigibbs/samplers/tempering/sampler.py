@@ -16,6 +16,7 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple, neighbours, open_slots, simplified
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
+from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 from minigibbs.samplers.tempering.account import Ladder, account
@@ -85,6 +86,7 @@ class Tempering(SweepSampler):
     draws_implicit = True
     takes_zeros = True
     on_gpu = True
+    lanes = 2
 
     def __post_init__(self) -> None:
         if isinstance(self.sampler, str) or not isinstance(self.sampler, Sampler | None):
@@ -190,7 +192,7 @@ class Tempering(SweepSampler):
         inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
         last = np.arange(len(beta)) == len(beta) - 1
         copies = Copies(graph, simple, without, np.tile(beta, twins), np.tile(hard & last, twins))
-        data = inner.prepare(copies, 2)  # as where chains go in step: nothing is remembered
+        data = inner.prepare(copies, self.lanes)  # more than one, so that nothing is cached
         check_inner(inner, data)
         space = inner.workspace(copies, data)
         order = free_variables(graph.evidence)
@@ -256,12 +258,15 @@ class Tempering(SweepSampler):
         first = float(np.log(sizes).sum()) + graph.offset
         return account(carried, beta, twins, own, first, warmup)
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say how many levels there are."""
         settled = self.settled(graph)
         count = len(settled.levels) if isinstance(settled.levels, tuple) else 0
         pairs = ", two ladders with Houdayer moves" if settled.houdayer else ""
-        return f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level."
+        return (
+            f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level. "
+            f"{guarantee(None)}"
+        )
 
 
 def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
