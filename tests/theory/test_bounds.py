@@ -5,11 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import minigibbs as mg
 from minigibbs import theory
 from minigibbs.samplers import bounds
-from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, MGPMH_SQUARE, Comparison
+from minigibbs.theory.bounds import AT_LEAST, AT_MOST, EQUAL, Comparison
 from tests import naive
 
 
@@ -63,15 +64,6 @@ def test_redraw_slowdown_is_exact_for_one_uniform_spin():
     assert bounds.redraw_slowdown(mg.FactorGraph([2], [])) == 2
 
 
-def test_the_recipe_of_min_gibbs_keeps_what_it_says():
-    """One spin with field 0.2: guaranteed at 1.5 before, and 2.3 in truth."""
-    spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 0.2]])])
-    sampler = mg.MinGibbs()
-    estimator = theory.TruncatedEstimator(sampler.estimator_for(spin), math.log(1.5) / 2)
-    gap = theory.transition(spin, mg.MinGibbs(estimator=estimator)).spectral_gap()
-    assert 1.5 < 1 / gap < 1.5 * bounds.redraw_slowdown(spin)
-
-
 def test_unbounded_estimates_have_no_gap():
     """The further out the Poisson counts go, the smaller the gap: 0 in the limit."""
     spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])])
@@ -95,6 +87,36 @@ def test_lemma_2_is_false_far_above_psi():
     assert found.true[0] == pytest.approx(1 - math.exp(-batch), rel=1e-9)
     assert found.true[0] / found.claimed[0] == pytest.approx(89, abs=0.5)
     assert theory.lemma_2_repaired(spin, 0.01, 9e-5).holds()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_sharper_lemma_2_on_random_graphs(seed):
+    rng = np.random.default_rng(seed)
+    scale, delta, failure = 10 ** rng.uniform([-3, -1.5, -5], [0.5, 0.5, -0.3])
+    tables = [mg.Table([[0, 1]], rng.normal(0, scale, (2, 3))), mg.Potts([0], [1], scale)]
+    graph = mg.FactorGraph([2, 3], tables)
+    found = theory.lemma_2_sharper(graph, delta, failure)
+    assert found.holds()
+    assert bounds.estimator_batch(graph.stats.total_energy, delta, failure) <= (
+        bounds.bernstein_batch(graph.stats.total_energy, delta, failure)
+    )
+
+
+@pytest.mark.parametrize(("total", "delta"), [(10.0, 0.1), (400.0, 0.1), (1000.0, 0.135)])
+def test_the_sharper_lemma_2_needs_a_fifth_of_the_draws(total, delta):
+    ratio = bounds.bernstein_batch(total, delta, 0.01) / bounds.estimator_batch(total, delta, 0.01)
+    assert 5 < ratio < 6
+
+
+def test_weights_grow_in_the_convex_order_with_the_energy():
+    """The step of the proof: E (W - c)+ and E (c - W)+ are largest with every factor at its max."""
+    rate, u = 3.0, np.array([0.0, 0.1, 0.4, 1.0])
+    s = np.arange(120)
+    chance = stats.poisson.pmf(s, rate)
+    weights = (1 + u[:, None]) ** s * np.exp(-rate * u[:, None])
+    np.testing.assert_allclose(weights @ chance, 1.0)
+    for c in (0.3, 0.9, 1.0, 1.2, 3.0):
+        assert (np.diff(np.maximum(weights - c, 0) @ chance) >= -1e-15).all()
 
 
 # Poisson-Gibbs, Poisson-MH and TunaMH
@@ -167,7 +189,7 @@ def by_hand(energy, batch):
     """MGPMH's spectral gap for one spin with one factor of that energy, summed over s."""
     total, chance = 0.0, math.exp(-batch)
     for s in range(900):
-        estimate = s * energy / batch
+        estimate = min(s * energy / batch, 700.0)
         up = min(math.exp(estimate), math.exp(energy)) / (1 + math.exp(estimate))
         down = min(1.0, math.exp(estimate - energy)) / (1 + math.exp(estimate))
         total += chance * (up + down)
@@ -188,20 +210,29 @@ def test_theorem_4_is_too_strong_as_stated():
 
 @pytest.mark.parametrize("ratio", [0.001, 0.01, 0.1, 1.0])
 @pytest.mark.parametrize("energy", [0.01, 0.2, 2.0])
-def test_the_repairs_of_theorem_4_hold_for_one_spin(energy, ratio):
-    """The bound of docs/paper.md, and the weaker one that recipes use for lambda of at least 2L."""
-    batch = max(2 * energy, min(energy**2 / ratio, 500.0))
+def test_the_repair_of_theorem_4_holds_for_one_spin(energy, ratio):
+    """The bound of docs/theory.md, down to lambda = L."""
+    batch = max(energy, min(energy**2 / ratio, 500.0))
     r = energy**2 / batch
-    gap = by_hand(energy, batch)
-    sharp = math.exp(-math.sqrt(r) / 2 - 0.1488 * r)
-    assert gap >= sharp >= 1 / bounds.mgpmh_slowdown(r)
+    assert by_hand(energy, batch) >= 1 / bounds.mgpmh_slowdown(r)
+    assert bounds.mgpmh_slowdown(r) == pytest.approx(math.exp(math.sqrt(r) / 2 + 0.14872127 * r))
 
 
-def test_the_bound_of_recipes_follows_from_the_repaired_theorem_4():
-    """docs/paper.md derives it: the smaller of 2 e^r and e^r + sqrt((e^4r - 1) / 2) is weaker."""
-    ratios = np.linspace(0.0, 10.0, 2000) ** 2
-    sharp = np.sqrt(ratios) / 2 + MGPMH_SQUARE * ratios
-    assert (sharp <= np.log(bounds.mgpmh_slowdown(ratios)) + 1e-12).all()
+@pytest.mark.parametrize("slowdown", [1.001, 1.5, 4.0, 50.0])
+def test_recipes_of_mgpmh_use_the_repaired_theorem_4_to_the_full(slowdown):
+    ratio = bounds.mgpmh_ratio(slowdown)
+    assert bounds.mgpmh_slowdown(ratio) == pytest.approx(slowdown)
+    assert 1 / bounds.mgpmh_ratio(1.5) == pytest.approx(2.193, abs=1e-3)  # lambda / L^2
+    graph = mg.models.potts_rbf(side=6)
+    sampler = mg.MGPMH(slowdown=slowdown)
+    assert sampler.guaranteed_slowdown(graph) <= slowdown * (1 + 1e-12)
+
+
+def test_mgpmh_promises_nothing_below_lambda_of_l():
+    graph = mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.8)])
+    assert mg.MGPMH(batch=0.8).guaranteed_slowdown(graph) is not None
+    assert mg.MGPMH(batch=0.79).guaranteed_slowdown(graph) is None
+    assert "lambda of at least L" in mg.MGPMH(batch=0.79).describe(graph)
 
 
 def test_lemma_1_needs_the_adjustment():

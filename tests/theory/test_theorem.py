@@ -10,6 +10,7 @@ from scipy import stats
 import minigibbs as mg
 from minigibbs import theory
 from minigibbs.exact.laws import poisson_grid
+from minigibbs.samplers import bounds
 
 GRAPHS = 8
 STEPS = 60  # of each adversarial search
@@ -437,3 +438,77 @@ def test_poisson_gibbs_draws_no_less_than_any_exact_sampler_must(local, theta):
     assert told <= math.sqrt(draws)  # the information that the draws can give
     assert draws >= share**2 * local**2 / 4 * (1 - local**2 / (4 * count)) ** 2
     assert 1 - math.exp(-draws) >= share * math.tanh(local / 2)
+
+
+# (h)
+
+
+def estimating(sizes, seed):
+    rng = np.random.default_rng(seed)
+    table = mg.Table([[0, 1]], [rng.normal(0, 0.3, sizes)])
+    return mg.FactorGraph(sizes, [table, mg.Unary([0], [rng.normal(0, 0.3, sizes[0])])])
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 2)], ids=str)
+@pytest.mark.parametrize("delta", [0.15, 0.4])
+@pytest.mark.parametrize("kind", ["min-gibbs", "double-min"])
+def test_variances_decay_with_unbounded_estimates(kind, delta, sizes):
+    """The quadratic form behind part (h), for all functions of the state and the estimate at once:
+
+    Var f <= C E(f, f) + the integral of (f - c)^2 where the estimate is off by more than delta.
+    """
+    graph, estimator = estimating(sizes, 3), mg.PoissonEstimator(6.0)
+    sampler, factor = mg.MinGibbs(estimator=estimator), bounds.unbiased_exponent(graph)
+    plain = theory.transition(graph, mg.Gibbs())
+    gap = min(plain.spectral_gap(), 1 - np.diag(plain.matrix).max())
+    if kind == "double-min":
+        sampler, factor = mg.DoubleMinGibbs(batch=2.0, estimator=estimator), 2
+        gap = theory.transition(graph, mg.MGPMH(batch=2.0)).spectral_gap()
+    chain = theory.transition(graph, sampler)
+    everything, law = chain.enumeration, chain.law
+    near, share = np.zeros(len(law), bool), np.zeros(len(law))
+    failure = 0.0
+    for state, energy in enumerate(everything.phi.sum(axis=0)):
+        points, chances = theory.estimate_law(everything, estimator, state)
+        own = chain.state == state
+        inside = np.abs(points - energy) <= delta
+        np.testing.assert_allclose(chain.energy[own], points)
+        near[own] = inside
+        share[own] = everything.law[state] * np.where(inside, chances, 0) / chances[inside].sum()
+        failure = max(failure, chances[~inside].sum())
+    assert 0.01 < failure < 0.9
+    energy_form = np.diag(law) @ (np.eye(len(law)) - chain.matrix)
+    centered = np.eye(len(law)) - share  # f - c, with c the mean of f over the near estimates
+    far = centered.T @ np.diag(np.where(near, 0.0, law)) @ centered
+    variance = np.diag(law) - np.outer(law, law)
+    slowdown = math.exp(factor * delta) / (1 - failure) ** 2 / gap
+    form = slowdown * (energy_form + energy_form.T) / 2 + far - variance
+    seen = law > 1e-9  # functions of the others need more digits
+    scale = np.sqrt(np.outer(law, law)[np.ix_(seen, seen)])
+    form, far = form[np.ix_(seen, seen)] / scale, far[np.ix_(seen, seen)] / scale
+    assert np.linalg.eigvalsh(form)[0] >= -1e-6
+    assert np.linalg.eigvalsh(form - far)[0] < -0.05  # the floor is necessary: the gap is 0
+
+
+def test_the_recipe_of_min_gibbs_keeps_what_it_says():
+    """Var(P^t f) against part (h), for the indicators of the far estimates and others."""
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.1), mg.Unary([0], [[0.0, 0.1]])])
+    sampler = mg.MinGibbs(slowdown=2.5, failure=0.2)
+    chain, gap = theory.transition(graph, sampler), theory.transition(graph, mg.Gibbs())
+    delta = math.log(2.5) / 2
+    decay = bounds.estimate_decay(2.5 * bounds.redraw_slowdown(graph), delta, 0.2)
+    energy = chain.enumeration.phi.sum(axis=0)[chain.state]
+    rng = np.random.default_rng(0)
+    tried = [chain.energy > energy + cut for cut in (0.0, delta, 2 * delta)]
+    tried += [chain.state == 0, *rng.random((20, len(energy)))]
+    assert decay.slowdown < bounds.LOOSEST
+    for f in tried:
+        f = f.astype(float)
+        first, span = chain.law @ f**2 - (chain.law @ f) ** 2, np.ptp(f)
+        for t in range(40):
+            now = chain.law @ f**2 - (chain.law @ f) ** 2
+            rate = 1 - gap.spectral_gap() / decay.slowdown
+            assert now <= rate**t * first + decay.floor * span**2 + 1e-12
+            f = chain.matrix @ f
+    assert "spectral gap 0" in sampler.proviso(graph)
+    assert f"{decay.slowdown:.3g}" in sampler.describe(graph)

@@ -146,6 +146,13 @@ CLAIMS = {
         _concentrates(theory.lemma_2_repaired),
         ("a, the chance allowed", "true chance"),
     ),
+    "lemma-2-sharper": Claim(
+        "Lemma 2, sharper",
+        "the same with the batch that the convex order of weights gives",
+        True,
+        _concentrates(theory.lemma_2_sharper),
+        ("a, the chance allowed", "true chance"),
+    ),
     "theorem-3": Claim(
         "Theorem 3",
         "MGPMH keeps the model's law",

@@ -6,7 +6,8 @@ Where the paper's statement is false, what is here is its repair: docs/paper.md 
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +21,60 @@ LOOSEST = (
     100.0  # a slowdown beyond which a bound says nothing of use, and is not called a guarantee
 )
 MOST_WORK = 1e8  # draws in one update beyond which a run would not finish
+_AT_RANDOM = ("random", "shared")  # scans of which every chain visits independent random variables
+_IN_ORDER = ("systematic", "chromatic")  # scans whose sweeps are products in a fixed order
 # Poisson means up to which doubles draw them: at 1e14 the variance of 400,000 draws is off by 1%.
 MOST_BATCH = 1e12
 
 
-def guarantee(slowdown: float | None) -> str:
-    """A bound on the slowdown in words; one that is no help is not called a guarantee.
+def norm_slowdown(slowdown: float) -> float:
+    """The factor 2 e^c - 1 of docs/theory.md for systematic scans, given slowdown = e^c."""
+    return 2.0 * slowdown - 1.0
 
+
+def guarantee(slowdown: float | None, scan: str = "random") -> str:
+    """Say what a bound on the slowdown means for a scan; a loose bound is no guarantee.
+
+    Parameters
+    ----------
+    slowdown : float or None
+        What `guaranteed_slowdown` returns for the split that runs.
+    scan : str, default "random"
+        The order of updates.
+
+    Returns
+    -------
+    str
+        A sentence.
+
+    Examples
+    --------
     >>> print(guarantee(1.25))
     Guaranteed: at most 1.25 times slower than plain Gibbs (spectral gap, random scan).
+    >>> print(guarantee(1.25, "systematic"))
+    Guaranteed: 1 - ||sweep||^2 at most 1.5 times smaller than for plain Gibbs (systematic scan);
+    the spectral gap of a random scan would be at most 1.25 times smaller.
     >>> guarantee(3e15)
     'No guarantee of use: the bound on the slowdown is above 100.'
     """
     if slowdown is None:
         return "No guarantee."
+    if slowdown == 1.0:
+        return "Guaranteed: every update is that of plain Gibbs, with the same spectral gap."
     if slowdown > LOOSEST:
         return f"No guarantee of use: the bound on the slowdown is above {LOOSEST:g}."
-    return (
-        f"Guaranteed: at most {slowdown:.3g} times slower than plain Gibbs (spectral gap, random "
-        "scan)."
-    )
+    if scan in _AT_RANDOM:
+        return (
+            f"Guaranteed: at most {slowdown:.3g} times slower than plain Gibbs (spectral gap, "
+            "random scan)."
+        )
+    other = f"the spectral gap of a random scan would be at most {slowdown:.3g} times smaller."
+    if scan in _IN_ORDER:
+        return (
+            f"Guaranteed: 1 - ||sweep||^2 at most {norm_slowdown(slowdown):.3g} times smaller than "
+            f"for plain Gibbs ({scan} scan); {other}"
+        )
+    return f"No guarantee for the {scan} scan; {other}"
 
 
 def check_settings(name: str, **settings: Any) -> None:
@@ -98,25 +133,24 @@ def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
         )
 
 
-def mgpmh_slowdown(ratio: Any) -> Any:
-    """A bound on MGPMH's slowdown for r = L^2 / lambda, given lambda >= 2L.
+MGPMH_ROOT = 0.5  # E|X| / 2 for a centered X of variance 1
+MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 
-    The paper's exp(r) (Theorem 4) is too small where r is small. docs/paper.md has a
-    counterexample, proves exp(sqrt(r) / 2 + 0.149 r) for lambda >= L, and shows that the bound
-    here is weaker. It is kept because it fixes the batches, and so the draws, of `MGPMH()`.
+
+def mgpmh_slowdown(ratio: Any) -> Any:
+    """A bound on MGPMH's slowdown for r = L^2 / lambda, given lambda >= L.
+
+    It is exp(sqrt(r) / 2 + 0.149 r). docs/theory.md has the proof. The paper's exp(r) (Theorem 4)
+    is too small where r is small; docs/paper.md has a counterexample.
     """
-    near = np.exp(ratio) + np.sqrt(np.expm1(4.0 * ratio) / 2.0)
-    return np.minimum(2.0 * np.exp(ratio), near)
+    return np.exp(MGPMH_ROOT * np.sqrt(ratio) + MGPMH_SQUARE * ratio)
 
 
 def mgpmh_ratio(slowdown: float) -> float:
-    """The largest L^2 / lambda that guarantees a slowdown, by bisection."""
-    low, high = 0.0, 700.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        with np.errstate(over="ignore"):
-            low, high = (middle, high) if mgpmh_slowdown(middle) <= slowdown else (low, middle)
-    return low
+    """The largest L^2 / lambda that guarantees a slowdown: the root of a quadratic in sqrt(r)."""
+    wanted = math.log(slowdown)
+    root = 2.0 * wanted / (MGPMH_ROOT + math.sqrt(MGPMH_ROOT**2 + 4.0 * MGPMH_SQUARE * wanted))
+    return root * root
 
 
 def local_batches(
@@ -125,14 +159,14 @@ def local_batches(
     """MGPMH's lambda / L at each variable: draws per unit of energy.
 
     A batch that is given is the paper's lambda, with the graph's L for all variables. Otherwise
-    it follows from the slowdown (see `mgpmh_slowdown`), and is not below 2L. There each variable
+    it follows from the slowdown (see `mgpmh_slowdown`), and is not below L. There each variable
     may use its own L, since the variable is drawn first. A lambda that cannot be drawn is refused.
     """
     local = graph.local_energies
     if batch is not None:
         return np.full(len(local), batch / max(graph.stats.local_energy, 1e-300))
     assert slowdown is not None  # samplers check that one of the two is given
-    density = np.maximum(local / mgpmh_ratio(slowdown), 2.0)
+    density = np.maximum(local / mgpmh_ratio(slowdown), 1.0)
     largest = float((density * local).max(initial=0.0))
     if not largest <= MOST_BATCH:
         raise SampleError(
@@ -143,14 +177,80 @@ def local_batches(
     return density
 
 
-def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
-    """The batch that keeps an energy estimate within delta, but for a chance `failure`.
+def bernstein_batch(total_energy: float, delta: float, failure: float) -> float:
+    """A batch that keeps an energy estimate within delta, but for a chance `failure`.
 
     Lemma 2 with the term of Bernstein's inequality that the paper drops.
     """
     ratio = total_energy / delta
     spread = (8.0 * ratio**2 + 4.0 / 3.0 * ratio) * math.log(2.0 / failure)
     return max(spread, 2.0 * total_energy * ratio)
+
+
+def deviation_bound(total_energy: float, delta: float, batch: float) -> float:
+    """A bound on the probability that an energy estimate is off by delta or more.
+
+    The weight W = exp(estimate - energy) is smaller in the convex order than (1 + Psi /
+    lambda)^N exp(-Psi), N ~ Poisson(lambda), where every factor is at its maximum. Markov's
+    inequality for (W - c)+ and (c - W)+ gives a bound for every c, and for W^p a bound for every
+    p >= 1 and p <= 0. docs/theory.md has the proof.
+    """
+    delta = min(delta, 500.0)  # whose exponential is a number
+    chernoff = _power_tails(total_energy, delta, batch)
+    if batch > _MOST_EXACT:
+        return chernoff
+    return min(chernoff, _linear_tails(total_energy, delta, batch))
+
+
+def _linear_tails(total_energy: float, delta: float, batch: float) -> float:
+    """Markov's inequality for (W - c)+ and (c - W)+."""
+    from scipy.special import pdtr, pdtrc
+
+    step, low, high = math.log1p(total_energy / batch), math.exp(-delta), math.exp(delta)
+    above, below = high * (1.0 - _SHARES), low / (1.0 - _SHARES)
+    last = np.floor((total_energy + np.log(above)) / step)  # N beyond it: W > c
+    first = np.floor((total_energy + np.log(below)) / step)  # N up to it: W <= c
+    mean = batch + total_energy  # of N, weighted by W
+    upper = pdtrc(np.maximum(last, 0.0), mean) - above * pdtrc(np.maximum(last, 0.0), batch)
+    upper = np.where(last < 0.0, 1.0 - above, upper)
+    lower = below * pdtr(np.maximum(first, 0.0), batch) - pdtr(np.maximum(first, 0.0), mean)
+    lower = np.where(first < 0.0, 0.0, lower)
+    tails = (upper / (high - above)).min() + (lower / (below - low)).min()
+    return float(max(tails, 0.0))
+
+
+def _power_tails(total_energy: float, delta: float, batch: float) -> float:
+    """Markov's inequality for powers of W, that is, Chernoff's bound."""
+    rate = total_energy / batch
+    likely = delta / (total_energy * rate)  # the best power for small deviations
+    powers = np.maximum(likely * _POWERS, 1.0)
+    with np.errstate(over="ignore"):
+        upper = batch * (np.expm1(powers * math.log1p(rate)) - powers * rate) - powers * delta
+        powers = -likely * _POWERS
+        lower = batch * (np.expm1(powers * math.log1p(rate)) - powers * rate) + powers * delta
+    return math.exp(min(upper.min(), 0.0)) + math.exp(min(lower.min(), 0.0))
+
+
+_SHARES = np.geomspace(1e-5, 1.0 - 1e-3, 300)  # where Markov's inequality is tried
+_POWERS = np.geomspace(0.1, 10.0, 200)
+_MOST_EXACT = 1e9  # lambda up to which differences of Poisson tails are precise
+
+
+@lru_cache(maxsize=64)
+def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
+    """The batch that keeps an energy estimate within delta, but for a chance `failure`.
+
+    The least one that `deviation_bound` finds, or Bernstein's where that is smaller.
+    """
+    high = bernstein_batch(total_energy, delta, failure)
+    if not 0.0 < high < math.inf:
+        return high
+    low = high / 1e3
+    while high > low * (1.0 + 1e-6):
+        middle = math.sqrt(low * high)
+        fits = deviation_bound(total_energy, delta, middle) <= failure
+        low, high = (low, middle) if fits else (middle, high)
+    return high
 
 
 def min_gibbs_exponent(graph: FactorGraph) -> int:
@@ -173,6 +273,30 @@ def redraw_slowdown(graph: FactorGraph) -> float:
 
 
 DOUBLE_MIN_EXPONENT = 2  # Theorem 6, sharpened: estimates within delta slow it by exp(2 * delta)
+
+
+def unbiased_exponent(graph: FactorGraph) -> int:
+    """The same as `min_gibbs_exponent` for unbiased weights; part (h) of docs/theory.md."""
+    return 2 if graph.stats.max_domain <= 2 else 3
+
+
+class Decay(NamedTuple):
+    """How variances decay in a chain with unbounded estimates, whose spectral gap is 0.
+
+    Var(P^t f) <= (1 - gap / slowdown)^t Var f + floor * (max f - min f)^2, with plain Gibbs's gap.
+    """
+
+    slowdown: float
+    floor: float
+
+
+def estimate_decay(slowdown: float, delta: float, failure: float) -> Decay:
+    """Part (h) of docs/theory.md.
+
+    `slowdown` is that of a chain whose estimates are always within delta of the energy; `failure`
+    is the chance that an estimate is not.
+    """
+    return Decay(slowdown / (1.0 - failure) ** 2, math.exp(delta) * failure)
 
 
 def tail_log_slowdown(tail: Any, theta: Any) -> Any:

@@ -28,6 +28,7 @@ from minigibbs.samplers.bounds import (
     check_guarantee,
     check_settings,
     check_work,
+    estimate_decay,
     local_batches,
 )
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
@@ -59,13 +60,11 @@ class DoubleMinGibbs(Sampler):
     estimator
         In place of a second batch: any estimator.
     slowdown
-        A recipe for the batches, not a guarantee: Poisson estimates are unbounded, so that the
-        spectral gap of this chain is 0 (Andrieu and Roberts 2009, Andrieu and Vihola 2015). Half of
-        log(slowdown) fixes the first batch where none is given (Theorem 4, repaired), the other
-        half the second (Theorem 6 and Lemma 2, repaired). The chain whose estimates are truncated
-        to within delta = log(slowdown)/4 of the energy has a gap of at least 1/slowdown of plain
-        Gibbs's, but another stationary distribution. None disables the recipe; both batches are
-        then needed.
+        A recipe for the batches. Half of log(slowdown) fixes the first batch where none is given
+        (Theorem 4, repaired), the other half the second, with delta = log(slowdown)/4. Poisson
+        estimates are unbounded, so that the spectral gap of this chain is 0. What is proven is the
+        decay of variances, as for `mg.MinGibbs` (docs/theory.md, part (h)). None disables the
+        recipe; both batches are then needed.
     failure
         The probability that an estimate exceeds delta.
 
@@ -108,7 +107,7 @@ class DoubleMinGibbs(Sampler):
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """A minibatch to propose, an estimate to decide."""
         chosen = self.estimator_for(graph)
         check_work("DoubleMinGibbs", graph, chosen.work(graph))
@@ -119,13 +118,13 @@ class DoubleMinGibbs(Sampler):
         return {**total, **choice_operations(mean_row(graph)["values"]), "accept": 1.0}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Theorems 4 and 6 for truncated estimates; unbounded Poisson estimates have gap 0."""
+        """Part (h) of docs/theory.md: how variances decay, though the spectral gap is 0."""
         given = (self.batch, self.second_batch, self.estimator)
         if self.slowdown is None or any(one is not None for one in given):
             return ""
-        return estimate_bound(self.slowdown, self._delta)
+        return estimate_bound(estimate_decay(self.slowdown, self._delta, self.failure))
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say both batches, the cost and the bound."""
         chosen = self.estimator_for(graph)
         first = minibatch_rows(graph, self.batch, self._half)
@@ -133,7 +132,7 @@ class DoubleMinGibbs(Sampler):
         return (
             f"DoubleMIN-Gibbs: {chosen.describe()}; about {draws.mean() if len(draws) else 0:.3g} "
             f"draws to propose and {chosen.work(graph):.3g} to decide an update."
-            f"{describe_proviso(self.proviso(graph), self.failure)}"
+            f"{describe_proviso(self.proviso(graph))}"
         )
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:

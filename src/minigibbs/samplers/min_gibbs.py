@@ -20,12 +20,14 @@ from minigibbs.samplers.bounds import (
     FAILURE,
     LOOSEST,
     SLOWDOWN,
+    Decay,
     check_guarantee,
     check_settings,
     check_work,
+    estimate_decay,
     estimator_batch,
-    min_gibbs_exponent,
     redraw_slowdown,
+    unbiased_exponent,
 )
 from minigibbs.samplers.estimators import Estimator, PoissonEstimator, estimate, joint_space
 from minigibbs.system.boundary import checked
@@ -47,14 +49,14 @@ class MinGibbs(Sampler):
     estimator
         In place of a batch: any estimator, such as `mg.SubsetEstimator(100)`.
     slowdown
-        A recipe for the batch, not a guarantee: Poisson estimates are unbounded, so that the
-        spectral gap of this chain is 0 (Andrieu and Roberts 2009, Andrieu and Vihola 2015). The
-        chain whose estimates are truncated to within delta = log(slowdown)/4 of the energy, or
-        log(slowdown)/2 where no variable has more than two values, has a gap of at least 1/slowdown
-        of plain Gibbs's (Theorem 2, repaired: see docs/paper.md), but another stationary
-        distribution. An estimate exceeds delta with probability at most `failure` (Lemma 2,
-        repaired). Graphs of few or strongly bound variables lose more; `describe` says how much.
-        None disables the recipe; a batch or an estimator is then needed.
+        A recipe for the batch. Poisson estimates are unbounded, so that the spectral gap of this
+        chain is 0. Instead, the variance of a bounded function decays as fast as if the gap were
+        plain Gibbs's over slowdown / (1 - failure)^2, until it reaches exp(delta) * failure times
+        the squared range of the function (docs/theory.md, part (h)). Here delta is
+        log(slowdown)/3, or log(slowdown)/2 where no variable has more than two values, and an
+        estimate exceeds delta with probability at most `failure`. Graphs of few or strongly bound
+        variables lose more; `describe` says how much. None disables the recipe; a batch or an
+        estimator is then needed.
     failure
         See `slowdown`.
 
@@ -88,7 +90,7 @@ class MinGibbs(Sampler):
         """The present state's energy estimate is carried along."""
         return Workspace(carried=1, scratch=self.estimator_for(graph).scratch(graph))
 
-    def operations(self, graph: FactorGraph) -> dict[str, float]:
+    def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
         """An estimate for every value but the present one."""
         chosen, values = self.estimator_for(graph), mean_row(graph)["values"]
         check_work("MinGibbs", graph, self._work(graph, chosen))
@@ -96,19 +98,20 @@ class MinGibbs(Sampler):
         return {"update": 1.0, **choice_operations(values), **estimates}
 
     def proviso(self, graph: FactorGraph) -> str:
-        """Theorem 2, repaired, for truncated estimates; unbounded Poisson estimates have gap 0."""
+        """Part (h) of docs/theory.md: how variances decay, though the spectral gap is 0."""
         if self._recipe is None:
             return ""
-        return estimate_bound(self._recipe * redraw_slowdown(graph), self._delta(graph))
+        slowdown = self._recipe * redraw_slowdown(graph)
+        return estimate_bound(estimate_decay(slowdown, self._delta(graph), self.failure))
 
-    def describe(self, graph: FactorGraph) -> str:
+    def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the estimator, the cost and the bound."""
         chosen = self.estimator_for(graph)
         text = (
             f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws an "
             "update."
         )
-        return text + describe_proviso(self.proviso(graph), self.failure)
+        return text + describe_proviso(self.proviso(graph))
 
     def estimator_for(self, graph: FactorGraph) -> Estimator:
         """The estimator given, or the Poisson one with the batch given or Lemma 2's."""
@@ -120,7 +123,7 @@ class MinGibbs(Sampler):
 
     def _delta(self, graph: FactorGraph) -> float:
         assert self._recipe is not None
-        return math.log(self._recipe) / min_gibbs_exponent(graph)
+        return math.log(self._recipe) / unbiased_exponent(graph)
 
     @property
     def _recipe(self) -> float | None:
@@ -173,27 +176,19 @@ def recipe_batch(name: str, graph: FactorGraph, delta: float, failure: float) ->
 _LOOSE = f"no guarantee of use: the bound on the slowdown is above {LOOSEST:g}"
 
 
-def estimate_bound(slowdown: float, delta: float) -> str:
-    """Theorem 2 or 6 in words: a bound on the chain with truncated estimates, if it is of use."""
-    if slowdown > LOOSEST:
+def estimate_bound(decay: Decay) -> str:
+    """What is proven of a chain with unbounded estimates, if it is of use."""
+    if decay.slowdown > LOOSEST:
         return _LOOSE
     return (
-        "no guarantee: estimates are unbounded; truncated to within "
-        f"{delta:.3g} of the energy they would give slowdown {slowdown:.3g}"
+        f"spectral gap 0; slowdown {decay.slowdown:.3g} until variances fall to "
+        f"{decay.floor:.2g} of the squared range"
     )
 
 
-def describe_proviso(proviso: str, failure: float) -> str:
-    """What is known of the truncated chain as a sentence, with the probability of truncation."""
-    if not proviso:
-        return ""
-    sentence = proviso[0].upper() + proviso[1:]
-    if proviso == _LOOSE:
-        return f" {sentence}."
-    return (
-        f" {sentence} and another stationary distribution. An estimate exceeds that limit with "
-        f"probability at most {failure:.2g}."
-    )
+def describe_proviso(proviso: str) -> str:
+    """The same as a sentence."""
+    return f" {proviso[0].upper()}{proviso[1:]}." if proviso else ""
 
 
 class MinGibbsData(NamedTuple):

@@ -28,9 +28,12 @@ from minigibbs.samplers import (
 )
 from minigibbs.samplers.bounds import (
     DOUBLE_MIN_EXPONENT,
+    bernstein_batch,
     check_settings,
     estimator_batch,
+    mgpmh_slowdown,
     min_gibbs_exponent,
+    norm_slowdown,
     redraw_slowdown,
 )
 from minigibbs.system.boundary import checked
@@ -38,7 +41,6 @@ from minigibbs.theory.estimates import estimate_law
 from minigibbs.theory.transitions import Transition, sweep_gap, transition
 
 _MOST_DELTA = 1e100  # of an estimate's deviation: its square is finite
-MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 EQUAL, AT_LEAST, AT_MOST = "equal", "at least", "at most"
 _UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
 
@@ -150,9 +152,42 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
 
 @checked(SampleError)
 def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Comparison:
-    """The same with the batch that Bernstein's inequality gives, which recipes use."""
+    """The same with the batch that Bernstein's inequality gives."""
     _check_bounded(graph)
     _check_chance("lemma_2_repaired", delta, failure)
+    batch = bernstein_batch(graph.stats.total_energy, delta, failure)
+    return _concentration(graph, batch, delta, failure)
+
+
+@checked(SampleError)
+def lemma_2_sharper(graph: FactorGraph, delta: float, failure: float) -> Comparison:
+    """The same with the batch that the convex order of weights gives, which recipes use.
+
+    docs/theory.md has the proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model without hard constraints.
+    delta : float
+        The deviation of an estimate.
+    failure : float
+        The chance of a larger one.
+
+    Returns
+    -------
+    Comparison
+        `failure`, and the largest chance over all states.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])])
+    >>> lemma_2_sharper(spin, 0.3, 0.05).holds()
+    True
+    """
+    _check_bounded(graph)
+    _check_chance("lemma_2_sharper", delta, failure)
     batch = estimator_batch(graph.stats.total_energy, delta, failure)
     return _concentration(graph, batch, delta, failure)
 
@@ -213,12 +248,11 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
 
 @checked(SampleError)
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/paper.md proves it."""
+    """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/theory.md proves it."""
     _check_bounded(graph)
     check_settings("theorem_4_repaired", batch=batch)
     ratio = graph.stats.local_energy**2 / batch
-    bound = math.exp(-math.sqrt(ratio) / 2 - MGPMH_SQUARE * ratio)
-    return _gaps(graph, MGPMH(batch=batch), Gibbs(), bound)
+    return _gaps(graph, MGPMH(batch=batch), Gibbs(), 1.0 / float(mgpmh_slowdown(ratio)))
 
 
 @checked(SampleError)
@@ -295,7 +329,7 @@ def systematic_slowdown(slowdown: float) -> float:
             "systematic_slowdown: slowdown must be a finite number of at least 1, as "
             f"guaranteed_slowdown returns, got {slowdown!r}"
         )
-    return 2.0 * slowdown - 1.0
+    return norm_slowdown(slowdown)
 
 
 @checked(SampleError)
