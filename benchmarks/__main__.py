@@ -9,6 +9,7 @@ BENCHMARKS = [
     "samplers",
     "flagship",
     "split",
+    "conditional",
     "real",
     "uai",
     "scale",

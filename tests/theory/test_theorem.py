@@ -11,6 +11,7 @@ import minigibbs as mg
 from minigibbs import theory
 from minigibbs.exact.laws import poisson_grid
 from minigibbs.samplers import bounds
+from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
 
 GRAPHS = 8
 STEPS = 60  # of each adversarial search
@@ -438,6 +439,84 @@ def test_poisson_gibbs_draws_no_less_than_any_exact_sampler_must(local, theta):
     assert told <= math.sqrt(draws)  # the information that the draws can give
     assert draws >= share**2 * local**2 / 4 * (1 - local**2 / (4 * count)) ** 2
     assert 1 - math.exp(-draws) >= share * math.tanh(local / 2)
+
+
+# (f)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_conditional_ranges_are_those_of_the_tables(seed):
+    """Against the ranges of the arrays that the tables were made from, along each variable."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(size) for size in rng.integers(2, 5, 4)]
+    scopes = [(0, 1), (2, 1), (3, 0, 2), (1, 3)]
+    arrays = [rng.normal(size=[sizes[i] for i in scope]) for scope in scopes]
+    graph = mg.FactorGraph(
+        sizes, [mg.Table([scope], [array]) for scope, array in zip(scopes, arrays, strict=True)]
+    )
+    rows = graph.packed.rows
+    for i in range(4):
+        entries = np.arange(rows["pair_end"][i], rows["unary_begin"][i])
+        found = conditional_ranges(graph, entries, np.full(len(entries), i))
+        wanted = [
+            np.ptp(array, axis=scope.index(i)).max()
+            for scope, array in zip(scopes, arrays, strict=True)
+            if i in scope
+        ]
+        np.testing.assert_allclose(np.sort(found), np.sort(wanted))
+
+
+def test_conditional_ranges_sharpen_the_guarantee_of_tables():
+    """A table that varies with its first variable by 0.1, and with its second by 3."""
+    table = mg.Table([[0, 1]], [[[0.0, 3.0], [0.1, 3.1]]])
+    graph = mg.FactorGraph([2, 2], [table, mg.Unary([0], [[0.0, 0.2]])])
+    sampler = mg.PoissonGibbs(theta=0.5, heavy=0)
+    split = sampler.split(graph)
+    theta, span = 0.5, 3.1
+    wanted = [(math.sqrt(theta * span + m) - math.sqrt(theta * span)) ** 2 for m in (0.1, 3.0)]
+    np.testing.assert_allclose(split.log_bound, wanted)
+    assert sampler.guaranteed_slowdown(graph) == pytest.approx(math.exp(wanted[1]))
+    assert theory.promise(graph, sampler).holds()
+    weaker = mg.PoissonGibbs(theta=0.5, heavy=1)  # evaluated: nothing is left to bound
+    assert weaker.guaranteed_slowdown(graph) == 1
+
+
+@pytest.mark.parametrize("seed", range(GRAPHS))
+def test_promises_by_conditional_ranges_hold(seed):
+    graph = random_graph(seed)
+    for theta in (0.1, 1.0):
+        sampler = mg.PoissonGibbs(theta=theta, heavy=0)
+        assert theory.promise(graph, sampler).holds()
+        assert theory.systematic_promise(graph, sampler).holds()
+
+
+def test_a_guaranteed_slowdown_of_tables_takes_fewer_draws():
+    graph = mg.models.random_tables(60, 1500, states=4, scale=0.02)
+    sampler = mg.PoissonGibbs(slowdown=1.5, heavy=0)
+    split = sampler.split(graph)
+    assert sampler.guaranteed_slowdown(graph) == pytest.approx(1.5, rel=1e-6)
+    by_span = bounds.tail_theta(split.tail, 1.5)
+    assert (split.theta <= by_span * (1 + 1e-9)).all()
+    assert ((1 + split.theta) * split.tail).sum() < 0.85 * ((1 + by_span) * split.tail).sum()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_conditional_base_rates_have_no_smaller_constant(seed):
+    """For each state of the neighbors, the sum in (1) is larger with theta m than with theta M."""
+    rng = np.random.default_rng(seed)
+    tables, theta = rng.normal(size=(3, 4, 4)), 10 ** rng.uniform(-1, 1)
+    for state in itertools.product(range(4), repeat=3):
+        phi = tables[np.arange(3), :, list(state)]
+        spans, lows = np.ptp(tables, axis=(1, 2)), tables.min(axis=(1, 2))
+        own = phi - phi.min(axis=1, keepdims=True)
+        forms = []
+        for rates in (
+            (theta * spans + phi.T - lows).T,
+            (theta * own.max(axis=1) + own.T).T,
+        ):
+            roots = np.sqrt(rates)
+            forms.append(((roots[:, :, None] - roots[:, None, :]) ** 2).sum(axis=0).max())
+        assert forms[0] <= forms[1] + 1e-12
 
 
 # (h)

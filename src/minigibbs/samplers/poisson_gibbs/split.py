@@ -23,6 +23,7 @@ from minigibbs.graph.packing import energy_at, entry_spans
 from minigibbs.kernels.layout import Model
 from minigibbs.samplers.bounds import check_tail, tail_log_slowdown, tail_theta
 from minigibbs.samplers.costs import COSTS, LANE_DRAW
+from minigibbs.samplers.poisson_gibbs.ranges import conditional_ranges
 
 UPDATE = COSTS["update"] + COSTS["choice"]  # an update with nothing to look at
 TAIL, DRAW = COSTS["tail"], COSTS["draw"]
@@ -37,6 +38,7 @@ _LEAST_POWER = 12 - _BINS
 _PIECE = 1 << 20  # combinations of row, cut and theta tried in one go
 _QUIETLY = np.errstate(over="ignore", divide="ignore")  # infinite times and thetas are not chosen
 _HARD = 2.0**100  # stands for the infinite M of a factor with zeros: no tail is worth that
+_HALVINGS = 30  # of the interval in which theta is searched
 _LARGEST = 500.0  # beyond this local energy the default is plain Gibbs
 
 
@@ -72,14 +74,16 @@ class Split:
     theta: NDArray[np.float64]  # [n]
     tail: NDArray[np.float64]  # [n] L_T
     exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated; infinite with zeros
+    log_bound: NDArray[np.float64]  # [n] on log(slowdown), of the explicit factors
     lanes: int = 1  # chains in lockstep, for which it was chosen
     implicits: tuple[ImplicitSplit, ...] = ()  # of the graph's implicit groups
 
     @property
     def log_slowdown(self) -> float:
         """The bound on log(slowdown) at the worst variable; stored and implicit tails add up."""
-        stored = float(tail_log_slowdown(self.tail, self.theta).max(initial=0.0))
-        return stored + sum(group.log_slowdown for group in self.implicits)
+        return float(self.log_bound.max(initial=0.0)) + sum(
+            group.log_slowdown for group in self.implicits
+        )
 
     @property
     def log_range(self) -> float:
@@ -164,7 +168,7 @@ def choose_split(
     if not len(spans):  # all factors are implicit, or there are none
         none = np.broadcast_to(np.zeros(1), len(rows))
         ones = np.broadcast_to(np.ones(1), len(rows))
-        return Split(np.empty(0, dtype=bool), ones, none, none, lanes, implicits)
+        return Split(np.empty(0, dtype=bool), ones, none, none, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
     hard = np.isinf(spans)  # factors that hold zeros, which are always evaluated
@@ -186,12 +190,59 @@ def choose_split(
         mask = unary | hard | (spans >= limit[owner])
     if heavy is not None and theta is None:
         chosen = best_theta(tail, slowdown, DRAW, sticky)
+    swing = _Swing.of(graph, ~mask & ~unary, owner, spans)
+    if swing is not None and slowdown is not None and theta is None:
+        widest = tail_theta(tail, slowdown)
+        least = np.maximum(swing.theta(slowdown, widest), best_theta(tail, None, DRAW, sticky))
+        chosen = np.where(chosen <= widest * (1 + 1e-9), np.minimum(chosen, least), chosen)
     worst = int(((1 + chosen) * tail).argmax())
     instead = "use the default split, or evaluate more factors exactly"
     check_tail("PoissonGibbs", float(tail[worst]), float(chosen[worst]), instead)
     exact = np.bincount(owner[mask], spans[mask], minlength=len(rows)).astype(np.float64)
     exact[owner[hard]] = math.inf
-    return Split(mask, chosen, tail, exact, lanes, implicits)
+    log_bound = tail_log_slowdown(tail, chosen) if swing is None else swing.log_slowdown(chosen)
+    return Split(mask, chosen, tail, exact, log_bound, lanes, implicits)
+
+
+class _Swing(NamedTuple):
+    """The tails of variables by conditional ranges: part (f) of docs/theory.md."""
+
+    owner: NDArray[Any]  # [entry of a tail] its variable
+    spans: NDArray[np.float64]  # M
+    ratio: NDArray[np.float64]  # the conditional range over M
+    rows: int
+
+    @staticmethod
+    def of(
+        graph: FactorGraph,
+        light: NDArray[np.bool_],
+        owner: NDArray[Any],
+        spans: NDArray[np.float64],
+    ) -> _Swing | None:
+        """None where no table is minibatched: pairs have the ranges M."""
+        rows, places = graph.packed.rows, np.flatnonzero(light & (spans > 0))
+        general = places >= rows["pair_end"][owner[places]]
+        if not general.any():
+            return None
+        own, ratio = owner[places], np.ones(len(places))
+        entries = places[general]
+        ratio[general] = conditional_ranges(graph, entries, owner[entries]) / spans[entries]
+        return _Swing(own, spans[places], np.minimum(ratio, 1.0), len(rows))
+
+    def log_slowdown(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n] The bound on log(slowdown): the sum of (sqrt(theta M + m) - sqrt(theta M))^2."""
+        own = theta[self.owner]
+        terms = self.spans * (self.ratio / (np.sqrt(own + self.ratio) + np.sqrt(own))) ** 2
+        return np.bincount(self.owner, terms, minlength=self.rows).astype(np.float64)
+
+    def theta(self, slowdown: float, most: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n] The least theta that keeps a slowdown, given one that does; by bisection."""
+        low, high, wanted = np.zeros_like(most), most.copy(), math.log(slowdown)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fits = self.log_slowdown(middle) <= wanted
+            low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+        return high
 
 
 def _draw_cost(slots: int, lanes: int) -> float:
@@ -204,7 +255,14 @@ def all_heavy(split: Split) -> Split:
     """The split whose stored factors are all evaluated."""
     ones, zeros = np.ones_like(split.theta), np.zeros_like(split.tail)
     exact = split.exact + split.tail
-    return replace(split, heavy=np.ones_like(split.heavy), theta=ones, tail=zeros, exact=exact)
+    return replace(
+        split,
+        heavy=np.ones_like(split.heavy),
+        theta=ones,
+        tail=zeros,
+        exact=exact,
+        log_bound=zeros,
+    )
 
 
 def worth_splitting(graph: FactorGraph, split: Split, change_rate: float | None) -> bool:
