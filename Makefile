@@ -8,7 +8,7 @@ EMPTY := .venv-empty
 LOWEST := .venv-lowest
 BRIDGES := .venv-bridges
 
-.PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs serve gallery package lowest bench clean
+.PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs paper serve gallery package lowest bench clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -64,6 +64,9 @@ docs: $(SETUP)  ## build the site into site/; a broken link or a missing name is
 	$(BIN)/python docs/build.py
 	$(BIN)/python docs/stage.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file build/mkdocs.yml
+
+paper: $(SETUP)  ## build/paper/minigibbs.pdf, with numbers and figures from benchmarks/results
+	$(BIN)/python paper/build.py
 
 serve: $(SETUP)  ## show the site on this machine
 	$(BIN)/python docs/stage.py

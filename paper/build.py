@@ -1,0 +1,125 @@
+"""Build the paper: `make paper` writes build/paper/minigibbs.pdf.
+
+Every measured number and figure comes from benchmarks/results. A row that is not there any more is
+an error. The table of coverage appears once its benchmark has been committed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from benchmarks.pictures import Table, real  # noqa: E402
+from minigibbs import __version__  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results"
+SOURCE = ROOT / "paper" / "minigibbs.typ"
+OUT = ROOT / "build" / "paper"
+SETTING = re.compile(r"\d{4}-\d\d-\d\d, ")  # how the line with date and machine begins
+USED = ("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditional")
+
+
+def numbers() -> dict[str, Any]:
+    """Read all that the text quotes from the tables of results."""
+    tables = {name: Table.read(RESULTS / f"{name}.md") for name in USED}
+    potts = "the paper's Potts model, n = 400, D = 10"
+    flagship, sparse = tables["flagship"], tables["sparse"]
+    clusters, gpu = tables["clusters"], tables["gpu"]
+    lattice = "one chain, lattice 300 x 300: an update"
+    critical = "128 x 128 Ising at the critical point"
+    random = "random tables, 4 x 4 values"
+    return {
+        "version": __version__,
+        "potts_ns": flagship.number(potts, potts),
+        "gibbs": flagship.number(potts, "gibbs"),
+        "textbook": flagship.number(potts, "textbook"),
+        "numbskull": flagship.number(potts, "numbskull"),
+        "ising_ns": flagship.number("the paper's Ising kernel, n = 4096", "the paper's Ising"),
+        "dwave": flagship.number("the paper's Ising kernel, n = 4096", "dwave-samplers (Gibbs) ov"),
+        "openjij": flagship.number("the paper's Ising kernel, n = 4096", "OpenJij"),
+        "potts_error": flagship.number("", "time to an error of 0.05, Potts"),
+        "ising_error": flagship.number("", "time to an error of 0.05, Ising"),
+        "large_ns": flagship.number("", "3,000 x 3,000 fully connected, Gaussian"),
+        "large_gib": flagship.number("3,000 x 3,000 fully connected, Gaussian", "peak memory"),
+        "lattice_ns": sparse.number(lattice, lattice),
+        "ferrotherm": sparse.number(lattice, "ferrotherm", r", ([\d.]+)"),
+        "thrml": sparse.number(lattice, "thrml", r", ([\d.]+)"),
+        "lattice_dwave": sparse.number(lattice, "dwave-samplers", r", ([\d.]+)"),
+        "clusters": clusters.number(critical, "ratio"),
+        "gpu_potts": gpu.number("", "Potts, default sampler, 1,048,576 chains"),
+        "gpu_core": gpu.number("", "Potts, over one CPU core"),
+        "adabmdca": tables["learning"].number("", "the same, adabmDCA", r": ([\d.]+) times ours"),
+        "bound_m": tables["conditional"].number("", f"{random}: bound"),
+        "bound_c": tables["conditional"].number("", f"{random}: bound", r", ([\d.]+)"),
+        "draws_m": tables["conditional"].number("", f"{random}: draws"),
+        "draws_c": tables["conditional"].number("", f"{random}: draws", r", ([\d.]+)"),
+        "real": _real(tables["real"]),
+        "settings": {name: _setting(name) for name in USED},
+        "coverage": coverage(RESULTS / "coverage.md"),
+    }
+
+
+def _real(table: Table) -> list[list[str]]:
+    """Rows of the table per effective sample: model, n, Delta, L, gain over plain Gibbs."""
+    gains = {name: gain for name, _, gain in real(table)}
+    rows = []
+    for group, what, measured in table.rows:
+        found = re.fullmatch(r"n = ([\d,]+), Delta = ([\d,]+), L = ([\d.]+)", measured)
+        if what == group and found and group in gains:
+            rows.append([group, *found.groups(), f"{gains[group]:.3g}"])
+    return rows
+
+
+def _setting(name: str) -> str:
+    """The line of a results file that states date, machine and versions."""
+    return next(
+        line
+        for line in (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines()
+        if SETTING.match(line)
+    )
+
+
+def coverage(path: Path) -> dict[str, Any] | None:
+    """The first table of the coverage benchmark and its notes; None if it was not run yet."""
+    if not path.exists():
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("|"))
+    table = [line for line in lines[first:] if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table]
+    rows = [row for row in rows if not set("".join(row)) <= set("-: ")]
+    width = len(rows[0])
+    keep = [k for k in range(width) if any(row[k] for row in rows[1:] if len(row) == width)]
+    prose = [line for line in lines if line and not line.startswith(("|", "#"))]
+    notes = " ".join(line for line in prose if not SETTING.match(line))
+    cells = [[row[k] for k in keep] for row in rows if len(row) == width]
+    return {"head": cells[0], "rows": cells[1:], "notes": notes}
+
+
+def build(form: str = "pdf") -> list[Path]:
+    """Write the paper as one PDF, or as a picture per page."""
+    import typst
+
+    OUT.mkdir(parents=True, exist_ok=True)
+    name = "minigibbs.pdf" if form == "pdf" else "minigibbs-{p}.png"
+    typst.compile(
+        str(SOURCE),
+        output=str(OUT / name),
+        root=str(ROOT),
+        format=form,
+        ppi=110.0 if form == "png" else None,
+        sys_inputs={"numbers": json.dumps(numbers())},
+        ignore_system_fonts=True,
+    )
+    return sorted(OUT.glob("minigibbs.pdf" if form == "pdf" else "minigibbs-*.png"))
+
+
+if __name__ == "__main__":
+    for path in build("png" if "--png" in sys.argv else "pdf"):
+        print(path.relative_to(ROOT))
