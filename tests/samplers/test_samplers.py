@@ -409,10 +409,10 @@ def test_defaults_promise_a_slowdown_of_one_and_a_half():
         assert kind().slowdown == 1.5
         if kind is mg.MGPMH:
             assert kind().guaranteed_slowdown(graph) == pytest.approx(1.5)
-        else:  # Poisson estimates have no bound: the promise holds while they stay within delta
+        else:  # Poisson estimates have no bound: the promise is about the decay of variances
             assert kind().guaranteed_slowdown(graph) is None
             assert "1.5" in kind().proviso(graph) or kind is mg.MinGibbs
-            assert "within" in kind().proviso(graph)
+            assert "until variances fall" in kind().proviso(graph)
             assert kind(slowdown=None, batch=5.0, **SECOND.get(kind, {})).proviso(graph) == ""
         assert str(kind()) == f"{kind.__name__}()"
         assert kind(batch=5.0).slowdown == 1.5  # which the batch takes the place of

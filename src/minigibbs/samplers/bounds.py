@@ -243,7 +243,7 @@ def estimator_batch(total_energy: float, delta: float, failure: float) -> float:
     The least one that `deviation_bound` finds, or Bernstein's where that is smaller.
     """
     high = bernstein_batch(total_energy, delta, failure)
-    if not 0.0 < high < math.inf:
+    if not 0.0 < high <= 10.0 * MOST_BATCH:  # of which a fifth cannot be drawn either
         return high
     low = high / 1e3
     while high > low * (1.0 + 1e-6):
