@@ -329,6 +329,8 @@ READERS = {
     "xmlbif": _text_format(".xmlbif", small_files.XMLBIF, also=(".bifxml",)),
     "cnf": _text_format(".cnf", small_files.CNF),
     "wcnf": _text_format(".wcnf", small_files.WCNF, small_files.WCNF_OLD),
+    "wcsp": _text_format(".wcsp", small_files.WCSP),
+    "cfn": _text_format(".cfn", small_files.CFN),
     "qubo": _text_format(".qubo", small_files.QUBO),
     "gset": _text_format(".gset", small_files.GSET, also=(".rud", ".mc")),
     "dimmwitted": Reader(_dimmwitted, lambda f, n: mg.load(f), use_graph, endings=("graph.meta",)),

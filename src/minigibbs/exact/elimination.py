@@ -221,6 +221,12 @@ class EliminationTree:
         order, plan, leaves = _prepared(graph, whole, sizes, wanted, most)
         return cls(whole, order, plan, leaves, sizes, alive)
 
+    @classmethod
+    def written(cls, graph: FactorGraph) -> EliminationTree:
+        """A tree without an order or a plan: for `factor` and `values`."""
+        sizes = np.where(graph.evidence == FREE, graph.sizes, 1).astype(np.int64)
+        return cls(graph, Order((), 0, 0.0, 0.0), make_plan((), (), sizes), ((),), sizes)
+
     @cached_property
     def size(self) -> float:
         """Bytes that the two passes need: all tables, and copies made on the way."""
@@ -366,14 +372,14 @@ class EliminationTree:
             current().check()
             table: Table = np.zeros([int(self.sizes[v]) for v in scope])
             for number in numbers:
-                own, values = self._factor(number)
+                own, values = self.factor(number)
                 if own != scope:
                     values = values.transpose([own.index(v) for v in scope])
                 table += values
             tables.append(table[None])
         return self.graph.offset + float(tables.pop()[0]), tables
 
-    def _factor(self, number: int) -> tuple[tuple[int, ...], Table]:
+    def factor(self, number: int) -> tuple[tuple[int, ...], Table]:
         """A factor as a table over those of its variables that are not settled."""
         model = self.graph.packed
         if number < len(model.pair):

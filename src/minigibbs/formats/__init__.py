@@ -9,7 +9,19 @@ from types import ModuleType
 from typing import Any
 
 from minigibbs.errors import FormatError
-from minigibbs.formats import bif, cnf, dimmwitted, gset, native, qubo, uai, wcnf, xmlbif
+from minigibbs.formats import (
+    bif,
+    cfn,
+    cnf,
+    dimmwitted,
+    gset,
+    native,
+    qubo,
+    uai,
+    wcnf,
+    wcsp,
+    xmlbif,
+)
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system.boundary import checked
 
@@ -28,6 +40,8 @@ FORMATS: dict[str, ModuleType] = {
     **_packed(".bifxml", xmlbif),
     **_packed(".cnf", cnf),
     **_packed(".wcnf", wcnf),
+    **_packed(".wcsp", wcsp),
+    **_packed(".cfn", cfn),
     **_packed(".qubo", qubo),
     **_packed(".gset", gset),
     **_packed(".rud", gset),
@@ -46,7 +60,8 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
         The file or folder; the format goes by the name's ending.
     options
         What the format's own `read` takes: `floor` for .uai, .bif and .xmlbif, `hard` for .cnf and
-        .wcnf, `beta` for .wcnf, .qubo and .gset, `evidence` and `weights` for DimmWitted's graphs.
+        .wcnf, `beta` for .wcnf, .wcsp, .cfn, .qubo and .gset, `evidence` and `weights` for
+        DimmWitted's graphs.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import warn_of_rounding
 from minigibbs.inference.annealing import Annealing, climb
+from minigibbs.inference.proof import proven_by_elimination, proven_by_search
 from minigibbs.inference.temperatures import first_levels, hot_and_cold, largest_range
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.random import streams
@@ -62,6 +63,7 @@ def maximize(
     seed: int | None = None,
     threads: int | None = None,
     progress: bool = True,
+    prove: bool = False,
 ) -> Maximum:
     """The best state that can be found in some time: the maximum of `graph.energy`, or near it.
 
@@ -89,6 +91,10 @@ def maximize(
         Independent searches.
     seed, threads, progress
         As in `mg.sample`.
+    prove
+        Whether to prove that no state is better: `best.bound` and `best.proven`. Elimination proves
+        it at low treewidth. Otherwise toulbar2 does, if `pytoulbar2` is installed; it starts from
+        the state that a search found in a third of the time.
 
     Examples
     --------
@@ -100,9 +106,16 @@ def maximize(
     """
     begun = clocks.monotonic()
     check_counts(chains=chains, threads=threads)
+    limit = durations.seconds(time, "time")
+    if prove:
+        with Stage("looking for a proof by elimination", progress):
+            certain = proven_by_elimination(graph, limit)
+        if certain is not None:
+            return certain
+        limit /= 3
     found = best_states(
         graph,
-        durations.seconds(time, "time"),
+        limit,
         rounds,
         beta_range,
         start="random",
@@ -114,7 +127,7 @@ def maximize(
     best = int(found.energies.argmax())
     top = found.energies[best]
     warn_of_rounding(graph)
-    return Maximum(
+    maximum = Maximum(
         domains=graph.domains,
         state=found.states[best],
         energy=float(top),
@@ -125,6 +138,10 @@ def maximize(
         ended=found.ended,
         local_maximum=found.local,
     )
+    if not prove:
+        return maximum
+    with Stage("looking for a proof with toulbar2", progress):
+        return proven_by_search(graph, maximum, 2 * limit, begun)
 
 
 class Found(NamedTuple):

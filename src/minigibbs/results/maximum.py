@@ -12,6 +12,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.system.boundary import checked
 
+_SAME = 1e-6  # relative difference of log-potentials that counts as rounding
+
 
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
@@ -34,8 +36,16 @@ class Maximum:
     rounds: int  # of each chain: sweeps of all levels
     chains: int
     reached: int  # chains that found this energy on their own: one of many is little evidence
-    ended: str = "rounds"  # or "time", "interrupted", "terminated"
+    ended: str = "rounds"  # or "time", "interrupted", "terminated"; "proven" with prove=True
     local_maximum: bool = True  # whether no change of one variable improves what a chain found
+    bound: float | None = None  # no state has a higher log-potential, by a proof; None: no proof
+
+    @property
+    def proven(self) -> bool:
+        """Whether the state is proven to be the best one, up to rounding."""
+        return self.bound is not None and self.bound <= self.energy + _SAME * max(
+            1.0, abs(self.energy)
+        )
 
     def value(self, variable: int | str) -> Any:
         """The value of one variable: its label, grid point or number."""
@@ -57,13 +67,19 @@ class Maximum:
             "reached": self.reached,
             "ended": self.ended,
             "local_maximum": self.local_maximum,
+            "bound": self.bound,
+            "proven": self.proven,
             "state": state,
         }
+
+    def _bound_text(self) -> str:
+        return f"{self.bound:.6f}" + (" (proven to be the maximum)" if self.proven else "")
 
     def __str__(self) -> str:
         rows = [
             ("energy", f"{self.energy:.6f}"),
             ("reached by", f"{self.reached} of {self.chains} chains"),
+            *([] if self.bound is None else [("bound", self._bound_text())]),
             ("rounds", f"{self.rounds:,}"),
             ("seconds", f"{self.seconds:.2f}"),
         ]

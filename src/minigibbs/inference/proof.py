@@ -1,0 +1,90 @@
+"""Proofs that no state is better: by elimination, or by toulbar2's branch and bound."""
+
+from __future__ import annotations
+
+import math
+import time as clocks
+import warnings
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import TooLargeError
+from minigibbs.exact.costs import cost_functions
+from minigibbs.exact.elimination import EliminationTree
+from minigibbs.exact.queries import best_state
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results.maximum import Maximum
+from minigibbs.system.watch import StopError, Watch
+
+PROVEN = "proven"
+_SLOWER = 20.0  # maximizing products takes so many times as long as summing them
+_SHARE = 0.5  # of the time that elimination may take
+_DIGITS = 9  # decimals of costs that toulbar2 keeps
+_TOP = 2.0**52  # largest cost in units of the last digit
+_GAP = 1e-5  # a cost that is better by less is not looked for
+
+
+def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
+    """The best state of a graph of low treewidth; None where elimination does not fit."""
+    begun = clocks.monotonic()
+    try:
+        with Watch(_SHARE * limit):
+            if _SLOWER * EliminationTree.of(graph).seconds > _SHARE * limit:
+                return None
+            state, energy = best_state(graph)
+    except (TooLargeError, StopError):
+        return None
+    seconds = clocks.monotonic() - begun
+    return Maximum(graph.domains, state, energy, seconds, 0, 0, 0, PROVEN, bound=energy)
+
+
+def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, begun: float) -> Maximum:
+    """The same state or a better one, with the bound that toulbar2 proves in the time there is."""
+    if find_spec("pytoulbar2") is None:
+        warnings.warn(
+            "there is no proof: the treewidth of this graph is too large for elimination, and "
+            "pytoulbar2 is not installed; pip install 'minigibbs[toulbar2]'",
+            stacklevel=4,
+        )
+        return found
+    constant, costs = cost_functions(graph)
+    best, lower = _solved(graph, costs, constant - found.energy, max(limit, 1.0))
+    bound = constant - lower
+    maximum = replace(found, bound=max(bound, found.energy))
+    if best is not None and graph.energy(best) > found.energy:
+        energy = float(graph.energy(best))
+        maximum = replace(found, state=best, energy=energy, reached=0, bound=max(bound, energy))
+    ended = PROVEN if maximum.proven else "time"
+    return replace(maximum, ended=ended, seconds=clocks.monotonic() - begun)
+
+
+def _solved(
+    graph: FactorGraph,
+    costs: list[tuple[tuple[int, ...], NDArray[np.float64]]],
+    known: float,
+    limit: float,
+) -> tuple[NDArray[Any] | None, float]:
+    """A state with a cost below the known one, if there is one, and a lower bound of all costs.
+
+    Costs are rounded to decimals. The bound allows for that.
+    """
+    from pytoulbar2 import CFN
+
+    top = known + _GAP * max(1.0, abs(known))
+    digits = min(_DIGITS, int(math.log10(_TOP / max(top, 1.0))))
+    problem = CFN(ubinit=top, resolution=digits, verbose=-1)
+    for variable in range(len(graph)):
+        problem.AddVariable(f"x{variable}", range(int(graph.sizes[variable])))
+    for scope, table in costs:
+        flat = np.where(np.isfinite(table), table, 2 * top + 1).ravel().tolist()
+        problem.AddFunction(list(scope), flat)
+    rounding = 0.5 * 10.0**-digits * (len(costs) + 1)
+    solution = problem.Solve(timeLimit=max(int(limit), 1))
+    lower = min(float(problem.GetDDualBound()), known) - rounding
+    if solution is None:  # time was up: a finished search finds the known state, or a better one
+        return None, lower
+    return np.array(solution[0], dtype=graph.state_type), lower
