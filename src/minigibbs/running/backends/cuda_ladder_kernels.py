@@ -22,7 +22,7 @@ from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_bits import Spins
 from minigibbs.running.backends.cuda_colours import WORD
-from minigibbs.running.backends.cuda_words import far_four
+from minigibbs.running.backends.device.words import far_four
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, EXCHANGE, FURTHER, SEED
 

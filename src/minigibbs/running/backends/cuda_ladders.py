@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.random import streams
-from minigibbs.running.backends.cuda import load
 from minigibbs.running.backends.cuda_colours import WORD, Launch
 from minigibbs.running.backends.cuda_colours_bits import CudaBits
-from minigibbs.running.backends.cuda_launch import Again
-from minigibbs.running.backends.cuda_observed import to_device
-from minigibbs.running.backends.cuda_shapes import configure
+from minigibbs.running.backends.device.access import load, to_device
+from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
