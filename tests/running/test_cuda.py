@@ -25,6 +25,7 @@ from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
 from minigibbs.running.backends import cuda_colours  # noqa: E402
 from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
+from minigibbs.running.backends import cuda_ladder_kernels as ladders  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
@@ -154,13 +155,18 @@ def row(kind):
 NUMBERS = (types.int64,) * 3  # two words of the seed, and a sweep
 
 
+def spin_arrays(strong):
+    """The type of log-odds, and the types of what kernels read of a chain of spins."""
+    weight = 500.0 if strong else 0.3
+    data = spin_colours(mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)]))
+    arrays = [device_type(getattr(data, name)) for name in bits.Spins._fields]
+    return data.base.dtype.type, arrays
+
+
 @pytest.mark.parametrize("strong", [False, True])
 def test_spins_by_colours_compile_for_a_gpu(strong):
     """Single precision, or double where weights are large; without a byte of local memory."""
-    weight = 500.0 if strong else 0.3
-    graph = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)])
-    data = spin_colours(graph)
-    kind, arrays = data.base.dtype.type, [device_type(getattr(data, n)) for n in bits.Spins._fields]
+    kind, arrays = spin_arrays(strong)
     x, copy = matrix(types.uint32), row(types.uint32)
     span, few = (types.int64, types.int64, *NUMBERS, types.int64), types.uint8
     for lanes in (1, bits.QUAD, bits.HALF):
@@ -172,6 +178,29 @@ def test_spins_by_colours_compile_for_a_gpu(strong):
     assert ".local" not in ptx(bits.sweep_patterns, *arrays, copy, *span, x, copy)
     ptx(bits.walk(kind), *arrays, *NUMBERS, types.int64, matrix(types.uint16))
     ptx(bits.first_bits, arrays[1], types.int64, types.int64, x)
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_ladders_of_spins_compile_for_a_gpu(strong):
+    """The fields of a thread's replicas are in registers."""
+    number, words, places = types.int64, row(types.uint32), row(types.int32)
+    kind, arrays = spin_arrays(strong)
+    keys, x, counts = matrix(types.uint32), matrix(types.uint32), row(types.int64)
+    betas = row(types.float64 if strong else types.float32)
+    sweep = ladders.sweep_levels(kind)
+    settings = (number, number, number, words, betas, keys, number, number, x, words)
+    assert ".local" not in ptx(sweep, *arrays, *settings)
+    pairs, totals = matrix(types.uint32), matrix(types.int64)
+    assert ".local" not in ptx(ladders.add_energies, pairs, counts, counts, x, number, totals)
+    beta, label = row(types.float64), types.Array(types.uint8, 3, "C")
+    sums = (types.Array(types.float64, 3, "C"), types.Array(types.float64, 5, "C"))
+    constants = (types.float64, types.float64, number, number)
+    where, notes = (beta, number, number, keys), (label, label, totals, words, words)
+    ptx(ladders.exchange_levels, *where, *constants, totals, totals, *sums, *notes)
+    ptx(ladders.swap_levels, words, *[number] * 5, x, x)
+    ptx(ladders.grow_clusters, places, places, counts, places, keys, *[number] * 4, x, x, x)
+    ptx(ladders.halve_blocks, sums[1])
+    ptx(ladders.spread_states, x, number, x)
 
 
 def test_spins_with_tails_compile_for_a_gpu():

@@ -14,7 +14,6 @@ import math
 from functools import cache
 
 import numpy as np
-from numba import cuda
 
 from minigibbs.kernels.choice import RARE, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
@@ -22,6 +21,7 @@ from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_bits import Spins
 from minigibbs.running.backends.cuda_colours import WORD
+from minigibbs.running.backends.device.toolchain import cuda
 from minigibbs.running.backends.device.words import far_four
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, EXCHANGE, FURTHER, SEED
@@ -49,6 +49,15 @@ def _alone(data, block, lane, key0, key1, replica, beta, sweep, x, column, bit):
     if bits < RARE:
         return np.uint32(rare_spin(np.float32(field), bits, key0, key1, replica, variable, sweep))
     return np.uint32(spin_by_bits(np.float32(field), bits))
+
+
+@literal
+def _renewed(data, block, lane, key0, key1, own, quad, column, bit, level, betas, sweep, x, word):
+    """A word of new values, with one of them drawn with as many random bits as it needs."""
+    replica, beta = np.int64(QUAD) * np.int64(own) + level, betas[np.uint64(QUAD * quad + level)]
+    where = QUAD * column + level
+    one = _alone(data, block, lane, key0, key1, replica, beta, sweep, x, where, bit)
+    return np.uint32((word & ~(_ONE << bit)) | (one << bit))
 
 
 @cache
@@ -113,21 +122,20 @@ def sweep_levels(kind):
                     new[3] = np.uint32(new[3] | bit)
                 if min(min(a, b), min(c, d)) < RARE:
                     rare = np.uint32(rare | bit)
+        n0, n1, n2, n3 = new[0], new[1], new[2], new[3]
         while rare:
             bit = np.uint32(cuda.ffs(rare) - 1)
             rare = np.uint32(rare & np.uint32(rare - _ONE))
             which = np.uint64(WORD * group) + np.uint64(bit)
-            key0, key1 = keys[0, which], keys[1, which]
-            for level in range(QUAD):
-                own_column = QUAD * column + level
-                replica = np.int64(QUAD) * np.int64(own) + level
-                beta = betas[np.uint64(QUAD * quad + level)]
-                one = _alone(
-                    data, block, lane, key0, key1, replica, beta, sweep, x, own_column, bit
-                )
-                new[level] = np.uint32((new[level] & ~(_ONE << bit)) | (one << bit))
-        for level in range(QUAD):
-            x[place, np.uint64(QUAD * column + level)] = new[level]
+            who = (keys[0, which], keys[1, which], own, quad, column, bit)
+            n0 = _renewed(data, block, lane, *who, 0, betas, sweep, x, n0)
+            n1 = _renewed(data, block, lane, *who, 1, betas, sweep, x, n1)
+            n2 = _renewed(data, block, lane, *who, 2, betas, sweep, x, n2)
+            n3 = _renewed(data, block, lane, *who, 3, betas, sweep, x, n3)
+        x[place, np.uint64(QUAD * column)] = n0
+        x[place, np.uint64(QUAD * column + 1)] = n1
+        x[place, np.uint64(QUAD * column + 2)] = n2
+        x[place, np.uint64(QUAD * column + 3)] = n3
 
     return sweep
 

@@ -1,0 +1,31 @@
+"""Temperature ladders on a GPU: the chains of the CPU, bit by bit."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.running.test_cuda_ladders import CASES, EVERYTHING, glass, tempering
+
+LARGER = {
+    "lattice": (mg.models.ising_lattice(side=12, beta=0.45), tempering(13, True), 64),
+    "several-words": (glass(3), tempering(70, True), 70),
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *LARGER])
+def test_ladders_are_those_of_the_cpu(name):
+    graph, sampler, chains = (CASES | LARGER)[name]
+    options = {"sweeps": 60, "warmup": 5, "chains": chains, "seed": 7, "record": EVERYTHING}
+    found = mg.sample(
+        graph,
+        sampler,
+        backend="cuda",
+        progress=False,
+        **(options | {"record": mg.Record(*EVERYTHING, chains=chains)}),
+    )
+    expected = mg.sample(graph, sampler, progress=False, **options)
+    np.testing.assert_array_equal(found.draws, expected.draws)
+    np.testing.assert_array_equal(found.state, expected.state)
+    np.testing.assert_allclose(found.energy, expected.energy, rtol=1e-9)
+    assert found.ladder.round_trips == expected.ladder.round_trips
+    np.testing.assert_allclose(found.ladder.log_z, expected.ladder.log_z, rtol=1e-9)
