@@ -30,9 +30,11 @@ def cost_functions(graph: FactorGraph) -> tuple[float, list[CostFunction]]:
     for number in range(len(model.pair) + len(model.factors)):
         scope, logs = free.factor(number)
         top = float(logs.max())
-        top = 0.0 if top == -math.inf else top
+        if top == -math.inf:  # no state is possible
+            found.append(((0,), np.full(int(graph.sizes[0]), math.inf)))
+            continue
         constant += top
-        if scope and (logs != top).any():
+        if (logs != top).any():
             found.append((scope, top - logs))
     for variable in np.flatnonzero(graph.evidence >= 0).tolist():
         cost = np.full(int(graph.sizes[variable]), math.inf)

@@ -281,6 +281,7 @@ def _sampled(
         clamped=run.clamped,
         model=run.model,
         run=run,
+        graph=graph,
     )
 
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import SampleError
+from minigibbs.exact.bounds import Bounds, log_z_bounds
 from minigibbs.exact.elimination import exact_draws
 from minigibbs.exact.queries import joint_marginal, log_evidence
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
@@ -75,6 +77,25 @@ class Answer(Result):
     def exact(self) -> bool:
         """Whether it is exact, but for rounding."""
         return self.method == "exact"
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Log Z lies between `bounds.lower` and `bounds.upper`, by a proof.
+
+        An exact answer has log Z for both. For a sampled answer weighted mini-buckets are computed
+        on first use, with tables of up to 65,536 entries; see `mg.theory.log_z_bounds`.
+
+        >>> import minigibbs as mg
+        >>> torus = mg.models.ising_lattice(side=5, beta=0.2)
+        >>> sampled = mg.infer(torus, "1s", exact=False, seed=1, progress=False)
+        >>> sampled.bounds.lower < mg.infer(torus).log_z < sampled.bounds.upper
+        True
+        """
+        if self.exact and self.log_z is not None:
+            return Bounds(self.log_z, self.log_z)
+        if self.graph is None:
+            raise SampleError("files of answers do not keep the model: call mg.infer again")
+        return log_z_bounds(self.graph)
 
     def joint(self, *variables: int | str) -> NDArray[np.float64]:
         """The joint marginal of some variables, exactly.

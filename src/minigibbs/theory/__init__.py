@@ -6,6 +6,7 @@
 40.543
 """
 
+from minigibbs.exact.bounds import Bounds, log_z_bounds
 from minigibbs.exact.elimination import (
     exact_draws,
     exact_marginals,
@@ -47,6 +48,7 @@ from minigibbs.theory.transitions import (
 __all__ = [
     "MOST_MATRIX",
     "MOST_STATES",
+    "Bounds",
     "Comparison",
     "Enumeration",
     "Law",
@@ -63,6 +65,7 @@ __all__ = [
     "lemma_2_repaired",
     "lemma_2_sharper",
     "log_partition",
+    "log_z_bounds",
     "poisson_gibbs_bound",
     "promise",
     "site_updates",

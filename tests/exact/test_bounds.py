@@ -1,0 +1,89 @@
+"""Bounds of log Z hold on every model, and tables of more entries tighten them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests import naive
+from tests.zoo import IMPLICIT, ZOO
+
+
+def random_model(rng):
+    """A few variables and tables, some with hard constraints."""
+    count = int(rng.integers(2, 8))
+    sizes, groups = rng.integers(1, 4, count), []
+    for _ in range(rng.integers(1, 12)):
+        scope = rng.choice(count, min(int(rng.integers(1, 4)), count), replace=False)
+        logs = rng.normal(size=sizes[scope]) * rng.choice([0.1, 1.0, 3.0])
+        if rng.random() < 0.3:
+            logs = np.where(rng.random(logs.shape) < 0.2, -np.inf, logs)
+        groups.append(mg.Table([scope], logs))
+    graph = mg.FactorGraph(sizes, groups)
+    return graph.condition({0: int(sizes[0]) - 1}) if rng.random() < 0.3 else graph
+
+
+def test_no_bound_is_violated():
+    """1,000 claims; a bound is a theorem, so that there are no false alarms."""
+    rng = np.random.default_rng(5)
+    for _ in range(125):
+        graph = random_model(rng)
+        log_z = mg.theory.log_partition(graph)
+        for entries in (1, 4, 16, 1 << 16):
+            bounds = mg.theory.log_z_bounds(graph, entries)
+            assert bounds.lower <= log_z <= bounds.upper, entries
+
+
+@pytest.mark.parametrize("model", ZOO | IMPLICIT)
+def test_bounds_meet_where_nothing_is_split(model):
+    graph = (ZOO | IMPLICIT)[model]
+    bounds = mg.theory.log_z_bounds(graph)
+    assert bounds.upper - bounds.lower < 1e-6
+    assert mg.theory.log_partition(graph) == pytest.approx(bounds.lower, abs=1e-6)
+
+
+def test_larger_tables_are_tighter():
+    grid = mg.models.ising_lattice(8, 0.5, periodic=False).condition({0: 1})
+    log_z = mg.theory.log_partition(grid)
+    gaps = []
+    for entries in (4, 32, 1 << 12):
+        lower, upper = mg.theory.log_z_bounds(grid, entries)
+        assert lower < log_z < upper
+        gaps.append(upper - lower)
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+def test_a_model_without_a_possible_state():
+    graph = mg.FactorGraph([1, 2], [mg.Unary([0], [[-np.inf]])])
+    assert mg.theory.log_z_bounds(graph).lower == -math.inf
+    same = mg.Table([[0, 1]], [[0.0, -np.inf], [-np.inf, 0.0]])
+    clash = mg.FactorGraph([2, 2], [same]).condition({0: 0, 1: 1})
+    assert mg.theory.log_z_bounds(clash) == (-math.inf, -math.inf)
+
+
+def test_answers_have_bounds(tmp_path):
+    torus = mg.models.ising_lattice(4, 0.3)
+    exact = mg.infer(torus, progress=False)
+    assert exact.bounds == (exact.log_z, exact.log_z)
+    sampled = mg.infer(torus, "1s", exact=False, seed=1, progress=False)
+    assert sampled.bounds.lower <= exact.log_z <= sampled.bounds.upper
+    sampled.save(tmp_path / "answer.npz")
+    with pytest.raises(mg.SampleError, match=r"mg\.infer again"):
+        repr(mg.load(tmp_path / "answer.npz").bounds)
+
+
+@pytest.mark.parametrize("entries", [0, -1])
+def test_entries_are_positive(entries):
+    with pytest.raises(mg.SampleError, match="entries must be at least 1"):
+        mg.theory.log_z_bounds(ZOO["potts"], entries)
+
+
+def test_naive_sums_agree_with_elimination():
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        graph = random_model(rng)
+        energies = np.array([naive.energy(graph, x) for x in naive.states(graph)])
+        top = energies.max()
+        total = top + math.log(np.exp(energies - top).sum()) if top > -1e300 else -math.inf
+        assert mg.theory.log_partition(graph) == pytest.approx(total)
