@@ -591,3 +591,28 @@ def test_the_recipe_of_min_gibbs_keeps_what_it_says():
             f = chain.matrix @ f
     assert "spectral gap 0" in sampler.proviso(graph)
     assert f"{decay.slowdown:.3g}" in sampler.describe(graph)
+
+
+# (i)
+
+
+def absolute_mean(sizes, means):
+    """E|X| / sd(X) of a sum of centered Poisson variables, by enumeration."""
+    counts, chance = poisson_grid(means)
+    return chance @ np.abs((counts - means) @ sizes) / math.sqrt(means @ sizes**2)
+
+
+def test_one_poisson_variable_attains_the_conjectured_ratio():
+    assert absolute_mean(np.ones(1), np.array([0.5])) == pytest.approx(math.sqrt(2 / math.e))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_of_poisson_variables_stay_below_the_conjectured_ratio(seed):
+    """Not proven: docs/theory.md uses 1 in place of sqrt(2 / e)."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 4))
+    sizes, means = rng.normal(size=count), 10 ** rng.uniform(-2, 0.7, count)
+    if seed % 2:  # near the extreme case: one variable of mean 1/2, and weak ones
+        sizes[1:] *= 0.1
+        means[0] = 0.5
+    assert absolute_mean(sizes, means) <= math.sqrt(2 / math.e) + 1e-9
