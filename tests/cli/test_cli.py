@@ -330,6 +330,18 @@ def test_explain_prints_the_papers_constants(command):
         assert piece in out
 
 
+def test_explain_takes_the_scan_of_a_run(command):
+    told = json.loads(command("explain", "curie-weiss:n=600,beta=2.0", "--json")[1])
+    assert told["lanes"] == 1
+    arguments = ("--scan", "chromatic", "--json")
+    told = json.loads(command("explain", "curie-weiss:n=600,beta=2.0", *arguments)[1])
+    assert told["lanes"] == 64
+    assert "2.46 times smaller" in told["guarantee"]
+    code, _, err = command("explain", "ising-rbf", "--scan", "sideways")
+    assert code != 0
+    assert "scan must be one of" in err
+
+
 def test_explain_prints_json(command):
     code, out, err = command("explain", "potts-rbf:side=3,states=5", "--json")
     assert (code, err) == (0, "")
