@@ -36,10 +36,10 @@ test: $(SETUP) lint  ## lint, check types and run the whole test suite
 test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
 	$(BIN)/python -m pytest tests/gpu -v -W default
 
-test-bridges:  ## the tests that need PyTorch, in an environment of its own; pip's settings choose its build
+test-bridges:  ## the tests that need PyTorch, PyMC and NumPyro, in an environment of their own
 	$(PYTHON) -m venv $(BRIDGES)
 	$(BRIDGES)/bin/pip --quiet --disable-pip-version-check install "pip>=25.1"
-	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch]" --group test
+	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch,pymc,numpyro]" --group test
 	$(BRIDGES)/bin/python -m pytest tests/interop src/minigibbs/interop
 
 FUZZ_SECONDS ?= 300

@@ -30,6 +30,9 @@ ROOMS = (
     "inference",
     "learning",
     "interop",
+    "jax",
+    "numpyro",
+    "pymc",
     "torch",
     "explanation",
     "theory",
@@ -141,5 +144,6 @@ def test_every_room_says_what_it_is_for(folder):
 
 def test_tests_mirror_the_rooms():
     folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").exists()}
-    alone = {"_version", "errors", "models", "torch", "__main__"}  # single files
+    bridges = {"jax", "numpyro", "pymc", "torch"}
+    alone = {"_version", "errors", "models", "__main__"} | bridges  # single files
     assert set(ROOMS) - alone <= folders

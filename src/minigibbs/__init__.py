@@ -259,7 +259,7 @@ __all__ = [
 
 
 # Bridges to large libraries: public modules that `from minigibbs import *` leaves alone.
-_BRIDGES = ("torch",)
+_BRIDGES = ("jax", "numpyro", "pymc", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,10 +13,14 @@ LIBRARIES = [
     "arviz_base",
     "arviz_plots",
     "dimod",
+    "jax",
     "networkx",
+    "numpyro",
     "pandas",
     "pgmpy",
     "pyagrum",
+    "pymc",
+    "torch",
     "scipy",
     "xarray",
 ]
@@ -35,7 +39,7 @@ assert not [name for name in {LIBRARIES} if name in sys.modules]
 def test_every_public_name_is_there_without_any_of_the_libraries():
     code = f"""
 import sys
-for name in {LIBRARIES[:8]}:
+for name in {LIBRARIES[:11]}:
     sys.modules[name] = None
 from minigibbs import *
 assert ising_from_matrix([[0, 1], [1, 0]]).energy([1, 1]) == 1
@@ -80,6 +84,23 @@ except mg.MissingDependencyError as error:
         [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
     )
     assert 'pip install "minigibbs[dimod]"' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("bridge", "library", "extra"),
+    [
+        ("jax", "jax", "numpyro"),
+        ("numpyro", "jax", "numpyro"),
+        ("pymc", "pymc", "pymc"),
+        ("torch", "torch", "torch"),
+    ],
+)
+def test_a_bridge_without_its_library(bridge, library, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    for name in (f"minigibbs.{bridge}", f"minigibbs.interop.{library}"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(mg.MissingDependencyError, match=rf'pip install "minigibbs\[{extra}\]"'):
+        getattr(mg, bridge)
 
 
 def test_unknown_libraries():

@@ -1,0 +1,76 @@
+"""Gibbs sweeps of a graph whose parameters are given anew at each step.
+
+This is the discrete block of a larger model: samplers of probabilistic programs hand over the
+current state and what the parameters are, and get the next state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minigibbs.errors import GraphError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.kernels.random import streams
+from minigibbs.learning.chains import RowChains, Threads, seed_of
+
+
+class ConditionalGibbs:
+    """Sweeps of a graph at given parameters; they leave its distribution unchanged.
+
+    Parameters
+    ----------
+    graph
+        The model, with named factors.
+    sweeps
+        Sweeps of one step.
+    """
+
+    def __init__(self, graph: FactorGraph, sweeps: int) -> None:
+        if graph.implicits:
+            raise GraphError(
+                f"{graph.implicits[0].kind} factors are implicit and have no parameters; use "
+                "graph.stored() if it is small"
+            )
+        if sweeps < 1:
+            raise GraphError(f"sweeps must be an integer of at least 1, got {sweeps}")
+        self.graph, self.sweeps = graph, int(sweeps)
+        self._known = graph.frame.flat(graph.factors)
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._chains: RowChains | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"graph": self.graph, "sweeps": self.sweeps, "_known": self._known}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start()
+
+    def read(self, parameters: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        """All parameters, one after the other; those that are not given are the graph's own."""
+        return self.graph.frame.read(parameters, self._known)
+
+    def step(
+        self, state: ArrayLike, values: NDArray[np.float64], seed: Sequence[int]
+    ) -> NDArray[Any]:
+        """The state after some sweeps, a function of its arguments alone."""
+        given = self.graph.check_states(state)
+        with self._lock:
+            if self._chains is None:
+                free = free_variables(self.graph.evidence)
+                self._chains = RowChains(self.graph, given[None], free, (0,), Threads(1))
+            chains = self._chains
+            chains.streams[:] = streams(seed_of(tuple(map(int, seed))), 1)
+            chains.put(given[None])
+            chains.take(values)
+            chains.advance(self.sweeps)
+            found: NDArray[Any] = chains.states[0].copy()
+        return found

@@ -1,0 +1,163 @@
+"""PyMC: a step method for the discrete block of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minigibbs.errors import GraphError, MissingDependencyError
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.interop.conditional import ConditionalGibbs
+
+try:
+    import pymc
+    from pymc.pytensorf import rvs_in_graph
+    from pymc.step_methods.compound import BlockedStep, StepMethodState
+    from pymc.util import get_random_generator, get_value_vars_from_user_vars
+except ImportError:
+    raise MissingDependencyError('pymc is not installed: pip install "minigibbs[pymc]"') from None
+
+__all__ = ["GraphStep"]
+
+_TRIED = 4  # pairs of states on which the graph is compared with the model
+_TOLERANCE = 1e-6
+
+
+class GraphStep(BlockedStep):  # type: ignore[misc]
+    """Gibbs sweeps of a factor graph, for the discrete variables of a PyMC model.
+
+    Parameters
+    ----------
+    vars : list
+        The discrete random variables, in the order of the graph's variables.
+    graph : FactorGraph
+        The conditional distribution of these variables given all others, with named factors.
+    parameters : mapping or None, default None
+        By name, what the parameters of the graph are: expressions of the other variables of the
+        model, or numbers.
+    sweeps : int, default 1
+        Sweeps of one step.
+    check : bool, default True
+        Whether to compare the graph with the log-density of the model at a few states, and raise if
+        they differ.
+    model, rng, blocked, initial_point, compile_kwargs
+        As in other step methods of PyMC.
+
+    Raises
+    ------
+    GraphError
+        If the variables do not fit the graph, or the graph is not the conditional distribution of
+        the model.
+    """
+
+    name = "graph_gibbs"
+    stats_dtypes_shapes: dict[str, Any] = {}  # noqa: RUF012
+    _state_class = StepMethodState
+
+    def __init__(
+        self,
+        vars: Any,
+        graph: FactorGraph,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        sweeps: int = 1,
+        check: bool = True,
+        model: Any = None,
+        rng: Any = None,
+        blocked: bool = True,
+        initial_point: Any = None,
+        compile_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        model = pymc.modelcontext(model)
+        if not isinstance(graph, FactorGraph):
+            raise GraphError(f"graph must be a FactorGraph, got {type(graph).__name__}")
+        self.vars = get_value_vars_from_user_vars(vars, model)
+        self.rng = get_random_generator(rng)
+        self._gibbs = ConditionalGibbs(graph, sweeps)
+        point = model.initial_point() if initial_point is None else initial_point
+        self._names = [one.name for one in self.vars]
+        self._check_variables(graph, point)
+        given = dict(parameters or {})
+        for name in given:
+            graph.frame.find(name)
+        self._parameters = list(given)
+        options = dict(compile_kwargs or {})
+        self._function = None
+        if given:
+            own = {model.values_to_rvs[one] for one in self.vars}
+            for name, one in given.items():
+                found = own & set(rvs_in_graph([one])) if hasattr(one, "owner") else set()
+                if found:
+                    raise GraphError(
+                        f"parameter {name!r} depends on {next(iter(found)).name!r}, which this "
+                        "step updates"
+                    )
+            outputs = [pymc.pytensorf.pt.as_tensor_variable(one) for one in given.values()]
+            replaced = model.replace_rvs_by_values(outputs)
+            self._function = model.compile_fn(
+                replaced, inputs=model.value_vars, on_unused_input="ignore", **options
+            )
+        if check:
+            self._compare(model.compile_logp(**options), point)
+
+    def _check_variables(self, graph: FactorGraph, point: Mapping[str, Any]) -> None:
+        total = 0
+        for one in self.vars:
+            if one.dtype not in pymc.discrete_types:
+                raise GraphError(f"variable {one.name!r} must be discrete, got {one.dtype}")
+            total += np.size(point[one.name])
+        if total != len(graph):
+            raise GraphError(
+                f"the variables {', '.join(map(repr, self._names))} have {total} entries, but the "
+                f"graph has {len(graph)} variables"
+            )
+
+    def step(self, point: Any) -> tuple[Any, list[Any]]:
+        """Sweep the discrete variables, all others held."""
+        state = np.concatenate([np.ravel(point[name]) for name in self._names])
+        seed = [int(word) for word in self.rng.integers(2**32, size=4)]
+        return self._with(point, self._gibbs.step(state, self._values(point), seed)), [{}]
+
+    def _values(self, point: Any) -> Any:
+        found = [] if self._function is None else self._function(point)
+        return self._gibbs.read(dict(zip(self._parameters, found, strict=True)))
+
+    def _with(self, point: Any, state: Any) -> Any:
+        """The point with the discrete variables at a state."""
+        changed, first = dict(point), 0
+        for name in self._names:
+            old = np.asarray(point[name])
+            changed[name] = state[first : first + old.size].reshape(old.shape).astype(old.dtype)
+            first += old.size
+        return changed
+
+    def _compare(self, density: Any, point: Any) -> None:
+        """Raise if the graph is not the model's conditional distribution, at a few states."""
+        graph = self._gibbs.graph.with_flat(self._values(point))
+        rng = np.random.default_rng(0)
+        states = rng.integers(0, graph.sizes, (_TRIED + 1, len(graph)))
+        states = np.where(graph.evidence == FREE, states, graph.evidence)
+        ours = np.atleast_1d(graph.energy(states))
+        theirs = np.array([float(density(self._with(point, state))) for state in states])
+        known = np.isfinite(ours) & np.isfinite(theirs)
+        if (np.isfinite(ours) != np.isfinite(theirs)).any() or known.sum() < 2:
+            known[:] = True
+        with np.errstate(invalid="ignore"):
+            gaps = np.diff(ours[known] - theirs[known])
+        scale = max(1.0, float(np.abs(theirs[known]).max()))
+        if not (np.abs(gaps) <= _TOLERANCE * scale).all():
+            names = ", ".join(map(repr, self._names))
+            mine, other = np.diff(ours[known])[0], np.diff(theirs[known])[0]
+            raise GraphError(
+                f"the graph is not the conditional distribution of {names} in the model: between "
+                f"two states its energy changes by {mine:.6g}, the log-density of the model by "
+                f"{other:.6g}"
+            )
+
+    @staticmethod
+    def competence(var: Any, has_grad: bool) -> Any:
+        """Never chosen by PyMC itself: it needs a graph."""
+        return pymc.step_methods.compound.Competence.INCOMPATIBLE

@@ -1,0 +1,5 @@
+"""JAX: Gibbs sweeps as a kernel in the style of blackjax."""
+
+from minigibbs.interop.jax import GraphKernel, GraphState, graph_kernel
+
+__all__ = ["GraphKernel", "GraphState", "graph_kernel"]

@@ -1,0 +1,5 @@
+"""PyMC: a step method for the discrete block of a model."""
+
+from minigibbs.interop.pymc import GraphStep
+
+__all__ = ["GraphStep"]

@@ -1,0 +1,104 @@
+"""NumPyro and blackjax: a hidden Potts chain against its exact posterior."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from tests.interop import hidden_potts as hidden
+
+jax = pytest.importorskip("jax")
+numpyro = pytest.importorskip("numpyro")
+import jax.numpy as jnp  # noqa: E402
+from numpyro import distributions as dist  # noqa: E402
+from numpyro.diagnostics import effective_sample_size, split_gelman_rubin  # noqa: E402
+from numpyro.infer import MCMC, NUTS, HMCGibbs  # noqa: E402
+
+from minigibbs.jax import graph_kernel  # noqa: E402
+from minigibbs.numpyro import graph_gibbs  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of these libraries
+
+
+def field(sites):
+    means = jnp.stack([sites["low"], sites["high"]])
+    return -((hidden.Y[:, None] - means) ** 2) / (2 * hidden.SIGMA**2)
+
+
+def model():
+    sites = {
+        name: numpyro.sample(name, dist.Normal(*prior)) for name, prior in hidden.PRIOR.items()
+    }
+    x = numpyro.sample("x", dist.Categorical(jnp.ones((hidden.COUNT, 2)) / 2).to_event(1))
+    chain = sites["b"] * (x[1:] == x[:-1]).sum()
+    numpyro.factor("chain", chain - hidden.log_partition(sites["b"], jnp.log, jnp.exp))
+    means = jnp.where(x == 1, sites["high"], sites["low"])
+    numpyro.sample("y", dist.Normal(means, hidden.SIGMA), obs=hidden.Y)
+
+
+def assert_exact(draws):
+    """Means of [chain, draw] arrays within 5 Monte Carlo errors: a false alarm in 75,000."""
+    means, ones = hidden.exact()
+    wanted = dict(means) | {f"x{k}": one for k, one in enumerate(ones)}
+    series = {name: np.asarray(draws[name]) for name in means}
+    series |= {f"x{k}": np.asarray(draws["x"])[..., k].astype(float) for k in range(hidden.COUNT)}
+    for name, one in series.items():
+        ess = effective_sample_size(one)
+        assert ess > 100, name
+        assert split_gelman_rubin(one) < 1.05
+        assert abs(one.mean() - wanted[name]) < 5 * one.std() / np.sqrt(ess), name
+
+
+def test_hmc_gibbs_has_the_exact_posterior():
+    update = graph_gibbs(
+        hidden.graph(), "x", lambda s: {"b": s["b"][None], "h": field(s)}, sweeps=2
+    )
+    kernel = HMCGibbs(NUTS(model), gibbs_fn=update, gibbs_sites=["x"])
+    mcmc = MCMC(kernel, num_warmup=400, num_samples=1000, num_chains=2, progress_bar=False)
+    mcmc.run(jax.random.PRNGKey(1))
+    assert_exact(mcmc.get_samples(group_by_chain=True))
+
+
+def test_a_kernel_in_the_style_of_blackjax():
+    """With the parameters held, marginals are those of exact inference, within 5 errors."""
+    graph = hidden.graph()
+    given = {"b": jnp.array([0.7]), "h": field({"low": -1.0, "high": 1.0})}
+    kernel = graph_kernel(graph, sweeps=2)
+
+    def one(state, key):
+        state, _ = kernel.step(key, state, given)
+        return state, state.position
+
+    start = kernel.init(jnp.zeros(hidden.COUNT, int))
+    keys = jax.random.split(jax.random.key(3), 3000)
+    draws = np.asarray(jax.lax.scan(one, start, keys)[1])[100:]
+    fixed = graph.with_parameters({name: np.asarray(value) for name, value in given.items()})
+    answer = mg.infer(fixed, progress=False)
+    for k in range(hidden.COUNT):
+        series = draws[None, :, k].astype(float)
+        error = series.std() / np.sqrt(effective_sample_size(series))
+        assert abs(series.mean() - answer.marginal(k).probability[1]) < 5 * error
+
+
+def test_keys_fix_the_draws_and_chains_may_be_mapped():
+    kernel = graph_kernel(hidden.graph())
+    given = {"h": jnp.zeros((hidden.COUNT, 2))}
+    starts = jnp.zeros((3, hidden.COUNT), int)
+    step = jax.vmap(lambda key, x: kernel.step(key, kernel.init(x), given)[0].position)
+    keys = jax.random.split(jax.random.key(0), 3)
+    first, again = step(keys, starts), step(keys, starts)
+    np.testing.assert_array_equal(first, again)
+    assert len({tuple(row) for row in np.asarray(first).tolist()}) == 3
+
+
+def test_bad_input():
+    kernel = graph_kernel(hidden.graph())
+    with pytest.raises(mg.GraphError, match="position must hold 20 integers"):
+        kernel.init(jnp.zeros(3, int))
+    state = kernel.init(jnp.zeros(hidden.COUNT, int))
+    with pytest.raises(mg.GraphError, match="unknown parameter 'J'"):
+        kernel.step(jax.random.key(0), state, {"J": jnp.zeros(1)})
+    update = graph_gibbs(hidden.graph(), "z", lambda sites: {})
+    with pytest.raises(mg.GraphError, match="unknown site 'z': the Gibbs sites are 'x'"):
+        update(jax.random.key(0), {"x": jnp.zeros(hidden.COUNT, int)}, {})
+    with pytest.raises(mg.GraphError, match="implicit"):
+        graph_kernel(mg.FactorGraph([2] * 6, [mg.Complete(6, 0.2)]))
