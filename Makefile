@@ -6,6 +6,7 @@ SMALL := .venv/.small
 SETUP := .venv/.done
 EMPTY := .venv-empty
 LOWEST := .venv-lowest
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile  # files have fixtures of their own: run them once
 BRIDGES := .venv-bridges
 
 .PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs paper serve gallery package lowest bench clean
@@ -31,10 +32,15 @@ demo: $(SMALL)  ## sample the paper's Potts model and draw the result
 	$(BIN)/minigibbs demo
 
 test: $(SETUP) lint  ## lint, check types and run the whole test suite
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(PYTEST) --durations=10
 
-test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU
-	$(BIN)/python -m pytest tests/gpu -v -W default
+quick: $(SETUP)  ## one test per file and per sampler: about 2 minutes, for work in progress
+	$(PYTEST) -m quick tests
+
+GPU_WORKERS ?= 4
+
+test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU; most of their time is compilation
+	$(BIN)/python -m pytest tests/gpu -v -W default -n $(GPU_WORKERS)
 
 test-bridges:  ## the tests that need PyTorch, PyMC and NumPyro, in an environment of their own
 	$(PYTHON) -m venv $(BRIDGES)

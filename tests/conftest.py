@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 import pytest
 
@@ -14,19 +15,27 @@ from tests.paths import ROOT
 # program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Bytecode is kept, also where the environment says otherwise. Without it every worker rewrites the
+# assertions of all tests, and every program that a test starts compiles all that it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 PACKAGES = {path.parent.name for path in (ROOT / "src" / "minigibbs").glob("*/__init__.py")}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items):
-    """Mark the first test of every file that tests a package as quick; see CONTRIBUTING.md."""
-    seen = {ROOT / "tests"}
+    """Mark the first test of every file that tests a package as quick; see CONTRIBUTING.md.
+
+    Tests of runs in the CUDA simulator share one long fixture, and are left out.
+    """
+    seen = set()
     for item in items:
-        if item.path not in seen and item.path.parent.name in PACKAGES:
+        known = item.path in seen or item.path.parent.name not in PACKAGES
+        if not (known or isinstance(item, pytest.DoctestItem) or "simulated" in item.fixturenames):
             seen.add(item.path)
-            if not isinstance(item, pytest.DoctestItem):
-                item.add_marker("quick")
+            item.add_marker("quick")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,0 +1,34 @@
+"""The tests of `make quick` cover every package and every sampler."""
+
+import subprocess
+import sys
+
+import pytest
+
+from minigibbs.samplers import SAMPLERS
+from tests.conftest import PACKAGES
+from tests.paths import ROOT
+from tests.settings import SETTINGS, SWEEPS
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_every_package_has_a_folder_of_tests(name):
+    """The first test of each file in it is quick."""
+    assert list((ROOT / "tests" / name).glob("test_*.py"))
+
+
+def test_every_sampler_has_golden_draws_or_a_file_of_its_own():
+    """The tests of golden draws are quick, and so is the first test of a file."""
+    pinned = {type(one.sampler) for one in (*SETTINGS.values(), *SWEEPS.values())}
+    for name, kind in SAMPLERS.items():
+        own = ROOT / "tests" / "samplers" / f"test_{name.replace('-', '_')}.py"
+        assert kind in pinned or own.exists(), name
+
+
+def test_the_first_test_of_a_file_is_quick():
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "quick"]
+    files = ["tests/system/test_watch.py", "tests/test_rooms.py"]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    chosen = [line for line in done.stdout.splitlines() if "::" in line]
+    assert len(chosen) == 1
+    assert chosen[0].startswith("tests/system/test_watch.py::")
