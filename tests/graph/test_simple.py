@@ -82,3 +82,15 @@ def test_a_lighter_graph_has_the_same_law(name):
         mg.theory.exact_marginals(light), mg.theory.exact_marginals(graph), atol=1e-12
     )
     assert (light is graph) == bool(len(simplified(graph).rest))
+
+
+def test_neighbours_of_wide_factors_with_evidence_and_repeated_scopes():
+    """Against pairs written down one by one."""
+    scopes = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 4, 5, 6], [2, 6, 4, 0]]
+    graph = mg.FactorGraph([2] * 7, [mg.Logical("or", scopes, 1.0), mg.Potts([0], [6], 1.0)])
+    graph = graph.condition({1: 0})
+    start, target = neighbours(graph, simplified(graph))
+    pairs = {(0, 6)} | {(a, b) for s in scopes for a in s for b in s if 1 not in (a, b)}
+    for i in range(7):
+        own = {b for a, b in pairs if a == i} | {a for a, b in pairs if b == i}
+        assert target[start[i] : start[i + 1]].tolist() == sorted(own - {i})

@@ -21,6 +21,7 @@ from minigibbs.kernels.energy import general_value
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import TABLE, Model
 from minigibbs.system import memory
+from minigibbs.system.watch import current
 
 _PAIR_BYTES = 64  # two variables that share a factor, while they are sorted
 
@@ -87,13 +88,18 @@ def neighbours(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], N
     what = f"a table of {pairs:,.0f} pairs of variables that share a factor"
     memory.require(_PAIR_BYTES * pairs, what, "use factors of fewer variables")
     rows, columns = [i], [j]
-    for k in simple.rest:
-        factor = model.factors[k]
-        scope = model.slots["variable"][factor["scope_start"] : factor["scope_end"]]
-        scope = np.unique(scope[graph.evidence[scope] == FREE]).astype(np.int64)
-        first, second = np.triu_indices(len(scope), 1)
-        rows.append(scope[first])
-        columns.append(scope[second])
+    begin = model.factors["scope_start"][simple.rest]
+    arity = model.factors["scope_end"][simple.rest] - begin
+    for width in np.unique(arity).tolist():
+        current().check()
+        places = begin[arity == width][:, None] + np.arange(width)
+        scopes = model.slots["variable"][places].astype(np.int64)
+        scopes = np.unique(np.where(graph.evidence[scopes] == FREE, scopes, -1), axis=0)
+        one, other = np.triu_indices(width, 1)
+        first, second = scopes[:, one], scopes[:, other]
+        joined = (first >= 0) & (second >= 0) & (first != second)
+        rows.append(np.minimum(first, second)[joined])
+        columns.append(np.maximum(first, second)[joined])
     low, high = np.concatenate(rows), np.concatenate(columns)
     key = np.unique(np.concatenate([low * len(graph) + high, high * len(graph) + low]))
     owner, other = np.divmod(key, len(graph))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from minigibbs.kernels.boxes import STACK, Tree, choose_sources, in_threads
 from minigibbs.kernels.decay import FEATURES, decay_bounds, rounded_up
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import empty_lines
+from minigibbs.system.watch import current
 
 COUNT_BITS = 18  # of a slot's second word: how many points it holds; the others, how many slots do
 MOST_COUNT = (1 << COUNT_BITS) - 1
@@ -150,14 +152,18 @@ def _make_all(
 
 
 def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
-    """Do the work for some sources at a time, with room for the boxes of so many slots."""
+    """Do the work for some sources at a time, with room for the boxes of so many slots.
+
+    Raises `StopError` between two pieces if the call must end.
+    """
     most = _ROOM * slots
 
     def some(part: slice) -> None:
         work(part, np.empty(most, BOX), np.empty(most, BOX), np.empty(STACK, np.int64))
 
-    for _ in in_threads(some, sources):
-        pass
+    with closing(in_threads(some, sources)) as pieces:
+        for _ in pieces:
+            current().check()
 
 
 @kernel

@@ -6,7 +6,7 @@ draw points from see `box_tables`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -127,14 +127,17 @@ def own_values(tree: Tree, rule: Any) -> NDArray[np.float64]:
     return result
 
 
-def in_threads(work: Callable[[slice], Any], count: int) -> Iterator[Any]:
-    """Do pieces of some work side by side; compiled code lets other threads run."""
+def in_threads(work: Callable[[slice], Any], count: int) -> Generator[Any, None, None]:
+    """Do pieces of some work in parallel; compiled code lets other threads run."""
     step = max(1, -(-count // (8 * THREADS)))
     pieces = [slice(first, min(first + step, count)) for first in range(0, count, step)]
     if pieces:
         work(slice(0, 0))  # compiled once, by one thread
     with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(work, pieces)
+        try:
+            yield from pool.map(work, pieces)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def choose_sources(tree: Tree, wanted: float) -> NDArray[np.int64]:

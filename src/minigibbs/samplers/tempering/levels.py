@@ -69,10 +69,11 @@ def find_levels(
     if beta is None:
         beta = np.linspace(0.0, 1.0, count or _FIRST_LEVELS) ** 2
     rounds, made, stream = _FIRST_ROUNDS, 0.0, np.arange(1, 5, dtype=np.uint64)
-    pace = _seconds_per_round(graph, prepare, beta, state, stream) / len(beta)  # and level
-    allowed = current().spent + _SHARE * current().left
-    for _ in range(_ROUNDS):
-        if current().spent + pace * len(beta) * rounds > allowed:
+    allowed, first = current().spent + _SHARE * current().left, len(beta)
+    layout, pace = _seconds(graph, prepare, beta, state, stream)
+    for number in range(_ROUNDS):
+        ahead = (pace * rounds + (layout if number else 0.0)) * len(beta) / first
+        if current().spent + ahead > allowed:
             break
         data, space = prepare(beta)
         rejected = rejection_rates(graph, data, space, state, stream, rounds)
@@ -89,20 +90,21 @@ def find_levels(
     return beta
 
 
-def _seconds_per_round(
+def _seconds(
     graph: FactorGraph,
     prepare: Prepare,
     beta: NDArray[np.float64],
     state: NDArray[Any],
     stream: NDArray[np.uint64],
-) -> float:
-    """What a round takes, by one that changes nothing; 0 where the call has no time limit."""
+) -> tuple[float, float]:
+    """Time the layout of a ladder and one round; 0 where the call has no time limit."""
     if not current().limited:
-        return 0.0
+        return 0.0, 0.0
+    begun = current().spent
     data, space = prepare(beta)
     before = current().spent
     rejection_rates(graph, data, space, state.copy(), stream.copy(), 1)
-    return current().spent - before
+    return before - begun, current().spent - before
 
 
 def equally_spaced(
