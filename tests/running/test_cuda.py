@@ -197,7 +197,7 @@ def test_ladders_of_spins_compile_for_a_gpu(strong):
     constants = (types.float64, types.float64, number, number)
     where, notes = (beta, number, number, keys), (label, label, totals, words, words)
     ptx(ladders.exchange_levels, *where, *constants, totals, totals, *sums, *notes)
-    ptx(ladders.swap_levels, words, *[number] * 5, x, x)
+    ptx(ladders.swap_levels, words, *[number] * 5, x, x, words)
     ptx(ladders.grow_clusters, places, places, counts, places, keys, *[number] * 4, x, x, x)
     ptx(ladders.halve_blocks, sums[1])
     ptx(ladders.spread_states, x, number, x)

@@ -67,6 +67,16 @@ def test_two_launches_are_numbas_and_the_others_have_its_words(started):
     assert started == [("compiled", [7, 1, 2, 4, 0.5]), ("compiled", [7, 1, 2, 2**40, 0.5])]
 
 
+def test_launches_without_a_number(started):
+    kinds = KINDS[:2] + KINDS[3:]
+    launch = Launch(fake_kernel(argument_types=kinds))
+    again = Again(launch, (7, (1, 2), 0.5), None)
+    for _ in range(3):
+        again()
+    assert launch.calls == [(7, (1, 2), 0.5)] * 2
+    assert started == [("compiled", [7, 1, 2, 0.5])]
+
+
 @pytest.mark.parametrize(
     "kernel",
     [

@@ -234,9 +234,13 @@ class CudaBits(CudaColours):
             if compare:
                 self.note(1 if early else _NOTED)
             if keeping:
-                if self.walking:
-                    self.copy.copy_to_device(self.flat)
+                self._keep_copy()
                 self.held_back += 1
+
+    def _keep_copy(self) -> None:
+        """Keep the values of a sweep where no kernel has done that on the way."""
+        if self.walking:
+            self.copy.copy_to_device(self.flat)
 
     def _keeps_sweep(self) -> bool:
         """Whether the values after the next sweep are kept, to be counted with those of others."""
@@ -332,9 +336,12 @@ class CudaBits(CudaColours):
         add = configure(self.own.part_energies(how.width), items, threads)
         total = configure(self.own.sum_energies, len(how.lanes) * threads, threads)
 
+        adding = Again(add, (*self.energy_arrays, self.x, firsts, parts), None)
+        summing = Again(total, (parts, lanes, self.constant), (energy,))
+
         def keep(record: int) -> None:
-            add(*self.energy_arrays, self.x, firsts, parts)
-            total(parts, lanes, self.constant, record, energy)
+            adding()
+            summing(record)
 
         return keep
 

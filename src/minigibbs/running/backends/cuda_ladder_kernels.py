@@ -233,11 +233,11 @@ def exchange_levels(
 
 
 @cuda.jit
-def swap_levels(masks, stride, columns, levels, parity, shown, x, target):
+def swap_levels(masks, stride, columns, levels, parity, shown, x, target, copy):
     """Exchange the bits of neighboring levels under their masks; show the target's states.
 
     One thread per place, group of ladders, twin and pair. `target` gets the coldest level of twin
-    `shown`.
+    `shown`, and so does `copy`, unless it is empty.
     """
     item = cuda.grid(1)
     pairs, twins = levels // 2 + 1, columns // stride
@@ -257,9 +257,15 @@ def swap_levels(masks, stride, columns, levels, parity, shown, x, target):
             x[place, column] = np.uint32(low ^ change)
             x[place, column + np.uint64(1)] = np.uint32(high ^ change)
         if k + 1 == levels - 1 and twin == shown:
-            target[place, np.uint64(group)] = np.uint32(high ^ change)
+            cold = np.uint32(high ^ change)
+            target[place, np.uint64(group)] = cold
+            if len(copy):
+                copy[place * np.uint64(groups) + np.uint64(group)] = cold
     elif k == levels - 1 and twin == shown:
-        target[place, np.uint64(group)] = x[place, np.uint64(first + k)]
+        cold = x[place, np.uint64(first + k)]
+        target[place, np.uint64(group)] = cold
+        if len(copy):
+            copy[place * np.uint64(groups) + np.uint64(group)] = cold
 
 
 @cuda.jit

@@ -78,7 +78,7 @@ class CudaLadders(CudaBits):
         def run(number: int, chains: int) -> None:
             if chains == 0:  # to compile
                 for sweep in self._sweeps:
-                    sweep.launch(*sweep.before, 0, 0, *sweep.after[1:])
+                    sweep.launch(*sweep.before, 0, 0, self.levels_of, self.words_of)
                 return
             self._round(number)
 
@@ -145,12 +145,8 @@ class CudaLadders(CudaBits):
         self._deciding = configure(own.exchange_levels, pairs, own.THREADS)
         self._decide: dict[tuple[int, int], Again] = {}
         swaps = m * self.groups * twins * (levels // 2 + 1)
-        swap = configure(own.swap_levels, swaps, own.THREADS)
-        where = (self.stride, self.columns, levels)
-        self._swapping = [
-            Again(swap, (self.masks[k], *where), ((k + 1) % twins, self.levels_of, self.x))
-            for k in range(2)
-        ]
+        self._swapping = configure(own.swap_levels, swaps, own.THREADS)
+        self._swap: dict[tuple[int, int], Again] = {}
         if twins == 2:
             grow = configure(own.grow_clusters, self.groups * levels * own.GROWING, own.GROWING)
             before = (*self.around, self.keys, levels, self.stride, self.columns)
@@ -182,7 +178,16 @@ class CudaLadders(CudaBits):
             )  # fmt: skip
             self._decide[key] = Again(self._deciding, before, after)
         self._decide[key](number)
-        self._swapping[side](side)
+        swap = (side, id(self.copy))
+        if swap not in self._swap:
+            where = (self.masks[side], self.stride, self.columns, len(ladder.beta))
+            shown = (side + 1) % ladder.twins
+            rest = (shown, self.levels_of, self.x, self.copy)
+            self._swap[swap] = Again(self._swapping, where, rest)
+        self._swap[swap](side)
+
+    def _keep_copy(self) -> None:
+        """The last kernel of a round has written it."""
 
     def _write(self, states: NDArray[Any]) -> None:
         """Put states [chain, variable] on all levels, and show them."""

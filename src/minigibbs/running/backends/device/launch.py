@@ -15,23 +15,33 @@ from typing import Any
 
 
 class Again:
-    """A configured kernel and its arguments, of which one is a number that changes."""
+    """A configured kernel and its arguments, of which one may be a number that changes.
 
-    def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+    Parameters
+    ----------
+    launch : kernel with a launch shape
+    before : tuple
+        The arguments before the number, or all of them.
+    after : tuple or None
+        The arguments behind the number; None if there is no number.
+    """
+
+    def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...] | None) -> None:
         self.launch, self.before, self.after = launch, before, after
         self._quick: Callable[[int], None] | None = None
         self._made, self._thread = 0, 0
 
-    def __call__(self, number: int) -> None:
+    def __call__(self, number: int = 0) -> None:
         """Launch; returns before it is done."""
+        given = self.before if self.after is None else (*self.before, number, *self.after)
         if self._quick is not None and threading.get_ident() == self._thread:
             self._quick(number)
             return
         self._made += 1
         if self._made != 2:  # many launches are made once
-            self.launch(*self.before, number, *self.after)
+            self.launch(*given)
             return
-        kernel = _launched(self.launch, (*self.before, number, *self.after))
+        kernel = _launched(self.launch, given)
         if kernel is not None:
             self._quick = _quick(self.launch, kernel, self.before, self.after)
             self._thread = threading.get_ident()  # where the device is the current one
@@ -58,7 +68,7 @@ def _launched(launch: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _quick(
-    launch: Any, kernel: Any, before: tuple[Any, ...], after: tuple[Any, ...]
+    launch: Any, kernel: Any, before: tuple[Any, ...], after: tuple[Any, ...] | None
 ) -> Callable[[int], None] | None:
     """A function that launches a kernel with a number; None where Numba has changed."""
     try:
@@ -67,11 +77,13 @@ def _quick(
             return None
         words: list[Any] = []
         places: list[int] = []
-        for kind, value in zip(kernel.argument_types, (*before, 0, *after), strict=True):
+        given = before if after is None else (*before, 0, *after)
+        for kind, value in zip(kernel.argument_types, given, strict=True):
             places.append(len(words))
             kernel._prepare_args(kind, value, launch.stream, [], words)
-        number = words[places[len(before)]]
-        number.value = 0
+        number = None if after is None else words[places[len(before)]]
+        if number is not None:
+            number.value = 0
         shape = core.LaunchConfig(
             grid=launch.griddim, block=launch.blockdim, shmem_size=launch.sharedmem
         )
@@ -81,7 +93,8 @@ def _quick(
         return None
 
     def run(which: int) -> None:
-        number.value = which
+        if number is not None:
+            number.value = which
         start(stream, shape, function, *words)
 
     return run
