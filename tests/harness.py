@@ -48,14 +48,20 @@ def recording(options):
 _PARTS = {"thin": "thin", "record_variables": "variables", "record_chains": "chains"}
 
 
+PLAIN = {"warmup": 0, "start": "random"}
+
+
 def sample(graph, *arguments, **options):
-    """`mg.sample`, with `thin`, `record_variables` and `record_chains` given one by one."""
-    return mg.sample(graph, *arguments, **recording(options))
+    """`mg.sample`, with `thin`, `record_variables` and `record_chains` given one by one.
+
+    Without a warm-up and from random states, unless told otherwise.
+    """
+    return mg.sample(graph, *arguments, **PLAIN | recording(options))
 
 
 def sample_until(graph, *arguments, **options):
     """The same for `mg.sample_until`."""
-    return mg.sample_until(graph, *arguments, **recording(options))
+    return mg.sample_until(graph, *arguments, **PLAIN | recording(options))
 
 
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):

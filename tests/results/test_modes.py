@@ -25,6 +25,7 @@ FROZEN = {
 def sampled(graph, seed=1, **options):
     if "sampler" not in options:
         options["scan"] = "random"  # in which chains of all these graphs stay frozen
+    options.setdefault("start", "random")  # so that chains may all begin in one mode
     return mg.sample(graph, sweeps=300, seed=seed, progress=False, **options)
 
 

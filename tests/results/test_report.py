@@ -206,9 +206,22 @@ def test_stuck_chains_are_told_first_and_plainly():
 
 def test_a_good_run_is_said_to_be_good():
     # R-hat stays within some 0.001 of 1 over seeds, see test_record.py
-    ((level, text),) = findings(sample(ZOO["potts"], sweeps=4000))
+    weak = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.2)])
+    ((level, text),) = findings(sample(weak, sweeps=4000))
     assert level == "good"
     assert "No sign of trouble" in text
+    assert "depend on each other weakly" in text
+
+
+def test_strongly_coupled_chains_that_agree_are_not_said_to_be_good():
+    """Chains of a strongly coupled model can agree by missing the same states."""
+    graph = ZOO["potts"]
+    assert graph.influence > 1
+    ((level, text),) = findings(sample(graph, sweeps=4000))
+    assert level == "fair"
+    assert "no proof" in text
+    ((level, text),) = findings(sample(graph, sweeps=4000, sampler=mg.Tempering()))
+    assert level == "good"
 
 
 def test_runs_that_tell_little_are_not_said_to_be_good():

@@ -107,7 +107,7 @@ def test_rare_energies_are_the_same_elsewhere_resumed_and_saved(rare, tmp_path):
 
 
 def test_rare_energies_raise_no_false_alarm(rare):
-    assert energy_limit(rare) == 1 + 4 / rare.energy.shape[1]
+    assert energy_limit(rare) == 1 + 8 / rare.energy.shape[1]
     assert not any("energy" in text or "draws" in text for text in rare.summary().warnings)
 
 

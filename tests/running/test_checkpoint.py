@@ -344,7 +344,7 @@ folder, graph = sys.argv[1], mg.models.potts_lattice(6, 3, 0.5)
 mg.sample(graph, updates=1, record="draws", progress=False)  # compiled code is kept in files too
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
-    mg.sample(graph, updates=200_000, chains=2, seed=1,
+    mg.sample(graph, updates=200_000, warmup=0, chains=2, seed=1, start="random",
               record=mg.Record("draws", thin=200), progress=False, checkpoint=folder, every="1h")
 except mg.StoppedError as error:
     print("stopped", error.run.clock.min())

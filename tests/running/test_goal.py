@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from rich import console
 
 import minigibbs as mg
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import Marginals, split_rhat
+from minigibbs.results.marginals import Marginals
 from minigibbs.running import group as running
 from minigibbs.running import progress
 from minigibbs.running.goal import Goal
@@ -78,14 +79,13 @@ def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
 def test_split_rhat_is_that_of_every_update_taken_as_a_draw():
     """Against the textbook formula, Gelman et al., written out over indicators."""
     run = sample(ZOO["potts"], updates=400, thin=1, record=("marginals", "draws"), **OPTIONS)
-    half = sample(ZOO["potts"], updates=200, thin=1, record="marginals", **OPTIONS)
     want = 0.0
     for variable in range(4):
         for value in range(3):
             series = (run.draws[:, :, variable] == value).reshape(8, 200).astype(float)
             within, between = series.var(axis=1).mean(), series.mean(axis=1).var(ddof=1)
             want = max(want, math.sqrt((within + between) / within))
-    assert split_rhat(Marginals.of(run), Marginals.of(half)) == pytest.approx(want, rel=1e-12)
+    assert Marginals.of(run).worst.rhat == pytest.approx(want, rel=1e-12)
 
 
 def test_where_it_stops_is_fixed_by_the_seed(monkeypatch):
@@ -168,17 +168,17 @@ def last_state(folder):
 @pytest.mark.parametrize("look", [1, 3, "last"])
 def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypatch):
     options = {"ess": 2000, "record": EVERYTHING, **OPTIONS}
-    original, count, cut = diagnostics.of_energy, [0], [None]
+    original, count, cut = diagnostics.ess_within, [0], [None]
 
-    def of_energy(run):
+    def ess_within(series):
         count[0] += 1
         if count[0] == cut[0]:
             os.kill(os.getpid(), {"interrupted": signal.SIGINT}.get(ended, signal.SIGTERM))
             time.sleep(10)
             raise AssertionError("the look goes on")
-        return original(run)
+        return original(series)
 
-    monkeypatch.setattr(diagnostics, "of_energy", of_energy)
+    monkeypatch.setattr(diagnostics, "ess_within", ess_within)
     whole = sample_until(ZOO["potts"], checkpoint=tmp_path / "whole", **options)
     looks, count[0] = count[0], 0
     cut[0] = looks if look == "last" else look  # the last one needs the rounds before it
@@ -192,12 +192,18 @@ def test_a_look_that_is_cut_short_is_made_again(look, ended, tmp_path, monkeypat
         np.testing.assert_array_equal(array, last_state(folder)[name])
 
 
-def test_a_look_compares_with_two_rounds_ago():
-    """Chains are cut near the middle: rounds grow by the square root of 2."""
+def test_rounds_are_remembered_back_to_a_quarter():
+    """So that a quarter can be dropped: rounds grow by the square root of 2."""
     goal, lengths = Goal(rhat=1.5, ess=None), [100, 140, 200, 280, 400]
     for length in lengths:
         goal = goal.look(sample(ZOO["potts"], updates=length, **OPTIONS))
-    assert [int(one.visits[0]) for one in goal.past] == lengths[-2:]
+    assert [int(one.visits[0]) for one in goal.past] == lengths
+    goal = replace(goal.look(sample(ZOO["potts"], updates=560, **OPTIONS)), drop=True)
+    assert [int(one.visits[0]) for one in goal.past] == [*lengths[1:], 560]
+    clock = np.full(4, 560)
+    assert goal.begin(clock).clock.tolist() == [140] * 4
+    assert goal.middle(clock).clock.tolist() == [400] * 4
+    assert replace(goal, drop=False).begin(clock) is None
 
 
 def looked_at(goal, run, monkeypatch):
@@ -385,4 +391,36 @@ def test_an_allocation_that_fails_stops_a_run_too(monkeypatch):
     monkeypatch.setattr("minigibbs.running.backends.cpu.CpuGroup.grow", grow)
     with pytest.raises(mg.StoppedError, match="to run longer: no room") as caught:
         mg.sample_until(ZOO["potts"], seed=1, scan="random", progress=False, **UNREACHED)
-    assert caught.value.run.draws.shape[1] == 50
+    assert caught.value.run.draws.shape[1] == 25
+
+
+def test_without_a_warmup_the_first_quarter_is_dropped(tmp_path):
+    """What is left is the end of the whole run: records, counts and what is observed."""
+    options = {"record": EVERYTHING, "observe": {"up": lambda x: x.sum()}, **OPTIONS}
+    folder = tmp_path / "run"
+    run = mg.sample_until(ZOO["potts"], start="random", checkpoint=folder, **options)
+    dropped, kept = run.info.warmup // 16, run.info.updates // 16
+    assert 0.2 < dropped / (dropped + kept) < 0.3
+    whole = sample(ZOO["potts"], sweeps=dropped + kept, **options, scan=run.info.scan, thin=1)
+    np.testing.assert_array_equal(run.draws, whole.draws[:, dropped:])
+    np.testing.assert_allclose(run.energy, whole.energy[:, dropped:])
+    series = whole.observables["up"].series[:, dropped:]
+    np.testing.assert_array_equal(run.observables["up"].series, series)
+    assert run.clock.tolist() == run.visits.tolist() == [4 * kept] * 4
+    assert run.counts[0].sum() == 4 * 4 * kept
+    again = mg.load(folder)
+    for name in ("counts", "early_counts", "early_visits", "draws", "clock"):
+        np.testing.assert_array_equal(getattr(run, name), getattr(again, name))
+
+
+def test_stopping_does_not_look_at_how_chains_differ():
+    """A look takes R-hat, ESS and error of marginals from parts of the same chain."""
+    goal = Goal(rhat=1.2, ess=None, error=0.05)
+    first, second = (sample(ZOO["potts"], sweeps=n, **OPTIONS) for n in (100, 200))
+    before = goal.look(first).look(second)
+    moved = second.counts.copy()
+    shift = np.array([30, -30, 0] * 4) * np.array([[1], [-1], [1], [-1]])
+    a, b = replace(first, counts=first.counts + shift), replace(second, counts=moved + 2 * shift)
+    after = goal.look(a).look(b)
+    assert after.seen_error == pytest.approx(before.seen_error, rel=1e-9)
+    assert Marginals.of(b).standard_errors.max() > 1.5 * Marginals.of(second).standard_errors.max()

@@ -29,6 +29,7 @@ def run_demo(updates: int = UPDATES, seed: int = 0, progress: bool = True) -> Ru
     return sample(
         graph,
         updates=updates,
+        warmup=0,
         chains=4,
         seed=seed,
         start=np.zeros(len(graph), dtype=int),

@@ -33,7 +33,6 @@ _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
 _LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
 _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
-_LEAST_TRIPS = 10  # round trips of a ladder, of each chain
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
 _TEMPERED = 1_000_000  # variables times levels, at the most
@@ -261,11 +260,6 @@ def _sampled(
         warnings.append(
             f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
             "recorded beyond it, too few to tell how far from the truth they are; give more time"
-        )
-    if run.ladder is not None and run.ladder.round_trips < _LEAST_TRIPS * run.info.chains:
-        warnings.append(
-            f"states made {run.ladder.round_trips} round trips between the hottest level and the "
-            f"model, and {_LEAST_TRIPS * run.info.chains} are wanted: modes may be missing"
         )
     return Answer(
         domains=graph.domains,

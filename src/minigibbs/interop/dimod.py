@@ -391,6 +391,7 @@ class _Chains:
             self.sampler,
             updates=None if whole else self.sweeps * len(self.graph),
             sweeps=self.sweeps if whole else None,
+            warmup=0,
             chains=start if isinstance(start, int) else len(start),
             seed=self.seed,
             start="random" if isinstance(start, int) else start,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -236,7 +237,7 @@ def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
     if one.labels == MOMENTS:
         columns = [MOMENTS.index(str(power)) for power in powers]
         whole = one.data.blocks
-        return Blocks(whole.sums[:, columns], whole.sizes)
+        return replace(whole, sums=whole.sums[:, columns])
     series = _single(one)
     if not one.scalar:
         raise SampleError(f"{name!r} gives {len(one.labels)} numbers; this needs one, or Moments")

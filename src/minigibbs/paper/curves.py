@@ -197,6 +197,7 @@ def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
         graph,
         sampler,
         updates=settings.updates,
+        warmup=0,
         chains=settings.seeds,
         seed=SEED,
         start=np.full(len(graph), first),

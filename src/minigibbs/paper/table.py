@@ -257,7 +257,14 @@ def fit(values: Sequence[float], measured: Sequence[float]) -> float:
 def count(graph: FactorGraph, sampler: Sampler) -> Counts:
     """Draws and factor evaluations of an update, from a run's counters."""
     info = sample(
-        graph, sampler, updates=_UPDATES, chains=1, seed=SEED, record="marginals", progress=False
+        graph,
+        sampler,
+        updates=_UPDATES,
+        warmup=0,
+        chains=1,
+        seed=SEED,
+        record="marginals",
+        progress=False,
     ).info
     return info.minibatch_draws / info.updates, info.factor_evaluations / info.updates
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +35,14 @@ def ess(series: ArrayLike) -> Any:
 def ess_of_mean(series: ArrayLike) -> Any:
     """The effective sample size for the mean: what its standard error goes by."""
     return _apply("ess", series, method="mean")
+
+
+def ess_within(series: ArrayLike) -> Any:
+    """The bulk effective sample sizes of single chains, added up.
+
+    How chains differ from each other does not enter.
+    """
+    return sum(ess(chain[None]) for chain in np.asarray(series))
 
 
 def rhat(series: ArrayLike) -> Any:
@@ -76,10 +84,11 @@ class Judged(NamedTuple):
     ess: float  # the least over the values
 
 
-def judge(run: Run, most: int = MOST_JUDGED) -> list[Judged]:
+def judge(run: Run, most: int = MOST_JUDGED, within: bool = False) -> list[Judged]:
     """R-hat and ESS of the variables whose draws differ most between chains, the worst first.
 
-    Looks at `most` variables at the most; empty if the run kept no draws.
+    Looks at `most` variables at the most; empty if the run kept no draws. With `within` the ESS is
+    that of single chains, added up.
     """
     draws, drawn = run.kept_draws, run.drawn
     if draws is None or draws.shape[1] == 0:
@@ -87,11 +96,14 @@ def judge(run: Run, most: int = MOST_JUDGED) -> list[Judged]:
     moving = np.flatnonzero((draws != draws[:1, :1]).any(axis=(0, 1)))
     means = draws[:, :, moving].mean(axis=1)
     places = moving[largest(np.ptp(means, axis=0) / run.domains.sizes[drawn[moving]], most)]
-    found = [_judge(int(drawn[place]), draws[:, :, place]) for place in places]
+    size = ess_within if within else ess
+    found = [_judge(int(drawn[place]), draws[:, :, place], size) for place in places]
     return sorted(found, key=lambda one: -np.nan_to_num(one.rhat, nan=0.0, posinf=1e300))
 
 
-def _judge(variable: int, draws: NDArray[np.unsignedinteger]) -> Judged:
+def _judge(
+    variable: int, draws: NDArray[np.unsignedinteger], size: Callable[[ArrayLike], Any]
+) -> Judged:
     values, counts = np.unique(draws, return_counts=True)
     values = values[np.argsort(-counts, kind="stable")]
     values = values[:1] if len(values) == 2 else values[:_MOST_VALUES]
@@ -99,7 +111,7 @@ def _judge(variable: int, draws: NDArray[np.unsignedinteger]) -> Judged:
     return Judged(
         variable,
         float(np.fmax.reduce(np.atleast_1d(rhat(indicators)))),  # which passes over NaN
-        float(np.fmin.reduce(np.atleast_1d(ess(indicators)))),
+        float(np.fmin.reduce(np.atleast_1d(size(indicators)))),
     )
 
 

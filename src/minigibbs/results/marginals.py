@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 RHAT_LIMIT = 1.01  # Vehtari et al. 2021, doi:10.1214/20-BA1221
 LEVEL = 0.95  # of intervals, unless told otherwise
 LEAST_SWEEPS = 4  # of a chain, for R-hat
+WANTED_CHAINS = 4  # chains, of which each is to be worth 100 independent draws
+FALSE_ALARM = 0.01  # of a warning, for chains that are just long enough
+_RATIO_FALSE_ALARM = 0.001  # the same, of chains that differ by more than their halves
+_MOST_TOLERATED = 0.2  # square of R-hat, less 1, of series of many chains
+_LEAST_RATIO = 4.0  # of variances, from which many chains disagree; it is 1 for chains that mix
 _AT_ONCE = 1 << 22  # draws counted at a time
 
 
@@ -55,6 +62,24 @@ class Worst(NamedTuple):
     variable: int  # with the largest R-hat
     rhat: float  # the largest over all values of all variables
     apart: int  # how many variables have an R-hat above `RHAT_LIMIT`
+
+
+class Doubt(NamedTuple):
+    """An R-hat that is larger than chance explains."""
+
+    variable: int
+    rhat: float
+    limit: float
+    variables: int  # how many variables exceed the limit
+
+
+class _Spread(NamedTuple):
+    """Variances of the indicator of each value."""
+
+    between: NDArray[np.float64]  # of the means of rows
+    within: NDArray[np.float64]  # of single draws, within parts of rows
+    parts: NDArray[np.float64]  # of the means of the parts of rows; of rows where none are split
+    inside: NDArray[np.float64] | None  # of the mean of half a row, from its two parts alone
 
 
 class Shares(ABC):
@@ -190,6 +215,8 @@ class Marginals(Shares):
     chains: float  # in a row
     sweeps: float  # of each chain, on average; no more than were counted
     fixed: NDArray[np.bool_]  # [variable] whether it has one value only, as by evidence
+    early_counts: NDArray[np.int64] | None = None  # [row, sum of sizes] of the first part of a row
+    early_visits: NDArray[np.int64] | None = None  # [row] visits of that part
 
     @classmethod
     def of(cls, run: Run) -> Marginals:
@@ -197,11 +224,16 @@ class Marginals(Shares):
 
         Rows that recorded nothing are left away.
         """
+        early_counts, early_visits = run.early_counts, run.early_visits
         if run.counts is not None:
             counts, visits, chains = run.counts, run.visits, run.info.chains / len(run.clock)
         elif run.kept_draws is not None and len(run.drawn) == len(run.domains):
-            counts, visits = count_draws(run)
+            draws = run.kept_draws
+            counts, visits = count_draws(run, draws)
             chains = 1.0  # of a row's chains one is drawn
+            if draws.shape[1] >= LEAST_SWEEPS:
+                half = draws[:, : draws.shape[1] // 2]
+                early_counts, early_visits = count_draws(run, half)
         else:
             raise SampleError('this run kept no marginals; sample with record=("marginals",)')
         some = np.flatnonzero(visits)
@@ -217,6 +249,8 @@ class Marginals(Shares):
             chains=chains,
             sweeps=sweeps,
             fixed=run.clamped | (run.domains.sizes == 1),
+            early_counts=None if early_counts is None else early_counts[some],
+            early_visits=None if early_visits is None else early_visits[some],
         )
 
     @cached_property
@@ -232,19 +266,28 @@ class Marginals(Shares):
         return share
 
     @cached_property
-    def _variances(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The variance of each value's indicator between rows, and within them.
+    def _spread(self) -> _Spread:
+        """The variances of each value's indicator.
 
         Row by row, since there may be very many values (Welford's sums).
         """
-        mean, squares, within = (np.zeros(self.counts.shape[1]) for _ in range(3))
+        rows, size = len(self.counts), self.counts.shape[1]
+        means, parts, within = _Moments(size), _Moments(size), np.zeros(size)
+        inside = None if self.early_counts is None else np.zeros(size)
         for row, (count, visits) in enumerate(zip(self.counts, self.visits.tolist(), strict=True)):
-            share = count / visits
-            step = share - mean
-            mean += step / (row + 1)
-            squares += step * (share - mean)
-            within += share * (1 - share)
-        return squares / max(len(self.counts) - 1, 1), within / len(self.counts)
+            means.add(count / visits)
+            shares = [count / visits]
+            if self.early_counts is not None and self.early_visits is not None:
+                assert inside is not None
+                early, first = self.early_counts[row], int(self.early_visits[row])
+                last = visits - first
+                shares = [early / first, (count - early) / last]
+                scale = 2.0 / visits / (1.0 / first + 1.0 / last)
+                inside += (shares[1] - shares[0]) ** 2 * (scale / rows)
+            for share in shares:
+                parts.add(share)
+                within += share * (1 - share) / (rows * len(shares))
+        return _Spread(means.variance, within, parts.variance, inside)
 
     @property
     def comparable(self) -> bool:
@@ -253,15 +296,16 @@ class Marginals(Shares):
 
     @cached_property
     def rhat(self) -> NDArray[np.float64]:
-        """[value] R-hat of the series that is 1 where the variable has the value, else 0.
+        """[value] Split R-hat of the series that is 1 where the variable has the value, else 0.
 
-        Counts are enough to know it, so that every variable is looked at and no draws are needed.
-        Means over a row of G chains vary G times less than the chains do. NaN where nothing ever
-        moved, infinite where every row is stuck at a value of its own.
+        The ranks of such a series are the series itself, so that this is the rank-normalized R-hat.
+        Counts of two parts of each row are enough to compute it. Means over a row of G chains vary
+        G times less than the chains do. NaN where nothing ever moved, infinite where every row is
+        stuck at a value of its own.
         """
-        between, within = self._variances
+        spread = self._spread
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.sqrt(1 + self.chains * between / within)  # type: ignore[no-any-return]
+            return np.sqrt(1 + self.chains * spread.parts / spread.within)  # type: ignore[no-any-return]
 
     @cached_property
     def worst(self) -> Worst | None:
@@ -275,6 +319,65 @@ class Marginals(Shares):
         apart = int(np.count_nonzero(by_variable > RHAT_LIMIT))
         return Worst(variable, float(by_variable[variable]), apart)
 
+    @property
+    def tolerated(self) -> float:
+        """The square of R-hat, less 1, of chains that are long enough."""
+        return tolerated(len(self.counts) * self.chains)
+
+    @cached_property
+    def slow(self) -> Doubt | None:
+        """The value whose two halves of each chain differ most, where that is not chance.
+
+        It compares halves of the same chain and nothing else. So it does not depend on how the
+        chains differ, by which errors are estimated: runs that pass are not those whose errors look
+        small by chance.
+        """
+        spread = self._spread
+        if not self.comparable or spread.inside is None:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(spread.within > 0, self.chains * spread.inside / spread.within, 0.0)
+        limit = self.tolerated * chance_factor(len(self.counts), self.compared)
+        return self._doubt(excess > limit, np.sqrt(1 + excess), math.sqrt(1 + limit))
+
+    @cached_property
+    def apart(self) -> Doubt | None:
+        """The value on which chains differ most, if by more than their halves explain.
+
+        A ratio of variances: of the means of chains, and of the halves of each. Its denominator is
+        at least the median of all values, since that of a single value may be small by chance.
+        """
+        spread, rows = self._spread, len(self.counts)
+        if not self.comparable:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = self.chains * 2 * spread.between / spread.within
+            if spread.inside is None:
+                limit = self.tolerated * chance_factor(rows - 1, self.compared)
+                found = excess / 2 > limit
+            else:
+                limit = self.tolerated
+                share = self.chains * spread.inside / spread.within
+                usual = np.nanmedian(share) if np.isfinite(share).any() else 0.0
+                ratio = excess / np.fmax(share, usual)
+                found = (excess > limit) & (ratio > ratio_limit(rows, self.compared))
+        found |= (spread.within == 0) & (spread.between > 0)
+        return self._doubt(found, self.rhat, math.sqrt(1 + limit))
+
+    @property
+    def compared(self) -> int:
+        """How many values can vary on their own: one less than there are, of each variable."""
+        return max(int((self.sizes - 1)[~self.fixed].sum()), 1)
+
+    def _doubt(
+        self, found: NDArray[np.bool_], rhat: NDArray[np.float64], limit: float
+    ) -> Doubt | None:
+        if not found.any():
+            return None
+        by_variable = np.maximum.reduceat(np.where(found, rhat, 0.0), self.first)
+        variable = int(by_variable.argmax())
+        return Doubt(variable, float(by_variable[variable]), limit, int((by_variable > 0).sum()))
+
     @cached_property
     def standard_errors(self) -> NDArray[np.float64]:
         """[value] the standard errors of the pooled marginals, from how the rows differ.
@@ -287,11 +390,15 @@ class Marginals(Shares):
         rows = len(self.counts)
         if rows < 2:
             return np.full(self.counts.shape[1], np.nan)
-        between, _ = self._variances
-        draws = rows * self.chains * self.sweeps / 2 + 4
+        between = self._spread.between
+        return np.asarray(np.sqrt(between / rows + self.unseen), dtype=np.float64)
+
+    @cached_property
+    def unseen(self) -> NDArray[np.float64]:
+        """[value] the variance that is added for values that may never have been seen."""
+        draws = len(self.counts) * self.chains * self.sweeps / 2 + 4
         unseen = 2 / draws * (1 - 2 / draws) / draws
-        possible = np.repeat(~self.fixed, self.sizes)
-        return np.sqrt(between / rows + possible * unseen)  # type: ignore[no-any-return]
+        return np.where(np.repeat(~self.fixed, self.sizes), unseen, 0.0)
 
     @property
     def degrees(self) -> float:
@@ -306,10 +413,66 @@ class Marginals(Shares):
         return np.maximum.reduceat(np.ptp(self.rows, axis=0), self.first)  # type: ignore[no-any-return]
 
 
-def count_draws(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+class _Moments:
+    """The running variance of arrays."""
+
+    def __init__(self, size: int) -> None:
+        self.count, self.mean, self.squares = 0, np.zeros(size), np.zeros(size)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Add one array."""
+        self.count += 1
+        step = values - self.mean
+        self.mean += step / self.count
+        self.squares += step * (values - self.mean)
+
+    @property
+    def variance(self) -> NDArray[np.float64]:
+        """Of all arrays so far."""
+        return self.squares / max(self.count - 1, 1)
+
+
+def tolerated(chains: float) -> float:
+    """Return the square of R-hat, less 1, that so many chains may have.
+
+    It is that of 1.01 for four chains. An effective sample size of 400 in all gives it. More chains
+    than four may each be shorter: R-hat is nested, that of four groups of chains
+    (Margossian et al. 2024, doi:10.1214/24-BA1453).
+    """
+    return (RHAT_LIMIT**2 - 1) * max(1.0, chains / WANTED_CHAINS)
+
+
+def chance_factor(degrees: float, values: int) -> float:
+    """Return how far a variance exceeds its mean by chance, the largest of `values`.
+
+    Once in 1 / `FALSE_ALARM` times, of Gaussian means with so many degrees of freedom, by
+    Bonferroni.
+    """
+    from scipy.special import chdtri
+
+    return float(chdtri(degrees, FALSE_ALARM / max(values, 1))) / degrees
+
+
+def rhat_limit(chains: int, values: int) -> float:
+    """Return the R-hat of chains, split in half, from which they disagree on one of `values`."""
+    wanted = min(tolerated(chains), _MOST_TOLERATED)
+    return math.sqrt(1 + wanted * chance_factor(max(2 * chains - 1, 1), values))
+
+
+def ratio_limit(rows: int, values: int) -> float:
+    """Return the ratio of variances between and within rows that is not chance."""
+    from scipy.special import fdtri
+
+    single = float(fdtri(rows - 1, rows, 1 - _RATIO_FALSE_ALARM))
+    more = chance_factor(rows - 1, values) / chance_factor(rows - 1, 1)
+    return max(single * more, _LEAST_RATIO)
+
+
+def count_draws(
+    run: Run, draws: NDArray[np.unsignedinteger]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How often each value was drawn, [row, sum of sizes], and how many draws there are."""
-    draws, sizes = run.kept_draws, run.domains.sizes
-    assert draws is not None
+    sizes = run.domains.sizes
     ends = np.cumsum(sizes, dtype=np.int64)
     starts = (ends - sizes)[run.drawn]
     what = f"counts of {int(ends[-1]):,} values"
@@ -341,12 +504,39 @@ def mean_distance(
     return means
 
 
-def split_rhat(late: Marginals, early: Marginals) -> float:
-    """The greatest R-hat over all values, with every row cut where `early` was taken."""
-    after = (late.counts - early.counts) / (late.visits - early.visits)[:, None]
-    share = np.concatenate([early.rows, after])
-    within = (share * (1.0 - share)).mean(axis=0)
-    between = share.var(axis=0, ddof=1)
+class Within(NamedTuple):
+    """What parts of the same chain tell about marginals."""
+
+    rhat: float  # the largest; as far above 1 as chance explains of so many values it is less
+    error: float  # the largest standard error of a pooled marginal
+
+
+def within_rows(
+    marginals: Marginals, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+) -> Within:
+    """Return R-hat and the error by how parts of the same row differ, and nothing else.
+
+    Parameters
+    ----------
+    marginals : Marginals
+        Those of all parts together.
+    edges : sequence of pairs
+        Counts and visits at the beginning, at the ends of inner parts, and at the end.
+    """
+    (first, before), (last, after) = edges[0], edges[-1]
+    rows, parts, length = len(before), len(edges) - 1, (after - before)[:, None]
+    whole, squares = (last - first) / length, np.zeros(first.shape[1])
+    for (counts, visits), (more, later) in pairwise(edges):
+        size = (later - visits)[:, None]
+        squares += (size * ((more - counts) / size - whole) ** 2 / length).sum(axis=0)
+    variance = squares / (rows * max(parts - 1, 1))  # of the mean of a row
+    within = (whole * (1 - whole)).mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rhat = np.sqrt(1.0 + late.chains * between / within)  # infinite where stuck apart
-    return float(np.fmax.reduce(rhat, initial=math.nan))
+        excess = np.where(within > 0, 2 * marginals.chains * variance / within, np.nan)
+    degrees = rows * max(parts - 1, 1)
+    chance = chance_factor(degrees, marginals.compared) * max(
+        1.0, rows * marginals.chains / WANTED_CHAINS
+    )
+    rhat = math.sqrt(1 + float(np.fmax.reduce(excess, initial=math.nan)) / chance)
+    error = float(np.sqrt(variance / rows + marginals.unseen).max(initial=0.0))
+    return Within(rhat, error)

@@ -22,7 +22,6 @@ from minigibbs.graph.packing import influence_at
 from minigibbs.kernels.layout import EQUAL, TABLE, Model
 from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
-from minigibbs.results.summary import marginals_of
 
 _POLARIZED = 0.9  # least share of one value, in every row, of a variable that hardly moved
 _BARRIER = 3.0  # of log-potential: how much less probable the way through one variable is
@@ -68,7 +67,7 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     values = int(graph.sizes.sum(dtype=np.int64))
     if graph.implicits or values > _MOST_VALUES or run.state is None:
         return None
-    marginals = marginals_of(run)
+    marginals = run.known_marginals
     if marginals is None or marginals.sweeps < LEAST_SWEEPS:
         return None
     top = np.maximum.reduceat(marginals.rows.min(axis=0), marginals.first)

@@ -2,7 +2,8 @@
 
 A run keeps the whole series of its observables, or, where that would be long, running moments and
 sums of batches. Either is cut into blocks of consecutive records, so long that they hardly depend
-on each other; errors come from how blocks differ, by the jackknife.
+on each other; errors come from how blocks differ, by the jackknife. Where chains are too short for
+such blocks, or differ by more than their blocks do, errors come from how chains differ.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _MOST_BLOCKS = 32  # of a row
 _LEAST_BLOCKS = 4  # of all rows together, however slow they are
 _LEAST_BATCHES = 32  # of all rows together, to tell an autocorrelation time from
 _RESAMPLED = 1000  # times, by the bootstrap
+_ENOUGH = 8  # blocks of 10 autocorrelation times in a row, so that blocks are trusted
+_MANY_ROWS = 16  # rows whose differences alone tell the error well
+_FALSE_ALARM = 0.001  # of rows that seem to differ by more than their blocks do
 
 COLUMNS = ("observable", "part", "mean", "error", "ess", "rhat", "autocorrelation_time")
 Number = Any  # a float, or an array of them
@@ -70,6 +74,8 @@ class Blocks:
 
     sums: NDArray[np.float64]  # [block, number]
     sizes: NDArray[np.int64]  # [block] records
+    row: NDArray[np.int64] | None = None  # [block] the row that a block belongs to; None: one row
+    enough: bool = True  # whether blocks are long enough, and enough, to be independent
 
     def jackknife(self, function: Callable[[NDArray[np.float64]], ArrayLike]) -> Estimate:
         """A function of the means, with the error from leaving out one block after the other."""
@@ -100,13 +106,49 @@ class Blocks:
         error = values.std(axis=0, ddof=1) * math.sqrt(blocks / (blocks - 1))
         return Estimate(_number(value), _number(error), blocks)
 
+    @property
+    def by_row(self) -> Blocks | None:
+        """One block for each row; None for a single row."""
+        if self.row is None or len(np.unique(self.row)) < 2:
+            return None
+        edges = np.flatnonzero(np.diff(self.row, prepend=-1))
+        return Blocks(np.add.reduceat(self.sums, edges, axis=0), np.add.reduceat(self.sizes, edges))
+
+    def trusted(
+        self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
+    ) -> Estimate:
+        """A function of the means, with an error by blocks, or by rows where blocks say too little.
+
+        Blocks are trusted where each row has several that are long, unless rows differ by more than
+        blocks explain. Rows are independent however slow the chains are.
+        """
+        from scipy.special import fdtri
+
+        def estimated(blocks: Blocks) -> Estimate:
+            if method == "bootstrap":
+                return blocks.bootstrap(function)
+            return blocks.jackknife(function)
+
+        rows = self.by_row
+        if rows is None:
+            return estimated(self)
+        between = estimated(rows)
+        if not self.enough or len(rows.sizes) >= _MANY_ROWS:
+            return between
+        pooled = estimated(self)
+        share = 1.0 - _FALSE_ALARM / max(np.size(pooled.error), 1)
+        limit = float(fdtri(len(rows.sizes) - 1, len(self.sizes) - 1, share))
+        with np.errstate(invalid="ignore"):
+            differ = np.square(between.error) > limit * np.square(pooled.error)
+        return between if np.any(differ) else pooled
+
     def estimate(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
     ) -> Estimate:
-        """By one or the other; warns where the value or its error is NaN."""
+        """The same; warns where the value or its error is NaN."""
         if method not in ("jackknife", "bootstrap"):
             raise SampleError(f"method must be jackknife or bootstrap, got {method!r}")
-        found = self.jackknife(function) if method == "jackknife" else self.bootstrap(function)
+        found = self.trusted(function, method)
         several = len(self.sizes) > 1  # one block has no error
         if np.isnan(found.value).any() or (several and np.isnan(found.error).any()):
             warnings.warn(
@@ -307,20 +349,39 @@ class Observed:
     def blocks(self) -> Blocks:
         """Blocks of at least 10 autocorrelation times, where there are so many records."""
         sums, sizes = self._pieces()
-        times = self.times[np.isfinite(self.times)]
-        slowest = max(float(times.max(initial=1.0)), 1.0)
+        slowest = self._slowest
         least = -(-_LEAST_BLOCKS // max(len(sizes), 1))
-        found_sums, found_sizes = [], []
-        for s, z in zip(sums, sizes, strict=True):
+        found_sums, found_sizes, found_rows, enough = [], [], [], True
+        for row, (s, z) in enumerate(zip(sums, sizes, strict=True)):
             wanted = int(z.sum() / (BLOCK_TIMES * slowest))
+            enough &= wanted >= _ENOUGH
             blocks = min(max(wanted, least), _MOST_BLOCKS, len(z))
             edges = np.linspace(0, len(z), blocks + 1).astype(np.int64)[:-1]
             if blocks:
                 found_sums.append(np.add.reduceat(s, edges, axis=0))
                 found_sizes.append(np.add.reduceat(z, edges))
+                found_rows.append(np.full(blocks, row))
         if not found_sums:
             return Blocks(np.zeros((0, len(self.means))), np.zeros(0, np.int64))
-        return Blocks(np.concatenate(found_sums), np.concatenate(found_sizes))
+        return Blocks(
+            np.concatenate(found_sums),
+            np.concatenate(found_sizes),
+            np.concatenate(found_rows),
+            enough,
+        )
+
+    @property
+    def _slowest(self) -> float:
+        """The longest autocorrelation time in records, of all rows together or of each alone.
+
+        Rows that agree by chance make the first one too short.
+        """
+        times = self.times
+        if self.series is not None and len(self.series) > 1:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                alone = [len(one) / diagnostics.ess_of_mean(one[None]) for one in self.series]
+            times = np.append(times, np.nanmean(alone, axis=0) if np.isfinite(alone).any() else [])
+        return max(float(times[np.isfinite(times)].max(initial=1.0)), 1.0)
 
 
 @checked(SampleError, init=False)
@@ -359,11 +420,11 @@ class Observation:
     @cached_property
     def estimate(self) -> Estimate:
         """The mean with its error."""
-        return self.data.blocks.jackknife(lambda mean: mean)
+        return self.data.blocks.trusted(lambda mean: mean)
 
     @property
     def error(self) -> Number:
-        """The standard error of the mean, from how blocks of records differ."""
+        """The standard error of the mean, from how blocks of records differ, or chains."""
         return self._shaped(np.atleast_1d(self.estimate.error))
 
     @property
@@ -393,7 +454,7 @@ class Observation:
         return series[:, :, 0] if series is not None and self.scalar else series
 
     def interval(self, level: float = LEVEL) -> tuple[Number, Number]:
-        """An interval for the mean, Student's over the blocks."""
+        """An interval for the mean, Student's over the blocks, or over the chains."""
         low, high = self.estimate.interval(level)
         return self._shaped(np.atleast_1d(low)), self._shaped(np.atleast_1d(high))
 

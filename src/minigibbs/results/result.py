@@ -16,6 +16,7 @@ from minigibbs.graph.domains import Domains
 from minigibbs.results.marginals import LEVEL, Marginal, Shares
 from minigibbs.system.boundary import checked
 
+ONE_STATE = "one state"  # how a run began: all chains at one given state
 OWN_SCAN = "own"  # of samplers that move all variables at once
 CHROMATIC_SCAN = "chromatic"  # color by color
 

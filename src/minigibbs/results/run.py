@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.exact import CONNECTED, SPLIT, UNKNOWN
 from minigibbs.graph.domains import Domains, domains_from_header, domains_header
 from minigibbs.results.diagnostics import Judged, judge
@@ -34,7 +34,19 @@ if TYPE_CHECKING:
 
 FORMAT = "minigibbs-run-2"
 FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
-_ARRAYS = ("clock", "counts", "visits", "draws", "energy", "error", "reference", "state", "clamped")
+_ARRAYS = (
+    "clock",
+    "counts",
+    "visits",
+    "early_counts",
+    "early_visits",
+    "draws",
+    "energy",
+    "error",
+    "reference",
+    "state",
+    "clamped",
+)
 _FIELDS = {"draws": "kept_draws"}  # where an array has another name than in files
 
 
@@ -74,6 +86,7 @@ class Info:
     sampler_call: str = ""  # the expression that makes the sampler; empty in files before 0.3
     lanes: int = 0  # chains that wait for each other, for which factors were split; 0: unknown
     guarantee: str = ""  # what is proven of these chains against plain Gibbs; empty: unknown
+    start: str = "random"  # or "dispersed", "given", "one state", "continued"
 
 
 @checked(SampleError, init=False)
@@ -117,6 +130,8 @@ class Run(Result):
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
+    early_counts: NDArray[np.int64] | None = field(default=None, repr=False)  # of the first part
+    early_visits: NDArray[np.int64] | None = field(default=None, repr=False)  # of the first part
     ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
     observed: Observed | None = field(default=None, repr=False)  # see `observables`
 
@@ -212,7 +227,15 @@ class Run(Result):
     def shares(self) -> Marginals:
         """Visits to every value, and all that follows from them."""
         self._need(self.counts, "marginals")
-        return Marginals.of(self)
+        return self.known_marginals or Marginals.of(self)
+
+    @cached_property
+    def known_marginals(self) -> Marginals | None:
+        """Marginals from every update or from the draws; None where the run has none."""
+        try:
+            return Marginals.of(self)
+        except (SampleError, TooLargeError):
+            return None
 
     @cached_property
     def judged(self) -> list[Judged]:
@@ -372,7 +395,16 @@ def check_run(run: Run) -> None:
     values = int(run.domains.sizes.sum())
     _check_array("clock", run.clock, np.signedinteger, (chains,))
     _check_array("visits", run.visits, np.signedinteger, (chains,))
-    for name in ("clock", "visits", "counts"):
+    early, visits = run.early_counts, run.early_visits
+    if early is not None or visits is not None:
+        _check_array("early_visits", visits, np.signedinteger, (chains,))
+        _check_array("early_counts", early, np.signedinteger, (chains, values))
+        assert early is not None
+        assert visits is not None
+        part = ((visits > 0) & (visits < run.visits)).all()
+        if run.counts is None or not part or (early > run.counts).any():
+            raise ValueError("early_counts: expected the counts of a part of the run")
+    for name in ("clock", "visits", "counts", "early_counts"):
         array = getattr(run, name)
         if array is not None and array.size and array.min() < 0:
             raise ValueError(f"{name}: expected counts, got {array.min()}")

@@ -6,7 +6,6 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from minigibbs.errors import SampleError, TooLargeError
 from minigibbs.results import diagnostics
 from minigibbs.results.marginals import Marginals
 from minigibbs.results.observed import rows as observed_rows
@@ -137,7 +136,7 @@ def summarise(run: Run) -> Summary:
     """Compute the diagnostics of a run."""
     rhat, ess = diagnostics.of_energy(run)
     energy = run.energy if run.energy is not None and run.energy.shape[1] else None
-    marginals = marginals_of(run)
+    marginals = run.known_marginals
     value = _worst(run, marginals)
     errors = None if marginals is None or not marginals.comparable else marginals.standard_errors
     summary = Summary(
@@ -162,14 +161,6 @@ def summarise(run: Run) -> Summary:
     )
     found = tuple(finding.warning for finding in findings(run, summary) if finding.warning)
     return replace(summary, warnings=found)
-
-
-def marginals_of(run: Run) -> Marginals | None:
-    """A run's marginals, if it has any."""
-    try:
-        return Marginals.of(run)
-    except (SampleError, TooLargeError):
-        return None
 
 
 def _worst(run: Run, marginals: Marginals | None) -> tuple[int, float] | None:

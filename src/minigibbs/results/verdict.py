@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from minigibbs.exact import CONNECTED, SPLIT
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.results.diagnostics import LEAST_RECORDS
-from minigibbs.results.marginals import LEAST_SWEEPS, RHAT_LIMIT
-from minigibbs.results.result import OWN_SCAN
+from minigibbs.results.marginals import LEAST_SWEEPS, WANTED_CHAINS, Doubt, rhat_limit
+from minigibbs.results.result import ONE_STATE, OWN_SCAN
 from minigibbs.system.text import printable
 
 if TYPE_CHECKING:
@@ -21,9 +21,12 @@ _FAR = 1.1  # R-hat above which chains plainly disagree; up to here they have no
 _HARDLY = 0.05  # share of updates that change a value: of models that mix all had twice as many
 _STUCK = 1.2  # an R-hat that longer runs may not bring down
 _SHORT = 100  # sweeps: with fewer, the largest R-hat of many variables is large in any model
-_ESS_PER_CHAIN = 100  # Vehtari et al. 2021, doi:10.1214/20-BA1221
+_ESS_PER_CHAIN = 100  # of up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
+_LEAST_WARMUP = 0.1  # share of all updates, where chains begin at one state
+LEAST_TRIPS = 10  # round trips of a temperature ladder, of each chain
 _INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
-LEVELS = ("bad", "doubt", "unknown", "good")  # the worst first
+# The worst first. "fair" has no sign of trouble, and nothing that rules trouble out.
+LEVELS = ("bad", "doubt", "unknown", "fair", "good")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,16 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
     """All that is wrong with a run, the worst first; or that nothing seems to be."""
     apart = [*_standstill(run), *_disagreement(run, summary)]
     few = [] if any(finding.level == "bad" for finding in apart) else _few(run, summary)
-    wrong = [*apart, *_missed(run), *few, *_zeros(run), *_rounded(run), *_ending(run)]
+    more = [
+        *_missed(run),
+        *_one_start(run),
+        *_few_trips(run),
+        *few,
+        *_zeros(run),
+        *_rounded(run),
+        *_ending(run),
+    ]
+    wrong = [*apart, *more]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
@@ -50,33 +62,54 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
 def _disagreement(run: Run, summary: Summary) -> list[Finding]:
     """Chains that tell different stories."""
     found = []
-    if summary.energy_rhat is not None and summary.energy_rhat > energy_limit(run):
-        found.append(_apart(run, summary.energy_rhat, None, ""))
-    if summary.value_rhat is not None and summary.value_rhat > RHAT_LIMIT:
-        name, others = summary.worst_variable, len(run.domains) - 1
-        more = f" and {summary.apart - 1:,} of {others:,} others" if summary.apart > 1 else ""
-        found.append(_apart(run, summary.value_rhat, name, more))
-    return found + _observed_apart(summary)
+    limit = energy_limit(run)
+    if summary.energy_rhat is not None and summary.energy_rhat > limit:
+        found.append(_apart(run, summary.energy_rhat, None, "", limit))
+    doubt = _doubted(run)
+    if doubt is not None:
+        others, many = len(run.domains) - 1, doubt.variables
+        more = f" and {many - 1:,} of {others:,} others" if many > 1 else ""
+        name = run.domains.name(doubt.variable)
+        found.append(_apart(run, doubt.rhat, name, more, doubt.limit))
+    return found + _observed_apart(run, summary)
+
+
+def _doubted(run: Run) -> Doubt | None:
+    """The variable on which chains, or their halves, differ most by more than chance.
+
+    By the marginals; where only some variables have their draws kept, by these.
+    """
+    marginals = run.known_marginals
+    if marginals is not None:
+        found = [doubt for doubt in (marginals.apart, marginals.slow) if doubt is not None]
+        return max(found, key=lambda doubt: doubt.rhat, default=None)
+    limit = rhat_limit(len(run.clock), len(run.judged))
+    wrong = [one for one in run.judged if one.rhat > limit]
+    if run.info.chains == 1 or not wrong:
+        return None
+    return Doubt(wrong[0].variable, wrong[0].rhat, limit, len(wrong))
 
 
 def energy_limit(run: Run) -> float:
     """The R-hat of the energy from which chains disagree.
 
-    Of energies that were taken rarely there are few, and R-hat scatters: with k in half a chain it
-    is 1 + (F - 1) / 2k, where F is a variance ratio of eight halves or more, which exceeds 5 once
-    in some 10,000 times.
+    Few energies make R-hat scatter: with k in half a chain it is 1 + (F - 1) / 2k, where F is a
+    variance ratio of eight halves or more. F exceeds 5 once in some 10,000 times for independent
+    energies. The limit of 9 leaves room for energies that depend on each other.
     """
     rare = run.energy is not None and run.info.energy_thin > run.info.thin
+    limit = rhat_limit(len(run.clock), 1)
     if not rare or run.energy is None:
-        return RHAT_LIMIT
-    return max(RHAT_LIMIT, 1.0 + 4.0 / max(int(run.energy.shape[1]), 1))
+        return limit
+    return max(limit, 1.0 + 8.0 / max(int(run.energy.shape[1]), 1))
 
 
-def _observed_apart(summary: Summary) -> list[Finding]:
+def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
     """Observables on which chains disagree."""
     known = [one for one in summary.observables if not math.isnan(one["rhat"])]
     worst = max(known, key=lambda one: one["rhat"], default=None)
-    if worst is None or worst["rhat"] <= RHAT_LIMIT:
+    limit = rhat_limit(len(run.clock), len(known))
+    if worst is None or worst["rhat"] <= limit:
         return []
     what = f"{worst['observable']} {worst['part']}".strip()
     shown = number(worst["rhat"], ".3f")
@@ -84,7 +117,7 @@ def _observed_apart(summary: Summary) -> list[Finding]:
         Finding(
             "bad" if worst["rhat"] > _FAR else "doubt",
             "The chains disagree on an observable",
-            f"R-hat of {{}} is {shown}, and at most {RHAT_LIMIT} is wanted: its error is larger "
+            f"R-hat of {{}} is {shown}, and at most {limit:.3g} is wanted: its error is larger "
             "than it looks. Run longer, with a warm-up.",
             f"R-hat of {printable(what)} is {shown}: run longer, with a warm-up",
             what,
@@ -123,13 +156,13 @@ def _standstill(run: Run) -> list[Finding]:
     ]
 
 
-def _apart(run: Run, rhat: float, name: str | None, more: str) -> Finding:
+def _apart(run: Run, rhat: float, name: str | None, more: str, limit: float) -> Finding:
     subject, short = ("the energy",) * 2 if name is None else ("the variable {}", printable(name))
     shown, sweeps = number(rhat, ".3f"), _sweeps(run)
-    measure = f"R-hat {shown}; at most {RHAT_LIMIT} is wanted"
+    measure = f"R-hat {shown}; at most {limit:.3g} is wanted"
     story = f"The {run.info.chains:,} chains are independent and should end up telling "
     advice = _advice(rhat, sweeps)
-    warning = f"the chains disagree on {short} (R-hat {shown} > {RHAT_LIMIT}){more}: {advice}"
+    warning = f"the chains disagree on {short} (R-hat {shown} > {limit:.3g}){more}: {advice}"
     if rhat > _FAR and sweeps < _SHORT:
         return Finding(
             "bad",
@@ -243,6 +276,45 @@ def _stuck(name: str, share: float) -> Finding:
     )
 
 
+def _one_start(run: Run) -> list[Finding]:
+    """Chains that begin at one state may drift together, which no comparison of chains shows."""
+    info = run.info
+    alone = info.chains == 1 or info.start != ONE_STATE or _fixed(run)
+    warmed = info.warmup >= _LEAST_WARMUP * (info.updates + info.warmup)
+    if alone or warmed or _support(run):
+        return []
+    return [
+        Finding(
+            "doubt",
+            "All chains began at one state, without a warm-up",
+            "The first updates of all chains resemble the state that was given, and chains that "
+            "begin alike agree however far they are from the truth. Sample with a warm-up, or let "
+            "chains begin at different states.",
+            "all chains began at one state without a warm-up: they may drift together; sample "
+            "with a warm-up",
+        )
+    ]
+
+
+def _few_trips(run: Run) -> list[Finding]:
+    """A temperature ladder whose replicas hardly travel."""
+    wanted = LEAST_TRIPS * run.info.chains
+    if run.ladder is None or run.ladder.round_trips >= wanted or _fixed(run):
+        return []
+    made = run.ladder.round_trips
+    return [
+        Finding(
+            "doubt",
+            "The temperature ladder made few round trips",
+            f"Replicas made {made:,} round trips between the hottest temperature and the model, "
+            f"and {wanted:,} are wanted. Modes may be missing, and log Z may be wrong by more than "
+            "its error. Run longer, or use more temperatures.",
+            f"{made:,} round trips between the hottest temperature and the model, and {wanted:,} "
+            "are wanted: modes may be missing; run longer",
+        )
+    ]
+
+
 def _rounded(run: Run) -> list[Finding]:
     """Weights so large that smaller ones are lost in rounding."""
     text = rounding_warning((run.model or {}).get("rounding_error", 0.0))
@@ -288,7 +360,7 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
     if run.energy is not None and run.info.energy_thin > run.info.thin:
         nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
         least = summary.value_ess if nearly_all else least  # which tell nothing of those between
-    wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock))
+    wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock), WANTED_CHAINS)
     if least is None or least >= wanted:
         return []
     return [
@@ -374,12 +446,28 @@ def _all_well(run: Run, summary: Summary) -> Finding:
     looked = ""
     if summary.value_rhat is None:
         looked = " Only the energy was checked; record marginals as well to check the variables."
+    agree = f"The {run.info.chains:,} chains agree (R-hat at most {number(rhat, '.3f')}){worth}."
+    support = _support(run)
+    if support:
+        return Finding("good", "No sign of trouble", f"{agree} {support}{looked}")
     return Finding(
-        "good",
-        "No sign of trouble",
-        f"The {run.info.chains:,} chains agree (R-hat at most {number(rhat, '.3f')}){worth}. "
-        f"That is no proof: chains can miss the same states together.{looked}",
+        "fair",
+        "The chains agree",
+        f"{agree} That is no proof: the variables depend on each other strongly, and chains can "
+        f"miss the same states together. mg.infer or mg.Tempering() can check that.{looked}",
     )
+
+
+def _support(run: Run) -> str:
+    """What makes it unlikely that all chains miss the same states; empty where nothing does."""
+    if run.ladder is not None:
+        return "Replicas travel between the hottest temperature and the model, as they should."
+    if run.info.sampler.startswith("Exact"):
+        return "All draws are independent."
+    influence = None if run.model is None else run.model.get("influence")
+    if influence is not None and influence < 1.0:
+        return "The variables depend on each other weakly, so that every chain mixes fast."
+    return ""
 
 
 def number(value: float | None, form: str) -> str:

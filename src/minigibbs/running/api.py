@@ -28,11 +28,13 @@ from minigibbs.running.checkpoint.peek import saved_run
 from minigibbs.running.executors import runner_for
 from minigibbs.running.goal import Goal
 from minigibbs.running.group import Group, share_threads
+from minigibbs.running.halves import load_halves
 from minigibbs.running.loop import Loop
-from minigibbs.running.plan import CHROMATIC, FINISHED, Plan
+from minigibbs.running.plan import CHROMATIC, DISPERSED, FINISHED, RANDOM_START, Plan
 from minigibbs.running.progress import Stage
 from minigibbs.running.request import (
     DEFAULT_RECORD,
+    MOST_DISPERSED,
     Options,
     Record,
     check_counts,
@@ -51,10 +53,10 @@ def sample(
     sampler: Sampler | str | None = None,
     updates: int | None = None,
     sweeps: int | None = None,
-    warmup: int = 0,
+    warmup: int | None = None,
     chains: int | None = None,
     seed: int | None = None,
-    start: str | ArrayLike | Run = "random",
+    start: str | ArrayLike | Run = DISPERSED,
     scan: str | None = None,
     record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
@@ -80,15 +82,18 @@ def sample(
         there are free variables; by default 1,000 sweeps.
     warmup
         How long each chain runs before anything is recorded: in sweeps, or in updates where the
-        length is given in updates.
+        length is given in updates. By default a quarter of the length, so that a fifth of all
+        updates is dropped; 0 where `start` is a run.
     chains
         How many independent chains to run; by default 4, or 16,384 on a GPU.
     seed
         Fixes every draw, whatever the number of threads; by default a fresh one is drawn and kept
         in `run.info.seed`.
     start
-        "random", one state for all chains, one state per chain, or a run, whose last states
-        (`run.state`) are gone on from.
+        "dispersed", "random", one state for all chains, one state per chain, or a run to continue
+        from its last states (`run.state`). "dispersed" begins half of up to 64 chains at constant
+        states (all first values, all second values, ...) and the others at random states in
+        mirrored pairs. So chains begin in different modes where the model has symmetric ones.
     scan
         "random" picks each variable at random, as in the paper. "systematic" visits variables in
         order, "shuffled" in a new order each sweep. "shared" picks at random, the same variable
@@ -148,10 +153,10 @@ def sample_until(
     rhat: float | None = 1.01,
     ess: float | None = 400,
     max_time: str | float | None = None,
-    warmup: int = 0,
+    warmup: int | None = None,
     chains: int | None = None,
     seed: int | None = None,
-    start: str | ArrayLike | Run = "random",
+    start: str | ArrayLike | Run = DISPERSED,
     scan: str | None = None,
     record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
@@ -179,7 +184,8 @@ def sample_until(
     max_time
         "60s", "5min", "1h", or seconds; by default as long as it takes.
     warmup
-        Sweeps of each chain before anything is recorded.
+        Sweeps of each chain before anything is recorded. By default the first quarter of each chain
+        is dropped at the end, however long it ran.
     record
         As in `mg.sample`; `mg.Record(thin=...)` counts sweeps, by default 1.
     graph, sampler, chains, seed, start, scan, progress
@@ -195,7 +201,8 @@ def sample_until(
     >>> run.info.ended
     'converged'
     """
-    options, goal = Options.gather(locals()), Goal(rhat, ess, error)
+    options = Options.gather(locals())
+    goal = Goal(rhat, ess, error, drop=warmup is None and not isinstance(start, Run))
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Watch(limit) as watch:
         with Stage("preparing", progress):
@@ -225,17 +232,19 @@ def _run(
             return loop.run(runner, options.progress, watch)
         request: dict[str, Any] = {"every": interval}
         if goal is not None:
-            wanted = {"rhat": goal.rhat, "ess": goal.ess, "error": goal.error}
+            names = ("rhat", "ess", "error", "drop")
+            wanted = {name: getattr(goal, name) for name in names}
             request |= {"goal": wanted, "max_time": max_time}
         with Checkpoint.create(options.checkpoint, plan, request) as saved:
             return loop.run(runner, options.progress, watch, saved, interval)
 
 
-def _place(plan: Plan, start: Any = "random") -> tuple[Any, list[Group]]:
+def _place(plan: Plan, start: Any = RANDOM_START) -> tuple[Any, list[Group]]:
     """What the sampler prepares, and the groups of chains at their start."""
     backend = BACKENDS[plan.backend]
     data = backend.prepare(plan)
-    at_random = isinstance(start, str) and start == "random"
+    dispersed = plan.start == DISPERSED and 1 < plan.chains <= MOST_DISPERSED
+    at_random = plan.start in (RANDOM_START, DISPERSED) and not dispersed
     counted = plan.scan == CHROMATIC and at_random and not len(plan.graph.hard)
 
     def states() -> NDArray[Any]:
@@ -345,20 +354,26 @@ def _take_up(base: Plan, request: dict[str, Any], found: Generation) -> tuple[An
     BACKENDS[plan.backend].check_memory(plan, snapshots=True)
     data, groups = _place(plan)
     take_up(plan, groups, found)
-    goal = Goal(**request["goal"]) if "goal" in request else None
-    if goal:
-        goal = goal.load(plan, found.header, found.states)
+    goal = _saved_goal(plan, request, found)
     ended = found.header["ended"]
     if ended in FINISHED and not all(group.done for group in groups):
         raise ValueError(f"ended: {ended}, but not all updates are made")
-    return data, Loop(plan, groups, goal, float(found.header["seconds"]), ended)
+    halves = load_halves(found.states, plan.values, len(groups))
+    return data, Loop(plan, groups, goal, float(found.header["seconds"]), ended, halves)
+
+
+def _saved_goal(plan: Plan, request: dict[str, Any], found: Generation) -> Goal | None:
+    """The goal of a saved run, with its rounds so far."""
+    if "goal" not in request:
+        return None
+    return Goal(**request["goal"]).load(plan, found.header, found.states)
 
 
 def peek(checkpoint: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds so far; nothing is run, written or locked."""
     saved = Checkpoint.look(checkpoint)
-    plan, _ = saved.read_plan()
-    return saved.latest(lambda found: saved_run(plan, found))
+    plan, request = saved.read_plan()
+    return saved.latest(lambda found: saved_run(plan, found, _saved_goal(plan, request, found)))
 
 
 def one_chain(

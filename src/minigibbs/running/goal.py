@@ -3,6 +3,12 @@
 Rounds grow by the square root of 2. Their ends, and how much of the records is looked at, depend on
 updates alone, never on the clock: a seed fixes where a run that converges stops, whatever it runs
 on and however often it was resumed. Only a run whose time is up stops elsewhere.
+
+A run stops by what it sees within chains: how parts of the same chain differ. Its errors come from
+how chains differ. The two are independent, so that runs do not stop when their errors look small by
+chance. Chains are compared with each other only to refuse those that plainly disagree.
+
+Without a warm-up of its own a run drops the first quarter of its chains at every look.
 """
 
 from __future__ import annotations
@@ -18,12 +24,14 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import Marginals, split_rhat
+from minigibbs.results.marginals import Marginals, chance_factor, within_rows
 from minigibbs.results.run import Run
 from minigibbs.running.plan import Plan
 from minigibbs.system.watch import current
 
 _LEAST_RECORDS = 50  # a chain: in the first round, and looked at
+_KEPT = 5  # rounds that are remembered: they go back to a quarter of the run
+_DROPPED = 0.3  # share of a run, of which the longest round below it is dropped: about a quarter
 _MOST_ENERGIES = 20_000  # of all chains that are looked at, or four times the ESS that is wanted
 _MOST_DRAWS = 4_000  # of all chains that are looked at for each value, or four times the ESS
 _MOST_WANTED = 2.0**53  # records that anybody can ask for
@@ -43,6 +51,13 @@ class Round(NamedTuple):
 
     counts: NDArray[np.int64]  # [row, sum of sizes]
     visits: NDArray[np.int64]  # [row]
+    clock: NDArray[np.int64]  # [row] updates
+
+    @classmethod
+    def of(cls, counts: NDArray[np.int64] | None, visits: Any, clock: Any) -> Round:
+        """Return a round that ends here; without marginals the counts are empty."""
+        none = np.empty((len(clock), 0), np.int64)
+        return cls((none if counts is None else counts).copy(), visits.copy(), clock.copy())
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,8 @@ class Goal:
     seen_rhat: float = math.nan
     seen_ess: float = math.nan
     seen_error: float = math.nan
-    past: tuple[Round, ...] = ()  # the last two
+    drop: bool = False  # whether the first quarter of each chain is dropped
+    past: tuple[Round, ...] = ()  # the last `_KEPT`
     met: bool = False
 
     def __post_init__(self) -> None:
@@ -83,28 +99,45 @@ class Goal:
     def first_length(self, chains: int, thin: int) -> int:
         """Updates of each chain in the first round; the goal is looked at from the second on."""
         records = max(_LEAST_RECORDS, math.ceil((self.ess or 0) / chains / 2))
-        return records * thin
+        return -(-records // 2) * thin if self.drop else records * thin
 
     def more(self, length: int, thin: int) -> int:
         """How many updates longer the next round is than all before it together."""
         return max(1, round(length / thin * (math.sqrt(2) - 1))) * thin
 
-    def look(self, run: Run) -> Goal | None:
+    def begin(self, clock: NDArray[np.int64]) -> Round | None:
+        """Return the end of what is dropped from chains of this length; None for nothing."""
+        short = [one for one in self.past if (one.clock <= _DROPPED * clock).all()]
+        return short[-1] if self.drop and short else None
+
+    def middle(self, clock: NDArray[np.int64]) -> Round | None:
+        """Return the end of a round in the middle of what is not dropped; None without one."""
+        begin = self.begin(clock)
+        first = 0 if begin is None else int(begin.clock[0])
+        wanted = (first + int(clock[0])) / 2
+        inner = [one for one in self.past if (one.clock < clock).all() and one.clock[0] > first]
+        return min(inner, key=lambda one: abs(int(one.clock[0]) - wanted), default=None)
+
+    def look(self, run: Run, here: Round | None = None) -> Goal | None:
         """Look at a round's end; None if the time that is left would not be enough.
 
         The first round has nothing to be compared with. What is expensive to compute waits until
         what is cheap is as wanted.
+
+        Parameters
+        ----------
+        run : Run
+            What is recorded, without what is dropped.
+        here : Round or None
+            The end of the round; None where nothing is dropped.
         """
-        none = np.empty((len(run.clock), 0), np.int64)
-        counts = none if run.counts is None else run.counts
-        here = Round(counts.copy(), run.visits.copy())
+        end = Round.of(run.counts, run.visits, run.clock) if here is None else here
         nan = math.nan
-        looked = replace(
-            self, past=(*self.past[-1:], here), seen_rhat=nan, seen_ess=nan, seen_error=nan
-        )
-        if not self.past:
+        past = (*self.past[1 - _KEPT :], end)
+        looked = replace(self, past=past, seen_rhat=nan, seen_ess=nan, seen_error=nan)
+        if not self.past or (self.drop and self.begin(end.clock) is None):
             return looked
-        for measure in (_energy(run, self), _counts(run, self), _draws(run, self)):
+        for measure in (_energy(run, self), _counts(run, self, end), _draws(run, self)):
             if measure.seconds > current().left:
                 return None
             rhat, ess, error = measure.take()
@@ -147,13 +180,17 @@ class Goal:
         values = plan.values if "marginals" in plan.kept else 0
         past = []
         for k in range(header["rounds"]):
-            one = Round(*(arrays[f"round.{k}.{name}"] for name in Round._fields))
-            for array, shape in zip(one, ((plan.rows, values), (plan.rows,)), strict=True):
+            own = {name: arrays.get(f"round.{k}.{name}") for name in Round._fields}
+            if own["clock"] is None:  # which checkpoints before 0.4 lack
+                own["clock"] = own["visits"]
+            one = Round(**own)  # type: ignore[arg-type]
+            shapes = ((plan.rows, values), (plan.rows,), (plan.rows,))
+            for array, shape in zip(one, shapes, strict=True):
                 if array.shape != shape or array.dtype != np.int64 or (array < 0).any():
                     raise ValueError(f"round {k}: expected counts in shape {shape}")
             past.append(one)
-        if len(past) > 2 or any((b.visits <= a.visits).any() for a, b in pairwise(past)):
-            raise ValueError("rounds: expected two at the most, the longer one last")
+        if len(past) > _KEPT or any((b.clock <= a.clock).any() for a, b in pairwise(past)):
+            raise ValueError(f"rounds: expected {_KEPT} at the most, the longer one last")
         return replace(self, past=tuple(past))
 
 
@@ -168,33 +205,45 @@ _NOTHING = _Measure(0.0, lambda: (math.nan, math.nan, math.nan))
 
 
 def _energy(run: Run, goal: Goal) -> _Measure:
-    """The energy's R-hat and ESS."""
+    """The energy's R-hat and ESS; the ESS is the sum of those of single chains."""
     if run.energy is None:
         return _NOTHING
     energy = _thinned(run.energy, _wanted(goal, _MOST_ENERGIES))
 
     def take() -> tuple[float, float, float]:
-        rhat, ess = diagnostics.of_energy(replace(run, energy=energy))
-        return _number(rhat), _number(ess), math.nan
+        if not np.isfinite(energy).all():
+            return math.nan, math.nan, math.nan
+        rhat = float(diagnostics.rhat(energy))
+        return _chance(rhat, len(energy), 1), diagnostics.ess_within(energy), math.nan
 
-    return _Measure(_seconds(energy.size), take)
+    return _Measure(2 * _seconds(energy.size), take)
 
 
-def _counts(run: Run, goal: Goal) -> _Measure:
-    """R-hat of all values of all variables, with every chain cut where it was two rounds ago."""
+def _chance(rhat: float, chains: int, values: int) -> float:
+    """Return the R-hat that would be as large as this by chance, the largest of some values."""
+    return math.sqrt(1 + max(rhat**2 - 1, 0) / chance_factor(max(2 * chains - 1, 1), values))
+
+
+def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
+    """R-hat and error of all values of all variables, by how parts of the same chain differ."""
     if run.counts is None:
         return _NOTHING
-    earlier = goal.past[0]
+    begin = goal.begin(end.clock)
+    first = 0 if begin is None else int(begin.clock[0])
+    edges = [one for one in goal.past if first <= one.clock[0] < end.clock[0]]
+    if begin is None:
+        edges = [Round(*(np.zeros_like(array) for array in end)), *edges]
 
     def take() -> tuple[float, float, float]:
-        late = Marginals.of(run)
-        early = replace(late, counts=earlier.counts, visits=earlier.visits)
-        error = math.nan
-        if goal.error is not None and late.comparable:
-            error = float(late.standard_errors.max())
-        return split_rhat(late, early), math.nan, error
+        marginals = Marginals.of(run)
+        found = within_rows(marginals, [(one.counts, one.visits) for one in (*edges, end)])
+        rhat, apart = found.rhat, marginals.apart
+        if apart is not None:
+            rhat = float(np.fmax(rhat, apart.rhat))
+        error = found.error if goal.error is not None and marginals.comparable else math.nan
+        return rhat, math.nan, error
 
-    return _Measure(_SECONDS_PER_COUNT * run.counts.size, take)
+    return _Measure(_SECONDS_PER_COUNT * run.counts.size * len(edges), take)
 
 
 def _draws(run: Run, goal: Goal) -> _Measure:
@@ -208,10 +257,11 @@ def _draws(run: Run, goal: Goal) -> _Measure:
     variables = min(_MOST_VARIABLES, max(1, values // each))
 
     def take() -> tuple[float, float, float]:
-        judged = diagnostics.judge(replace(run, kept_draws=draws), variables)
+        judged = diagnostics.judge(replace(run, kept_draws=draws), variables, within=True)
         known = [one.rhat for one in judged if not math.isnan(one.rhat)]
         ess = diagnostics.least([one.ess for one in judged])
-        return max(known, default=math.nan), _number(ess), math.nan
+        rhat = max(known, default=math.nan)
+        return _chance(rhat, len(draws), len(known)), _number(ess), math.nan
 
     return _Measure(variables * each * _seconds(draws[:, :, 0].size), take)
 

@@ -41,6 +41,13 @@ class Collected(NamedTuple):
     warmed: int  # updates of each chain's warm-up
 
 
+class Counted(NamedTuple):
+    """Counts of values up to some clock, by row."""
+
+    counts: NDArray[np.int64]  # [row, sum of sizes]
+    visits: NDArray[np.int64]  # [row] what the counts of a row are divided by
+
+
 class Group(ABC):
     """Some chains of a plan: their arrays, how far they are, and what is recorded of them."""
 
@@ -52,6 +59,7 @@ class Group(ABC):
         self.plan, self.number, self.chains = plan, number, chains
         self.length = plan.length
         self.warmed = 0  # updates of each chain's warm-up so far
+        self.middle = 0  # a clock at which a segment ends; 0 for none
         self.segment = self.first_segment
 
     @property
@@ -98,6 +106,10 @@ class Group(ABC):
         """The energies recorded so far, up to a constant: [row, record]."""
 
     @abstractmethod
+    def counted(self) -> Counted:
+        """Return copies of the counts of values so far."""
+
+    @abstractmethod
     def collect(self) -> Collected:
         """What has been recorded."""
 
@@ -133,6 +145,8 @@ class Group(ABC):
         """How many updates the next segment makes, and whether they are recorded."""
         recording = self.warmup_left == 0
         left = self.left if recording else self.warmup_left
+        if recording and self.clock < self.middle:
+            left = min(left, self.middle - self.clock)
         return min(self.whole(self.segment), left), recording
 
     def whole(self, updates: int) -> int:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import StoppedError
@@ -17,8 +18,9 @@ from minigibbs.running.checkpoint.folder import Checkpoint
 from minigibbs.running.checkpoint.saver import Saver
 from minigibbs.running.driver import drive
 from minigibbs.running.executors.base import Runner
-from minigibbs.running.goal import Goal
-from minigibbs.running.group import Group
+from minigibbs.running.goal import Goal, Round
+from minigibbs.running.group import Collected, Counted, Group
+from minigibbs.running.halves import first_part, save_halves
 from minigibbs.running.plan import CONVERGED, LENGTH, STOPPED, Plan
 from minigibbs.running.progress import Bar
 from minigibbs.running.result import result
@@ -36,18 +38,42 @@ class Loop:
     goal: Goal | None = None
     seconds: float = 0.0
     ended: str = ""
+    halves: dict[int, Counted] = field(default_factory=dict)  # the first half of each group
     length: int = field(init=False)  # of each chain, in updates
     _begun: float | None = None  # when the present stretch of sampling began
     _running: dict[Future[Any], Group] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.length = self.plan.length
+        self._mark()
+
+    def _mark(self) -> None:
+        """Let every group end a segment in the middle of the run, where its counts are noted.
+
+        A run with a goal has its own notes. A group that is beyond the middle of a longer run keeps
+        the notes that it has.
+        """
+        middle = self.length // 2 // self.plan.unit * self.plan.unit
+        if self.goal is not None or "marginals" not in self.plan.kept:
+            return
+        for group in self.groups:
+            if group.clock <= middle:
+                group.middle = middle
+                self.halves.pop(group.number, None)
+                self._note(group)
+
+    def _note(self, group: Group) -> None:
+        """Note the counts of a group that is in the middle of the run."""
+        if 0 < group.middle == group.clock and group.number not in self.halves:
+            self.halves[group.number] = group.counted()
 
     def grow(self, updates: int) -> None:
         """Lengthen every chain by some updates; none may be running."""
         self.length += updates
         for group in self.groups:
             group.grow(self.length)
+        if updates:
+            self._mark()
 
     def run(
         self,
@@ -124,6 +150,7 @@ class Loop:
             groups = [self._running.pop(future) for future in finished]
             for group, future in zip(groups, finished, strict=True):
                 self._bar.advance(self._runner.collect(group, future))
+                self._note(group)
             self._bar.look(self.groups)
             if self._saver:
                 self._saver.look(self._resting)
@@ -167,7 +194,8 @@ class Loop:
         """
         assert self.goal is not None
         with self._watch.raised():
-            looked = self.goal.look(self.result(search=False))
+            parts = [group.collect() for group in self.groups]
+            looked = self.goal.look(self._gathered(parts, search=False), _round(parts))
         if looked is None:
             return TIME
         self.goal = looked
@@ -179,7 +207,7 @@ class Loop:
 
     def _lengthen(self, goal: Goal) -> None:
         """Give every chain another round."""
-        more = goal.more(self.length, self.plan.thin)
+        more = goal.more(self.length, self.plan.thin * self.plan.energy_every)
         try:
             longer = replace(self.plan, length=self.length + more)
             BACKENDS[self.plan.backend].check_memory(longer)
@@ -197,8 +225,14 @@ class Loop:
 
     def result(self, search: bool = True) -> Run:
         """What the chains have recorded; `search` looks for modes that all of them missed."""
-        parts = [group.collect() for group in self.groups]
-        return result(self.plan, parts, self.seconds, self.ended or LENGTH, search)
+        return self._gathered([group.collect() for group in self.groups], search)
+
+    def _gathered(self, parts: list[Collected], search: bool) -> Run:
+        early = first_part(self.halves, self.goal, parts)
+        clock = np.concatenate([part.clock for part in parts])
+        begin = None if self.goal is None else self.goal.begin(clock)
+        ended = self.ended or LENGTH
+        return result(self.plan, parts, self.seconds, ended, search, early, begin)
 
     def _seconds(self) -> float:
         """Of sampling so far, looks at the goal left out."""
@@ -209,4 +243,12 @@ class Loop:
         """What a checkpoint keeps beside the groups."""
         header, arrays = self.goal.save() if self.goal else ({}, {})
         own = {"length": self.length, "seconds": self._seconds(), "ended": self.ended}
-        return {**own, **header}, arrays
+        return {**own, **header}, {**arrays, **save_halves(self.halves)}
+
+
+def _round(parts: list[Collected]) -> Round:
+    """The end of a round."""
+    counts, visits, clock = zip(
+        *((one.counts, one.visits, one.clock) for one in parts), strict=True
+    )
+    return Round(np.concatenate(counts), np.concatenate(visits), np.concatenate(clock))

@@ -98,16 +98,23 @@ def check_observed_state(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
 
 
 def gathered(
-    plan: Plan, parts: list[tuple[NDArray[np.int64], Any, Any, Any]], records: int, chains: int
+    plan: Plan,
+    parts: list[tuple[NDArray[np.int64], Any, Any, Any]],
+    first: int,
+    records: int,
+    chains: int,
 ) -> Observed | None:
-    """The observables of a run, from the count, moments, sums and series of its groups."""
+    """The observables of a run, from the count, moments, sums and series of its groups.
+
+    A series has the records from `first` up to `records`. Moments are those of all records.
+    """
     if not plan.observe:
         return None
     names, labels = tuple(plan.observe), tuple(measure.labels for measure in plan.measures)
     counts, moments, sums, series = zip(*parts, strict=True)
     count = np.concatenate(counts)
     if plan.series:  # of as many records as every chain has
-        common = np.concatenate([own[:, :records] for own in series])
-        return Observed(names, labels, common, np.full(len(count), records), chains=chains)
+        common = np.concatenate([own[:, first:records] for own in series])
+        return Observed(names, labels, common, np.full(len(count), records - first), chains=chains)
     running = (np.concatenate(moments), np.concatenate(sums))
     return Observed(names, labels, None, count, *running, chains)

@@ -17,6 +17,7 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.layout import RANDOM, SHARED, SHUFFLED, SYSTEMATIC
 from minigibbs.observables import Measure, Observable
 from minigibbs.observables.reading import decode, encode
+from minigibbs.results import result as words
 from minigibbs.results.result import CHROMATIC_SCAN, OWN_SCAN
 from minigibbs.results.run import check_drawn
 from minigibbs.running.sums import Summed, summed
@@ -34,6 +35,14 @@ SCANS = {
     CHROMATIC: SYSTEMATIC,
 }
 RECORDS = ("marginals", "draws", "energy")
+
+# How chains begin.
+DISPERSED = "dispersed"  # far apart on purpose
+RANDOM_START = "random"
+GIVEN = "given"  # at states that the user gave
+ONE_STATE = words.ONE_STATE  # all at one state that the user gave
+CONTINUED = "continued"  # at the last states of another run
+STARTS = (DISPERSED, RANDOM_START, GIVEN, ONE_STATE, CONTINUED)
 
 # How a run can end.
 RUNNING = "running"  # it has not: a checkpoint was looked at on the way
@@ -67,6 +76,7 @@ class Plan:
     observe: Mapping[str, Observable] = field(default_factory=dict)  # what is measured, by name
     series: bool = True  # whether observables have every record kept, or running moments alone
     energy_every: int = 1  # records between two energies
+    start: str = RANDOM_START  # one of STARTS
 
     @cached_property
     def order(self) -> NDArray[np.int32]:
@@ -169,6 +179,9 @@ class Plan:
         every, series = header.get("energy_every", 1), header.get("series", True)
         if type(every) is not int or not 1 <= every <= MOST_UPDATES or type(series) is not bool:
             raise ValueError(f"energy_every and series: got {every!r} and {series!r}")
+        start = header.get("start", RANDOM_START)  # which checkpoints before 0.4 lack
+        if start not in STARTS:
+            raise ValueError(f"start: expected one of {', '.join(STARTS)}, got {start!r}")
         plan = cls(
             graph,
             sampler,
@@ -182,6 +195,7 @@ class Plan:
             },
             series=series,
             energy_every=every,
+            start=start,
             **numbers,
         )
         if any(numbers[name] % plan.unit for name in ("length", "warmup", "thin")):

@@ -25,7 +25,17 @@ from minigibbs.results.result import OWN_SCAN
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS, Backend
 from minigibbs.running.budget import SHARE, SHARE_UNTIL, energy_every
-from minigibbs.running.plan import CHROMATIC, RECORDS, SCANS, Plan
+from minigibbs.running.plan import (
+    CHROMATIC,
+    CONTINUED,
+    DISPERSED,
+    GIVEN,
+    ONE_STATE,
+    RANDOM_START,
+    RECORDS,
+    SCANS,
+    Plan,
+)
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.chromatic import check_colours
@@ -33,6 +43,8 @@ from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
+WARMUP_SHARE = 4  # without `warmup`, one update comes before the recording for so many recorded
+MOST_DISPERSED = 64  # chains of which some begin at constant states; random states suffice for more
 _MOST_SERIES = 1 << 27  # bytes of observables of which every record is kept
 _MOST_UNTIL = 16  # numbers of which every record is kept where a run has no known length
 DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
@@ -111,10 +123,10 @@ class Options:
     """What `sample`, `sample_until` and the command line have in common; see `mg.sample`."""
 
     sampler: Sampler | str | None = None
-    warmup: int = 0
+    warmup: int | None = None
     chains: int | None = None
     seed: int | None = None
-    start: str | ArrayLike | Run = "random"
+    start: str | ArrayLike | Run = DISPERSED
     scan: str | None = None
     record: Record | str | Sequence[str] = DEFAULT_RECORD
     progress: bool = True
@@ -177,7 +189,8 @@ class Options:
             chains=chains,
             seed=entropy_of(self.seed),
             length=updates,
-            warmup=int(self.warmup) * unit,
+            warmup=self._warmup(length) * unit,
+            start=start_kind(self.start),
             scan=scan,
             kept=kept,
             thin=thin,
@@ -199,6 +212,16 @@ class Options:
             if getattr(self, name) is not None:
                 raise SampleError(f'{name} is for backend="cpu"; backend="{self.backend}" has none')
         return backend if len(free_variables(graph.evidence)) else BACKENDS["cpu"]
+
+    def _warmup(self, length: int | None) -> int:
+        """Units before the recording; `length` counts units that are recorded, None if unknown.
+
+        By default a fifth of all updates is not recorded. Chains that continue a run need no
+        warm-up. Where the length is unknown, `sample_until` drops the beginning itself.
+        """
+        if self.warmup is not None:
+            return int(self.warmup)
+        return 0 if length is None or isinstance(self.start, Run) else length // WARMUP_SHARE
 
     def _chains(self, backend: Backend) -> int:
         if self.chains is not None:
@@ -375,10 +398,10 @@ def start_states(
     if isinstance(start, Run):
         start = _last_states(start)
     if isinstance(start, str):
-        if start != "random":
-            raise SampleError(f'start must be "random", a state or a run, got {start!r}')
+        start_kind(start)
         states = np.empty((chains, len(graph)), graph.state_type)
-        fill = _fill_possible(graph) if len(graph.hard) else _fill_random
+        dispersed = start == DISPERSED and 1 < chains <= MOST_DISPERSED
+        fill = _filling(graph, _dispersed if dispersed else _marks)
         pieces = [(states[first : first + SEEDED], first) for first in range(0, chains, SEEDED)]
         with ThreadPoolExecutor(1 if len(graph.hard) else None) as pool:
             list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
@@ -425,33 +448,71 @@ def _last_states(run: Run) -> NDArray[Any]:
     return run.state
 
 
-def _fill_random(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
-    """Draw uniform states for chains from `first` on."""
-    for begin, marks in _marks(len(states), len(graph), first, seed):
-        states[begin : begin + len(marks)] = marks * graph.sizes
+def start_kind(start: str | ArrayLike | Run) -> str:
+    """Return how chains begin, in a word: see `Plan.start`."""
+    if isinstance(start, Run):
+        return CONTINUED
+    if isinstance(start, str):
+        if start not in (RANDOM_START, DISPERSED):
+            known = f'"{DISPERSED}", "{RANDOM_START}"'
+            raise SampleError(f"start must be {known}, a state or a run, got {start!r}")
+        return start
+    states = np.asarray(start)
+    same = states.ndim < 2 or bool((states == states[:1]).all())
+    return ONE_STATE if same else GIVEN
 
 
-def _fill_possible(graph: FactorGraph) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
-    """The same in a graph with zeros: states that they allow."""
-    support = Support(graph)
+Marks = Iterator[tuple[int, NDArray[np.float64]]]
+
+
+def _filling(
+    graph: FactorGraph, marks: Callable[[int, FactorGraph, int, int], Marks]
+) -> Callable[[NDArray[Any], FactorGraph, int, int], None]:
+    """Return a function that makes states from marks, numbers from 0 to 1.
+
+    A value is as far along its domain as its mark. In a graph with hard constraints it is one that
+    they allow.
+    """
+    support = Support(graph) if len(graph.hard) else None
 
     def fill(states: NDArray[Any], graph: FactorGraph, first: int, seed: int) -> None:
-        for begin, marks in _marks(len(states), len(graph), first, seed):
-            support.fill(states[begin : begin + len(marks)], marks)
+        for begin, some in marks(len(states), graph, first, seed):
+            part = states[begin : begin + len(some)]
+            if support is None:
+                part[:] = some * graph.sizes
+            else:
+                support.fill(part, some)
 
     return fill
+
+
+def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
+    """Marks of states that lie far apart.
+
+    Half of the chains, and at least two, begin at constant states: all variables at their first
+    value, at their second, and so on. The others begin at random, in pairs of mirrored states. So
+    chains begin in different modes of a model with a symmetry, such as the flip of all spins.
+    """
+    constant = max(2, chains // 2)
+    for begin, marks in _marks(chains, graph, first, seed):
+        for row, own in enumerate(marks):
+            chain = begin + row
+            if chain < constant:
+                own[:] = (chain % graph.sizes + 0.5) / graph.sizes
+            elif (chain - constant) % 2 and row:
+                own[:] = np.nextafter(1.0 - marks[row - 1], 0.0)
+        yield begin, marks
 
 
 _TOGETHER = 2**20  # uniform numbers kept at a time
 
 
-def _marks(
-    chains: int, variables: int, first: int, seed: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
+def _marks(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
     """Uniform numbers for chains from `first` on, some chains at a time, and which come first.
 
     The first 4096 chains have a seed each.
     """
+    variables = len(graph)
     together = max(1, _TOGETHER // variables)
     seeds = np.random.SeedSequence(seed).spawn(chains) if first == 0 else []
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 2, first)))

@@ -12,8 +12,13 @@ from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.modes import missed_mode
 from minigibbs.results.run import Info, Run
+<<<<<<< HEAD
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.group import Collected
+=======
+from minigibbs.running.goal import Round
+from minigibbs.running.group import Collected, Counted
+>>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import SweepSampler
@@ -22,19 +27,37 @@ from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 
 def result(
-    plan: Plan, parts: list[Collected], seconds: float, ended: str, search: bool = True
+    plan: Plan,
+    parts: list[Collected],
+    seconds: float,
+    ended: str,
+    search: bool = True,
+    early: Counted | None = None,
+    begin: Round | None = None,
 ) -> Run:
     """The run so far, however far each group is.
 
-    `search` looks for modes that all chains missed.
+    `search` looks for modes that all chains missed. `early` holds the counts of the first part of
+    every row. What was recorded up to `begin` is dropped, as if it had been a warm-up.
     """
+    if "marginals" not in plan.kept:
+        early = None
     clock = np.concatenate([part.clock for part in parts])
+    visits = np.concatenate([part.visits for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    dropped = 0 if begin is None else int(begin.clock[0])
+    first = dropped // plan.thin  # record that is kept
     records = int(clock.min()) // plan.thin  # that every chain has reached
+    if begin is not None:
+        clock, visits, counts = clock - begin.clock, visits - begin.visits, counts - begin.counts
+        if early is not None:
+            early = Counted(early.counts - begin.counts, early.visits - begin.visits)
     tally = np.sum([part.tally for part in parts], axis=0)
     warmup = sum(len(part.state) * part.warmed for part in parts)
-    updates = sum(len(part.state) * int(part.clock[0]) for part in parts)
+    updates = sum(len(part.state) * (int(part.clock[0]) - dropped) for part in parts)
+    warmup += plan.chains * dropped
     every = plan.energy_every
-    energy = np.concatenate([part.energy[:, every - 1 : records : every] for part in parts])
+    energy = np.concatenate([part.energy[:, first + every - 1 : records : every] for part in parts])
     observed = [
         (part.observed_count, part.observed_moments, part.observed_sums, part.observed)
         for part in parts
@@ -44,14 +67,25 @@ def result(
         domains=plan.graph.domains,
         info=_info(plan, tally, updates, warmup, seconds, ended),
         clock=clock,
+<<<<<<< HEAD
         counts=np.concatenate([part.counts for part in parts]) if "marginals" in kept else None,
         visits=np.concatenate([part.visits for part in parts]),
         kept_draws=(
             np.concatenate([part.draws[:, :records] for part in parts]) if "draws" in kept else None
+=======
+        counts=counts if "marginals" in kept else None,
+        visits=visits,
+        early_counts=None if early is None else early.counts,
+        early_visits=None if early is None else early.visits,
+        draws=(
+            np.concatenate([part.draws[:, first:records] for part in parts])
+            if "draws" in kept
+            else None
+>>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
         ),
         energy=energy + plan.graph.offset if "energy" in kept else None,
         error=(
-            np.concatenate([part.error[:, :records] for part in parts])
+            np.concatenate([part.error[:, first:records] for part in parts])
             if plan.reference is not None
             else None
         ),
@@ -60,8 +94,8 @@ def result(
         drawn=plan.drawn,
         state=_whole([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
-        ladder=_ladder(plan, parts),
-        observed=gathered(plan, observed, records, -(-plan.chains // plan.rows)),
+        ladder=_ladder(plan, parts, dropped),
+        observed=gathered(plan, observed, first, records, -(-plan.chains // plan.rows)),
     )
     mode = missed_mode(plan.graph, run) if search else None
     if mode is not None:
@@ -76,12 +110,12 @@ def _whole(states: list[NDArray[Any]]) -> NDArray[Any]:
     return states[0] if alone else np.concatenate(states)
 
 
-def _ladder(plan: Plan, parts: list[Collected]) -> Any:
+def _ladder(plan: Plan, parts: list[Collected], dropped: int) -> Any:
     """What a ladder has noted, for samplers that have one."""
     if not isinstance(plan.sampler, SweepSampler):
         return None
     carried = np.concatenate([part.carried for part in parts])
-    warmed = min(part.warmed for part in parts)
+    warmed = min(part.warmed for part in parts) + dropped
     return plan.sampler.account(plan.graph, carried, warmed // plan.unit)
 
 
@@ -123,6 +157,10 @@ def _info(
         ended=ended,
         energy_thin=plan.thin * plan.energy_every,
         sampler_call=sampler_call(plan.sampler),
+<<<<<<< HEAD
         lanes=promise.lanes,
         guarantee=promise.guarantee,
+=======
+        start=plan.start,
+>>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
     )

@@ -42,8 +42,9 @@ def sample(
     updates: Annotated[int | None, typer.Option(help="Updates of each chain.")] = None,
     sweeps: Annotated[int | None, typer.Option(help="Sweeps of each chain [1000].")] = None,
     warmup: Annotated[
-        int, typer.Option(help="Sweeps before the recording; updates with --updates.")
-    ] = 0,
+        int | None,
+        typer.Option(help="Sweeps before the recording; updates with --updates [a quarter]."),
+    ] = None,
     chains: Annotated[int | None, typer.Option(help="Independent chains [4; cuda: 16384].")] = None,
     seed: Seed = None,
     scan: Annotated[

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from minigibbs.graph.domains import Domains
 from minigibbs.results.diagnostics import largest
 from minigibbs.results.marginals import Shares
-from minigibbs.results.summary import marginals_of
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -62,7 +61,7 @@ def beliefs(run: Run) -> tuple[Run, Beliefs | None]:
     known = run
     if run.counts is None and run.kept_draws is not None and len(run.drawn) < len(run.domains):
         known = _drawn_alone(run)
-    marginals = marginals_of(known)
+    marginals = known.known_marginals
     if marginals is None:
         return run, None
     seen = known.visits if known.counts is not None else known.clock

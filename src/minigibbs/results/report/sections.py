@@ -32,7 +32,7 @@ _STATS = (  # key, what it is, symbol, what it means
 )
 
 
-MARKS = {"bad": "✕", "doubt": "!", "unknown": "?", "good": "✓"}
+MARKS = {"bad": "✕", "doubt": "!", "unknown": "?", "fair": "·", "good": "✓"}
 _RECORDED = ("marginals", "draws", "energy")
 
 
@@ -320,12 +320,13 @@ def again(run: Run) -> Html:
     info, unit = run.info, _unit(run)
     on = "" if info.backend == "cpu" else f', backend="{info.backend}"'
     scan = "" if info.scan == OWN_SCAN else f'scan="{info.scan}", '
+    start = 'start="random", ' if info.start == "random" else ""
     length = "updates" if unit == 1 else "sweeps"
     call = (
         f"mg.sample(graph, sampler={info.sampler_call or 'mg.' + info.sampler}, "
         f"{length}={info.updates // info.chains // unit}, "
         f"warmup={info.warmup // info.chains // unit},\n          chains={info.chains}, "
-        f"{scan}seed={info.seed}{on},\n          record={_record(run)})"
+        f"{scan}{start}seed={info.seed}{on},\n          record={_record(run)})"
     )
     note = f"With minigibbs {info.version}, and the same start."
     return join(

@@ -182,8 +182,8 @@ def require_records(plan: Plan, size: int, fewer: str) -> None:
 
 
 def count_size(plan: Plan) -> int:
-    """Bytes of a row's counts."""
-    return 8 * (plan.values + len(plan.graph)) if "marginals" in plan.kept else 0
+    """Bytes of a row's counts, and of those of its first half."""
+    return 8 * (2 * plan.values + len(plan.graph)) if "marginals" in plan.kept else 0
 
 
 def check_common(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:

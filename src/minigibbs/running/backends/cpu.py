@@ -40,7 +40,7 @@ from minigibbs.running.backends.lockstep import (
     lockstep_groups,
 )
 from minigibbs.running.budget import energy_pairs
-from minigibbs.running.group import RECORDED, Collected, Group, State
+from minigibbs.running.group import RECORDED, Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
 from minigibbs.samplers.base import (
@@ -333,6 +333,11 @@ class CpuGroup(Group):
         """The energies recorded so far."""
         every = self.plan.energy_every
         return self.recorder.energy[None, every - 1 : self.records : every]
+
+    def counted(self) -> Counted:
+        """One row."""
+        settle_counts(self.recorder, self.model, self.recorder.clock[0], self.chain.x)
+        return Counted(self.recorder.counts[None].copy(), self.recorder.clock.copy())
 
     def collect(self) -> Collected:
         """One row."""

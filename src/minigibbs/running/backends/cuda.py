@@ -33,7 +33,7 @@ from minigibbs.running.backends.cpu import first_scan
 from minigibbs.running.backends.cuda_observed import Observing, share
 from minigibbs.running.backends.device.access import Device, load, to_device
 from minigibbs.running.backends.device.shapes import LIMITS, configure
-from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler, carries
@@ -641,6 +641,12 @@ class CudaGroup(Group):
         """The energies that are on the host already: of every `energy_every`-th record."""
         every = self.plan.energy_every
         return self._rows["energy"][every - 1 : self.flushed : every].T
+
+    def counted(self) -> Counted:
+        """The counts that the device has added up."""
+        counts = self._host_counts()
+        times = int(self._counted[0]) if counts.shape[1] else 0
+        return Counted(counts, visits(self.plan, times))
 
     def collect(self) -> Collected:
         """A row for each chain that is recorded one by one."""

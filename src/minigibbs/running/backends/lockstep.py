@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.kernels.layout import CHANGES
 from minigibbs.kernels.random import shared_stream
 from minigibbs.results.marginals import mean_distance
-from minigibbs.running.group import Collected, Group, State
+from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import NO_SUMS, signed_places
@@ -285,6 +285,11 @@ class LockstepGroup(Group):
         """The energies recorded so far."""
         every = self.plan.energy_every
         return self._rows["energy"][every - 1 : self.records : every, : self.chains].T
+
+    def counted(self) -> Counted:
+        """A row for each chain."""
+        counts = self._counts(self._clock)[: self.chains]
+        return Counted(counts.copy(), np.full(self.chains, self._clock))
 
     def collect(self) -> Collected:
         """A row for each chain."""

@@ -294,8 +294,8 @@ def _check_header(header: dict[str, Any]) -> None:
         raise ValueError(f"ended: expected one of {', '.join(ENDINGS)}, got {header['ended']!r}")
     if type(chunks) is not list or not all(type(chunk) is int and chunk > 0 for chunk in chunks):
         raise ValueError(f"chunks: expected generations, got {chunks!r}")
-    if type(rounds) is not int or not 0 <= rounds <= 2:
-        raise ValueError(f"rounds: expected 0 to 2, got {rounds!r}")
+    if type(rounds) is not int or not rounds >= 0:
+        raise ValueError(f"rounds: expected a count, got {rounds!r}")
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

@@ -21,6 +21,8 @@ from minigibbs.samplers.tempering.ladder import (
 )
 
 _PARTS = 4  # of each chain, whose spread gives the error of log Z
+_DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at the least
+_FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,17 @@ class Ladder:
     round_trips: int  # of states from the hot end to the cold one and back, of all chains
     log_z: float | None  # by stepping stones; None before anything is recorded
     log_z_error: float | None  # its standard error
+    log_z_degrees: int = 0  # degrees of freedom of the error; 0 in files before 0.4
+
+    def log_z_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return an interval for log Z, by Student's t; NaN where the error is not known.
+
+        Parameters
+        ----------
+        level : float
+            How often intervals cover the truth.
+        """
+        return student_interval(self.log_z, self.log_z_error, self.log_z_degrees, level)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON."""
@@ -54,9 +67,23 @@ class Ladder:
                 raise ValueError(f"{name}: expected a number, got {number!r}")
         if (found.log_z is None) != (found.log_z_error is None):
             raise ValueError("log_z: expected its error beside it")
+        if type(found.log_z_degrees) is not int or found.log_z_degrees < 0:
+            raise ValueError(f"log_z_degrees: expected a count, got {found.log_z_degrees!r}")
         if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
             raise ValueError("swap_rates: expected one for each two neighbouring levels")
         return found
+
+
+def student_interval(
+    value: float | None, error: float | None, degrees: float, level: float
+) -> tuple[float, float]:
+    """Return Student's interval; NaN where there is no error, and a point where the error is 0."""
+    from scipy.special import stdtrit
+
+    if value is None or error is None or not (degrees > 0 or error == 0):
+        return math.nan, math.nan
+    reach = float(stdtrit(degrees, (1 + level) / 2)) * error if error else 0.0
+    return value - reach, value + reach
 
 
 def account(
@@ -69,7 +96,7 @@ def account(
 ) -> Ladder:
     """What the chains' [chain, number] notes say; the first `warmup` rounds are left out of log Z.
 
-    `first_log_z` is log Z at level 0.
+    At least the first fifth of each chain is left out. `first_log_z` is log Z at level 0.
     """
     pairs = len(beta) - 1
     notes = carried[:, own:]
@@ -79,11 +106,10 @@ def account(
     start = FIRST + pairs + 3 * len(beta) * twins + twins
     blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
     parts = [
-        part
+        _parts(own_blocks, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
         for row, own_blocks in zip(notes, blocks, strict=True)
-        for part in _parts(own_blocks, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
     ]
-    log_z, error = _stepping_stones(parts)
+    log_z, error, degrees = _log_z([some for some in parts if some])
     return Ladder(
         levels=tuple(beta.tolist()),
         swap_rates=tuple(np.clip(chances, 0.0, 1.0).tolist()),
@@ -92,6 +118,7 @@ def account(
         round_trips=int(notes[:, TRIPS].sum()),
         log_z=None if log_z is None else first_log_z + log_z,
         log_z_error=error,
+        log_z_degrees=degrees,
     )
 
 
@@ -122,7 +149,8 @@ def _parts(
     Where the warm-up reaches into the last block, that one is all there is.
     """
     last = -(-rounds // length)  # the block under way counts as far as it is
-    first = min(-(-warmup // length), last - 1)
+    dropped = max(warmup, math.ceil(_DROPPED * rounds))
+    first = min(-(-dropped // length), last - 1)
     counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
     found = []
     for some in np.array_split(np.arange(first, last), _PARTS) if last else ():
@@ -138,12 +166,38 @@ def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(top > EMPTY / 2, total, EMPTY)
 
 
-def _stepping_stones(
-    parts: list[tuple[NDArray[np.float64], int]],
-) -> tuple[float | None, float | None]:
-    """Log Z(1) / Z(0), each step halved and taken from both sides, and a jackknife's error."""
+Part = tuple[NDArray[np.float64], int]
+
+
+def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
+    """Log Z(1) / Z(0), its standard error and the degrees of freedom of that.
+
+    The error comes from how parts of chains differ. Where chains differ by more than their parts
+    explain, it comes from how chains differ.
+    """
+    from scipy.special import fdtri
+
+    parts = [part for own in chains for part in own]
     if not parts:
-        return None, None
+        return None, None, 0
+    value, error = _stepping_stones(parts)
+    degrees = len(parts) - 1
+    if len(chains) > 1 and error is not None and len(parts) > len(chains):
+        whole = [
+            (_log_sum(np.array([total for total, _ in own])), sum(count for _, count in own))
+            for own in chains
+        ]
+        _, between = _stepping_stones(whole)
+        limit = float(fdtri(len(chains) - 1, degrees, 1 - _FALSE_ALARM))
+        if between is not None and between**2 > limit * error**2:
+            return value, between, len(chains) - 1
+    return value, error, degrees
+
+
+def _stepping_stones(
+    parts: list[Part],
+) -> tuple[float, float | None]:
+    """Log Z(1) / Z(0), each step halved and taken from both sides, and a jackknife's error."""
     sums = np.array([total for total, _ in parts])
     counts = np.array([count for _, count in parts], dtype=np.float64)
 
