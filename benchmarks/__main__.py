@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = [
     "foundation",
+    "coverage",
     "defaults",
     "samplers",
     "flagship",

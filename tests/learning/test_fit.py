@@ -136,3 +136,74 @@ def test_the_command_line_refuses(arguments, message, tmp_path, monkeypatch):
     (tmp_path / "bad.csv").write_text("x0,x1\n1\n")
     result = CliRunner().invoke(app, ["learn", *arguments])
     assert message in str(result.exception)
+
+
+RING = [mg.Ising(range(6), [1, 2, 3, 4, 5, 0], 0.0, name="J", tied=0)]
+FIELD = mg.Unary(range(6), [0.0, 0.0], name="b")
+RING_TRUTH = {"J": 0.5, "b": [0.0, 0.5]}
+
+
+def ring():
+    """A ring whose fields are redundant: a constant added to both values changes nothing."""
+    return mg.FactorGraph([2] * 6, [*RING, FIELD])
+
+
+@pytest.mark.parametrize("method", ["pcd", "exact", "pseudo"])
+def test_a_fit_that_is_cut_short_says_so(method):
+    """By the gap of the moments against their noise; a fit that has ended does not."""
+    graph = ring()
+    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=1)
+    steps = {"pcd": 10, "exact": 1, "pseudo": 1}[method]
+    with pytest.warns(UserWarning, match="the steps ended too early"):
+        cut = mg.learn(graph, rows, method=method, steps=steps, seed=1, progress=False)
+    assert abs(cut.parameters["J"][0] - 0.5) > 5 * cut.errors["J"][0]
+    whole = mg.learn(graph, rows, method=method, seed=1, progress=False)
+    assert whole.warnings == ()
+
+
+@pytest.mark.parametrize("method", ["pcd", "exact", "pseudo"])
+def test_redundant_parameters_are_named_and_contrasts_have_errors(method, tmp_path):
+    graph = ring()
+    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=2)
+    fit = mg.learn(graph, rows, method=method, seed=1, progress=False)
+    assert fit.not_determined == ["a constant added to b"]
+    assert "a constant added to b" in str(fit)
+    value, error = fit.contrast({"b": [-1.0, 1.0]})
+    assert 0.01 < error < 0.03
+    assert abs(value - 0.5) < 5 * error  # false alarm below 1e-6
+    assert fit.contrast({"b": [0.0, 1.0]})[1] == np.inf
+    assert fit.contrast({"J": 1.0})[1] == pytest.approx(fit.errors["J"][0])
+    fit.save(tmp_path / "a.fit")
+    again = mg.load(tmp_path / "a.fit")
+    assert again.contrast({"b": [-1.0, 1.0]}) == (value, error)
+    assert (again.not_determined, again.error_kind) == (fit.not_determined, fit.error_kind)
+
+
+def test_errors_are_called_what_they_are():
+    graph = ring()
+    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 200, seed=1)
+
+    def kind(**options):
+        return mg.learn(graph, rows, seed=1, progress=False, **options).error_kind
+
+    assert "maximum likelihood" in kind(method="exact")
+    assert "pseudo-likelihood" in kind(method="pseudo")
+    assert "posterior" in kind(method="exact", prior={"J": 0.1})
+    assert "penalized" in kind(method="exact", l2=0.1)
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudo"])
+def test_intervals_of_contrasts_cover_the_truth(method):
+    """40 sets of data: 95% of the intervals of a difference cover, and not 0.5%.
+
+    The share spreads by 3.4%, and 5 of those are allowed (false alarm 1e-5).
+    """
+    graph = ring()
+    truth = graph.with_parameters(RING_TRUTH)
+    covered = []
+    for seed in range(40):
+        rows = mg.theory.exact_draws(truth, 400, seed=seed)
+        fit = mg.learn(graph, rows, method=method, seed=1, progress=False)
+        value, error = fit.contrast({"b": [-1.0, 1.0]})
+        covered.append(abs(value - 0.5) < 1.96 * error)
+    assert np.mean(covered) > 0.78

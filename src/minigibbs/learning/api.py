@@ -23,6 +23,7 @@ from minigibbs.learning.checkpoint import Saved, Saver, Target
 from minigibbs.learning.climb import Climb
 from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
+from minigibbs.learning.information import Uncertainty
 from minigibbs.learning.moments import joint, marginals_of
 from minigibbs.learning.natural import MANY, Natural, natural_fits
 from minigibbs.learning.optimiser import RATES, Optimiser
@@ -33,6 +34,7 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import METHODS, SAMPLED, Settings
 from minigibbs.results.fit import Fit
 from minigibbs.running import durations
+from minigibbs.running.plan import CONVERGED
 from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
@@ -192,7 +194,7 @@ def learn(
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
     chosen = None if sampler is None else choose(sampler)
-    task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors)
+    task = _Task(graph, whole, rows, held, settings, penalty, chosen, errors, bool(prior))
     saved_to = nullcontext() if checkpoint is None else Target(checkpoint)
     with saved_to as target, closing(Threads(threads)) as pool, watch:
         with Stage("preparing", progress):
@@ -203,6 +205,7 @@ def learn(
         saver = None
         if target is not None:
             extra = {"evidence": data is None, "errors": errors, "max_time": limit}
+            extra["prior"] = bool(prior)
             saver = Saver(target, ascent, interval, extra, held)
         return task.sampled(ascent, saver, progress)
 
@@ -257,7 +260,15 @@ def _resumed(
         graph = FactorGraph(whole.domains, whole.factors, evidence=saved.data.evidence(0))
     held, extra = saved.held_out, saved.extra
     task = _Task(
-        graph, whole, saved.data, held, settings, saved.penalty, saved.sampler, extra["errors"]
+        graph,
+        whole,
+        saved.data,
+        held,
+        settings,
+        saved.penalty,
+        saved.sampler,
+        extra["errors"],
+        extra["prior"],
     )
     with closing(Threads(threads)) as pool:
         with refusing_damage(target.path):
@@ -280,6 +291,7 @@ class _Task:
     penalty: Penalty
     sampler: Sampler | None
     errors: bool
+    has_prior: bool = False
 
     def first(
         self, start: str | Mapping[str, ArrayLike] | None, pool: Threads
@@ -343,11 +355,11 @@ class _Task:
                 saver(True)
             values = ascent.best if ended == HELD_OUT else None
             values = ascent.result() if values is None else values
-            deviations = None
+            known = None
             with suppress(StopError):
                 watch.check()
                 if self.errors:
-                    deviations = self._sampled_errors(ascent, values)
+                    known = self._sampled_errors(ascent, values)
         history = {name: np.array(series) for name, series in ascent.history.items()}
         return self._fit(
             values,
@@ -357,13 +369,11 @@ class _Task:
             history,
             ascent.data_moments,
             ascent.model_moments,
-            deviations,
+            known,
         )
 
-    def _sampled_errors(
-        self, ascent: Ascent, values: NDArray[np.float64]
-    ) -> NDArray[np.float64] | None:
-        """Standard errors, from chains that go on with what was learned."""
+    def _sampled_errors(self, ascent: Ascent, values: NDArray[np.float64]) -> Uncertainty | None:
+        """How far parameters are known, from chains that go on with what was learned."""
         frame = self.whole.frame
         if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
             return None
@@ -374,8 +384,10 @@ class _Task:
             for _ in range(_BURN):
                 current().check()
                 one.advance(sweeps)
-        found = information.from_chains(frame, ascent.model, sweeps, ascent.rows, ascent.observed)
-        return information.errors(frame, found, self.penalty, len(self.data))
+        found, score = information.from_chains(
+            frame, ascent.model, sweeps, ascent.rows, ascent.observed, ascent.data_moments
+        )
+        return information.errors(frame, found, self.penalty, len(self.data), score, values)
 
     def climbed(self, values: NDArray[np.float64], pool: Threads, progress: bool) -> Fit:
         """Climb an objective without noise, and return what was learned, however it ended."""
@@ -386,14 +398,15 @@ class _Task:
         with StepBar(self.settings.steps, 0, progress) as bar, watch.noted():
             ended = climb.run(self.settings.steps, bar, watch)
             data, model = self._moments(climb.values, pool, law)
-            deviations = None
+            known = None
             with suppress(StopError):
                 watch.check()
                 if self.errors:
-                    deviations = self._climbed_errors(climb.values, pool, likelihood, law)
+                    gap = data - model
+                    known = self._climbed_errors(climb.values, pool, likelihood, law, data, gap)
         history = {name: np.array(series) for name, series in climb.history.items()}
         return self._fit(
-            climb.values, ended, climb.steps, climb.seconds, history, data, model, deviations
+            climb.values, ended, climb.steps, climb.seconds, history, data, model, known
         )
 
     def _law(self) -> Expectations:
@@ -473,7 +486,9 @@ class _Task:
         pool: Threads,
         likelihood: PseudoLikelihood | None,
         law: Expectations | None,
-    ) -> NDArray[np.float64] | None:
+        moments: NDArray[np.float64],
+        gap: NDArray[np.float64],
+    ) -> Uncertainty | None:
         frame, rows = self.whole.frame, len(self.data)
         if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
             return None
@@ -486,8 +501,11 @@ class _Task:
         else:
             model, *rest = self._chains(values, pool)
             within: Chains | None = rest[0] if rest else None
-            found = information.from_chains(frame, model, self.settings.sweeps, within, self.data)
-        return information.errors(frame, found, self.penalty, rows)
+            found, _ = information.from_chains(
+                frame, model, self.settings.sweeps, within, self.data, moments
+            )
+        score = information.Score(gap[~frame.fixed])
+        return information.errors(frame, found, self.penalty, rows, score, values)
 
     def _fit(
         self,
@@ -498,14 +516,16 @@ class _Task:
         history: dict[str, NDArray[np.float64]],
         data: NDArray[np.float64],
         model: NDArray[np.float64],
-        deviations: NDArray[np.float64] | None,
+        known: Uncertainty | None,
     ) -> Fit:
         """The result, with its warnings said."""
-        frame = self.whole.frame
+        frame, deviations = self.whole.frame, None if known is None else known.deviations
         found = checks.unspoken(self.whole, self.data)
         if self.data.complete:
             found += checks.separated(frame, data, self.penalty)
         found += checks.grown(frame, values, deviations, self.penalty) if not found else []
+        if known is not None and ended != CONVERGED and not found:
+            found += checks.unfinished(known.away)
         rounded = rounding_warning(self.graph.with_flat(values).rounding_error)
         found += [] if rounded is None else [rounded]
         for text in found:
@@ -523,7 +543,23 @@ class _Task:
             model_moments=model,
             deviations=deviations,
             warnings=tuple(found),
+            covariance=None if known is None else known.covariance,
+            undetermined=None if known is None else known.undetermined,
+            error_kind="" if known is None else self._error_kind(),
         )
+
+    def _error_kind(self) -> str:
+        """What the errors are."""
+        penalty = self.penalty
+        if self.settings.method == "pseudo":
+            kind = "standard errors of the maximum pseudo-likelihood (sandwich)"
+        else:
+            kind = "standard errors of the maximum likelihood (Fisher information)"
+        if self.has_prior:
+            kind = "posterior standard deviations (normal approximation)"
+        elif penalty.l1.any() or penalty.l2.any():
+            kind = "standard deviations of the penalized maximum; its bias is not included"
+        return kind
 
 
 def _require_sampled(method: str, given: list[str]) -> None:

@@ -188,7 +188,8 @@ class Saved:
                 raise ValueError(f"method: {self.settings.method} has no checkpoints")
             self.every = _seconds(header, "every")
             limit = None if header["max_time"] is None else _seconds(header, "max_time")
-            flags = {name: _flag(header, name) for name in ("evidence", "errors")}
+            header.setdefault("prior", False)  # which files before 0.4 lack
+            flags = {name: _flag(header, name) for name in ("evidence", "errors", "prior")}
             self.extra: dict[str, Any] = {**flags, "max_time": limit}
             if len(self.part("state")["model.states"]) != self.settings.chains:
                 raise ValueError("chains: expected a state for each")

@@ -16,6 +16,7 @@ from minigibbs.learning.penalty import Penalty
 _NAMED = 3  # parameters that a warning names
 _SEPARATED = 1e-9  # of a range: a moment that is so near its end is there
 _LARGE = 10.0  # a share of a factor's energy that, without penalty, is no longer an answer
+_UNFINISHED = 0.5  # standard errors from the end, beyond noise
 _UNTOLD = 4.0  # a standard error of such a share: the data say next to nothing
 
 
@@ -120,6 +121,19 @@ def grown(
     return [
         f"{_names(frame, large)} may have no finite best value: it has grown large, or its error "
         "has; the data may separate; add l2=, a prior or data"
+    ]
+
+
+def unfinished(away: float) -> list[str]:
+    """Warn of steps that ended before the parameters did.
+
+    `away` counts standard errors from the end, noise taken off.
+    """
+    if away <= _UNFINISHED:
+        return []
+    return [
+        f"the steps ended too early: parameters are about {away:.2g} standard errors from where "
+        "they would end, by the gap between the moments of data and model; use more steps"
     ]
 
 

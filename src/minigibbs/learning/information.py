@@ -1,4 +1,4 @@
-"""Standard errors of what was learned, by the Fisher information.
+"""Covariance of what was learned, by the Fisher information.
 
 Long work raises `StopError` of `system.watch` when the call under way must end.
 """
@@ -6,6 +6,8 @@ Long work raises `StopError` of `system.watch` when the call under way must end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,23 @@ _LEAST = 1e-9  # eigenvalues, as a share of the largest, that count as 0
 _STEP = 1e-4  # of the differences that give a second derivative
 
 Matrix = NDArray[np.float64]
+
+
+class Score(NamedTuple):
+    """Moments with the parameters as they are, of the free parameters."""
+
+    gap: NDArray[np.float64]  # the gradient of the objective, which is 0 at the end
+    noise: Matrix | None = None  # the covariance of the gap; None where it is exact
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """How far learned parameters are known."""
+
+    deviations: NDArray[np.float64]  # [parameter] standard errors; 0 for fixed ones
+    covariance: Matrix  # [parameter, parameter]
+    undetermined: Matrix  # [direction, parameter] orthonormal; data say nothing along them
+    away: float = 0.0  # standard errors that the parameters are from the end, beyond noise
 
 
 def from_states(frame: Frame, law: Enumerated, values: NDArray[np.float64], data: Data) -> Matrix:
@@ -58,19 +77,34 @@ def _covariance(
 
 
 def from_chains(
-    frame: Frame, model: Chains, sweeps: int, rows: Chains | None, data: Data
-) -> Matrix:
-    """The information of a row, from what chains of the model and of the rows visit."""
-    whole = _spread(frame, model, sweeps, pooled=True, weight=None)
+    frame: Frame,
+    model: Chains,
+    sweeps: int,
+    rows: Chains | None,
+    data: Data,
+    moments: NDArray[np.float64],
+) -> tuple[Matrix, Score]:
+    """The information of a row, from what chains of the model and of the rows visit.
+
+    With the difference of the moments of data and model, and its noise. `moments` are those of
+    data that miss nothing.
+    """
+    free = np.flatnonzero(~frame.fixed)
+    whole, mean, noise = _spread(frame, model, sweeps, pooled=True, weight=None)
     if rows is None:
-        return whole
-    return whole - _spread(frame, rows, sweeps, pooled=False, weight=data.weight)
+        return whole, Score(moments[free] - mean, noise)
+    left, inside, more = _spread(frame, rows, sweeps, pooled=False, weight=data.weight)
+    return whole - left, Score(inside - mean, noise + more)
 
 
 def _spread(
     frame: Frame, chains: Chains, sweeps: int, pooled: bool, weight: NDArray[np.float64] | None
-) -> Matrix:
-    """The covariance of statistics, over all chains, or the mean of those within each chain."""
+) -> tuple[Matrix, NDArray[np.float64], Matrix]:
+    """The covariance of statistics, over all chains, or the mean of those within each chain.
+
+    With their means, and the covariance of these by how chains differ. Chains of given rows differ
+    by their rows as well, so that theirs is that of single draws, an upper bound for chains.
+    """
     count, free = len(chains), np.flatnonzero(~frame.fixed)
     share = np.ones(count) if weight is None else weight
     square, total = np.zeros((len(free), len(free))), np.zeros((count, len(free)))
@@ -81,28 +115,67 @@ def _spread(
         square += (drawn * share[:, None]).T @ drawn
         total += drawn
     means, draws = total / _DRAWS, count * _DRAWS
+    centre = share @ means / share.sum()
     if pooled:
-        centre = means.mean(axis=0)
         within: Matrix = square / draws - np.outer(centre, centre)
-        return within
+        away = means - centre
+        return within, centre, away.T @ away / (max(count - 1, 1) * count)
     within = square / draws - (means * share[:, None]).T @ means / count
-    return within * (_DRAWS / (_DRAWS - 1))
+    within = within * (_DRAWS / (_DRAWS - 1))
+    return within, centre, within / count
 
 
-def errors(frame: Frame, information: Matrix, penalty: Penalty, rows: float) -> NDArray[np.float64]:
-    """Standard errors of all parameters: 0 for fixed ones, infinite where nothing is known.
+def errors(
+    frame: Frame,
+    information: Matrix,
+    penalty: Penalty,
+    rows: float,
+    score: Score | None = None,
+    values: NDArray[np.float64] | None = None,
+) -> Uncertainty:
+    """How far all parameters are known: infinite errors where nothing is known.
 
     Directions that data cannot tell, such as a constant added to all energies of a factor, count
-    as known: the errors are those of what can be told.
+    as known: the errors are those of what can be told, and the directions are listed. With a score
+    and the values of the parameters, how far these are from the end.
     """
     free = np.flatnonzero(~frame.fixed)
     scale = np.where(frame.scales[free] > 0, frame.scales[free], 1.0)  # all in units of energy
     curvature = rows * (information + np.diag(penalty.l2[free])) / np.outer(scale, scale)
     own = np.diag(curvature)
-    deviations = np.zeros(frame.size)
-    deviations[free] = np.sqrt(np.diag(_inverse(curvature))) / scale
-    deviations[free[own <= _LEAST * own.max(initial=0.0)]] = np.inf
-    return deviations
+    inverse, nothing = _inverse(curvature)
+    inverse /= np.outer(scale, scale)
+    away = 0.0
+    if score is not None and values is not None:
+        gap = score.gap - penalty.slope(values)[free]
+        away = _away(inverse, rows * gap, None if score.noise is None else rows**2 * score.noise)
+    unknown = own <= _LEAST * own.max(initial=0.0)
+    return _uncertainty(frame, inverse, nothing / scale, unknown, away)
+
+
+def _away(inverse: Matrix, gap: NDArray[np.float64], noise: Matrix | None) -> float:
+    """Standard errors from the end, by a step of Newton's, beyond four times its noise."""
+    error = np.sqrt(np.maximum(np.diag(inverse), 0.0))
+    step = np.abs(inverse @ gap)
+    if noise is not None:
+        spread = np.einsum("ij,jk,ik->i", inverse, noise, inverse)
+        step = step - 4.0 * np.sqrt(np.maximum(spread, 0.0))
+    known = error > 0
+    return float((step[known] / error[known]).max(initial=0.0))
+
+
+def _uncertainty(
+    frame: Frame, inverse: Matrix, nothing: Matrix, unknown: NDArray[np.bool_], away: float
+) -> Uncertainty:
+    """All parameters, from the free ones."""
+    free = np.flatnonzero(~frame.fixed)
+    deviations, covariance = np.zeros(frame.size), np.zeros((frame.size, frame.size))
+    deviations[free] = np.sqrt(np.maximum(np.diag(inverse), 0.0))
+    deviations[free[unknown]] = np.inf
+    covariance[np.ix_(free, free)] = inverse
+    directions = np.zeros((len(nothing), frame.size))
+    directions[:, free] = np.linalg.qr(nothing.T)[0].T if len(nothing) else nothing
+    return Uncertainty(deviations, covariance, directions, away)
 
 
 def sandwich(
@@ -110,7 +183,7 @@ def sandwich(
     likelihood: PseudoLikelihood,
     values: NDArray[np.float64],
     penalty: Penalty,
-) -> NDArray[np.float64]:
+) -> Uncertainty:
     """Errors of a pseudo-likelihood's maximum: its terms are not independent."""
     free, data = np.flatnonzero(~frame.fixed), likelihood.data
 
@@ -124,12 +197,13 @@ def sandwich(
         one = PseudoLikelihood(likelihood.graph, data.some(np.array([row])), likelihood.threads)
         scores[row] = one.of(values)[1][free] * data.weight[row]
     centred = scores - scores.mean(axis=0)
-    inverse = _inverse(curvature)
+    inverse, nothing = _inverse(curvature)
     covariance = inverse @ (centred.T @ centred / len(data)) @ inverse / len(data)
-    deviations = np.zeros(frame.size)
-    deviations[free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    deviations[free[np.diag(curvature) <= 0]] = np.inf
-    return deviations
+    found = _uncertainty(frame, covariance, nothing, np.diag(curvature) <= 0, 0.0)
+    error = found.deviations[free]
+    known = (error > 0) & np.isfinite(error)
+    away = (np.abs(inverse @ slope(values))[known] / error[known]).max(initial=0.0)
+    return replace(found, away=float(away))
 
 
 def _differences(
@@ -149,11 +223,11 @@ def _differences(
     return np.array(rows).reshape(len(free), len(free))
 
 
-def _inverse(matrix: Matrix) -> Matrix:
-    """The inverse, of the directions whose curvature is not 0."""
+def _inverse(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """The inverse, of the directions whose curvature is not 0; and the other directions."""
     if not len(matrix):
-        return matrix
+        return matrix, matrix
     along, axes = np.linalg.eigh(matrix)
     known = along > _LEAST * max(along[-1], 0.0)
     inverse: Matrix = (axes[:, known] / along[known]) @ axes[:, known].T
-    return inverse
+    return inverse, axes[:, ~known].T

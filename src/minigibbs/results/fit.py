@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import LearnError
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.parameters import Frame
 from minigibbs.system import files
 from minigibbs.system.boundary import checked, shown
 from minigibbs.system.text import printable
 
 FORMAT = "minigibbs-fit-1"
 _GRAPH = "graph."  # before the names of a graph's arrays
+_SAME = 1e-6  # share of a contrast along undetermined directions that is rounding
 _SHOWN = 8  # numbers of a parameter that are shown
 
 
@@ -50,6 +54,9 @@ class Fit:
     model_moments: NDArray[np.float64] = field(repr=False)  # [parameter]
     deviations: NDArray[np.float64] | None = field(default=None, repr=False)  # [parameter]
     warnings: tuple[str, ...] = ()
+    covariance: NDArray[np.float64] | None = field(default=None, repr=False)  # [parameter, same]
+    undetermined: NDArray[np.float64] | None = field(default=None, repr=False)  # [.., parameter]
+    error_kind: str = ""  # what the errors are; empty without errors
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float64]]:
@@ -58,8 +65,57 @@ class Fit:
 
     @cached_property
     def errors(self) -> dict[str, NDArray[np.float64]] | None:
-        """Standard errors, by name; 0 for fixed entries. None where there are too many."""
+        """Standard errors, by name; 0 for fixed entries. None where there are too many.
+
+        `error_kind` says what they are. Along `undetermined` directions, such as a constant added
+        to a table, data say nothing: errors are those of what data tell. Compare differences of
+        parameters by `contrast`.
+        """
         return None if self.deviations is None else self.graph.frame.named(self.deviations)
+
+    def contrast(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of parameters and its standard error.
+
+        Parameters
+        ----------
+        weights : mapping from a name to numbers
+            Weights in the shape of the parameter; parameters that are left out have weight 0.
+
+        Returns
+        -------
+        tuple of float
+            The sum, and its error. The error is infinite where the data do not determine the sum,
+            and NaN where the fit has no covariance.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> coins = mg.FactorGraph([2] * 3, [mg.Unary([0, 1, 2], [0.0, 0.0], name="bias")])
+        >>> fit = mg.learn(coins, [[1, 1, 0], [1, 1, 1]], method="exact")
+        >>> value, error = fit.contrast({"bias": [-1, 1]})
+        >>> round(value, 4), round(error, 4)
+        (1.6094, 1.0954)
+        >>> fit.contrast({"bias": [0, 1]})[1]
+        inf
+        """
+        frame = self.graph.frame
+        flat = frame.read(weights, np.zeros(frame.size))
+        values = np.where(flat == 0, 0.0, frame.flat(self.graph.factors))
+        value = float(flat @ values)
+        if self.covariance is None or self.undetermined is None:
+            return value, float("nan")
+        length = float(np.linalg.norm(flat))
+        if np.linalg.norm(self.undetermined @ flat) > _SAME * length:
+            return value, float("inf")
+        variance = float(flat @ self.covariance @ flat)
+        return value, math.sqrt(max(variance, 0.0))
+
+    @cached_property
+    def not_determined(self) -> list[str]:
+        """What data do not determine, in words: constants of tables, and how many others."""
+        if self.undetermined is None:
+            return []
+        return named_directions(self.graph.frame, self.undetermined)
 
     @property
     def error(self) -> float:
@@ -95,6 +151,10 @@ class Fit:
         ]
         if np.isfinite(self.pearson):
             rows.append(("Pearson", f"{self.pearson:.4f} (connected moments)"))
+        if self.error_kind:
+            rows.append(("errors are", self.error_kind))
+        if self.not_determined:
+            rows.append(("unknown", printable("; ".join(self.not_determined))))
         return rows
 
     def parameter_rows(self) -> list[tuple[str, str]]:
@@ -124,6 +184,8 @@ class Fit:
             "pearson": None if np.isnan(self.pearson) else self.pearson,
             "parameters": {name: values.tolist() for name, values in self.parameters.items()},
             "errors": {name: values.tolist() for name, values in errors.items()} or None,
+            "error_kind": self.error_kind,
+            "not_determined": self.not_determined,
             "warnings": list(self.warnings),
         }
 
@@ -167,8 +229,9 @@ class Fit:
             "model_moments": self.model_moments,
             **{f"history.{name}": series for name, series in self.history.items()},
         }
-        if self.deviations is not None:
-            own["deviations"] = self.deviations
+        for name in ("deviations", "covariance", "undetermined"):
+            if getattr(self, name) is not None:
+                own[name] = getattr(self, name)
         files.write_arrays(
             path,
             {
@@ -177,10 +240,37 @@ class Fit:
                 **plain,
                 "seed": str(self.seed),
                 "warnings": list(self.warnings),
+                "error_kind": self.error_kind,
                 "graph": header,
             },
             own | {f"{_GRAPH}{name}": array for name, array in arrays.items()},
         )
+
+
+def named_directions(frame: Frame, directions: NDArray[np.float64]) -> list[str]:
+    """The directions that data do not determine, in words: constants, and how many others."""
+    if not len(directions):
+        return []
+    found, left = [], len(directions)
+    for name, parameter in frame.parameters.items():
+        shape = frame.named(np.zeros(frame.size))[name].shape
+        numbers = np.arange(frame.size)[parameter.place].reshape(shape)
+        rows = numbers.reshape(-1, shape[-1]) if len(shape) else numbers.reshape(1, 1)
+        free = ~frame.fixed
+        constant = 0
+        for row in rows:
+            one = np.zeros(frame.size)
+            one[row[free[row]]] = 1.0
+            length = np.linalg.norm(one)
+            if length and np.linalg.norm(one - directions.T @ (directions @ one)) < _SAME * length:
+                constant += 1
+        if constant:
+            each = f"each of {constant:,} rows of " if len(rows) > 1 else ""
+            found.append(f"a constant added to {each}{name}")
+            left -= constant
+    if left > 0:
+        found.append(f"{left:,} combinations of parameters, in fit.undetermined")
+    return found
 
 
 def load(path: str | os.PathLike[str]) -> Fit:
@@ -204,6 +294,9 @@ def load(path: str | os.PathLike[str]) -> Fit:
             arrays["model_moments"],
             arrays.get("deviations"),
             tuple(map(str, header["warnings"])),
+            arrays.get("covariance"),
+            arrays.get("undetermined"),
+            str(header.get("error_kind", "")),  # which files before 0.4 lack
         )
         _check(fit)
     return fit
@@ -216,6 +309,14 @@ def _check(fit: Fit) -> None:
         array = getattr(fit, name)
         if array is not None and (array.shape != shape or array.dtype != np.float64):
             raise ValueError(f"{name}: expected {shape[0]} doubles, got {array.shape}")
+    for name, rows in (("covariance", fit.graph.frame.size), ("undetermined", None)):
+        array = getattr(fit, name)
+        if array is None:
+            continue
+        if array.dtype != np.float64 or array.ndim != 2 or array.shape[1:] != shape:
+            raise ValueError(f"{name}: expected doubles in {shape[0]} columns")
+        if rows is not None and len(array) != rows:
+            raise ValueError(f"{name}: expected {rows} rows")
     lengths = {series.shape for series in fit.history.values()}
     flat = all(len(shape) == 1 for shape in lengths)
     if len(lengths) > 1 or not flat or any(s.dtype != np.float64 for s in fit.history.values()):

@@ -30,6 +30,7 @@ LEVEL = 0.95  # of intervals, unless told otherwise
 LEAST_SWEEPS = 4  # of a chain, for R-hat
 WANTED_CHAINS = 4  # chains, of which each is to be worth 100 independent draws
 FALSE_ALARM = 0.01  # of a warning, for chains that are just long enough
+_EVEN = 0.5  # a chance that stops runs well before the verdict would warn of them
 _RATIO_FALSE_ALARM = 0.001  # the same, of chains that differ by more than their halves
 _MOST_TOLERATED = 0.2  # square of R-hat, less 1, of series of many chains
 _LEAST_RATIO = 4.0  # of variances, from which many chains disagree; it is 1 for chains that mix
@@ -442,15 +443,14 @@ def tolerated(chains: float) -> float:
     return (RHAT_LIMIT**2 - 1) * max(1.0, chains / WANTED_CHAINS)
 
 
-def chance_factor(degrees: float, values: int) -> float:
+def chance_factor(degrees: float, values: int, alarm: float = FALSE_ALARM) -> float:
     """Return how far a variance exceeds its mean by chance, the largest of `values`.
 
-    Once in 1 / `FALSE_ALARM` times, of Gaussian means with so many degrees of freedom, by
-    Bonferroni.
+    With probability `alarm`, of Gaussian means with so many degrees of freedom, by Bonferroni.
     """
     from scipy.special import chdtri
 
-    return float(chdtri(degrees, FALSE_ALARM / max(values, 1))) / degrees
+    return float(chdtri(degrees, alarm / max(values, 1))) / degrees
 
 
 def rhat_limit(chains: int, values: int) -> float:
@@ -507,7 +507,7 @@ def mean_distance(
 class Within(NamedTuple):
     """What parts of the same chain tell about marginals."""
 
-    rhat: float  # the largest; as far above 1 as chance explains of so many values it is less
+    rhat: float  # the largest, less what chance adds to the largest of many
     error: float  # the largest standard error of a pooled marginal
 
 
@@ -534,9 +534,8 @@ def within_rows(
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.where(within > 0, 2 * marginals.chains * variance / within, np.nan)
     degrees = rows * max(parts - 1, 1)
-    chance = chance_factor(degrees, marginals.compared) * max(
-        1.0, rows * marginals.chains / WANTED_CHAINS
-    )
+    nested = max(1.0, rows * marginals.chains / WANTED_CHAINS)
+    chance = chance_factor(degrees, marginals.compared, _EVEN) * nested
     rhat = math.sqrt(1 + float(np.fmax.reduce(excess, initial=math.nan)) / chance)
     error = float(np.sqrt(variance / rows + marginals.unseen).max(initial=0.0))
     return Within(rhat, error)

@@ -35,6 +35,8 @@ _STUCK_EVALUATIONS = 2_000
 _VALUES = 3  # other values of a variable that are tried
 _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
 _PASSES = 2  # over the variables around a cluster
+_FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
+_OFF = 0.1  # from uniform, at the least
 _MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is searched
 
 
@@ -64,6 +66,9 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     -------
     Mode or None
     """
+    broken = _broken_symmetry(graph, run)
+    if broken is not None:
+        return broken
     values = int(graph.sizes.sum(dtype=np.int64))
     if graph.implicits or values > _MOST_VALUES or run.state is None:
         return None
@@ -124,6 +129,36 @@ def _stuck(
     except _SpentError:
         pass
     return None
+
+
+def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
+    """A mode that must be there, since a permutation of all values changes nothing.
+
+    That holds where all variables have the same values and every factor says whether two agree.
+    All marginals are then uniform. Chains that are all in one mode agree on other ones.
+    """
+    marginals, size = run.known_marginals, int(graph.sizes[0])
+    if marginals is None or not marginals.comparable or not _symmetric(graph):
+        return None
+    from scipy.special import stdtrit
+
+    level = 1.0 - _FALSE_ALARM / (2 * marginals.compared)
+    width = float(stdtrit(marginals.degrees, level)) * marginals.standard_errors
+    off = np.abs(marginals.pooled - 1.0 / size)
+    far = np.flatnonzero((off > width) & (off > _OFF))
+    variables = np.unique(far // size)
+    if len(variables) < 2:
+        return None
+    worst = int(far[off[far].argmax()])
+    return Mode(worst // size, len(variables), 1.0 / size)
+
+
+def _symmetric(graph: FactorGraph) -> bool:
+    """Whether a permutation of values that is the same for all variables changes no energy."""
+    if not len(graph) or (graph.sizes != graph.sizes[0]).any() or (graph.evidence >= 0).any():
+        return False
+    rows = graph.packed.rows
+    return bool((rows["pair_end"] == rows["end"]).all())
 
 
 @dataclass

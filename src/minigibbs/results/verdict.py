@@ -24,6 +24,7 @@ _SHORT = 100  # sweeps: with fewer, the largest R-hat of many variables is large
 _ESS_PER_CHAIN = 100  # of up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
 _LEAST_WARMUP = 0.1  # share of all updates, where chains begin at one state
 LEAST_TRIPS = 10  # round trips of a temperature ladder, of each chain
+_SCATTER = 0.5  # of the ESS that is wanted: estimates of it scatter by a fifth or more
 _INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
 # The worst first. "fair" has no sign of trouble, and nothing that rules trouble out.
 LEVELS = ("bad", "doubt", "unknown", "fair", "good")
@@ -361,7 +362,7 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
         least = summary.value_ess if nearly_all else least  # which tell nothing of those between
     wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock), WANTED_CHAINS)
-    if least is None or least >= wanted:
+    if least is None or least >= _SCATTER * wanted:
         return []
     return [
         Finding(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import Marginals, chance_factor, within_rows
+from minigibbs.results.marginals import WANTED_CHAINS, Marginals, chance_factor, within_rows
 from minigibbs.results.run import Run
 from minigibbs.running.plan import Plan
 from minigibbs.system.watch import current
@@ -213,15 +213,22 @@ def _energy(run: Run, goal: Goal) -> _Measure:
     def take() -> tuple[float, float, float]:
         if not np.isfinite(energy).all():
             return math.nan, math.nan, math.nan
-        rhat = float(diagnostics.rhat(energy))
-        return _chance(rhat, len(energy), 1), diagnostics.ess_within(energy), math.nan
+        rhat, ess = float(diagnostics.rhat(energy)), float(diagnostics.ess_within(energy))
+        return _rhat(rhat, ess, len(energy), 1, goal), ess, math.nan
 
     return _Measure(2 * _seconds(energy.size), take)
 
 
-def _chance(rhat: float, chains: int, values: int) -> float:
-    """Return the R-hat that would be as large as this by chance, the largest of some values."""
-    return math.sqrt(1 + max(rhat**2 - 1, 0) / chance_factor(max(2 * chains - 1, 1), values))
+def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> float:
+    """Return the R-hat that an ESS within chains implies, or R-hat where chains disagree.
+
+    Half a chain that is worth k independent draws has an R-hat of about sqrt(1 + 1 / k).
+    """
+    nested = max(1.0, chains / WANTED_CHAINS)
+    chance = chance_factor(max(2 * chains - 1, 1), values)
+    if rhat**2 - 1 > ((goal.rhat or math.inf) ** 2 - 1) * nested * chance:
+        return rhat
+    return math.sqrt(1 + 2 * chains / max(ess, 1e-9) / nested)
 
 
 def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
@@ -259,9 +266,9 @@ def _draws(run: Run, goal: Goal) -> _Measure:
     def take() -> tuple[float, float, float]:
         judged = diagnostics.judge(replace(run, kept_draws=draws), variables, within=True)
         known = [one.rhat for one in judged if not math.isnan(one.rhat)]
-        ess = diagnostics.least([one.ess for one in judged])
+        ess = _number(diagnostics.least([one.ess for one in judged]))
         rhat = max(known, default=math.nan)
-        return _chance(rhat, len(draws), len(known)), _number(ess), math.nan
+        return _rhat(rhat, ess, len(draws), len(known), goal), ess, math.nan
 
     return _Measure(variables * each * _seconds(draws[:, :, 0].size), take)
 

@@ -12,13 +12,9 @@ from minigibbs.exact.support import reach
 from minigibbs.kernels.layout import ACCEPTED, CHANGES, DRAWS, EVALUATIONS, PROPOSED
 from minigibbs.results.modes import missed_mode
 from minigibbs.results.run import Info, Run
-<<<<<<< HEAD
 from minigibbs.running.backends import BACKENDS
-from minigibbs.running.group import Collected
-=======
 from minigibbs.running.goal import Round
 from minigibbs.running.group import Collected, Counted
->>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import SweepSampler
@@ -67,21 +63,14 @@ def result(
         domains=plan.graph.domains,
         info=_info(plan, tally, updates, warmup, seconds, ended),
         clock=clock,
-<<<<<<< HEAD
-        counts=np.concatenate([part.counts for part in parts]) if "marginals" in kept else None,
-        visits=np.concatenate([part.visits for part in parts]),
-        kept_draws=(
-            np.concatenate([part.draws[:, :records] for part in parts]) if "draws" in kept else None
-=======
         counts=counts if "marginals" in kept else None,
         visits=visits,
         early_counts=None if early is None else early.counts,
         early_visits=None if early is None else early.visits,
-        draws=(
+        kept_draws=(
             np.concatenate([part.draws[:, first:records] for part in parts])
             if "draws" in kept
             else None
->>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
         ),
         energy=energy + plan.graph.offset if "energy" in kept else None,
         error=(
@@ -157,10 +146,7 @@ def _info(
         ended=ended,
         energy_thin=plan.thin * plan.energy_every,
         sampler_call=sampler_call(plan.sampler),
-<<<<<<< HEAD
         lanes=promise.lanes,
         guarantee=promise.guarantee,
-=======
         start=plan.start,
->>>>>>> f3d9601 (Verdicts and intervals that are independent of each other; dispersed starts; a default warm-up)
     )

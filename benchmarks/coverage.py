@@ -1,0 +1,262 @@
+"""How often 95% intervals cover the truth, and how often the verdict is wrong.
+
+Every row counts runs with a known truth. Coverage is that of runs without a warning; the share of
+such runs and the coverage of all runs are beside it. Errors are binomial, or from how runs differ
+where a run has several values.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import minigibbs as mg
+from benchmarks.report import Report
+
+LENGTHS = (10, 100, 1000)  # sweeps
+RUNS = 400
+FEW = 100  # runs of what takes long
+LOW, HIGH = 0.93, 0.97
+QUIET: dict[str, Any] = {"progress": False, "threads": 1}
+OBSERVE = {"m": "magnetization", "m2": mg.observables.Magnetization(power=2), "e": "energy"}
+
+
+class Known(NamedTuple):
+    """A model of spins, and the truth about it."""
+
+    graph: mg.FactorGraph
+    marginals: NDArray[np.float64]  # [variable] of the value 1
+    means: dict[str, float]  # of observables and derived quantities
+    log_z: float
+
+
+class Covered(NamedTuple):
+    """One run: the share of its intervals that cover, and whether it has a warning."""
+
+    share: float
+    warned: bool
+
+
+def known(graph: mg.FactorGraph) -> Known:
+    """Enumerate a small graph of spins."""
+    n = len(graph)
+    states = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    return _known(graph, states, np.zeros(len(states)))
+
+
+def complete(n: int, coupling: float) -> Known:
+    """A Curie-Weiss model: states with as many spins up have the same energy."""
+    ups = np.arange(n + 1)
+    states = (np.arange(n) < ups[:, None]).astype(np.int64)
+    count = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in ups]
+    found = _known(mg.models.curie_weiss(n, coupling), states, np.array(count))
+    return found._replace(marginals=np.full(n, 0.5))
+
+
+def _known(graph: mg.FactorGraph, states: NDArray[Any], count: NDArray[np.float64]) -> Known:
+    energy = np.asarray(graph.energy(states))
+    logs = energy + count
+    share = np.exp(logs - logs.max())
+    log_z = float(logs.max() + np.log(share.sum()))
+    share /= share.sum()
+    m, n = 2.0 * states.mean(axis=1) - 1.0, len(graph)
+    mean = {"m2": share @ m**2, "e": share @ energy}
+    mean["susceptibility"] = n * (share @ m**2 - (share @ np.abs(m)) ** 2)
+    mean["specific heat"] = (share @ energy**2 - (share @ energy) ** 2) / n
+    mean["Binder cumulant"] = 1.0 - share @ m**4 / (3.0 * (share @ m**2) ** 2)
+    means = {name: float(value) for name, value in mean.items()}
+    return Known(graph, share @ states, means, log_z)
+
+
+MODELS: dict[str, Callable[[], Known]] = {
+    "4 x 4 lattice, beta 0.3": lambda: known(mg.models.ising_lattice(side=4, beta=0.3)),
+    "two spins, J = 1.5": lambda: known(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.5)])),
+    "Curie-Weiss, 50 spins, critical": lambda: complete(50, 1.0),
+}
+
+
+def main() -> None:
+    report = Report("coverage", "Coverage of 95% intervals, and mistakes of the verdict")
+    report.notes.append(
+        f"Share of intervals that cover the truth, over {RUNS} runs or {FEW} of what takes long. "
+        f"The bar is {LOW:.0%} to {HIGH:.0%}, with two binomial standard errors, for runs without "
+        "a warning. Rows with fewer than 20 such runs are not judged."
+    )
+    warnings.simplefilter("ignore")
+    for name, make in MODELS.items():
+        model = make()
+        for sweeps in LENGTHS:
+            runs = [sampled(model, sweeps, seed) for seed in range(RUNS)]
+            for what in runs[0]:
+                add(report, f"{what}, {name}, {sweeps} sweeps", (run[what] for run in runs))
+        for what, options in RULES.items():
+            runs = [until(model, options, seed) for seed in range(RUNS)]
+            for quantity in runs[0]:
+                label = f"sample_until({what}): {quantity}, {name}"
+                add(report, label, (run[quantity] for run in runs))
+        for sweeps in LENGTHS[1:]:
+            found = (ladder(model, sweeps, seed) for seed in range(FEW))
+            add(report, f"log Z, Tempering, {name}, {sweeps} sweeps", found)
+        found = (inferred(model, seed) for seed in range(FEW))
+        add(report, f"infer, marginals, {name}, 0.3 s", found)
+    for method, count in {"exact": RUNS, "pseudo": FEW, "pcd": FEW}.items():
+        fits = [learned(method, seed) for seed in range(count)]
+        for what in fits[0]:
+            add(report, f"learn({method}): {what}", (fit[what] for fit in fits))
+    mistakes(report)
+    report.write()
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "error=0.02": {"error": 0.02, "rhat": None, "ess": None},
+    "ess=1000": {"ess": 1000, "rhat": None},
+}
+
+
+def sampled(model: Known, sweeps: int, seed: int) -> dict[str, Covered]:
+    """What one run says, by quantity."""
+    record = mg.Record("marginals", "energy", thin=1)
+    options: dict[str, Any] = {"sweeps": sweeps, "observe": OBSERVE, "record": record}
+    return said(model, mg.sample(model.graph, seed=seed, **options, **QUIET))
+
+
+def until(model: Known, options: dict[str, Any], seed: int) -> dict[str, Covered]:
+    """The same of a run that stops by itself."""
+    more: dict[str, Any] = {"observe": OBSERVE, "max_time": "20s", **options}
+    found = said(model, mg.sample_until(model.graph, seed=seed, **more, **QUIET))
+    return {name: found[name] for name in ("marginals", "m2")}
+
+
+def said(model: Known, run: mg.Run) -> dict[str, Covered]:
+    """Which intervals of a run cover."""
+    warned = bool(run.summary().warnings)
+    low, high = run.shares.intervals().reshape(-1, 2, 2)[:, 1].T
+    inside = float(np.mean((low <= model.marginals) & (model.marginals <= high)))
+    intervals = {name: run.observables[name].interval() for name in ("m2", "e")}
+    derived = mg.observables
+    intervals["susceptibility"] = derived.susceptibility(run).interval()
+    intervals["specific heat"] = derived.specific_heat(run, "e").interval()
+    intervals["Binder cumulant"] = derived.binder(run).interval()
+    found = {"marginals": Covered(inside, warned)}
+    for name, (a, b) in intervals.items():
+        found[name] = Covered(float(a <= model.means[name] <= b), warned)
+    return found
+
+
+def ladder(model: Known, sweeps: int, seed: int) -> Covered:
+    """Whether log Z of a temperature ladder is covered."""
+    run = mg.sample(model.graph, mg.Tempering(), sweeps=sweeps, seed=seed, **QUIET)
+    assert run.ladder is not None
+    low, high = run.ladder.log_z_interval()
+    return Covered(float(low <= model.log_z <= high), bool(run.summary().warnings))
+
+
+def inferred(model: Known, seed: int) -> Covered:
+    """Whether marginals of `mg.infer` are covered."""
+    answer = mg.infer(model.graph, 0.3, exact=False, seed=seed, **QUIET)
+    low, high = answer.shares.intervals().reshape(-1, 2, 2)[:, 1].T
+    inside = float(np.mean((low <= model.marginals) & (model.marginals <= high)))
+    return Covered(inside, bool(answer.warnings))
+
+
+def learned(method: str, seed: int) -> dict[str, Covered]:
+    """Whether a coupling and a field, which is a difference of two parameters, are covered."""
+    ring = mg.Ising(range(6), [1, 2, 3, 4, 5, 0], 0.0, name="J", tied=0)
+    graph = mg.FactorGraph([2] * 6, [ring, mg.Unary(range(6), [0.0, 0.0], name="h")])
+    truth = graph.with_parameters({"J": 0.5, "h": [0.0, 0.5]})
+    rows = mg.theory.exact_draws(truth, 400, seed=seed)
+    fit = mg.learn(graph, rows, method=method, seed=seed, **QUIET)
+    found = {}
+    for name, weights in {"J": {"J": 1.0}, "h": {"h": [-1.0, 1.0]}}.items():
+        value, error = fit.contrast(weights)
+        covers = abs(value - 0.5) <= 1.96 * error
+        found["coupling" if name == "J" else "field"] = Covered(float(covers), bool(fit.warnings))
+    return found
+
+
+def add(report: Report, what: str, found: Iterable[Covered]) -> None:
+    """A row: the coverage of runs without a warning, and of all."""
+    runs = list(found)
+    every = np.array([run.share for run in runs])
+    quiet = np.array([run.share for run in runs if not run.warned])
+    share = len(quiet) / len(runs)
+    text = f"{share:.0%} unwarned; all {_percent(every)}"
+    if len(quiet) < 20:
+        report.add(what, text, "too few unwarned", True)
+        return
+    error = max(float(quiet.std()), math.sqrt(0.05 * 0.95)) / math.sqrt(len(quiet))
+    met = LOW - 2 * error <= quiet.mean() <= HIGH + 2 * error
+    report.add(what, f"{_percent(quiet)} of unwarned; {text}", f"{LOW:.0%} to {HIGH:.0%}", met)
+
+
+def _percent(shares: NDArray[np.float64]) -> str:
+    error = float(shares.std()) / math.sqrt(len(shares))
+    return f"{shares.mean():.1%} ± {error:.1%}"
+
+
+class Case(NamedTuple):
+    """Runs that are all healthy, or that may be wrong."""
+
+    graph: mg.FactorGraph
+    truth: float | None  # of the probability of the value 1, of all variables; None: healthy
+    options: dict[str, Any]
+
+
+def cases() -> dict[str, Case]:
+    """Models for the verdict: marginals of unhealthy ones are known by symmetry or by size."""
+    coins = mg.FactorGraph([2] * 20, [mg.Unary(range(20), [0.0, 0.0])])
+    frozen = mg.FactorGraph([2] * 12, [mg.Ising(range(11), range(1, 12), 5.0)])
+    rng = np.random.default_rng(1)
+    i, j = np.triu_indices(40, 1)
+    glass = mg.FactorGraph([2] * 40, [mg.Ising(i, j, rng.normal(size=len(i)) * 2 / math.sqrt(40))])
+    base = mg.models.curie_weiss(500, 1.2)
+    pulled = mg.FactorGraph([2] * 500, [*base.factors, mg.Unary(range(500), [0.0, -0.1])])
+    opposed = {"start": np.ones(500, dtype=int), "warmup": 0}
+    two = mg.Tempering(levels=2)
+    return {
+        "50 x 50 lattice, beta 0.3": Case(mg.models.ising_lattice(50, 0.3), None, {}),
+        "coins, 2,000 chains of 10 sweeps": Case(coins, None, {"chains": 2000, "sweeps": 10}),
+        "20 coins, 100 sweeps": Case(coins, None, {"sweeps": 100}),
+        "Curie-Weiss, 500 spins, 0.8": Case(mg.models.curie_weiss(500, 0.8), None, {}),
+        "Curie-Weiss, 500 spins, critical": Case(mg.models.curie_weiss(500, 1.0), None, {}),
+        "4 x 4 lattice, tempered": Case(
+            mg.models.ising_lattice(4, 0.5), None, {"sampler": mg.Tempering()}
+        ),
+        "Curie-Weiss, 100 spins, 1.5": Case(mg.models.curie_weiss(100, 1.5), 0.5, {}),
+        "the same, two temperatures": Case(
+            mg.models.curie_weiss(100, 1.5), 0.5, {"sampler": two, "sweeps": 300}
+        ),
+        "the same, from random states": Case(
+            mg.models.curie_weiss(100, 1.5), 0.5, {"start": "random"}
+        ),
+        "16 x 16 lattice, beta 0.6": Case(mg.models.ising_lattice(16, 0.6), 0.5, {}),
+        "frozen chain of 12 spins": Case(frozen, 0.5, {}),
+        "spin glass, 40 spins, beta 2": Case(glass, 0.5, {}),
+        "Curie-Weiss in an opposing field, from one state": Case(pulled, math.nan, opposed),
+    }
+
+
+def mistakes(report: Report) -> None:
+    """False alarms of healthy models, and wrong runs that nothing is said of."""
+    for name, case in cases().items():
+        warned, wrong = [], []
+        for seed in range(FEW):
+            run = mg.sample(case.graph, seed=seed, **case.options, **QUIET)
+            warned.append(bool(run.summary().warnings))
+            if case.truth is not None:
+                off = np.abs(run.marginals[:, 1] - case.truth).max()
+                wrong.append(bool(off > 0.1) or math.isnan(case.truth))
+        if case.truth is None:
+            rate = float(np.mean(warned))
+            text = f"{rate:.0%} ± {math.sqrt(max(rate * (1 - rate), 0.01) / FEW):.0%} warned"
+            report.add(f"healthy: {name}", text, "5%", rate <= 0.05)
+            continue
+        missed = int(np.sum(np.array(wrong) & ~np.array(warned)))
+        text = f"{np.mean(warned):.0%} warned; {sum(wrong)} wrong, {missed} of them unwarned"
+        report.add(f"unhealthy: {name}", text, "2 unwarned", missed <= 2)
