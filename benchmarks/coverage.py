@@ -19,8 +19,8 @@ import minigibbs as mg
 from benchmarks.report import Report
 
 LENGTHS = (10, 100, 1000)  # sweeps
-RUNS = 400
-FEW = 100  # runs of what takes long
+RUNS = 300
+FEW = 80  # runs of what takes long
 LOW, HIGH = 0.93, 0.97
 QUIET: dict[str, Any] = {"progress": False, "threads": 1}
 OBSERVE = {"m": "magnetization", "m2": mg.observables.Magnetization(power=2), "e": "energy"}

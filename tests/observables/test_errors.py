@@ -267,3 +267,37 @@ def test_an_estimate_that_is_nan_comes_with_a_warning():
     assert math.isnan(found.error)
     with pytest.warns(UserWarning, match="is NaN"):
         assert math.isnan(blocks.estimate(lambda mean: math.nan, "bootstrap").value)
+
+
+@pytest.mark.parametrize("memory", [0.99, 0.997])
+def test_intervals_of_slow_chains_cover(memory):
+    """Chains of 5 to 50 autocorrelation times: their blocks depend on each other, chains do not.
+
+    90% intervals by four chains have the coverage that they state; fewer than the 1e-5 quantile for
+    88%, or more than for 92%, would be a false alarm once in 100,000 times. Blocks cover 80%.
+    """
+    count = coverage(memory, lambda series: of_series("a", series).estimate)
+    assert binom.ppf(1e-5, 400, 0.88) <= count <= binom.ppf(1 - 1e-5, 400, 0.92)
+
+
+def test_derived_quantities_of_slow_chains_cover():
+    """The variance of a slow series, whose blocks are too short to tell its error."""
+
+    def variance(series):
+        moments = np.stack([series, series**2], axis=-1)
+        blocks = of_series("a", moments, ("1", "2")).data.blocks
+        return blocks.estimate(lambda mean: mean[1] - 1.0)
+
+    count = coverage(0.99, variance)
+    assert count >= binom.ppf(1e-5, 400, 0.85)  # by four chains of a skewed quantity
+
+
+def test_chains_that_differ_have_the_error_of_chains():
+    """Each chain has a mean of its own, which its blocks know nothing of."""
+    rng = np.random.default_rng(1)
+    series = rng.normal(size=(4, 1000)) + np.array([[-1.0], [-0.5], [0.5], [1.0]])
+    found = of_series("a", series).estimate
+    assert found.blocks == 4
+    assert found.error == pytest.approx(series.mean(axis=1).std(ddof=1) / 2, rel=1e-6)
+    alike = of_series("a", rng.normal(size=(4, 1000))).estimate
+    assert alike.blocks > 32

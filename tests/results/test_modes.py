@@ -116,4 +116,24 @@ def test_variables_that_rightly_stay_are_not_called_stuck():
     graph = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5), mg.Unary([4], [0, 9])])
     for sampler in (mg.PoissonMH(), mg.Gibbs(), mg.MGPMH()):
         run = mg.sample(graph, sampler, sweeps=400, seed=2, progress=False)
+
+
+@pytest.mark.parametrize("states", [2, 3])
+def test_a_broken_symmetry_is_found(states):
+    """All chains begin in one mode of a model whose marginals are uniform."""
+    graph = mg.FactorGraph([states] * 60, [mg.Potts(*np.triu_indices(60, 1), 3.6 / 60)])
+    options = {"sweeps": 100, "warmup": 50, "seed": 1, "progress": False}
+    start = np.zeros(60, dtype=int)
+    run = mg.sample(graph, start=start, **options)
+    assert run.marginals[:, 0].min() > 0.6
+    assert run.model["missed"]["share"] == pytest.approx(1 / states)
+    field = mg.Unary([0], [[1.0] + [0.0] * (states - 1)])
+    pulled = mg.FactorGraph([states] * 60, [*graph.factors, field])
+    assert "missed" not in mg.sample(pulled, mg.Tempering(), start=start, **options).model
+
+
+def test_symmetric_models_that_mix_are_not_accused():
+    graph = mg.models.potts_lattice(side=6, states=3, beta=0.4)
+    for seed in range(5):
+        run = mg.sample(graph, sweeps=200, seed=seed, progress=False)
         assert "missed" not in run.model

@@ -1,6 +1,7 @@
 """Parallel tempering: the law of all levels together, exchanges, Houdayer moves, log Z."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
+from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
 from minigibbs.samplers.tempering.ladder import FIRST, KEY_0, ROUNDS, read_slot, swap_slots
 from minigibbs.samplers.tempering.levels import equally_spaced
@@ -575,3 +577,46 @@ def test_golden_draws():
     )
     shown = " ".join("".join(map(str, row)) for row in run.draws[0])
     assert shown == "11110 10110 01110 00011 00011 11110 01111 11111 11111 10110"
+
+
+    assert shown == "00000 01000 00011 00001 00000 00001 11100 11111 00000 11111"
+
+
+def test_log_z_leaves_out_the_first_stretch_without_a_warmup():
+    """The first rounds come from the start: 60 short runs have no bias, and their intervals cover.
+
+    The mean of the errors lies within 5 of its standard errors of 0 (false alarm 1e-6), and of 60
+    intervals of 95% at least 46 cover (1e-6).
+    """
+    graph = mg.models.ising_lattice(side=5, beta=0.6)
+    truth, off, covered = mg.infer(graph).log_z, [], []
+    for seed in range(60):
+        options = {"warmup": 0, "seed": seed, "progress": False, "threads": 1}
+        ladder = mg.sample(graph, mg.Tempering(), sweeps=200, **options).ladder
+        low, high = ladder.log_z_interval()
+        off.append(ladder.log_z - truth)
+        covered.append(low <= truth <= high)
+        assert ladder.log_z_degrees in (3, 15)
+    assert abs(np.mean(off)) < 5 * np.std(off) / np.sqrt(60)
+    assert sum(covered) >= 46
+
+
+def test_the_interval_of_log_z_is_students():
+    ladder = Ladder((0.0, 1.0), (0.5,), 0.5, 10, 1, 2.0, 0.1, 3)
+    low, high = ladder.log_z_interval()
+    assert (high - low) / 2 == pytest.approx(0.1 * stats.t(3).ppf(0.975))
+    assert np.isnan(replace(ladder, log_z_degrees=0).log_z_interval()).all()
+    saved = ladder.to_dict()
+    assert Ladder.from_dict(saved) == ladder
+    del saved["log_z_degrees"]  # as in files before 0.4
+    assert Ladder.from_dict(saved).log_z_degrees == 0
+
+
+def test_few_round_trips_are_warned_of_wherever_a_ladder_is_used():
+    graph = mg.models.curie_weiss(100, 1.5)
+    run = mg.sample(graph, mg.Tempering(levels=2), sweeps=200, seed=1, progress=False)
+    assert run.ladder.round_trips < 40
+    assert any("round trips" in text for text in run.summary().warnings)
+    run = mg.sample(graph, mg.Tempering(), sweeps=1000, seed=1, progress=False)
+    assert run.ladder.round_trips >= 40
+    assert not any("round trips" in text for text in run.summary().warnings)
