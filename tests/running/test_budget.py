@@ -96,7 +96,7 @@ def test_dear_energies_are_taken_more_rarely_and_are_the_same_ones(rare):
 
 
 def test_rare_energies_are_the_same_elsewhere_resumed_and_saved(rare, tmp_path):
-    mg.sample(DENSE, sweeps=500, chains=2, checkpoint=tmp_path / "run", **QUIET)
+    mg.sample(DENSE, sweeps=500, warmup=225, chains=2, checkpoint=tmp_path / "run", **QUIET)
     resumed = mg.resume(
         tmp_path / "run", sweeps=400, progress=False, executor="processes", threads=1
     )

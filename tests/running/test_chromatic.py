@@ -73,7 +73,7 @@ def test_time_is_up():
 @pytest.mark.parametrize("chains", [3, 40])
 def test_chosen_variables_thinned_records_and_errors(chains):
     graph = large("spins")
-    whole = mg.sample(graph, sweeps=30, chains=chains, **options())
+    whole = sample(graph, sweeps=30, chains=chains, **options())
     reference = np.full((len(graph), 2), 0.5)
     run = sample(
         graph,

@@ -433,7 +433,7 @@ def test_the_command_line_on_dask_and_a_lost_scheduler(far_cluster, tmp_path, at
     done = subprocess.run([*command, "--dask", address], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     graph = mg.models.ising_lattice(4, 0.3)
-    here = sample(graph, sweeps=100, seed=1, progress=False)
+    here = mg.sample(graph, sweeps=100, seed=1, progress=False)
     assert json.loads(done.stdout)["energy_mean"] == here.energy.mean()
 
     folder = tmp_path / "run"

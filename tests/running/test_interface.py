@@ -100,8 +100,8 @@ def test_energies_of_implicit_models_are_recorded_by_default(model):
 
 def test_energies_of_implicit_models_on_processes_and_resumed(tmp_path):
     graph = IMPLICIT["kernel"]
-    whole = mg.sample(graph, sweeps=60, **QUIET)
-    part = {"executor": "processes", "threads": 1, "checkpoint": tmp_path / "run"}
+    whole = mg.sample(graph, sweeps=60, warmup=5, **QUIET)
+    part = {"warmup": 5, "executor": "processes", "threads": 1, "checkpoint": tmp_path / "run"}
     mg.sample(graph, sweeps=25, **part, **QUIET)
     again = mg.resume(tmp_path / "run", sweeps=35, progress=False)
     np.testing.assert_array_equal(again.energy, whole.energy)
