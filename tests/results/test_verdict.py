@@ -124,7 +124,7 @@ def test_a_larger_rhat_is_never_judged_milder(energy):
         ({"chains": 1, "energy": 1.0, "value": 1.0}, "a single chain"),
         ({"ended": "time", "energy": 1.0, "value": 1.0}, "time was up"),
         ({"ended": "terminated", "energy": 1.0, "value": 1.0}, "terminated"),
-        ({"records": 40, "energy": 1.0, "value": 1.0}, "few independent draws"),
+        ({"records": 20, "energy": 1.0, "value": 1.0}, "few independent draws"),
     ],
     ids=lambda part: str(part),
 )

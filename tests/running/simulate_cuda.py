@@ -44,6 +44,8 @@ def restore(description, arrays):
     return description["value"]
 
 
+PLAIN = {"warmup": 0, "start": "random"}  # as in `tests.harness.sample`
+
 IN_PYTHON = {  # what the compiler has instructions for
     "as_float": lambda word: np.uint32(word).view(np.float32),
     "as_double": lambda word: np.uint64(word).view(np.float64),
@@ -214,7 +216,7 @@ def run_case(path):
         }
         options["observe"] = asked | (own or {})
         request._MOST_SERIES = case["most_series"]
-        run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **options)
+        run = mg.sample(mg.read(path.with_suffix(".mg")), sampler, **PLAIN | options)
     type(sampler).prepare = prepare
     run.save(path.with_suffix(".run"))
 

@@ -227,7 +227,9 @@ def test_all_outputs_of_a_gpu_run_agree(name, simulated, tmp_path):
 def test_the_summary_compares_the_rows_of_a_gpu_run(simulated):
     """R-hat of the worst value by hand: rows of several chains vary less than chains do."""
     run = simulated["groups"]
-    share = run.counts / run.visits[:, None]
+    first = run.early_counts / run.early_visits[:, None]
+    last = (run.counts - run.early_counts) / (run.visits - run.early_visits)[:, None]
+    share = np.concatenate([first, last])
     between, within = share.var(axis=0, ddof=1), (share * (1 - share)).mean(axis=0)
     want = np.sqrt(1 + (13 / 3) * between / within).max()
     assert run.summary().value_rhat == pytest.approx(want)

@@ -424,3 +424,17 @@ def test_stopping_does_not_look_at_how_chains_differ():
     after = goal.look(a).look(b)
     assert after.seen_error == pytest.approx(before.seen_error, rel=1e-9)
     assert Marginals.of(b).standard_errors.max() > 1.5 * Marginals.of(second).standard_errors.max()
+
+
+def test_a_run_that_stopped_by_itself_takes_errors_from_chains():
+    """Parts of chains decided when it stopped, so that they cannot tell the error as well."""
+    graph, observe = ZOO["potts"], {"e": "energy"}
+    run = mg.sample_until(graph, observe=observe, **OPTIONS)
+    assert run.info.ended == "converged"
+    found = run.observables["e"]
+    assert found.estimate.blocks == 4
+    want = found.series.mean(axis=1).std(ddof=1) / 2
+    assert found.error == pytest.approx(want, rel=1e-6)
+    assert mg.observables.specific_heat(run, "e").blocks == 4
+    plain = sample(graph, sweeps=2000, observe=observe, **OPTIONS)
+    assert plain.observables["e"].estimate.blocks > 4

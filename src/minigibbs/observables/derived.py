@@ -91,7 +91,7 @@ def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") 
     else:
         energy = _energy(run, name)
         away = energy - energy.mean()
-        blocks = _blocks(np.stack([away, away**2], axis=-1))
+        blocks = _blocks(run, np.stack([away, away**2], axis=-1))
     return blocks.estimate(lambda mean: (mean[1] - mean[0] ** 2) / n, method)
 
 
@@ -204,7 +204,7 @@ def reweight(
         found = found[:, 0] if function is None and one.scalar else found
         return found[0] if single else found
 
-    return _blocks(np.concatenate(parts, axis=-1)).estimate(answer, method)
+    return _blocks(run, np.concatenate(parts, axis=-1)).estimate(answer, method)
 
 
 @checked(SampleError)
@@ -242,7 +242,7 @@ def _powers(run: Run, name: str, powers: tuple[int | str, ...]) -> Blocks:
     if not one.scalar:
         raise SampleError(f"{name!r} gives {len(one.labels)} numbers; this needs one, or Moments")
     parts = [np.abs(series) if isinstance(power, str) else series**power for power in powers]
-    return _blocks(np.concatenate(parts, axis=-1))
+    return _blocks(run, np.concatenate(parts, axis=-1))
 
 
 def _single(one: Observation) -> NDArray[np.float64]:
@@ -268,7 +268,8 @@ def _energy(run: Run, name: str | None) -> NDArray[np.float64]:
     return _single(one)[:, :, 0]
 
 
-def _blocks(series: NDArray[np.float64]) -> Blocks:
-    """The blocks of a series [row, record, number]."""
-    labels = ("",) * series.shape[2]
-    return Observed(("",), (labels,), series, np.full(len(series), series.shape[1])).blocks
+def _blocks(run: Run, series: NDArray[np.float64]) -> Blocks:
+    """The blocks of a series [row, record, number] of a run."""
+    labels, count = ("",) * series.shape[2], np.full(len(series), series.shape[1])
+    by_rows = run.info.ended == "converged"
+    return Observed(("",), (labels,), series, count, by_rows=by_rows).blocks

@@ -198,6 +198,7 @@ class Observed:
     moments: NDArray[np.float64] | None = None  # [row, 2, number] means and squared deviations
     sums: NDArray[np.float64] | None = None  # [row, batch, number]
     chains: int = 1  # that a row is the mean of, the most
+    by_rows: bool = False  # whether errors come from rows alone: parts of rows stopped the run
 
     def columns(self, name: str) -> slice:
         """Where an observable's numbers stand."""
@@ -223,6 +224,7 @@ class Observed:
             some(self.moments),
             some(self.sums),
             self.chains,
+            self.by_rows,
         )
 
     @property
@@ -351,7 +353,7 @@ class Observed:
         sums, sizes = self._pieces()
         slowest = self._slowest
         least = -(-_LEAST_BLOCKS // max(len(sizes), 1))
-        found_sums, found_sizes, found_rows, enough = [], [], [], True
+        found_sums, found_sizes, found_rows, enough = [], [], [], not self.by_rows
         for row, (s, z) in enumerate(zip(sums, sizes, strict=True)):
             wanted = int(z.sum() / (BLOCK_TIMES * slowest))
             enough &= wanted >= _ENOUGH
@@ -588,6 +590,7 @@ def encode_observed(data: Observed) -> tuple[dict[str, Any], dict[str, NDArray[A
     """For files: a header, and arrays."""
     parts = {"series": data.series, "count": data.count, "moments": data.moments, "sums": data.sums}
     header = {"names": data.names, "labels": data.labels, "chains": data.chains}
+    header["by_rows"] = data.by_rows
     return header, {f"observed.{key}": a for key, a in parts.items() if a is not None}
 
 
@@ -603,4 +606,5 @@ def decode_observed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
         arrays.get("observed.moments"),
         arrays.get("observed.sums"),
         header["chains"],
+        bool(header.get("by_rows", False)),  # which files before 0.4 lack
     )

@@ -103,10 +103,12 @@ def gathered(
     first: int,
     records: int,
     chains: int,
+    by_rows: bool = False,
 ) -> Observed | None:
     """The observables of a run, from the count, moments, sums and series of its groups.
 
-    A series has the records from `first` up to `records`. Moments are those of all records.
+    A series has the records from `first` up to `records`. Moments are those of all records. Where
+    parts of rows stopped the run, errors come from rows alone (`by_rows`).
     """
     if not plan.observe:
         return None
@@ -115,6 +117,7 @@ def gathered(
     count = np.concatenate(counts)
     if plan.series:  # of as many records as every chain has
         common = np.concatenate([own[:, first:records] for own in series])
-        return Observed(names, labels, common, np.full(len(count), records - first), chains=chains)
+        made = np.full(len(count), records - first)
+        return Observed(names, labels, common, made, chains=chains, by_rows=by_rows)
     running = (np.concatenate(moments), np.concatenate(sums))
-    return Observed(names, labels, None, count, *running, chains)
+    return Observed(names, labels, None, count, *running, chains, by_rows)

@@ -16,7 +16,7 @@ from minigibbs.running.backends import BACKENDS
 from minigibbs.running.goal import Round
 from minigibbs.running.group import Collected, Counted
 from minigibbs.running.observed import gathered
-from minigibbs.running.plan import Plan
+from minigibbs.running.plan import CONVERGED, Plan
 from minigibbs.samplers.base import SweepSampler
 from minigibbs.samplers.encoding import sampler_call
 from minigibbs.system.watch import INTERRUPTED, TERMINATED
@@ -84,7 +84,9 @@ def result(
         state=_whole([part.state for part in parts]),
         clamped=plan.graph.evidence >= 0,
         ladder=_ladder(plan, parts, dropped),
-        observed=gathered(plan, observed, first, records, -(-plan.chains // plan.rows)),
+        observed=gathered(
+            plan, observed, first, records, -(-plan.chains // plan.rows), ended == CONVERGED
+        ),
     )
     mode = missed_mode(plan.graph, run) if search else None
     if mode is not None:
