@@ -16,6 +16,7 @@ BENCHMARKS = [
     "scale",
     "clusters",
     "elimination",
+    "exact",
     "answers",
     "dense",
     "sparse",

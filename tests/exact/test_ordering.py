@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact import elimination, ordering
+from minigibbs.exact import contraction, elimination, ordering
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.exact.ordering import Order, order_variables
 from minigibbs.exact.plan import make_plan
@@ -106,3 +106,10 @@ def test_a_plan_ends_with_a_root_for_every_component():
     plan = make_plan((0, 1, 2, 3, 4), ((0, 1), (2, 3), (4,)), sizes)
     assert len(plan.roots) == 3
     assert sorted(v for step in plan.steps for v in step.summed) == [0, 1, 2, 3, 4]
+
+
+def test_predictions_are_scaled_to_the_machine(monkeypatch):
+    tree = EliminationTree.of(grid(8))
+    monkeypatch.setattr(elimination, "slowness", lambda: 3.0)
+    assert tree.seconds == pytest.approx(3.0 * tree.plan.seconds)
+    assert 0.5 <= contraction.slowness() <= 20.0

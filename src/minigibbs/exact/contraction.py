@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from minigibbs.exact.plan import Plan
+from minigibbs.exact.plan import Plan, product_seconds
 from minigibbs.kernels.tables import (
     gather,
     log_sum_products,
@@ -45,6 +46,8 @@ _BLAS = 4  # rows and columns from which on matrices are left to BLAS
 _AT_ONCE = 1 << 31  # products between two looks at the clock
 _THREADED = 1 << 20  # products that are worth several threads
 _THREADED_BLAS = 1 << 25  # the same for BLAS
+_SLOWNESS = (0.5, 20.0)  # within which machines are believed to be
+_TINY = 1 << 12  # products for which NumPy's own loops are fast enough
 _COLUMNS = 1 << 10  # entries that are copied with one table of places
 
 
@@ -82,6 +85,7 @@ class Contraction:
         ranges: NDArray[np.float64] | None = None,
     ) -> None:
         self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
+        self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
         self.nodes: list[Numbers] = []
         self._low: list[float] = []  # lower bound of the logarithms of entries that are not 0
         self._scale: list[Numbers] = []  # [row] logarithm of what the leaves below were divided by
@@ -248,7 +252,7 @@ class Contraction:
             top = np.where(np.isfinite(top), top, 0.0)
             out -= top.reshape(-1, *[1] * len(scope))
             return out, top, 0.0
-        out = multiply(self.sizes, a[0], a[1], b and b[0], b and b[1], scope)
+        out = multiply(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
         low = a[2] + (0.0 if b is None else b[2])
         tops = out.reshape(len(out), -1).max(axis=1)
         if low < _LEAST:  # the bounds may be too low: look
@@ -259,8 +263,8 @@ class Contraction:
                     raise UnderflowError
                 low = _LEAST
         scale = np.zeros(len(tops))
-        beyond = (tops > 0) & ((tops > _SCALED) | (tops < 1 / _SCALED))
-        if beyond.any():
+        if not (tops.min() > 1 / _SCALED and tops.max() < _SCALED):
+            beyond = (tops > 0) & ((tops > _SCALED) | (tops < 1 / _SCALED))
             exponent = np.where(beyond, np.frexp(np.where(beyond, tops, 1.0))[1], 0)
             scale = exponent * math.log(2.0)
             out = np.ldexp(out, -exponent.reshape(-1, *[1] * len(scope)))
@@ -278,6 +282,26 @@ class Contraction:
             return False
         strength = float(self._ranges[list(scope)].sum())
         return top >= strength / 2 - _SPARE
+
+
+@cache
+def slowness() -> float:
+    """How many times as long as predicted products take on this machine.
+
+    One product is measured, once per process: of a table of 2^18 entries whose axes must be moved.
+    """
+    sizes, left = [2] * 21, tuple(range(18))
+    right = (3, 7, 11, 18, 19, 20)
+    scope = natural_scope(left, right, set(range(21)) - {3, 7, 11})
+    a, b = np.ones((1, *[2] * 18)), np.ones((1, *[2] * 6))
+    seconds = []
+    with _own_threads():
+        for _ in range(4):  # the first may compile
+            begun = time.perf_counter()
+            multiply(sizes, left, a, right, b, scope).max()
+            seconds.append(time.perf_counter() - begun)
+    predicted = product_seconds(1, 1 << 15, 1 << 3, 1 << 3, a.size, b.size, 1 << 18)
+    return float(np.clip(min(seconds) / predicted, *_SLOWNESS))
 
 
 @cache
@@ -306,7 +330,7 @@ def natural_scope(left: tuple[int, ...], right: tuple[int, ...], kept: set[int])
 
 
 def multiply(
-    sizes: NDArray[np.int64],
+    sizes: Sequence[int],
     left: tuple[int, ...],
     a: Numbers,
     right: tuple[int, ...] | None,
@@ -331,7 +355,7 @@ def multiply(
     first = _matrices(sizes, left, a, both, rows, depth)
     second = _matrices(sizes, right, b, both, depth, columns)
     out = _matmul(first, second)
-    return out.reshape(len(out), *(int(sizes[v]) for v in (*both, *rows, *columns)))
+    return out.reshape(len(out), *(sizes[v] for v in (*both, *rows, *columns)))
 
 
 def _summed(
@@ -345,7 +369,7 @@ def _summed(
 
 
 def _matrices(
-    sizes: NDArray[np.int64],
+    sizes: Sequence[int],
     scope: tuple[int, ...],
     table: Numbers,
     both: tuple[int, ...],
@@ -353,7 +377,7 @@ def _matrices(
     columns: tuple[int, ...],
 ) -> Numbers:
     """[row of evidence, matrix, row, column] A table as a stack of matrices, a view if possible."""
-    shape = [math.prod(int(sizes[v]) for v in some) for some in (both, rows, columns)]
+    shape = [math.prod(sizes[v] for v in some) for some in (both, rows, columns)]
     if scope == (*both, *rows, *columns):
         return table.reshape(len(table), *shape)
     if scope == (*both, *columns, *rows):
@@ -399,8 +423,8 @@ def _matmul(a: Numbers, b: Numbers) -> Numbers:
     rows, matrices = max(len(a), len(b)), a.shape[1]
     shape = (rows, matrices, a.shape[2], b.shape[3])
     products = math.prod(shape) * a.shape[3]
-    if a.shape[3] == 1 and products <= _COLUMNS:
-        return a * b
+    if products <= _TINY:
+        return np.matmul(a, b)  # type: ignore[no-any-return]
     thin = min(a.shape[2], a.shape[3], b.shape[3]) < _BLAS
     if not thin and products <= _THREADED_BLAS:
         return np.matmul(a, b)  # type: ignore[no-any-return]
@@ -452,6 +476,8 @@ def _pieces(
     count = -(-products // _AT_ONCE)
     if products > most:
         count = max(count, os.cpu_count() or 1)
+    if count == 1:
+        return [(0, matrices, 0, length)]
     if matrices >= count:
         edges = np.linspace(0, matrices, count + 1).astype(int).tolist()
         return [(a, b, 0, length) for a, b in pairwise(edges)]

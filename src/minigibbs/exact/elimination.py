@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError
-from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError
+from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
 from minigibbs.exact.ordering import Order, order_variables, refuse, refuse_dense
 from minigibbs.exact.plan import Plan, make_plan
 from minigibbs.graph.factors.base import FREE
@@ -240,8 +240,8 @@ class EliminationTree:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of the two passes."""
-        return self.plan.seconds
+        """Predicted seconds of the two passes, on this machine."""
+        return self.plan.seconds * slowness()
 
     def values(self, variable: int) -> NDArray[np.int64]:
         """The values that a variable may take."""

@@ -270,9 +270,15 @@ class _Planner:
     ) -> float:
         """Predicted seconds of a product."""
         shared = a & b
-        depth = self._entries(shared - out)
-        rows, columns = self._entries(a - b), self._entries(b - a)
-        products = depth * rows * columns * self._entries(shared & out)
-        thin = max(_BLAS_SECONDS, _THIN_SECONDS / max(min(depth, rows, columns), 1))
-        entries = self._entries(a) + self._entries(b) + self._entries(out)
-        return _STEP_SECONDS + _ENTRY_SECONDS * entries + thin * products
+        return product_seconds(
+            *map(self._entries, (shared & out, a - b, b - a, shared - out, a, b, out))
+        )
+
+
+def product_seconds(
+    matrices: int, rows: int, columns: int, depth: int, left: int, right: int, out: int
+) -> float:
+    """Predicted seconds of a product of stacks of matrices, and of the three tables' entries."""
+    products = matrices * rows * columns * depth
+    thin = max(_BLAS_SECONDS, _THIN_SECONDS / max(min(depth, rows, columns), 1))
+    return _STEP_SECONDS + _ENTRY_SECONDS * (left + right + out) + thin * products

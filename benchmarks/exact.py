@@ -1,0 +1,153 @@
+"""Exact answers on public models: `mg.infer` beside pyAgrum and opt_einsum, and rows of evidence.
+
+Seconds are processor time, in one process per engine, since a machine may be busy. Peers get a
+limit of time and memory.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.data import DATA
+from benchmarks.report import Report
+from minigibbs.exact.costs import cost_functions
+from minigibbs.formats import uai
+
+MODELS = {  # seconds of mg.infer in 0.2, measured on the same machine
+    "uai2014_zeros/Segmentation_11": 0.18,
+    "uai2014/Grids_11": 0.73,
+    "uai2014/ObjectDetection_25.pruned": 1.89,
+    "uai2014/Grids_15": 11.0,
+    "uai2014_zeros/CSP_11": 17.0,
+    "uai2014_zeros/Promedus_14": 11.9,
+    "uai2014_zeros/linkage_26": None,
+    "uai2014_zeros/linkage_22": None,
+}
+LIMIT = 25  # seconds of processor time of a process
+MEMORY = 12 * 2**30  # bytes of address space
+
+
+def load(name: str) -> mg.FactorGraph:
+    path = DATA / f"{name}.uai"
+    graph = mg.read(path)
+    evidence = DATA / f"{name}.uai.evid"
+    return graph.condition(uai.read_evidence(evidence)) if evidence.exists() else graph
+
+
+def ours(name: str) -> tuple[float, float, float]:
+    """Seconds of a first and of a second answer, and log Z."""
+    mg.infer(mg.models.ising_lattice(8, 0.5, periodic=False), progress=False)  # compiled
+    mg.infer(load("uai2014/Grids_11"), progress=False)
+    graph, seconds = load(name), []
+    for _ in range(2):
+        begun = time.process_time()
+        answer = mg.infer(graph, "300s", memory="10G", progress=False)
+        seconds.append(time.process_time() - begun)
+    assert answer.exact, answer.reason
+    return seconds[0], seconds[1], float(answer.log_z or 0.0)
+
+
+def pyagrum(name: str) -> tuple[float]:
+    """Seconds for all marginals by Shafer-Shenoy propagation, without reading the file."""
+    import pyagrum as gum
+
+    graph = load(name)
+    model = gum.MarkovRandomField()
+    for v in range(len(graph)):
+        model.add(gum.LabelizedVariable(f"x{v}", "", int(graph.sizes[v])))
+    for scope, costs in joined(graph):
+        table = model.addFactor([f"x{v}" for v in scope])
+        table[:] = np.ascontiguousarray(np.exp(-costs).transpose())
+    begun = time.process_time()
+    engine = gum.ShaferShenoyMRFInference(model)
+    engine.makeInference()
+    for v in range(len(graph)):
+        engine.posterior(f"x{v}")
+    return (time.process_time() - begun,)
+
+
+def joined(graph: mg.FactorGraph) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """The factors, one for each set of variables."""
+    found: dict[tuple[int, ...], np.ndarray] = {}
+    for scope, costs in cost_functions(graph)[1]:
+        order = sorted(range(len(scope)), key=scope.__getitem__)
+        key = tuple(scope[k] for k in order)
+        found[key] = found.get(key, 0.0) + costs.transpose(order)
+    return list(found.items())
+
+
+def einsum(name: str) -> tuple[float, float]:
+    """Seconds for Z alone, with the path that "auto" finds, and log Z."""
+    import opt_einsum
+
+    graph = load(name)
+    constant, _ = cost_functions(graph)
+    arguments: list[Any] = []
+    for scope, costs in joined(graph):
+        arguments += [np.exp(-costs), scope]
+    begun = time.process_time()
+    total = opt_einsum.contract(*arguments, (), optimize="auto")
+    return time.process_time() - begun, constant + float(np.log(total))
+
+
+def limited(function: Callable[[str], Any], name: str) -> Any:
+    """The result of a function in a process of its own, or None beyond the limits."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    child = context.Process(target=_child, args=(function, name, queue))
+    child.start()
+    child.join()
+    return queue.get() if child.exitcode == 0 and not queue.empty() else None
+
+
+def _child(function: Callable[[str], Any], name: str, queue: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    try:
+        queue.put(function(name))
+    except Exception as error:  # memory, or a model that a peer does not take
+        print(f"    {function.__name__} {name}: {type(error).__name__}", flush=True)
+
+
+def many(report: Report) -> None:
+    """Rows of evidence on a network."""
+    alarm = mg.read(DATA / "bnlearn_zeros" / "alarm.bif.gz")
+    draws = mg.theory.exact_draws(alarm, 10_000, seed=1)
+    seen = np.random.default_rng(1).choice(len(alarm), 5, replace=False).tolist()
+    mg.infer_many(alarm, {v: draws[:10, v].tolist() for v in seen})
+    for count in (200, 10_000):
+        frame = {v: draws[:count, v].tolist() for v in seen}
+        begun = time.process_time()
+        mg.infer_many(alarm, frame)
+        report.add(f"alarm, {count:,} rows of evidence", f"{time.process_time() - begun:.3g} s")
+
+
+def main() -> None:
+    report = Report("exact", "Exact answers: all marginals and log Z", column="0.2")
+    for name, before in MODELS.items():
+        found = limited(ours, name)
+        first, again, log_z = found if found is not None else (np.nan,) * 3
+        was = "" if before is None else f"{before:g} s"
+        report.add(name, f"{first:.2f} s; again {again:.2f} s", last=was)
+        theirs = limited(pyagrum, name)
+        report.add("  pyAgrum", "-" if theirs is None else f"{theirs[0]:.2f} s")
+        sums = limited(einsum, name)
+        report.add("  opt_einsum, Z alone", "-" if sums is None else f"{sums[0]:.2f} s")
+        if sums is not None and np.isfinite(sums[1]):
+            apart = abs(sums[1] - log_z)
+            report.add("  difference of log Z", f"{apart:.1e}", "at most 1e-6", apart <= 1e-6)
+    many(report)
+    peers = ", ".join(f"{p} {importlib.metadata.version(p)}" for p in ("pyagrum", "opt_einsum"))
+    report.notes.append(
+        f"{peers}. Processor time on a loaded machine; '-' is more than {LIMIT} s, more than "
+        f"{MEMORY >> 30} GiB, or a refusal. The second answer reuses the order and the plan."
+    )
+    report.write()
