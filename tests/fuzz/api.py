@@ -72,7 +72,8 @@ def _public() -> Iterator[tuple[str, object]]:
             yield from ((f"mg.{name}.{key}", getattr(public, key)) for key in own)
         elif callable(public):
             yield f"mg.{name}", public
-    for instance in (NAMES["seen"], NAMES["reader"], NAMES["annealer"]):
+    instances = [NAMES[name] for name in ("seen", "reader", "annealer") if name in NAMES]
+    for instance in instances:
         yield type(instance).__name__, type(instance)
 
 

@@ -185,5 +185,5 @@ def test_a_ladder_that_does_not_fit_into_the_time_gives_way(monkeypatch):
 
 
 def test_tables_of_points_that_take_longer_than_the_limit_are_given_up():
-    with pytest.raises(mg.SampleError, match="time limit of 0.3 s was over"):
+    with pytest.raises(mg.SampleError, match="the time limit of"):
         mg.infer(points(60_000), "300ms", **QUIET)

@@ -321,3 +321,28 @@ def test_what_cannot_be_observed_is_refused(observe, message):
 def test_settings_that_mean_nothing_are_refused(make):
     with pytest.raises(mg.SampleError):
         make()
+
+
+def late_failure(x):
+    """Fails on one state of 4,096, which the trial before a run does not meet."""
+    place = 0
+    for i in range(12):
+        place += x[i] == i % 2
+    return 1.0 * x[place]
+
+
+@pytest.mark.parametrize("series", [True, False])
+def test_a_function_that_fails_in_a_run_leaves_what_was_sampled(series):
+    """The run so far comes with the error, without observables: they would have holes."""
+    graph = mg.FactorGraph([2] * 12, [mg.Unary(range(12), [0.0, 0.3])])
+    record = ("draws", "marginals", "energy") if series else "marginals"
+    with pytest.raises(mg.StoppedError, match=r"fails on a state .* to x\[11\]") as caught:
+        mg.sample(
+            graph, sweeps=3000, seed=1, record=record, observe={"f": late_failure}, progress=False
+        )
+    run = caught.value.run
+    assert run.info.ended == "stopped"
+    assert run.clock.max() > 0
+    assert run.observed is None
+    assert not run.observables
+    assert run.marginals.shape == (12, 2)

@@ -20,7 +20,7 @@ from numba.core import types
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
+from minigibbs.errors import SampleError, StoppedError
 from minigibbs.exact.support import Support
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import kernel
@@ -81,6 +81,13 @@ def as_observable(given: Any) -> Observable:
 
 def _unknown(states: NDArray[Any], out: NDArray[np.float64]) -> None:
     raise SampleError("the function behind this observable is not known here")
+
+
+class ObservableError(StoppedError):
+    """A user's function failed in the middle of a run; `run` holds what was sampled so far.
+
+    That run has no observables: the failed function leaves holes in all of them.
+    """
 
 
 def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> Measure:
@@ -174,12 +181,15 @@ def _reporting(evaluate: Any, plain: Callable[..., Any], called: str) -> Any:
 
     def reporting(states: NDArray[Any], out: NDArray[np.float64]) -> None:
         try:
-            evaluate(states, out)
-        except SampleError:
-            raise
-        except Exception as error:
-            _try(plain, called, (state.astype(np.int64) for state in states))
-            raise _failure(called, error, states.shape[1]) from error
+            try:
+                evaluate(states, out)
+            except SampleError:
+                raise
+            except Exception as error:
+                _try(plain, called, (state.astype(np.int64) for state in states))
+                raise _failure(called, error, states.shape[1]) from error
+        except SampleError as error:
+            raise ObservableError(str(error)) from error
 
     return reporting
 

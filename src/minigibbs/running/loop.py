@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import StoppedError
+from minigibbs.observables.own import ObservableError
 from minigibbs.results.run import Run
 from minigibbs.running.backends import BACKENDS
 from minigibbs.running.checkpoint.folder import Checkpoint
@@ -122,6 +123,9 @@ class Loop:
                 self._save_now()
             except StoppedError as error:
                 self.ended = STOPPED
+                if isinstance(error, ObservableError):  # its group is no state to resume from
+                    error.run = replace(self.result(), observed=None)
+                    raise
                 with suppress(StoppedError):
                     self._save_now()
                 error.run = self.result()
