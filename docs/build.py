@@ -23,7 +23,7 @@ CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical", "NoisyMax", "add_noisy_max"],
     "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
-    "Answers": ["infer", "Answer", "maximize", "Maximum"],
+    "Answers": ["infer", "infer_many", "Answer", "Answers", "maximize", "Maximum"],
     "Sampling": [
         "sample",
         "sample_until",
@@ -90,7 +90,17 @@ CHAPTERS: dict[str, list[str]] = {
 }
 # Names that are public where they are, and not in `minigibbs` itself.
 INSIDE = {
-    "Other libraries": ["interop.dimod.MiniGibbsSampler", "interop.dimod.MiniGibbsAnnealer"],
+    "Other libraries": [
+        "interop.dimod.MiniGibbsSampler",
+        "interop.dimod.MiniGibbsAnnealer",
+        "interop.torch.Expectations",
+        "interop.torch.Moments",
+        "interop.torch.expectations",
+        "interop.torch_crf.DenseCRF",
+        "interop.pymc.GraphStep",
+        "interop.jax.graph_gibbs",
+        "interop.jax.graph_kernel",
+    ],
 }
 
 
