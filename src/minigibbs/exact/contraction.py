@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from minigibbs.exact.device import Card
 from minigibbs.exact.plan import Plan, product_seconds
 from minigibbs.kernels.tables import (
     gather,
@@ -74,6 +75,8 @@ class Contraction:
         SUM for plain numbers, LOGS for logarithms, LARGEST for logarithms of the largest products.
     ranges
         Sum of the ranges of the factors at each variable, or None where factors hold -inf.
+    card
+        Where plain numbers are multiplied, if not on the processor.
     """
 
     def __init__(
@@ -83,7 +86,9 @@ class Contraction:
         leaves: Sequence[Numbers],
         mode: str = SUM,
         ranges: NDArray[np.float64] | None = None,
+        card: Card | None = None,
     ) -> None:
+        self._card = card if mode == SUM else None
         self.plan, self.sizes, self.mode, self._ranges = plan, sizes, mode, ranges
         self._sizes: list[int] = sizes.tolist()  # faster to look up one by one
         self.nodes: list[Numbers] = []
@@ -102,6 +107,8 @@ class Contraction:
                 raise UnderflowError
             low = max(low, _LEAST)
             shifted = np.exp(shifted)
+        if self._card is not None:
+            shifted = self._card.put(shifted)
         self.nodes.append(shifted)
         self._low.append(low)
         self._scale.append(top)
@@ -142,6 +149,7 @@ class Contraction:
 
     def _downward(self) -> dict[int, tuple[tuple[int, ...], Numbers]]:
         one = (np.zeros if self.mode != SUM else np.ones)((1,))
+        one = one if self._card is None else self._card.put(one)
         known: tuple[tuple[int, ...], Numbers, float] = ((), one, 0.0)
         told = dict.fromkeys(self.plan.roots, known)
         scopes, first = self.plan.scopes, self.plan.leaves
@@ -179,11 +187,16 @@ class Contraction:
     def logs(self, node: int) -> Numbers:
         """The logarithms of a node's table."""
         with np.errstate(divide="ignore"):
-            return self.nodes[node] if self.mode != SUM else np.log(self.nodes[node])
+            table = self._host(self.nodes[node])
+            return table if self.mode != SUM else np.log(table)
+
+    def _host(self, table: Any) -> Numbers:
+        """A table in the memory of the processor."""
+        return table if self._card is None else self._card.get(table)
 
     def leaf_marginal(self, leaf: int, told: tuple[tuple[int, ...], Numbers]) -> Numbers:
         """[row, ...] The joint marginal of a leaf's variables."""
-        scope, (known, table) = self.plan.scopes[leaf], told
+        scope, known, table = self.plan.scopes[leaf], told[0], self._host(told[1])
         with np.errstate(divide="ignore"):
             rest = table if self.mode != SUM else np.log(table)
         order = [0, *(1 + known.index(v) for v in scope if v in known)]
@@ -236,7 +249,7 @@ class Contraction:
         for v in scope:
             index.append(places[v] if v in places else states[:, v, None].astype(np.int64))
         with np.errstate(divide="ignore"):
-            rows = self.nodes[node][tuple(index)]
+            rows = self._host(self.nodes[node])[tuple(index)]
             weights += rows if self.mode != SUM else np.log(rows)
 
     def _product(
@@ -252,11 +265,14 @@ class Contraction:
             top = np.where(np.isfinite(top), top, 0.0)
             out -= top.reshape(-1, *[1] * len(scope))
             return out, top, 0.0
-        out = multiply(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
+        times, least = multiply, _least
+        if self._card is not None:
+            times, least = self._card.multiply, self._card.least
+        out = times(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
         low = a[2] + (0.0 if b is None else b[2])
-        tops = out.reshape(len(out), -1).max(axis=1)
+        tops = self._host(out.reshape(len(out), -1).max(axis=1))
         if low < _LEAST:  # the bounds may be too low: look
-            low = _least(a[1]) + (0.0 if b is None else _least(b[1]))
+            low = least(a[1]) + (0.0 if b is None else least(b[1]))
             if low < _LEAST:
                 top = math.log(tops.min()) if tops.min() > 0 else -math.inf
                 if not self._harmless(scope, top):
@@ -267,7 +283,8 @@ class Contraction:
             beyond = (tops > 0) & ((tops > _SCALED) | (tops < 1 / _SCALED))
             exponent = np.where(beyond, np.frexp(np.where(beyond, tops, 1.0))[1], 0)
             scale = exponent * math.log(2.0)
-            out = np.ldexp(out, -exponent.reshape(-1, *[1] * len(scope)))
+            factor = np.ldexp(1.0, -exponent).reshape(-1, *[1] * len(scope))
+            out = out * (factor if self._card is None else self._card.put(factor))
             low -= float(scale.max())
         return out, scale, low
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
+from minigibbs.exact.device import FASTER, Card
 from minigibbs.exact.ordering import Order, order_variables, refuse, refuse_dense
 from minigibbs.exact.plan import Plan, make_plan
 from minigibbs.graph.factors.base import FREE
@@ -175,6 +176,7 @@ class EliminationTree:
     alive: NDArray[np.bool_] | None = None  # [sum of sizes] which ones, in a graph with zeros
     possible: bool = True  # False where pruning found that no state is
     contraction: Contraction | None = field(default=None, repr=False)
+    card: Card | None = field(default=None, repr=False)
     _weights: Mapping[int, Table] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -183,13 +185,16 @@ class EliminationTree:
         graph: FactorGraph,
         memory: float | None = None,
         joint: tuple[tuple[int, ...], ...] = (),
+        card: Card | None = None,
     ) -> EliminationTree:
         """The tree of a graph, or `TooLargeError` if its two passes need too much memory.
 
-        Every set of variables in `joint` has a leaf, and thus a joint marginal.
+        Every set of variables in `joint` has a leaf, and thus a joint marginal. With a card the
+        memory is that of the card.
         """
-        free = machine.available()
-        budget = min(DEFAULT_MEMORY, free / 2) if memory is None else min(memory, free)
+        free = machine.available() if card is None else card.free()
+        usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
+        budget = usual if memory is None else min(memory, free)
         stored = sum(len(one) for one in graph.factors if not isinstance(one, Implicit))
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
@@ -197,6 +202,7 @@ class EliminationTree:
         tree = cls.ordered(graph, max(budget / 8, 1.0), joint)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
+        tree.card = card
         return tree
 
     @classmethod
@@ -235,12 +241,16 @@ class EliminationTree:
 
     def reserved(self) -> AbstractContextManager[None]:
         """Reserve what the two passes need, or `TooLargeError` if that much is not left."""
+        if self.card is not None:
+            return nullcontext()
         what = "an exact answer for this graph, beside other work under way,"
         return machine.reserved(self.size, what, "wait for the other work, or sample the graph")
 
     @property
     def seconds(self) -> float:
         """Predicted seconds of the two passes, on this machine."""
+        if self.card is not None:
+            return self.plan.seconds / FASTER
         return self.plan.seconds * slowness()
 
     def values(self, variable: int) -> NDArray[np.int64]:
@@ -277,7 +287,7 @@ class EliminationTree:
         if self.alive is None and not weights:
             ranges = self.graph.local_energies
         try:
-            self.contraction = Contraction(self.plan, self.sizes, tables, mode, ranges)
+            self.contraction = Contraction(self.plan, self.sizes, tables, mode, ranges, self.card)
             return constant + self.contraction.upward()
         except UnderflowError:
             self.contraction = Contraction(self.plan, self.sizes, tables, LOGS, ranges)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.device import Card
 from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
@@ -52,6 +53,7 @@ def infer(
     threads: int | None = None,
     progress: bool = True,
     observe: Observe = None,
+    backend: str = "cpu",
 ) -> Answer:
     """Marginals and log Z of a graph, with errors, by the method that fits.
 
@@ -80,6 +82,9 @@ def infer(
         As in `mg.sample`: `answer.observables`. Where the answer is exact, counts, joint
         probabilities, energies and magnetizations are exact too. Other observables are measured on
         independent draws, 1,000 of each chain.
+    backend
+        "cpu", or "cuda" to eliminate on a GPU with CuPy: tables may then use its memory. Models
+        that do not fit are sampled on the processor.
 
     Examples
     --------
@@ -94,6 +99,9 @@ def infer(
     """
     check_counts(chains=chains, threads=threads)
     budget = None if memory is None else read_size(memory, "memory")
+    if backend not in ("cpu", "cuda"):
+        raise SampleError(f"backend must be cpu or cuda, got {backend!r}")
+    card = Card.found() if backend == "cuda" else None
     call = _Call(
         graph,
         error,
@@ -104,7 +112,7 @@ def infer(
         why = "exact answers were not asked for"
         if exact:
             with Stage("looking for an exact answer", progress):
-                answer, why = _exact(graph, budget, watch)
+                answer, why = _exact(graph, budget, watch, card)
             if answer is not None:
                 return answer if observe is None else call.observed(answer)
         if sampler is None and not graph.implicits and graph.influence < 1.0:
@@ -115,11 +123,13 @@ def infer(
         return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
 
 
-def _exact(graph: FactorGraph, memory: float | None, watch: Watch) -> tuple[Answer | None, str]:
+def _exact(
+    graph: FactorGraph, memory: float | None, watch: Watch, card: Card | None = None
+) -> tuple[Answer | None, str]:
     """The exact answer if it fits into time and memory; and why, or why not."""
     try:
         with Watch(_EXACT * watch.left):
-            tree = EliminationTree.of(graph, memory)
+            tree = EliminationTree.of(graph, memory, card=card)
             if tree.seconds > _EXACT * watch.left:
                 return None, f"an exact answer would take about {tree.seconds:,.0f} s"
             flat, log_z = exact_answer(tree)
