@@ -188,7 +188,7 @@ def add(report: Report, what: str, found: Iterable[Covered]) -> None:
     share = len(quiet) / len(runs)
     text = f"{share:.0%} unwarned; all {_percent(every)}"
     if len(quiet) < 20:
-        report.add(what, text, "too few unwarned", True)
+        report.add(what, text, "too few unwarned")
         return
     error = max(float(quiet.std()), math.sqrt(0.05 * 0.95)) / math.sqrt(len(quiet))
     met = LOW - 2 * error <= quiet.mean() <= HIGH + 2 * error
