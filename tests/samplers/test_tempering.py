@@ -14,9 +14,9 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
-from minigibbs.samplers.tempering.account import Ladder
+from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each
 from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
-from minigibbs.samplers.tempering.ladder import FIRST, KEY_0, ROUNDS, read_slot, swap_slots
+from minigibbs.samplers.tempering.ladder import EMPTY, FIRST, KEY_0, ROUNDS, read_slot, swap_slots
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
@@ -617,3 +617,16 @@ def test_few_round_trips_are_warned_of_wherever_a_ladder_is_used():
     run = mg.sample(graph, mg.Tempering(), sweeps=1000, seed=1, progress=False)
     assert run.ladder.round_trips >= 40
     assert not any("round trips" in text for text in run.summary().warnings)
+
+
+def test_estimates_without_each_part():
+    """The jackknife's estimates from running sums are those from the other parts one by one."""
+    rng = np.random.default_rng(0)
+    sums, counts = rng.normal(0, 3, (12, 4, 2)), rng.integers(1, 9, 12).astype(float)
+    sums[3, 2] = sums[:, 3, 0] = EMPTY  # nothing was noted
+    sums[7, 3, 0] = 1.0
+    found = _without_each(sums, counts)
+    for k in range(12):
+        others = np.arange(12) != k
+        means = _log_sum(sums[others]) - np.log(counts[others].sum())
+        assert found[k] == pytest.approx((means[:, 0] - means[:, 1]).sum(), rel=1e-12)

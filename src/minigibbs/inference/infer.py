@@ -34,6 +34,7 @@ _EXACT = 0.6  # share of the time that an exact answer may be predicted to take
 _LOG_Z = 0.5  # share of the time for log Z, where single chains give the marginals
 _WARMUP = 0.15  # share of the time
 _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
+_CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
 _TEMPERED = 1_000_000  # variables times levels, at the most
@@ -48,7 +49,7 @@ def infer(
     exact: bool = True,
     memory: str | float | None = None,
     sampler: Sampler | None = None,
-    chains: int = 4,
+    chains: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -83,8 +84,8 @@ def infer(
         probabilities, energies and magnetizations are exact too. Other observables are measured on
         independent draws, 1,000 of each chain.
     backend
-        "cpu", or "cuda" to eliminate on a GPU with CuPy: tables may then use its memory. Models
-        that do not fit are sampled on the processor.
+        "cpu", or "cuda" to eliminate on a GPU with CuPy, where tables may use its memory. Models
+        that do not fit are sampled there, with as many chains as fill it.
 
     Examples
     --------
@@ -102,11 +103,14 @@ def infer(
     if backend not in ("cpu", "cuda"):
         raise SampleError(f"backend must be cpu or cuda, got {backend!r}")
     card = Card.found() if backend == "cuda" else None
+    if chains is None and backend == "cpu":
+        chains = _CHAINS
     call = _Call(
         graph,
         error,
         {"chains": chains, "seed": seed, "threads": threads, "progress": progress},
         observe,
+        backend,
     )
     with Watch(durations.seconds(time, "time")) as watch:
         why = "exact answers were not asked for"
@@ -179,6 +183,7 @@ class _Call:
     error: float
     options: dict[str, Any]  # chains, seed, threads, progress
     observe: Observe
+    backend: str
 
     def observed(self, answer: Answer) -> Answer:
         """An exact answer with observables: exact ones, or measured on independent draws."""
@@ -234,11 +239,13 @@ class _Call:
         with Stage("timing the sampler", self.options["progress"]):
             free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
             sweep = free * time_updates(graph, sampler, seconds=seconds)
-        chains, threads = self.options["chains"], self.options["threads"]
+        chains, threads = self.options["chains"] or 1, self.options["threads"]
         workers = min(threads or os.cpu_count() or 1, chains)
+        if self.backend != "cpu":  # all chains advance together
+            workers = chains
         sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
-        options = self.options | {"observe": observe}
+        options = self.options | {"observe": observe, "backend": self.backend}
         run = sample_until(graph, sampler, error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:

@@ -14,6 +14,7 @@ from minigibbs.graph.simple import simplified
 _WEAK = 0.05  # share of all ranges that the coldest level need not tell apart
 _FINEST = 1e-3  # nor what is smaller than this share of the largest range at a variable
 _EXCITED = 0.01  # variables that are then not at their best, in the whole model
+_FROZEN, _LOW = 0.4, 0.05  # or than this share of the range at variables of this low quantile
 _HOT = 0.1  # the first level above 0, times the largest local range
 _LOOKED_AT = 16  # variables at which implicit groups are evaluated
 
@@ -26,7 +27,7 @@ def first_levels(
         return np.geomspace(*beta_range, count)
     ranges = _ranges(graph)
     largest = largest_range(graph)
-    small = _typical(ranges, largest)
+    small = max(_typical(ranges, largest), _FROZEN * float(np.quantile(_local(graph), _LOW)))
     cold = math.log(len(graph) / _EXCITED) / small if beta_range is None else beta_range[1]
     hot = min(_HOT / largest, cold / 2)
     return np.concatenate([[0.0], np.geomspace(hot, cold, count - 1)])
@@ -61,7 +62,12 @@ def hot_and_cold(graph: FactorGraph) -> tuple[float, float]:
 
 
 def largest_range(graph: FactorGraph) -> float:
-    """The largest range of energy at one variable, about; 1 where there is none.
+    """The largest range of energy at one variable, about; 1 where there is none."""
+    return float(_local(graph).max(initial=0.0)) or 1.0
+
+
+def _local(graph: FactorGraph) -> NDArray[np.float64]:
+    """About the range of energy at every variable.
 
     Implicit groups are evaluated at a few variables.
     """
@@ -77,7 +83,7 @@ def largest_range(graph: FactorGraph) -> float:
     for factor in graph.packed.factors[simple.rest]:
         scope = graph.packed.slots["variable"][factor["scope_start"] : factor["scope_end"]]
         np.add.at(local, scope, factor["span"] if np.isfinite(factor["span"]) else 0.0)
-    return float(local.max(initial=0.0)) or 1.0
+    return local
 
 
 def _local_weight(group: Implicit, i: int) -> float:

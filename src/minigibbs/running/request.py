@@ -168,7 +168,7 @@ class Options:
         if sweeps:
             _check_whole(graph, scan, sampler, length, unit)
         sampler = sampler.settled(graph)
-        record, chains = Record.read(self.record), self._chains(backend)
+        record, chains = Record.read(self.record), self._chains(backend, sampler, graph)
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
         chosen = self.record is not DEFAULT_RECORD and record.what is not DEFAULT_RECORD
@@ -223,16 +223,18 @@ class Options:
             return int(self.warmup)
         return 0 if length is None or isinstance(self.start, Run) else length // WARMUP_SHARE
 
-    def _chains(self, backend: Backend) -> int:
+    def _chains(self, backend: Backend, sampler: Sampler, graph: FactorGraph) -> int:
         if self.chains is not None:
             return int(self.chains)
-        return self.start.info.chains if isinstance(self.start, Run) else backend.chains
+        if isinstance(self.start, Run):
+            return self.start.info.chains
+        return backend.default_chains(sampler, graph)
 
     def _scan(self, backend: Backend, sampler: Sampler, graph: FactorGraph, unit: int) -> str:
         """The scan asked for, or the default: the fastest one."""
         if sampler.sweeps:
             return OWN_SCAN
-        chains = self._chains(backend)
+        chains = self._chains(backend, sampler, graph)
         return self.scan or backend.choose_scan(sampler, graph, chains, sweeps=unit > 1).scan
 
     def _check_sweeps(self, graph: FactorGraph, sampler: Sampler) -> None:

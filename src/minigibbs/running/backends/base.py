@@ -62,6 +62,10 @@ class Backend(ABC):
     crowd: ClassVar[int]  # chains from which on they fill its vectors by themselves
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
+    def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
+        """How many chains a run has where the user asks for no number."""
+        return self.chains
+
     @abstractmethod
     def check(self) -> None:
         """Raise if it is not there, with what is missing."""

@@ -42,9 +42,12 @@ from minigibbs.samplers.chromatic.points import PointColours, points_fit
 from minigibbs.samplers.chromatic.scans import ScanChoice
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
+from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory
 
+_REPLICA_UPDATES, _LEVELS = 1 << 27, 64  # of a round that keeps a device busy; levels, about
+_MOST_LADDERS = 4096
 LANES = 32  # threads of a warp, which go in step
 _TURNED = 1 << 28  # bytes that are turned round at a time
 _TILE = (32, 8)  # threads that do
@@ -74,6 +77,13 @@ class CudaBackend(Backend):
     in_threads = False
     colours = True
     crowd = 1 << 17  # which fill a device, however small the colors
+
+    def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
+        """Fewer ladders than chains: those fill the device with their levels."""
+        if not isinstance(sampler, Tempering):
+            return self.chains
+        ladders = _REPLICA_UPDATES // (_LEVELS * max(len(graph), 1))
+        return int(min(max(32 * (ladders // 32), 32), _MOST_LADDERS))
 
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""

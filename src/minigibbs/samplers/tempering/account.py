@@ -208,6 +208,17 @@ def _stepping_stones(
     every = np.ones(len(parts), dtype=bool)
     if len(parts) == 1:
         return estimate(every), None
-    left_out = np.array([estimate(np.arange(len(parts)) != k) for k in range(len(parts))])
+    left_out = _without_each(sums, counts)
     spread = float(np.square(left_out - left_out.mean()).sum())
     return estimate(every), math.sqrt(spread * (len(parts) - 1) / len(parts))
+
+
+def _without_each(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The estimates without each part: from the sums before it and those behind it."""
+    before, behind = np.logaddexp.accumulate(sums), np.logaddexp.accumulate(sums[::-1])[::-1]
+    none = np.full_like(sums[:1], EMPTY)
+    rest = np.logaddexp(np.concatenate([none, before[:-1]]), np.concatenate([behind[1:], none]))
+    rest = np.where(rest > EMPTY / 2, rest, EMPTY)
+    means = rest - np.log(counts.sum() - counts)[:, None, None]
+    found: NDArray[np.float64] = (means[..., 0] - means[..., 1]).sum(axis=1)
+    return found
