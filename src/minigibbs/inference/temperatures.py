@@ -27,7 +27,7 @@ def first_levels(
         return np.geomspace(*beta_range, count)
     ranges = _ranges(graph)
     largest = largest_range(graph)
-    small = max(_typical(ranges, largest), _FROZEN * float(np.quantile(_local(graph), _LOW)))
+    small = max(_typical(ranges, largest), _FROZEN * _low_range(graph))
     cold = math.log(len(graph) / _EXCITED) / small if beta_range is None else beta_range[1]
     hot = min(_HOT / largest, cold / 2)
     return np.concatenate([[0.0], np.geomspace(hot, cold, count - 1)])
@@ -64,6 +64,12 @@ def hot_and_cold(graph: FactorGraph) -> tuple[float, float]:
 def largest_range(graph: FactorGraph) -> float:
     """The largest range of energy at one variable, about; 1 where there is none."""
     return float(_local(graph).max(initial=0.0)) or 1.0
+
+
+def _low_range(graph: FactorGraph) -> float:
+    """The range of energy that most variables exceed; 0 where there is none."""
+    local = _local(graph)
+    return float(np.quantile(local[local > 0], _LOW)) if local.any() else 0.0
 
 
 def _local(graph: FactorGraph) -> NDArray[np.float64]:
