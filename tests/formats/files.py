@@ -84,7 +84,7 @@ XMLBIF = """<?xml version="1.0"?>
 </BIF>
 """
 
-WCSP = b"""demo 3 3 3 20
+WCSP = """demo 3 3 3 20
 2 3 2
 2 0 1 0 3
 0 0 5
@@ -95,7 +95,7 @@ WCSP = b"""demo 3 3 3 20
 0 4 0
 """
 
-CFN = b"""{"problem": {"name": "demo", "mustbe": "<20.5"},
+CFN = """{"problem": {"name": "demo", "mustbe": "<20.5"},
 "variables": {"a": ["no", "yes"], "b": 3, "c": 2},
 "functions": {"ab": {"scope": ["a", "b"], "defaultcost": 0.5, "costs": ["no", 0, 2.5, 1, 1, 20.5]},
 "bc": {"scope": [1, 2], "costs": [0, 1, 2, 3, 4, 5.25]}}}

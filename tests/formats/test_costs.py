@@ -13,6 +13,8 @@ from tests.exact.test_zeros import HARD
 from tests.formats import files
 from tests.zoo import IMPLICIT, ZOO
 
+WCSP, CFN = files.WCSP.encode(), files.CFN.encode()
+
 
 def energies(graph):
     states = np.array(naive.states(graph))
@@ -26,23 +28,23 @@ def written(tmp_path, name, content):
 
 
 def test_costs_of_a_wcsp_file(tmp_path):
-    graph = mg.read(written(tmp_path, "a.wcsp", files.WCSP))
+    graph = mg.read(written(tmp_path, "a.wcsp", WCSP))
     assert graph.sizes.tolist() == [2, 3, 2]
     assert graph.energy([0, 0, 0]) == -5 - 3
     assert graph.energy([1, 1, 1]) == -7 - 1
     assert graph.energy([1, 2, 1]) == -math.inf  # the cost is the upper bound
-    cold = mg.read(written(tmp_path, "a.wcsp", files.WCSP), beta=0.5)
+    cold = mg.read(written(tmp_path, "a.wcsp", WCSP), beta=0.5)
     assert cold.energy([0, 0, 0]) == -4
 
 
 def test_costs_of_a_cfn_file(tmp_path):
-    graph = mg.read(written(tmp_path, "a.cfn", files.CFN))
+    graph = mg.read(written(tmp_path, "a.cfn", CFN))
     assert graph.names == ("a", "b", "c")
     assert graph.domains.values(0) == ("no", "yes")
     assert graph.energy([0, 0, 1]) == -2.5 - 1
     assert graph.energy([0, 2, 1]) == -0.5 - 5.25
     assert graph.energy([1, 1, 0]) == -math.inf
-    gains = files.CFN.replace(b"<20.5", b">-20.5")
+    gains = CFN.replace(b"<20.5", b">-20.5")
     assert mg.read(written(tmp_path, "b.cfn", gains)).energy([0, 0, 1]) == 2.5 + 1
 
 
@@ -76,14 +78,14 @@ def test_names_and_labels_survive_in_cfn(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.wcsp", files.WCSP.replace(b"2 0 1 0 3", b"2 0 0 0 3"), "different variables"),
-        ("a.wcsp", files.WCSP.replace(b"2 0 1 0 3", b"2 0 1 -1 3"), "global cost functions"),
-        ("a.wcsp", files.WCSP + b"1", "end"),
+        ("a.wcsp", WCSP.replace(b"2 0 1 0 3", b"2 0 0 0 3"), "different variables"),
+        ("a.wcsp", WCSP.replace(b"2 0 1 0 3", b"2 0 1 -1 3"), "global cost functions"),
+        ("a.wcsp", WCSP + b"1", "end"),
         ("a.wcsp", b"minigibbs-unit-x 1 2 0 9 2", "states no unit"),
         ("a.cfn", b"{}", "no cost function network"),
-        ("a.cfn", files.CFN.replace(b'"bc": {', b'"bc": {"type": "knapsack", '), "global cost"),
-        ("a.cfn", files.CFN.replace(b'"b": 3', b'"b": true'), "number of values"),
-        ("a.cfn", files.CFN.replace(b"1, 1, 20.5]", b"1, 20.5]"), "tuples of 3"),
+        ("a.cfn", CFN.replace(b'"bc": {', b'"bc": {"type": "knapsack", '), "global cost"),
+        ("a.cfn", CFN.replace(b'"b": 3', b'"b": true'), "number of values"),
+        ("a.cfn", CFN.replace(b"1, 1, 20.5]", b"1, 20.5]"), "tuples of 3"),
     ],
 )
 def test_damaged_files_are_refused(name, content, message, tmp_path):
@@ -93,7 +95,7 @@ def test_damaged_files_are_refused(name, content, message, tmp_path):
 
 @pytest.mark.parametrize("beta", [0.0, -1.0, math.inf])
 def test_beta_is_positive(beta, tmp_path):
-    for name, content in (("a.wcsp", files.WCSP), ("a.cfn", files.CFN)):
+    for name, content in (("a.wcsp", WCSP), ("a.cfn", CFN)):
         with pytest.raises(mg.FormatError, match="beta must be"):
             mg.read(written(tmp_path, name, content), beta=beta)
 
