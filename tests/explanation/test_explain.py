@@ -9,6 +9,7 @@ import minigibbs as mg
 from minigibbs.explanation import costs
 from minigibbs.samplers import SINGLE_SITE
 from minigibbs.samplers.costs import COSTS as SHIPPED
+from tests.harness import sample
 from tests.zoo import IMPLICIT, ZOO
 
 KINDS = list(SHIPPED)
@@ -59,7 +60,7 @@ def test_operations_are_of_known_kinds_and_finite(name, model):
 )
 def test_operations_agree_with_the_counters(sampler, kinds, field):
     graph, updates = mg.models.potts_rbf(side=8), 40_000
-    run = mg.sample(graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False)
+    run = sample(graph, sampler, updates=updates, chains=1, seed=1, record=(), progress=False)
     counted = getattr(run.info, field) / updates
     expected = sum(sampler.operations(graph).get(kind, 0.0) for kind in kinds)
     # means of 40,000 counts with variance below 50: standard error 0.035 at most
@@ -186,7 +187,7 @@ def test_promises_are_those_of_the_split_that_runs():
 
 def test_a_run_states_its_scan_its_lanes_and_what_is_proven():
     graph = mg.models.curie_weiss(600, 2.0)
-    info = mg.sample(graph, scan="chromatic", sweeps=20, chains=2, seed=1, progress=False).info
+    info = sample(graph, scan="chromatic", sweeps=20, chains=2, seed=1, progress=False).info
     assert (info.scan, info.lanes) == ("chromatic", 64)
     assert "at most 3.91 times smaller than for plain Gibbs (chromatic scan)" in info.guarantee
     assert "the spectral gap of a random scan would be at most 2.46" in info.guarantee
@@ -196,18 +197,18 @@ def test_a_run_states_its_scan_its_lanes_and_what_is_proven():
         ("random", "plain Gibbs, with the same spectral gap"),
         ("systematic", "plain Gibbs, with the same spectral gap"),
     ):
-        info = mg.sample(graph, scan=scan, sweeps=1, chains=1, progress=False).info
+        info = sample(graph, scan=scan, sweeps=1, chains=1, progress=False).info
         assert (info.scan, info.lanes) == (scan, 1)
         assert said in info.guarantee
     drawn = mg.PoissonGibbs(theta=1.0, heavy=0)
-    info = mg.sample(graph, drawn, scan="random", sweeps=1, chains=1, progress=False).info
+    info = sample(graph, drawn, scan="random", sweeps=1, chains=1, progress=False).info
     assert info.guarantee.endswith("(spectral gap, random scan).")
-    info = mg.sample(graph, drawn, scan="shuffled", sweeps=1, chains=1, progress=False).info
+    info = sample(graph, drawn, scan="shuffled", sweeps=1, chains=1, progress=False).info
     assert info.guarantee.startswith("No guarantee for the shuffled scan")
 
 
 def test_tempering_states_its_lanes_and_that_it_has_no_guarantee():
-    run = mg.sample(mg.models.ising_lattice(4, 0.3), mg.Tempering(), sweeps=3, progress=False)
+    run = sample(mg.models.ising_lattice(4, 0.3), mg.Tempering(), sweeps=3, progress=False)
     assert (run.info.scan, run.info.lanes, run.info.guarantee) == ("own", 2, "No guarantee.")
 
 

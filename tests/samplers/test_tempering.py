@@ -453,7 +453,7 @@ def test_levels_in_equal_steps_of_the_barrier():
 def test_counts_are_those_of_all_levels():
     graph = mg.models.ising_lattice(side=4, beta=0.3)
     sampler = mg.Tempering(levels=(0.0, 0.3, 0.6, 1.0), houdayer=False)
-    run = mg.sample(graph, sampler, sweeps=50, chains=2, seed=1, progress=False)
+    run = sample(graph, sampler, sweeps=50, chains=2, seed=1, progress=False)
     assert run.info.factor_evaluations == 2 * 50 * 4 * 16 * 4
     assert run.info.updates == 2 * 50 * 16
     assert run.ladder.rounds == 100
