@@ -14,7 +14,7 @@ from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
 from minigibbs.samplers.chromatic.tails import SpinTailColours
-from tests.harness import FALSE_ALARM, chi_square, state_numbers
+from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import bits_at
 from tests.samplers.test_law import exact_starts
 
@@ -72,7 +72,7 @@ def test_layouts(name):
 
 def swept(graph, sampler, starts, seed=7, sweeps=1):
     options = {"scan": "chromatic", "record": (), "progress": False, "seed": seed}
-    run = mg.sample(graph, sampler, sweeps=sweeps, chains=len(starts), start=starts, **options)
+    run = sample(graph, sampler, sweeps=sweeps, chains=len(starts), start=starts, **options)
     return run.state
 
 
@@ -134,7 +134,7 @@ def test_draws_are_as_many_as_the_split_says(name):
     """A Poisson count: five standard deviations are passed once in 1.7 million times."""
     graph, sampler = DENSE[name], mg.PoissonGibbs(heavy=6)
     split = sampler.split(graph, tile.LANES)
-    run = mg.sample(graph, sampler, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
+    run = sample(graph, sampler, sweeps=200, chains=20, seed=1, scan="chromatic", progress=False)
     expected = 20 * 200 * float(((1 + split.theta) * split.tail).sum())
     assert expected > 1000
     assert abs(run.info.minibatch_draws - expected) < 5 * np.sqrt(expected)
@@ -228,8 +228,8 @@ def test_as_the_contract_says(name, chains):
     colour = graph.colours.colour
     order = [v for v in np.argsort(colour, kind="stable") if colour[v] >= 0]
     record = {"record": "draws", "progress": False, "scan": "chromatic"}
-    first = mg.sample(graph, sweeps=0, chains=chains, seed=9, **record).state
-    run = mg.sample(graph, "gibbs", sweeps=3, chains=chains, seed=9, **record)
+    first = sample(graph, sweeps=0, chains=chains, seed=9, **record).state
+    run = sample(graph, "gibbs", sweeps=3, chains=chains, seed=9, **record)
     for chain in (0, chains - 1):
         x = first[chain]
         for sweep in range(3):
@@ -270,26 +270,26 @@ def test_every_layout_draws_the_same(name, monkeypatch):
         "progress": False,
         "record": ("draws", "marginals", "energy"),
     }
-    wide = mg.sample(graph, chains=70, **options)
+    wide = sample(graph, chains=70, **options)
     for chains in (1, 20):
-        run = mg.sample(graph, chains=chains, **options)
+        run = sample(graph, chains=chains, **options)
         assert (run.draws == wide.draws[:chains]).all()
         assert (run.counts == wide.counts[:chains]).all()
         np.testing.assert_allclose(run.energy, wide.energy[:chains], rtol=1e-10)
     monkeypatch.setattr(tile, "_WORTH", 1)
     for chains in (1, 70):
-        run = mg.sample(graph, chains=chains, threads=3 * chains, **options)
+        run = sample(graph, chains=chains, threads=3 * chains, **options)
         assert (run.draws == wide.draws[:chains]).all()
         assert (run.counts == wide.counts[:chains]).all()
         assert run.info.changed == pytest.approx(
-            mg.sample(graph, chains=chains, threads=1, **options).info.changed
+            sample(graph, chains=chains, threads=1, **options).info.changed
         )
 
 
 @pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail", "small tail"])
 def test_records_agree_with_the_draws(name):
     graph, chains = large(name), 18
-    run = mg.sample(
+    run = sample(
         graph,
         sampler_for(name),
         sweeps=300,  # more than a byte counts
@@ -356,7 +356,7 @@ GOLDEN = {
 
 
 def golden(name):
-    run = mg.sample(
+    run = sample(
         large(name),
         "gibbs",
         sweeps=4,
@@ -402,7 +402,7 @@ def test_implicit_factors_are_refused():
 def test_everything_clamped():
     graph = spins(5, 6, 1, evidence=[1, 0, 1, 0, 0])
     for chains in (2, 20):
-        run = mg.sample(
+        run = sample(
             graph,
             sweeps=10,
             chains=chains,
@@ -418,7 +418,7 @@ def test_everything_clamped():
 
 def test_evaluations_are_counted():
     graph = spins(5000, 9000, 3)
-    run = mg.sample(graph, sweeps=10, chains=20, scan="chromatic", progress=False, record=())
+    run = sample(graph, sweeps=10, chains=20, scan="chromatic", progress=False, record=())
     entries = int((graph.packed.rows["pair_end"] - graph.packed.rows["start"]).sum())
     assert run.info.factor_evaluations == 10 * 20 * entries
 
@@ -456,7 +456,7 @@ def test_energies_are_right_for_every_sampler_of_one_graph(values):
     graph = mg.FactorGraph([values] * 24, [pairs])
     for sampler in (mg.Gibbs(), mg.PoissonGibbs(theta=1.0, heavy=1), mg.Gibbs()):
         options = {"scan": "chromatic", "record": ("draws", "energy"), "progress": False}
-        run = mg.sample(graph, sampler, sweeps=3, chains=1, seed=1, **options)
+        run = sample(graph, sampler, sweeps=3, chains=1, seed=1, **options)
         np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]), rtol=1e-6)
 
 
@@ -469,7 +469,7 @@ def test_large_constants_do_not_hide_smaller_factors(chains, pairs):
     if pairs:
         factors.append(mg.Table([[0, 1]], np.full((3, 3), 2e9) + np.eye(3)))
     graph = mg.FactorGraph([3, 3], factors)
-    run = mg.sample(
+    run = sample(
         graph, mg.Gibbs(), scan="chromatic", sweeps=40_000 // chains, chains=chains, seed=1
     )
     # 40,000 sweeps, nearly independent: standard error 0.0025, 6 of them

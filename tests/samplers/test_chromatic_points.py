@@ -27,7 +27,7 @@ from minigibbs.samplers.chromatic.points import (
     points_fit,
     settle,
 )
-from tests.harness import FALSE_ALARM, chi_square, coarse, state_numbers
+from tests.harness import FALSE_ALARM, chi_square, coarse, sample, state_numbers
 from tests.samplers.test_law import exact_starts
 
 FAST = mg.PoissonGibbs(theta=0.5)
@@ -62,7 +62,7 @@ GRAPHS = {
 
 def swept(graph, sampler, starts, seed=7, sweeps=1):
     options = {"scan": "chromatic", "record": (), "progress": False, "seed": seed}
-    run = mg.sample(graph, sampler, sweeps=sweeps, chains=len(starts), start=starts, **options)
+    run = sample(graph, sampler, sweeps=sweeps, chains=len(starts), start=starts, **options)
     return run.state
 
 
@@ -182,10 +182,10 @@ def test_chains_depend_on_no_layout(tmp_path):
     """Not on how many there are, nor on where a run is cut."""
     graph = GRAPHS["gaussian"]
     options = {"scan": "chromatic", "seed": 3, "progress": False, "record": ["draws", "energy"]}
-    whole = mg.sample(graph, FAST, sweeps=30, chains=20, **options)
-    few = mg.sample(graph, FAST, sweeps=30, chains=3, **options)
+    whole = sample(graph, FAST, sweeps=30, chains=20, **options)
+    few = sample(graph, FAST, sweeps=30, chains=3, **options)
     np.testing.assert_array_equal(few.draws, whole.draws[:3])
-    mg.sample(graph, FAST, sweeps=11, chains=20, checkpoint=tmp_path / "run", **options)
+    sample(graph, FAST, sweeps=11, chains=20, checkpoint=tmp_path / "run", **options)
     again = mg.resume(tmp_path / "run", sweeps=19, progress=False)
     np.testing.assert_array_equal(again.draws, whole.draws)
     np.testing.assert_allclose(
@@ -196,7 +196,7 @@ def test_chains_depend_on_no_layout(tmp_path):
 
 def test_marginals_are_counted():
     graph = GRAPHS["clamped"]
-    run = mg.sample(
+    run = sample(
         graph, FAST, sweeps=40, chains=3, scan="chromatic", seed=2, progress=False,
         record=["draws", "marginals"],
     )  # fmt: skip
