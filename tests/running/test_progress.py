@@ -10,6 +10,7 @@ from rich import console
 import minigibbs as mg
 from minigibbs.running import progress
 from minigibbs.running.progress import Bar
+from tests.harness import sample
 from tests.zoo import ZOO
 
 original = console.Console
@@ -37,7 +38,7 @@ def test_a_run_of_known_length_goes_from_nothing_to_all(shares):
 
 
 def test_a_resumed_run_begins_where_it_was(shares, tmp_path):
-    mg.sample(ZOO["potts"], sweeps=300, seed=1, progress=False, checkpoint=tmp_path / "run")
+    sample(ZOO["potts"], sweeps=300, seed=1, progress=False, checkpoint=tmp_path / "run")
     shares.clear()
     mg.resume(tmp_path / "run", sweeps=100, progress=False)
     assert shares[0] == pytest.approx(0.75)

@@ -147,7 +147,8 @@ def errors(
     inverse /= np.outer(scale, scale)
     away = 0.0
     if score is not None and values is not None:
-        gap = score.gap - penalty.slope(values)[free]
+        finite = np.where(np.isfinite(values), values, 0.0)  # those that are not are fixed
+        gap = score.gap - penalty.slope(finite)[free]
         away = _away(inverse, rows * gap, None if score.noise is None else rows**2 * score.noise)
     unknown = own <= _LEAST * own.max(initial=0.0)
     return _uncertainty(frame, inverse, nothing / scale, unknown, away)

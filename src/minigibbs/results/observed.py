@@ -381,8 +381,10 @@ class Observed:
         times = self.times
         if self.series is not None and len(self.series) > 1:
             with np.errstate(invalid="ignore", divide="ignore"):
-                alone = [len(one) / diagnostics.ess_of_mean(one[None]) for one in self.series]
-            times = np.append(times, np.nanmean(alone, axis=0) if np.isfinite(alone).any() else [])
+                each = [len(one) / diagnostics.ess_of_mean(one[None]) for one in self.series]
+            alone = np.array(each)
+            known = np.isfinite(alone).any(axis=0)  # others are constant in every row
+            times = np.append(times, np.nanmean(alone[:, known], axis=0))
         return max(float(times[np.isfinite(times)].max(initial=1.0)), 1.0)
 
 
