@@ -1,8 +1,10 @@
 """The random stream: the published generator, exact ranges, and streams that a seed fixes."""
 
+import ast
 import copy
 import gc
 import pickle
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -174,15 +176,30 @@ def test_streams_are_pinned():
     assert streams(0, 2)[:, 0].tolist() == [8668861027912758289, 4881901421217228719]
 
 
-def test_disk_cache_is_tied_to_every_source_that_compiled_code_may_call():
+# Their compiled functions are called within the file alone, to which Numba ties a cached function.
+ALONE = {"graph/packing.py", "graph/colouring.py", "inference/fields.py"}
+
+
+def sources():
     root = Path(minigibbs.__file__).parent
-    called = {
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if "@kernel" in path.read_text() or "@inlined" in path.read_text()
-    }
-    alone = {"graph/packing.py", "graph/colouring.py", "kernels/jit.py"}  # called nowhere else
-    assert called - alone <= {name for name, _, _ in jit._SOURCES}
+    return {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*.py")}
+
+
+def test_disk_cache_is_tied_to_every_source_that_compiled_code_may_call():
+    called = {name for name, text in sources().items() if "@kernel" in text or "@inlined" in text}
+    assert called - ALONE <= {name for name, _, _ in jit._SOURCES}
+
+
+@pytest.mark.parametrize("file", sorted(ALONE))
+def test_what_the_stamp_leaves_out_is_called_within_its_file(file):
+    texts = sources()
+    called = re.findall(r"^@(?:kernel|inlined)\ndef (\w+)", texts[file], re.MULTILINE)
+    called += re.findall(r"^@chosen_by_type\((\w+)\)", texts[file], re.MULTILINE)
+    module = "minigibbs." + file.removesuffix(".py").replace("/", ".")
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)) if module in text else ():
+            if isinstance(node, ast.ImportFrom) and node.module == module:
+                assert not {one.name for one in node.names} & set(called), name
 
 
 def test_what_is_kept_on_disk_carries_the_stamp():
