@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from tests.harness import sample
 from tests.running.test_cuda_ladders import CASES, EVERYTHING, glass, tempering
 
 LARGER = {
@@ -16,14 +17,14 @@ LARGER = {
 def test_ladders_are_those_of_the_cpu(name):
     graph, sampler, chains = (CASES | LARGER)[name]
     options = {"sweeps": 60, "warmup": 5, "chains": chains, "seed": 7, "record": EVERYTHING}
-    found = mg.sample(
+    found = sample(
         graph,
         sampler,
         backend="cuda",
         progress=False,
         **(options | {"record": mg.Record(*EVERYTHING, chains=chains)}),
     )
-    expected = mg.sample(graph, sampler, progress=False, **options)
+    expected = sample(graph, sampler, progress=False, **options)
     np.testing.assert_array_equal(found.draws, expected.draws)
     np.testing.assert_array_equal(found.state, expected.state)
     np.testing.assert_allclose(found.energy, expected.energy, rtol=1e-9)

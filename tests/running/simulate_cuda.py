@@ -179,6 +179,7 @@ def run_case(path):
     prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
     base.colour_data = lambda sampler, graph: data
+    base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
     cuda._BUFFER_BYTES = case["buffer"]

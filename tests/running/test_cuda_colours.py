@@ -8,7 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.encoding import describe_sampler
-from tests.harness import coarse
+from tests.harness import coarse, sample
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate
 
@@ -141,7 +141,7 @@ def simulated(tmp_path_factory):
 
 def on_the_cpu(name):
     graph, sampler, chains, _ = CASES[name]
-    return mg.sample(
+    return sample(
         graph,
         sampler,
         sweeps=SWEEPS,

@@ -7,6 +7,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.samplers.encoding import describe_sampler
+from tests.harness import sample
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate
 
@@ -100,7 +101,7 @@ def on_the_cpu(name):
     graph, sampler, _ = CASES[name]
     observe = {"ones": "count"}
     more = {"record": EVERYTHING, "observe": observe, "progress": False}
-    return mg.sample(graph, sampler, **_options(name), **more)
+    return sample(graph, sampler, **_options(name), **more)
 
 
 @pytest.mark.parametrize("name", CASES)

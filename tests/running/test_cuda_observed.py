@@ -5,6 +5,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.observables.reading import encode
+from tests.harness import sample
 from tests.running import test_cuda_colours as colours
 from tests.running.test_cuda_simulator import simulate
 
@@ -58,6 +59,7 @@ RESUMED = {
 
 def write_case(folder, name, **changes):
     graph, chains, observe, settings = CASES[name]
+    known = dict(colours.CASES)
     colours.CASES[name], arrays = (graph, mg.Gibbs(), chains, settings.get("walkers", 1000)), {}
     options = {
         "sweeps": SWEEPS,
@@ -80,12 +82,13 @@ def write_case(folder, name, **changes):
             **changes,
         )
     finally:
-        del colours.CASES[name]
+        colours.CASES.clear()
+        colours.CASES.update(known)
 
 
 def measured(name):
     graph, chains, observe, settings = CASES[name]
-    return mg.sample(
+    return sample(
         graph,
         mg.Gibbs(),
         sweeps=SWEEPS,
