@@ -778,6 +778,18 @@ def test_separation_is_said():
     assert quiet.warnings == ()
 
 
+def test_the_pull_of_l1_is_not_taken_for_steps_that_are_missing():
+    lattice = mg.models.ising_lattice(side=4, beta=0.3)
+    pairs = lattice.factors[0].scope
+    graph = mg.FactorGraph([2] * 16, [mg.Ising(pairs[:, 0], pairs[:, 1], 0.0, name="J")])
+    rows = mg.sample(
+        lattice, mg.Exact(), sweeps=400, chains=1, record="draws", seed=1, progress=False
+    ).draws[0]
+    assert learn(graph, rows, "pcd", l1=0.3, steps=500).warnings == ()
+    few = learn(graph, rows, "pcd", l1=0.1, steps=2)  # a negative control
+    assert "the steps ended too early" in few.warnings[0]
+
+
 def test_hidden_separation_is_said():
     """One of three pairs is half hidden: still nothing speaks against agreement."""
     pairs = mg.Logical("equal", [[0, 1], [2, 3]], 0.0, name="same", tied=0)

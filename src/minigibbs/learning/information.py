@@ -149,6 +149,7 @@ def errors(
     if score is not None and values is not None:
         finite = np.where(np.isfinite(values), values, 0.0)  # those that are not are fixed
         gap = score.gap - penalty.slope(finite)[free]
+        gap -= np.clip(gap, -penalty.l1[free], penalty.l1[free])  # what L1 may hold at the end
         away = _away(inverse, rows * gap, None if score.noise is None else rows**2 * score.noise)
     unknown = own <= _LEAST * own.max(initial=0.0)
     return _uncertainty(frame, inverse, nothing / scale, unknown, away)
