@@ -123,6 +123,7 @@ def test_a_curve_is_the_error_of_the_running_marginals():
         chains=2,
         seed=curves.SEED,
         start=np.zeros(400, dtype=int),
+        warmup=0,
         progress=False,
     )
     by_hand = np.sqrt(((run.chain_marginals - 0.1) ** 2).sum(axis=2)).mean(axis=1)

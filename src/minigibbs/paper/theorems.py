@@ -65,9 +65,12 @@ def gather(name: str, graphs: int) -> Evidence:
 
 def draw(evidence: Mapping[str, Evidence], folder: Path) -> list[Path]:
     """Claim against truth, a panel each, and the numbers."""
-    whole, rows = plots.grid(4, 4, width=13.0, height=13.5)
-    for axes, (name, found) in zip(rows.ravel(), evidence.items(), strict=True):
+    lines = -(-len(evidence) // 4)
+    whole, rows = plots.grid(lines, 4, width=13.0, height=3.4 * lines)
+    for axes, (name, found) in zip(rows.ravel(), evidence.items(), strict=False):
         _panel(axes, CLAIMS[name], found)
+    for axes in rows.ravel()[len(evidence) :]:
+        axes.set_axis_off()
     graphs = len(next(iter(evidence.values())).margins)
     whole.suptitle(
         f"What is claimed against what is true, on {graphs} random graphs each\n"

@@ -226,7 +226,8 @@ def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> floa
     """
     nested = max(1.0, chains / WANTED_CHAINS)
     chance = chance_factor(max(2 * chains - 1, 1), values)
-    if rhat**2 - 1 > ((goal.rhat or math.inf) ** 2 - 1) * nested * chance:
+    limit = 1 + ((goal.rhat or math.inf) * (goal.rhat or math.inf) - 1) * nested * chance
+    if rhat > math.sqrt(limit):
         return rhat
     return math.sqrt(1 + 2 * chains / max(ess, 1e-9) / nested)
 

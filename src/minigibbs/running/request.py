@@ -459,7 +459,10 @@ def start_kind(start: str | ArrayLike | Run) -> str:
             known = f'"{DISPERSED}", "{RANDOM_START}"'
             raise SampleError(f"start must be {known}, a state or a run, got {start!r}")
         return start
-    states = np.asarray(start)
+    try:
+        states = np.asarray(start)
+    except ValueError:  # ragged: refused where states are checked
+        return GIVEN
     same = states.ndim < 2 or bool((states == states[:1]).all())
     return ONE_STATE if same else GIVEN
 
