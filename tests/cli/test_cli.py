@@ -71,10 +71,11 @@ def test_commands_that_do_not_exist(command, arguments):
 
 
 def test_demo_draws_a_picture(command, tmp_path):
-    code, out, _ = command("demo", "--updates", 4000, "--output", "picture.png", "--seed", 3)
+    code, out, err = command("demo", "--updates", 4000, "--output", "picture.png", "--seed", 3)
     assert code == 0
-    for label in ("updates/s", "marginal error", "energy ESS", "energy R-hat", "picture.png"):
-        assert label in out
+    for text in ("16,000 updates", "error of the marginals", "What to type next", "picture.png"):
+        assert text in out
+    assert "warning" not in err
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 

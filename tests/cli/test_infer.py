@@ -127,9 +127,9 @@ def test_too_few_round_trips_are_told_on_stderr(command, tmp_path):  # noqa: F81
     i, j = np.triu_indices(30, 1)
     weights = np.random.default_rng(1).normal(0, 3.0, len(i))
     mg.write(mg.FactorGraph([2] * 30, [mg.Ising(i, j, weights)]), tmp_path / "glass.mg")
-    code, out, err = command("infer", "glass.mg", "--no-exact", "--time", "50ms", "--seed", 1, "-q")
+    code, out, err = command("infer", "glass.mg", "--no-exact", "--time", "1ms", "--seed", 1, "-q")
     assert code == 0
-    assert "warning: " in err
+    assert "round trips" in err
     assert "warning" not in out
 
 

@@ -1,11 +1,14 @@
-"""Temperature ladders on a GPU: the chains of the CPU, bit by bit."""
+"""Temperature ladders on a real GPU: the bits of the CPU; skipped where there is none."""
 
 import numpy as np
 import pytest
 
 import minigibbs as mg
+from tests.gpu.test_device import device_is_there
 from tests.harness import sample
 from tests.running.test_cuda_ladders import CASES, EVERYTHING, glass, tempering
+
+pytestmark = pytest.mark.skipif(not device_is_there(), reason="there is no GPU")
 
 LARGER = {
     "lattice": (mg.models.ising_lattice(side=12, beta=0.45), tempering(13, True), 64),

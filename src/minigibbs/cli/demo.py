@@ -59,13 +59,36 @@ def draw_demo(run: Run, path: str | os.PathLike[str]) -> None:
     right.set_title(f"One chain after {updates} updates")
     whole.suptitle(
         f"Potts model, {side} x {side}, every two sites coupled, {STATES} states, "
-        f"{run.info.chains} chains from a state of one colour"
+        f"{run.info.chains} chains from a state of one color"
     )
     plots.save(whole, path)
 
 
+def describe_demo(run: Run) -> list[str]:
+    """Return what was done, in three lines, and what to type next.
+
+    The demo starts all chains at one state and has no warm-up, because its picture shows how
+    they leave that state. The summary of a run would warn about that.
+    """
+    info, model = run.info, run.model or {}
+    evaluated = (info.factor_evaluations + info.minibatch_draws) / max(info.updates, 1)
+    return [
+        f"Sampled a Potts model of {model['variables']:,} variables, each coupled to "
+        f"{model['max_degree']:,} others.",
+        f"{info.chains} chains made {info.updates:,} updates in {info.seconds:.2f} s; an update "
+        f"evaluated {evaluated:.1f} factors of {model['max_degree']:,}.",
+        f"The error of the marginals fell to {run.marginal_error:.3f}, from a "
+        "start in which all variables have the same value.",
+        "",
+        "What to type next:",
+        "  minigibbs infer ising-lattice:side=32,beta=0.4 --time 5s",
+        "  minigibbs explain potts-rbf",
+        "  minigibbs --help",
+    ]
+
+
 def _draw_states(states: NDArray[Any], side: int, axes: Any) -> None:
-    """States of a square grid side by side, a colour for each value."""
+    """States of a square grid side by side, one color per value."""
     gap = np.full((side, 1), np.nan)
     parts = [part for state in states for part in (gap, state.reshape(side, side))]
     axes.imshow(np.hstack(parts[1:]), cmap="tab10", interpolation="nearest")

@@ -9,6 +9,7 @@ import typer
 
 from minigibbs.cli.options import Json, Quiet
 from minigibbs.cli.output import EXIT_CODES, print_run
+from minigibbs.system.text import printable
 
 
 def demo(
@@ -21,13 +22,16 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Sample the paper's Potts model with 4 chains and draw the result."""
-    from minigibbs.cli.demo import check_picture, draw_demo, run_demo
+    from minigibbs.cli.demo import check_picture, describe_demo, draw_demo, run_demo
 
     check_picture(output)
     run = run_demo(updates, seed, progress=not quiet)
     drawn = len(run.record_updates) > 0 or not run.interrupted  # else Ctrl-C came too early
     if drawn:
         draw_demo(run, output)
-    print_run(run, as_json, 0, picture=str(output) if drawn else None)
+    if as_json:
+        print_run(run, as_json, 0, picture=str(output) if drawn else None)
+    elif drawn:
+        typer.echo("\n".join([*describe_demo(run), "", f"picture: {printable(output)}"]))
     if run.info.ended in EXIT_CODES:
         raise typer.Exit(EXIT_CODES[run.info.ended])
