@@ -412,6 +412,28 @@ def test_states_take_the_smallest_type():
     )
 
 
+def test_dispersed_chains_begin_at_constant_states_and_at_mirrored_ones():
+    graph = mg.models.curie_weiss(50, 1.5)
+    states = start_states(graph, "dispersed", 4, 3)
+    np.testing.assert_array_equal(states[0], 0)
+    np.testing.assert_array_equal(states[1], 1)
+    np.testing.assert_array_equal(states[2], 1 - states[3])
+    assert 0 < states[2].sum() < 50
+
+
+@pytest.mark.parametrize(("field", "kept"), [(0.3, True), (0.4, False)])
+def test_no_chain_begins_at_a_constant_state_without_weight(field, kept):
+    """All spins down are less probable by 2 * field * 50; all states are 2^50, or 0.69 * 50."""
+    graph = mg.FactorGraph(
+        [2] * 50, [*mg.models.curie_weiss(50, 1.5).factors, mg.Unary(range(50), [-field, field])]
+    )
+    states = start_states(graph, "dispersed", 4, 3)
+    assert (states[0] == 0).all() == kept
+    assert (states[1] == 1).all()
+    if not kept:
+        np.testing.assert_array_equal(states[0], start_states(graph, "random", 4, 3)[0])
+
+
 def test_start_states():
     graph = ZOO["evidence"]
     one = [0, 1, 2, 1, 1, 0]

@@ -93,7 +93,8 @@ def sample(
         "dispersed", "random", one state for all chains, one state per chain, or a run to continue
         from its last states (`run.state`). "dispersed" begins half of up to 64 chains at constant
         states (all first values, all second values, ...) and the others at random states in
-        mirrored pairs. So chains begin in different modes where the model has symmetric ones.
+        mirrored pairs. So chains begin in different modes where the model has symmetric ones. A
+        constant state that has practically no weight is replaced by a random one.
     scan
         "random" picks each variable at random, as in the paper. "systematic" visits variables in
         order, "shuffled" in a new order each sweep. "shared" picks at random, the same variable

@@ -408,6 +408,8 @@ def start_states(
         with ThreadPoolExecutor(1 if len(graph.hard) else None) as pool:
             list(pool.map(lambda piece: fill(piece[0], graph, piece[1], seed), pieces))
         states[:, clamped] = graph.evidence[clamped]
+        if dispersed:
+            _replace_hopeless(states, graph, seed)
         return states
     given = graph.check_states(start)
     if given.ndim == 2 and len(given) != chains:
@@ -498,7 +500,7 @@ def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
     value, at their second, and so on. The others begin at random, in pairs of mirrored states. So
     chains begin in different modes of a model with a symmetry, such as the flip of all spins.
     """
-    constant = max(2, chains // 2)
+    constant = _constant(chains)
     for begin, marks in _marks(chains, graph, first, seed):
         for row, own in enumerate(marks):
             chain = begin + row
@@ -507,6 +509,28 @@ def _dispersed(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
             elif (chain - constant) % 2 and row:
                 own[:] = np.nextafter(1.0 - marks[row - 1], 0.0)
         yield begin, marks
+
+
+def _constant(chains: int) -> int:
+    """Return how many of the chains begin at constant states."""
+    return max(2, chains // 2)
+
+
+def _replace_hopeless(states: NDArray[Any], graph: FactorGraph, seed: int) -> None:
+    """Let chains begin at random where their constant state has no weight.
+
+    A state has none if another is more probable by more than the number of all states: even if all
+    states were as probable as it is, they would weigh less than that one. A chain that begins there
+    may stay there, for example at "all records are the same person".
+    """
+    free = graph.evidence < 0
+    energies = np.atleast_1d(graph.energy(states[: _constant(len(states))]))
+    least = energies.max() - np.log(graph.sizes[free]).sum()
+    hopeless = np.flatnonzero(energies < least)
+    if len(hopeless) == 0:
+        return
+    others = start_states(graph, RANDOM_START, len(states), seed)
+    states[hopeless] = others[hopeless]
 
 
 _TOGETHER = 2**20  # uniform numbers kept at a time
