@@ -65,7 +65,7 @@ def median_seconds(work) -> float:
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
     from minigibbs.kernels.random import streams
-    from minigibbs.running.backends.cuda import LANES, CudaGroup
+    from minigibbs.running.backends.cuda_group import LANES, CudaGroup
     from minigibbs.running.request import Options
 
     options = Options(sampler=sampler, chains=chains, seed=0, scan=scan, record=(), backend="cuda")
@@ -100,7 +100,7 @@ def rate(graph, sampler, chains, scan="shared") -> float:
 
 def neighbours(graph, sampler) -> float:
     """Mean neighbours that an update looks at."""
-    from minigibbs.running.backends.cuda import LANES
+    from minigibbs.running.backends.cuda_group import LANES
 
     data = sampler.prepare(graph, LANES)
     if hasattr(data, "parts"):

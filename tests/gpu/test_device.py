@@ -19,7 +19,7 @@ from tests.zoo import ZOO
 
 def device_is_there():
     try:
-        from minigibbs.running.backends.cuda import load_kernels
+        from minigibbs.running.backends.cuda_group import load_kernels
 
         load_kernels()
     except mg.MinigibbsError:
@@ -270,7 +270,7 @@ import os, signal, sys
 import minigibbs as mg
 from minigibbs.running.group import Group
 
-from minigibbs.running.backends.cuda import CudaGroup
+from minigibbs.running.backends.cuda_group import CudaGroup
 
 CudaGroup.segment_seconds = 0.001  # many short segments
 original, left = Group.run_segment, [int(sys.argv[2])]

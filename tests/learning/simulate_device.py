@@ -115,14 +115,14 @@ def main(folder):
     simulator.install()
     extending.intrinsic = simulate_cuda.in_python
     from minigibbs.running.backends import (
-        cuda,
         cuda_bits,
         cuda_colours,
         cuda_counts,
+        cuda_group,
         cuda_small,
     )
 
-    simulate_cuda.small_device(cuda)
+    simulate_cuda.small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_colours.CudaColours.slots = 8
     cuda_counts.THREADS = 4

@@ -108,11 +108,11 @@ def seeing_into_tuples(make):
     return made
 
 
-def small_device(cuda):
+def small_device(cuda_group):
     """Few threads and short paths, so that few chains reach every branch."""
-    kernels = cuda.load_kernels()
-    kernels.THREADS = cuda.LANES = 4
-    cuda._PATH = 10
+    kernels = cuda_group.load_kernels()
+    kernels.THREADS = cuda_group.LANES = 4
+    cuda_group.PATH = 10
     found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
     kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
     for kernel in [*found, *(kernels.advance(rows) for rows in range(1, kernels.NARROW + 1))]:
@@ -166,7 +166,7 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda, cuda_colours_bits, cuda_points
+    from minigibbs.running.backends import base, cuda_colours_bits, cuda_group, cuda_points
     from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
@@ -182,15 +182,15 @@ def run_case(path):
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
-    cuda._BUFFER_BYTES = case["buffer"]
-    cuda.COUNT_EVERY = case.get("count_every", 1 << 10)
+    cuda_group._BUFFER_BYTES = case["buffer"]
+    cuda_group.COUNT_EVERY = case.get("count_every", 1 << 10)
     shapes.LIMITS = shapes.Limits(grid=(1 << 20, 2, case.get("deep", 1 << 10)))
     request.energy_every = budget.energy_every
     if "energy_every" in case:
         request.energy_every = lambda *asked: case["energy_every"]
-    cuda_colours_bits._LARGE, cuda._PART = case.get("large", 1 << 24), case.get("part", 64)
+    cuda_colours_bits._LARGE, cuda_group._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
-    cuda.CudaGroup.first_segment, cuda.CudaGroup.segment_seconds = case["segment"], 0.0
+    cuda_group.CudaGroup.first_segment, cuda_group.CudaGroup.segment_seconds = case["segment"], 0.0
     left = [case["die_after"] or -1]
 
     def run_segment(group):
@@ -228,10 +228,10 @@ def main(folder: Path) -> None:
     extending.intrinsic = in_python
     from minigibbs.graph.factors import Points
     from minigibbs.running.backends import (
-        cuda,
         cuda_bits,
         cuda_colours,
         cuda_colours_bits,
+        cuda_group,
         cuda_ladder_kernels,
         cuda_ladders,
         cuda_observed,
@@ -244,7 +244,7 @@ def main(folder: Path) -> None:
 
     plain_points(Points)
     chromatic.points_fit = lambda sampler, graph: True  # which it has to be, or is not asked
-    small_device(cuda)
+    small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
@@ -253,7 +253,7 @@ def main(folder: Path) -> None:
     cuda_points.MOST_HELD = 2
     cuda_ladder_kernels.THREADS = cuda_ladder_kernels.GROWING = 4
     cuda_ladders._ADDING, cuda_ladders._PART = 64, 2
-    cuda._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
+    cuda_group._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
     for path in sorted(folder.rglob("*.json")):

@@ -20,10 +20,10 @@ if numba.config.ENABLE_CUDASIM:
 from numba.cuda import dispatcher  # noqa: E402
 
 from minigibbs.kernels.layout import Scan  # noqa: E402
-from minigibbs.running.backends import cuda as device  # noqa: E402
+from minigibbs.running.backends import BACKENDS, cuda_colours  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
-from minigibbs.running.backends import cuda_colours  # noqa: E402
 from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
+from minigibbs.running.backends import cuda_group as device  # noqa: E402
 from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_ladder_kernels as ladders  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
@@ -398,7 +398,7 @@ def test_millions_of_recorded_chains_ask_for_what_they_take(monkeypatch):
     options = Options(sampler=mg.Gibbs(), chains=chains, seed=0, record=record, backend="cuda")
     plan = options.plan(graph, 1, 3)
     asked.clear()
-    device.BACKEND.check_memory(plan)
+    BACKENDS["cuda"].check_memory(plan)
     assert asked == [2 * chains * (3 + 16)]  # in buffers, and in the run
 
 

@@ -17,7 +17,8 @@ from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.learning.lockstep import Layout, lockstep_fits, sweeps_of
-from minigibbs.running.backends.cuda import CudaBackend, without_size_warnings
+from minigibbs.running.backends.cuda import CudaBackend
+from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.request import Options

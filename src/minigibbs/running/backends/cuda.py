@@ -1,26 +1,20 @@
-"""Chains on a GPU: one group of them all; launches short enough to watch and to interrupt.
+"""Chains on a GPU: which group they get, and what a run of them may be.
 
-The compiled side is `cuda_kernels`. Memory is planned before any is taken. Marginals are counted
-once per sweep, over rows of chains; the first chain of each row has its records kept.
+`cuda_group` has the group of all chains, `cuda_colours` those of chromatic scans, `cuda_ladders`
+those of temperature ladders.
 """
 
 from __future__ import annotations
 
-import itertools
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.layout import CHANGES, RANDOM, SHUFFLED
 from minigibbs.kernels.random import streams
-from minigibbs.kernels.scan import walk
-from minigibbs.results.marginals import mean_distance
+from minigibbs.running.backends import cuda_group
 from minigibbs.running.backends.base import (
     Backend,
     Start,
@@ -29,14 +23,22 @@ from minigibbs.running.backends.base import (
     count_size,
     require_records,
 )
-from minigibbs.running.backends.cpu import first_scan
-from minigibbs.running.backends.cuda_observed import Observing, share
-from minigibbs.running.backends.device.access import Device, load, to_device
-from minigibbs.running.backends.device.shapes import LIMITS, configure
-from minigibbs.running.group import Collected, Counted, Group, State
-from minigibbs.running.observed import STATE, Observer
+from minigibbs.running.backends.cuda_colours_bits import CudaBits
+from minigibbs.running.backends.cuda_colours_points import CudaPoints
+from minigibbs.running.backends.cuda_colours_small import CudaSmall
+from minigibbs.running.backends.cuda_group import (
+    LANES,
+    CudaGroup,
+    collect_rows,
+    count_states,
+    load_kernels,
+    uncounted,
+    without_size_warnings,
+)
+from minigibbs.running.backends.cuda_ladders import CudaLadders
+from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import CHROMATIC, Plan
-from minigibbs.samplers.base import Sampler, carries
+from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.points import PointColours, points_fit
 from minigibbs.samplers.chromatic.scans import ScanChoice
@@ -48,22 +50,6 @@ from minigibbs.system import memory
 
 _REPLICA_UPDATES, _LEVELS = 1 << 27, 64  # of a round that keeps a device busy; levels, about
 _MOST_LADDERS = 4096
-LANES = 32  # threads of a warp, which go in step
-_TURNED = 1 << 28  # bytes that are turned round at a time
-_TILE = (32, 8)  # threads that do
-_PATH = 1 << 16  # steps of a scan that are written down at a time
-COUNT_EVERY = 1024  # updates of a sweep from which on a kernel of its own counts marginals
-_BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
-_SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
-_PART = 64  # factors whose energies a thread adds up, at the least
-_ADDING = 1 << 17  # threads that add up energies of one record, at the most
-_OBSERVED = 4  # part of the buffer that observables take
-_TERMS, _MOST_TERMS = 8, 64  # of sums that a thread counts, and how many times so many
-
-
-def load_kernels() -> Any:
-    """The compiled side for chains of one thread each; see `load`."""
-    return load("cuda_kernels")
 
 
 class CudaBackend(Backend):
@@ -116,8 +102,6 @@ class CudaBackend(Backend):
         if plan.scan == CHROMATIC:
             return [self._colours(plan, data, None if counted else start)]
         if isinstance(data, SpinLadder):
-            from minigibbs.running.backends.cuda_ladders import CudaLadders  # built on this
-
             ladders = CudaLadders(plan, data)
             with without_size_warnings():
                 ladders.place(start())
@@ -133,11 +117,6 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        # These are built on this.
-        from minigibbs.running.backends.cuda_colours_bits import CudaBits
-        from minigibbs.running.backends.cuda_colours_points import CudaPoints
-        from minigibbs.running.backends.cuda_colours_small import CudaSmall
-
         kind: Any = CudaSmall
         if isinstance(data, SpinColours | SpinTailColours):
             kind = CudaBits
@@ -156,15 +135,15 @@ class CudaBackend(Backend):
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
         """A row for each chain that is recorded one by one; the last states are counted here."""
         counts = state["counts"]
-        if counts.shape[1] and _uncounted(state):
-            counts = counts + _count_states(plan, state["x"])
-        return _collected(plan, state, rows, counts)
+        if counts.shape[1] and uncounted(state):
+            counts = counts + count_states(plan, state["x"])
+        return collect_rows(plan, state, rows, counts)
 
     def check_state(self, plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
         """Check also how far the scan's path was walked, and how often was counted."""
         check_common(plan, state)
         check_replicas(plan, state)
-        bounds = {"walked": _PATH, "counted": plan.length}
+        bounds = {"walked": cuda_group.PATH, "counted": plan.length}
         if "noted" in state:
             bounds["noted"] = plan.chains * (plan.length + plan.warmup)
         for name, most in bounds.items():
@@ -172,604 +151,4 @@ class CudaBackend(Backend):
                 raise ValueError(f"{name} holds what it cannot")
 
 
-class CudaGroup(Group):
-    """All chains of a plan, side by side on the device."""
-
-    first_segment = 64
-    segment_seconds = 0.1
-
-    def __init__(self, plan: Plan, data: Any) -> None:
-        super().__init__(plan, 0, plan.chains)
-        self.kernels = load_kernels()
-        self.cuda = Device()
-        self.data, self.model = data, plan.graph.packed
-        self.kind = np.dtype(plan.graph.state_type)
-        self.scan = first_scan(plan)
-        self.kept, self._clock = plan.rows, 0
-        self._counted = np.zeros(2, np.int64)  # how often, and the clock of the last time
-        self.energy = "energy" in plan.kept
-        self.draws = "draws" in plan.kept
-        self.marginals = "marginals" in plan.kept
-        self.every = len(plan.order) or COUNT_EVERY  # updates between two counts: a sweep
-        # Whether the kernels that advance count, since launches would take longer than sweeps.
-        self.within = self.marginals and 0 < len(plan.order) < COUNT_EVERY
-        self.recording = False
-        self.sweeping = plan.sampler.sweeps
-        check_data(data)
-        check_measures(plan)
-        self.observer = Observer(plan, plan.rows)
-        self._plan_memory()
-
-    @property
-    def clock(self) -> int:
-        """Recorded updates of each chain so far."""
-        return self._clock
-
-    @property
-    def unit(self) -> int:  # type: ignore[override]
-        """Updates that are made together."""
-        return self.plan.unit
-
-    def _chain_bytes(self) -> tuple[int, int]:
-        """Bytes of all chains, and of what there is once."""
-        space = self.plan.sampler.workspace(self.plan.graph, self.data)
-        self.space = space
-        self.domain = int(self.model.rows["domain"].max())
-        apart = self.scan.kind == RANDOM
-        self.weight_rows = space.weights * self.domain
-        apart = apart or self.sweeping or carries(self.data)
-        self.wide = self.weight_rows > self.kernels.NARROW or apart
-        numbers = 4 + space.carried + space.scratch + CHANGES + 1
-        numbers += self.weight_rows if self.wide else 0
-        each = (1 + space.replicas) * len(self.model.rows) * self.kind.itemsize + 8 * numbers
-        return each * self.chains, 4 * _PATH
-
-    def _plan_memory(self) -> None:
-        """Refuse more chains than fit, before anything is taken."""
-        chains, once = self._chain_bytes()
-        fixed = _bytes(self.model) + _bytes(self.data) + once + _SPARE_BYTES
-        records = self._plan_records()
-        free = self.cuda.free_bytes()
-        need, each = fixed + records + chains, max(chains // self.chains, 1)
-        self.free_bytes = free - need  # what is left, about
-        if need <= free:
-            return
-        way_out = f"{max((free - fixed - records) // each, 0):,} chains would fit"
-        if need - records <= free:
-            way_out = (
-                f"{memory.readable(records)} of it are for records: use mg.Record(chains=...) with "
-                "fewer, record less, or draws of fewer variables (mg.Record(variables=...))"
-            )
-        raise TooLargeError(
-            f"{self.chains:,} chains need {memory.readable(need)} on the GPU, but only "
-            f"{memory.readable(free)} is free; {way_out}"
-        )
-
-    def _plan_records(self) -> int:
-        """Choose what is held of the kept chains; returns the bytes that all records take.
-
-        Energies need whole states, draws only the variables chosen.
-        """
-        every = np.arange(len(self.model.rows), dtype=np.int32)
-        self.held: list[NDArray[np.int32]] = []  # by buffer: the first has energies, the last draws
-        if self.energy or (self.draws and self.plan.variables is None):
-            self.held.append(every)
-        if self.draws and self.plan.variables is not None:
-            self.held.append(self.plan.variables)
-        record = self.kept * self.kind.itemsize * sum(len(held) for held in self.held)
-        adding = 8 * self.kept * (1 + self._parts(self.kept)) if self.energy else 0
-        room = max(_BUFFER_BYTES // max(record + adding, 1), 1)
-        self.room = min(room, max(self.plan.records, 1)) if self.held else 0
-        size = self.room * (record + adding)
-        values = self.plan.values if self.marginals else 0
-        return size + self._plan_measures() + 8 * self.kept * (values + 1)
-
-    def _plan_measures(self) -> int:
-        """Choose how many records of observables wait on the device; returns their bytes."""
-        buffer, by_parts = _BUFFER_BYTES // _OBSERVED, self._observed_parts() > 1
-        self.observing = Observing(self.cuda, self.plan, buffer, by_parts)
-        return self.observing.bytes + self._parts_bytes()
-
-    def _observed_parts(self) -> int:
-        """Threads that share in the energy of a chain, where it is observed."""
-        return self._parts(self.chains)
-
-    def _parts_bytes(self) -> int:
-        """Bytes of what they add up."""
-        return 8 * self._observed_parts() * self.chains if self.observing.of_energy else 0
-
-    def place(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
-        """Begin: first states [chain, variable], and streams [chain, 4]."""
-        self._place_model()
-        self._place_chains(states, words)
-        self._place_records()
-        self._new_path()
-        arguments = (self.device_data, self.device_model, self.device_chains)
-        if self.sweeping:
-            self._by_chain(self.kernels.start_sweeps)(*arguments, self.device_replicas)
-        elif carries(self.data):
-            self._by_chain(self.kernels.start_chains)(*arguments)
-
-    def _by_chain(self, kernel: Any) -> Any:
-        """A kernel with a thread per chain."""
-        return configure(kernel, self.chains, self.kernels.THREADS)
-
-    def _place_model(self) -> None:
-        self.device_model = to_device(self.cuda, self.model)
-        self.device_data = to_device(self.cuda, self.data)
-        self.device_scan = to_device(self.cuda, self.scan)
-
-    def _place_chains(self, states: NDArray[Any], words: NDArray[np.uint64]) -> None:
-        to_device, across = self.cuda.to_device, (self.chains,)
-        x = self.cuda.device_array((len(self.model.rows), self.chains), self.kind)
-        self._turn(states, x)
-
-        def zeros(rows: int, kind: Any) -> Any:
-            return to_device(np.zeros((rows, *across), kind))
-
-        self.device_chains = self.kernels.Chains(
-            x=x,
-            streams=to_device(np.ascontiguousarray(words.T)),
-            carried=zeros(self.space.carried, np.float64),
-            weights=zeros(self.weight_rows if self.wide else 0, np.float64),
-            scratch=zeros(self.space.scratch, np.int64),
-            tally=zeros(CHANGES + 1, np.int64),
-        )
-        self.device_replicas = zeros(self.space.replicas * len(self.model.rows), self.kind)
-
-    def _place_records(self) -> None:
-        to_device, sizes = self.cuda.to_device, self.model.rows["domain"]
-        first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
-        self.device_first = to_device(first)
-        self.counts = self._no_counts()
-        self.device_heads = to_device(row_ends(self.plan)[:-1])
-        self.device_held = [to_device(held) for held in self.held]
-        self.buffers = [
-            self.cuda.device_array((self.room, len(held), self.kept), self.kind)
-            for held in self.held
-        ]
-        self.filled = self.flushed = 0
-        self._place_measures()
-        self._make_rows(self.length // self.plan.thin)
-
-    def _place_measures(self) -> None:
-        """Make room for what is observed."""
-        self.summing = load("cuda_sums")
-        if not self.plan.observe:
-            return
-        self.observing.place(self.kernels, self.summing)
-        self._place_sums()
-
-    def _place_sums(self) -> None:
-        """Place what is counted for observables."""
-        terms, threads = self.observing.summed.terms, self.summing.THREADS
-        pieces, *tiles = share(terms.ends, self.chains, threads, _TERMS, _MOST_TERMS)
-        arrays = [to_device(self.cuda, array) for array in (*terms[:2], pieces)]
-        self.count_sums: Any = None
-        if len(pieces):
-            count = configure(self.summing.count_values, len(pieces) * tiles[0] * threads, threads)
-            self.count_sums = lambda record: count(
-                self.device_chains.x, *arrays, *tiles, record, self.observing.sums
-            )
-        if self.observing.of_energy:
-            shape = (1, self._observed_parts(), self.chains)
-            self.observed_parts = self.cuda.device_array(shape, np.float64)
-
-    def _observe(self) -> None:
-        """Measure every chain, and keep the means over rows."""
-        self.observing.measure_states(self.device_chains.x)
-        self._keep_sums()
-        self.observing.filled += 1
-        if self.observing.filled == self.observing.room:
-            self._take_observed()
-
-    def _keep_sums(self) -> None:
-        """Keep the sums that observables are functions of."""
-        record = self.observing.filled
-        if self.count_sums:
-            self.count_sums(record)
-        if self.observing.of_energy:
-            x, threads = self.device_chains.x, self.kernels.THREADS
-            parts = self.observed_parts.shape[1]
-            across = min(_power_of_2(self.chains), LANES)
-            block = (across, threads // across)
-            add = configure(self.kernels.part_energies, (self.chains, parts, 1), block)
-            add(self.device_model, x.reshape(1, *x.shape), self.observed_parts)
-            total = configure(self.kernels.sum_parts, (self.chains * threads, 1), threads)
-            total(self.observed_parts, self.observing.energies[record])
-
-    def _take_observed(self) -> None:
-        """Move what was observed to the host."""
-        if not self.plan.observe or not self.observing.filled:
-            return
-        first, averages = int(self.observer.count[0]), self.observing.take()
-        for row in range(self.kept):
-            self.observer.take(row, np.ascontiguousarray(averages[:, row]), first)
-
-    def _no_counts(self) -> Any:
-        values = self.plan.values if self.marginals else 0
-        return self.cuda.to_device(np.zeros((self.kept, values), np.int64))
-
-    def _make_rows(self, records: int) -> None:
-        """Room for so many records on the host, those so far kept."""
-        drawn = len(self.held[-1]) if self.draws else 0
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "draws": ((records if drawn else 0, self.kept, drawn), self.kind),
-            "energy": ((records if self.energy else 0, self.kept), np.float64),
-            "error": ((records if self.plan.reference is not None else 0, self.kept), np.float64),
-        }
-        self.observer.make_room(records)
-        old = getattr(self, "_rows", {})
-        self._rows = {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
-        for name, array in old.items():
-            self._rows[name][: len(array)] = array
-
-    def compile(self) -> None:
-        """Compile the kernel that advances."""
-        if self.scan.variables:
-            with without_size_warnings():
-                self._launch(0)
-            self.cuda.synchronize()
-
-    def advance(self, updates: int, recording: bool) -> None:
-        """Make so many updates of every chain."""
-        self.recording = recording
-        with without_size_warnings():
-            if not recording:
-                self._launch(updates)
-            else:
-                self._record_until(self._clock + updates)
-            self.cuda.synchronize()
-
-    def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain; returns before they are made."""
-        arguments = (self.device_data, self.device_model, self.device_chains)
-        if not self.scan.variables:  # everything is clamped: time passes, nothing changes
-            return
-        if self.sweeping:
-            run, sweeps = self._by_chain(self.kernels.advance_sweeps), updates // self.unit
-            run(*arguments, self.device_replicas, sweeps, self._counting(self._clock))
-            return
-        if self.scan.kind == RANDOM:
-            run = self._by_chain(self.kernels.advance_apart)
-            run(*arguments, self.device_scan, updates, self._counting(self._clock))
-            return
-        kernel = self.kernels.advance_wide if self.wide else self.kernels.advance(self.weight_rows)
-        run, clock = self._by_chain(kernel), self._clock
-        for path in self._paths(updates):
-            run(*arguments, path, self._counting(clock))
-            clock += len(path)
-
-    def _counting(self, clock: int) -> Any:
-        """What a kernel that advances from a clock on counts."""
-        every = self.every if self.within and self.recording else 0
-        left = every - clock % every if every else 0
-        return self.kernels.Counting(self.device_first, self.counts, every, left)
-
-    def _paths(self, updates: int) -> Iterator[Any]:
-        """The next so many variables of the scan that all chains share, in pieces."""
-        if updates == 0:  # to compile
-            yield self._path[:0]
-        while updates:
-            if self._walked == len(self._path):
-                self._new_path()
-            step = min(updates, len(self._path) - self._walked)
-            yield self._path[self._walked : self._walked + step]
-            self._walked += step
-            updates -= step
-
-    def _new_path(self) -> None:
-        """Write down the next stretch of the scan; where it began is kept for `state`."""
-        scan = self.scan
-        self._path_begin = (scan.order.copy(), scan.position.copy(), scan.stream.copy())
-        steps = np.empty(_PATH, np.int32)
-        if scan.kind != RANDOM and scan.variables:
-            walk(scan, steps)
-        self._path, self._walked = self.cuda.to_device(steps), 0
-
-    def _record_until(self, clock: int) -> None:
-        """Run on to a clock, counting and keeping what is due on the way."""
-        while self._clock < clock:
-            before, due = self._clock, min(clock, _next(self._clock, self.plan.thin))
-            if not self.within:
-                due = min(due, _next(self._clock, self.every))
-            self._launch(due - self._clock)
-            self._clock = due
-            times = due // self.every - before // self.every
-            if times and self.marginals:
-                if not self.within:
-                    self._count(self.counts)
-                self._counted[:] = self._counted[0] + times, due - due % self.every
-            if self._clock % self.plan.thin == 0:
-                if self.plan.observe:
-                    self._observe()
-                self._keep()
-
-    def _count(self, counts: Any) -> None:
-        x, threads = self.device_chains.x, self.kernels.THREADS
-        if 4 * self.domain <= LIMITS.shared and self.chains >= LANES * self.kept:
-            items = (x.shape[0] * threads, self.kept)
-            count = configure(self.kernels.count_values, items, threads, shared=4 * self.domain)
-        else:
-            count = configure(self.kernels.count_wide, (self.chains, x.shape[0]), threads)
-        count(x, self.device_first, counts)
-
-    def _keep(self) -> None:
-        record = self._clock // self.plan.thin - 1
-        if self.plan.reference is not None and record < len(self._rows["error"]):
-            self._rows["error"][record] = mean_distance(
-                self._host_counts(),
-                visits(self.plan, int(self._counted[0])),
-                self.plan.reference,
-                self.model.first,
-            )
-        if self.filled == self.room or self.room == 0:
-            return
-        self._keep_energies()
-        for held, buffer in zip(self.device_held, self.buffers, strict=True):
-            self._keep_states(held, buffer)
-        self.filled += 1
-        if self.filled == self.room:
-            self._flush()
-
-    def _keep_energies(self) -> None:
-        """Keep the kept chains' energies; here they are taken later, of all records at once."""
-
-    def _keep_states(self, held: Any, buffer: Any) -> None:
-        """Keep some variables of the kept chains as the buffer's next record."""
-        keep = configure(self.kernels.keep_states, (self.kept, len(held)), (LANES, 4))
-        keep(self.device_chains.x, self.device_heads, held, self.filled, buffer)
-
-    def _host_counts(self) -> NDArray[np.int64]:
-        """The counts so far: [row, value]."""
-        counts: NDArray[np.int64] = self.counts.copy_to_host()
-        return counts
-
-    def _flush(self) -> None:
-        """Move what was kept to the host."""
-        with without_size_warnings():
-            self._flush_rows()
-
-    def _flush_rows(self) -> None:
-        self._take_observed()
-        rows = slice(self.flushed, self.flushed + self.filled)
-        if self.filled and self.energy:
-            self._rows["energy"][rows] = self._kept_energies()
-        if self.filled and self.draws:
-            states = self.buffers[-1][: self.filled].copy_to_host()
-            self._rows["draws"][rows] = states.transpose(0, 2, 1)
-        self.flushed, self.filled = rows.stop, 0
-
-    def _kept_energies(self) -> NDArray[np.float64]:
-        """The energies of the kept states on the device: [record, row]."""
-        across, parts = min(_power_of_2(self.kept), LANES), self._parts(self.kept)
-        threads = self.kernels.THREADS
-        each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
-        items, block = (self.kept, parts, self.filled), (across, threads // across)
-        add = configure(self.kernels.part_energies, items, block)
-        add(self.device_model, self.buffers[0], each)
-        found: NDArray[np.float64]
-        if parts == 1:
-            found = each.copy_to_host()[:, 0]
-        else:
-            energy = self.cuda.device_array((self.filled, self.kept), np.float64)
-            total = configure(self.kernels.sum_parts, (self.kept * threads, self.filled), threads)
-            total(each, energy)
-            found = energy.copy_to_host()
-        for k in range(self.filled if self.plan.graph.implicits else 0):
-            if (self.flushed + k + 1) % self.plan.energy_every == 0:
-                states = np.ascontiguousarray(self.buffers[0][k].copy_to_host().T)
-                found[k] += self.plan.graph.implicit_energies(states)
-        return found
-
-    def _parts(self, chains: int) -> int:
-        """How many parts the factors are cut into, each a thread's, for so many chains."""
-        factors = len(self.model.pair) + len(self.model.factors)
-        return max(min(-(-factors // _PART), _ADDING // chains), 1)
-
-    def state(self) -> State:
-        """Copies of the device's arrays, by chain; the scan as it was where its path begins."""
-        self._flush()
-        chains, (order, position, stream) = self.device_chains, self._path_begin
-        return {
-            "x": self._turned(chains.x),
-            "stream": self._turned(chains.streams),
-            "carried": self._turned(chains.carried),
-            "tally": self._turned(chains.tally),
-            "replicas": self._turned(self.device_replicas),
-            "order": order if self.scan.kind == SHUFFLED else order[:0],
-            "position": position,
-            "path": stream,
-            "walked": np.array([self._walked]),
-            "counted": self._counted.copy(),
-            "counts": self._host_counts(),
-            "clock": np.array([self._clock]),
-            "warmed": np.array([self.warmed]),
-            **self.observer.state(),
-        }
-
-    def restore(self, state: State) -> None:
-        """Take up a state."""
-        self.observer.restore(state)
-        chains = self.device_chains
-        for name, array in (
-            ("x", chains.x),
-            ("stream", chains.streams),
-            ("carried", chains.carried),
-            ("tally", chains.tally),
-            ("replicas", self.device_replicas),
-        ):
-            self._turn(state[name], array)
-        if len(state["order"]):
-            self.scan.order[:] = state["order"]
-        self.scan.position[:], self.scan.stream[:] = state["position"], state["path"]
-        self._new_path()
-        self._walked = int(state["walked"][0])
-        self._counted[:] = state["counted"]
-        self.counts = self.cuda.to_device(np.ascontiguousarray(state["counts"]))
-        self._clock, self.warmed = int(state["clock"][0]), int(state["warmed"][0])
-        self.filled, self.flushed = 0, self.records
-
-    def _turned(self, array: Any) -> NDArray[Any]:
-        """A device's array [item, chain] on the host: [chain, item]."""
-        rows = np.empty((array.shape[1], array.shape[0]), array.dtype)
-        for first, step in self._pieces(rows):
-            piece = rows[first : first + step]
-            device = self.cuda.device_array(piece.shape, piece.dtype)
-            configure(self.kernels.turn, piece.shape, _TILE)(array, first, device, True)
-            device.copy_to_host(piece)
-        return rows
-
-    def _turn(self, rows: NDArray[Any], array: Any) -> None:
-        """Put an array [chain, item] into a device's array [item, chain]."""
-        for first, step in self._pieces(rows):
-            piece = np.ascontiguousarray(rows[first : first + step])
-            turn = configure(self.kernels.turn, piece.shape, _TILE)
-            turn(array, first, self.cuda.to_device(piece), False)
-
-    @staticmethod
-    def _pieces(rows: NDArray[Any]) -> list[tuple[int, int]]:
-        """Where pieces of so many rows begin: some at a time, since the device needs room."""
-        step = max(_TURNED // max(rows[:1].nbytes, 1), 1)
-        return [(first, step) for first in range(0, len(rows) if rows.size else 0, step)]
-
-    def rows(self, first: int) -> dict[str, NDArray[Any]]:
-        """The records from number `first` on: [record, row, ...]."""
-        self._flush()
-        return super().rows(first)
-
-    def recorded(self) -> dict[str, NDArray[Any]]:
-        """What has a row per record."""
-        return self._rows | {"observed": self.observer.series}
-
-    def grow(self, length: int) -> None:
-        """Make room for more records."""
-        self.length = length
-        self._make_rows(length // self.plan.thin)
-
-    def energies(self) -> NDArray[np.float64]:
-        """The energies that are on the host already: of every `energy_every`-th record."""
-        every = self.plan.energy_every
-        return self._rows["energy"][every - 1 : self.flushed : every].T
-
-    def counted(self) -> Counted:
-        """The counts that the device has added up."""
-        counts = self._host_counts()
-        times = int(self._counted[0]) if counts.shape[1] else 0
-        return Counted(counts, visits(self.plan, times))
-
-    def collect(self) -> Collected:
-        """A row for each chain that is recorded one by one."""
-        state = self.state()
-        counts = state["counts"]
-        if self.marginals and _uncounted(state):
-            last = self._no_counts()
-            with without_size_warnings():
-                self._count(last)
-            counts = counts + last.copy_to_host()
-        return _collected(self.plan, state, self.rows(0), counts)
-
-
 BACKEND = CudaBackend()
-
-
-def row_ends(plan: Plan) -> NDArray[np.int64]:
-    """Where rows of chains begin, and the last one ends: [row + 1]."""
-    ends: NDArray[np.int64] = (np.arange(plan.rows + 1) * plan.chains) // plan.rows
-    return ends
-
-
-def visits(plan: Plan, times: int) -> NDArray[np.int64]:
-    """What the counts of each row are divided by, if all chains were counted so many times."""
-    return np.diff(row_ends(plan)) * times  # type: ignore[no-any-return]
-
-
-def _uncounted(state: State) -> bool:
-    """Whether the present states have not been counted yet."""
-    return bool(state["clock"][0] != state["counted"][1])
-
-
-def _collected(
-    plan: Plan, state: State, rows: dict[str, NDArray[Any]], counts: NDArray[np.int64]
-) -> Collected:
-    """A group's records by row; the counts include the state at the end.
-
-    So the shortest run has marginals.
-    """
-    clock = int(state["clock"][0])
-    times = int(state["counted"][0]) + _uncounted(state) if counts.shape[1] else 0
-    none = {
-        "draws": np.empty((0, plan.rows, len(plan.drawn)), plan.graph.state_type),
-        "energy": np.empty((0, plan.rows)),
-        "error": np.empty((0, plan.rows)),
-        "observed": np.empty((0, plan.rows, plan.width)),
-    }
-    return Collected(
-        clock=np.full(plan.rows, clock),
-        counts=counts,
-        visits=visits(plan, times),
-        tally=state["tally"].sum(axis=0),
-        carried=state["carried"],
-        state=state["x"],
-        warmed=int(state["warmed"][0]),
-        **{name: state[name] for name in STATE},
-        **{name: array.swapaxes(0, 1) for name, array in (none | rows).items()},
-    )
-
-
-def _count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
-    """How often each value stands in the states [chain, variable], by row of chains."""
-    ends, first = row_ends(plan), plan.graph.packed.first
-    return np.stack(
-        [
-            np.bincount((states[begin:end] + first).ravel(), minlength=plan.values)
-            for begin, end in itertools.pairwise(ends.tolist())
-        ]
-    )
-
-
-def check_data(value: Any) -> None:
-    """Refuse data that a GPU cannot take: a user's own function."""
-    if isinstance(value, tuple):
-        for part in value:
-            check_data(part)
-    elif not isinstance(value, np.ndarray | int | float | np.generic):
-        raise SampleError(
-            "estimators of your own (mg.CustomEstimator) run on the CPU only; leave "
-            f'backend="cuda" out (it cannot take {type(value).__name__})'
-        )
-
-
-def check_measures(plan: Plan) -> None:
-    """Refuse observables that a GPU cannot take."""
-    for name, measure in zip(plan.observe, plan.measures, strict=True):
-        if measure.function is None:
-            raise SampleError(
-                f'observe: {name!r} cannot be measured with backend="cuda"; a function must give a '
-                "number or a tuple (an array has to be allocated), of variables whose values fit a "
-                "signed integer of the state's width (up to 128, or 257 to 32,768 values), and "
-                "energies of implicit factors are recorded of some chains only: run.energy"
-            )
-
-
-@contextmanager
-def without_size_warnings() -> Iterator[None]:
-    """Keep Numba from warning that few chains leave most of the GPU idle: the user knows."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Grid size")
-        yield
-
-
-def _power_of_2(count: int) -> int:
-    """The least power of 2 that is not below a count."""
-    return 1 << (count - 1).bit_length()
-
-
-def _next(clock: int, spacing: int) -> int:
-    return (clock // spacing + 1) * spacing
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, tuple):
-        return sum(_bytes(part) for part in value)
-    return int(value.size * value.itemsize) if isinstance(value, np.ndarray) else 0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
-from minigibbs.running.backends.cuda import COUNT_EVERY, CudaGroup
+from minigibbs.running.backends.cuda_group import COUNT_EVERY, CudaGroup
 from minigibbs.running.backends.device.access import load
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda import LANES, row_ends
 from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
+from minigibbs.running.backends.cuda_group import LANES, row_ends
 from minigibbs.running.backends.cuda_observed import share
 from minigibbs.running.backends.device.access import to_device
 from minigibbs.running.backends.device.launch import Again
