@@ -73,6 +73,13 @@ def test_rbf_couplings_fall_with_the_distance():
     assert pairs[0, 8] == pytest.approx(2 * math.exp(-4.0))
 
 
+@pytest.mark.parametrize("large", ["beta", "gamma"])
+def test_constants_may_be_large_integers(large):
+    as_float = mg.models.ising_rbf(side=3, **{large: 2.0**63})
+    graph = mg.models.ising_rbf(side=3, **{large: 2**63})
+    np.testing.assert_array_equal(graph.factors[0].coupling, as_float.factors[0].coupling)
+
+
 @pytest.mark.parametrize("side", [3, 4, 7])
 @pytest.mark.parametrize(
     "make", [models.ising_lattice, lambda s, b, p=True: models.potts_lattice(s, 3, b, p)]

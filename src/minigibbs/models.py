@@ -282,6 +282,7 @@ def _is_implicit(implicit: bool | None, variables: int) -> bool:
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:
     """Every pair of a square grid, weighted by its distance."""
+    beta, gamma = float(beta), float(gamma)  # integers may be too large for those of NumPy
     if _is_implicit(implicit, _at_least("side", side, 2) ** 2):
         return Kernel((side, side), lambda r, c: beta * np.exp(-gamma * (r**2 + c**2)), kind)
     i, j = _all_pairs(side * side)

@@ -87,3 +87,10 @@ def test_naive_sums_agree_with_elimination():
         top = energies.max()
         total = top + math.log(np.exp(energies - top).sum()) if top > -1e300 else -math.inf
         assert mg.theory.log_partition(graph) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [1, 2, 3], memoryview(b"ab")])
+def test_an_order_must_hold_each_variable_once(order):
+    graph = mg.FactorGraph([2, 2, 2], [mg.Ising([0, 1], [1, 2], 0.5)])
+    with pytest.raises(mg.SampleError, match="order must hold each variable, 0 to 2, once"):
+        mg.theory.log_z_bounds(graph, order=order)

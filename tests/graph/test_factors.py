@@ -162,6 +162,14 @@ def test_from_function_broadcasts_a_function_of_one_argument():
     assert len(table) == 2
 
 
+def test_a_function_that_fails_is_named():
+    grid = mg.Grid(0.0, 1.0, 3)
+    with pytest.raises(mg.GraphError, match=r"table: the function failed .*ZeroDivision"):
+        mg.Table.from_function([0, 1], lambda x, y: 1 / 0, [grid, grid])
+    with pytest.raises(mg.GraphError, match=r"kernel: the function failed .*TypeError"):
+        mg.Kernel((3, 3), len)
+
+
 def test_from_function_raises_minus_infinity_to_the_floor():
     grid = mg.Grid(0.0, 1.0, 2)
     with np.errstate(divide="ignore"), pytest.warns(UserWarning, match="1 zero raised.*-30"):

@@ -73,6 +73,10 @@ def log_z_bounds(
     """
     if entries < 1:
         raise SampleError(f"entries must be at least 1, got {entries}")
+    if order is not None and sorted(order) != list(range(len(graph))):
+        raise SampleError(
+            f"order must hold each variable, 0 to {len(graph) - 1}, once; got {len(order)} entries"
+        )
     constant, costs = cost_functions(graph)
     parts = [Part(scope, -table) for scope, table in costs]
     sizes = graph.sizes.tolist()

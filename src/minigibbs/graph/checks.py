@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Iterable, Sized
 from typing import Any
 
 import numpy as np
@@ -103,3 +103,27 @@ def frozen(array: ArrayLike, dtype: Any) -> NDArray[Any]:
     copy = np.array(array, dtype=dtype, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def call_own(function: Callable[..., Any], arguments: Iterable[Any], what: str) -> Any:
+    """Call a user's function; what it raises becomes a `GraphError` that says where.
+
+    Parameters
+    ----------
+    function : callable
+        The function, called once.
+    arguments : iterable
+        Its positional arguments.
+    what : str
+        The function, in words that begin the message.
+
+    Returns
+    -------
+    object
+        What the function returns.
+    """
+    try:
+        return function(*arguments)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise GraphError(f"{what} failed on arrays of numbers: {reason}") from error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array, as_list
+from minigibbs.graph.checks import as_array, as_list, call_own
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import (
     FREE,
@@ -191,7 +191,7 @@ class Table(Factors):
         )
         points = np.meshgrid(*axes, indexing="ij", sparse=True)
         rule = "table: the function must give one energy per grid point"
-        energy = as_array(f(*points), "iufb", rule)
+        energy = as_array(call_own(f, points, "table: the function"), "iufb", rule)
         try:
             energy = np.broadcast_to(energy, shape)
         except ValueError:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import as_array
+from minigibbs.graph.checks import as_array, call_own
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
@@ -228,7 +228,8 @@ def _evaluated(
     def row(first: int) -> NDArray[np.float64]:
         steps = [np.full(others[0].shape, axes[0][first]), *others][-len(sides) :]
         with np.errstate(all="ignore"):
-            values = _read_weights(weight(*(step.astype(np.float64) for step in steps)))
+            arguments = [step.astype(np.float64) for step in steps]
+            values = _read_weights(call_own(weight, arguments, "kernel: the function"))
         return np.array(np.broadcast_to(values, others[0].shape)).ravel()
 
     return row
