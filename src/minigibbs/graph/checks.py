@@ -1,4 +1,4 @@
-"""Checks that graphs and factors share: lists, arrays, missing values, immutability."""
+"""Checks that graphs and factors share: lists, arrays, immutability."""
 
 from __future__ import annotations
 
@@ -73,18 +73,6 @@ def has_masked(given: Any) -> bool:
         nested = (np.ma.MaskedArray, list, tuple)
         return any(has_masked(entry) for entry in given if isinstance(entry, nested))
     return False
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell is missing: None, NaN, NaT, the NA of pandas.
-
-    >>> [is_missing(value) for value in (None, float("nan"), np.datetime64("NaT"), 0, "")]
-    [True, True, True, False, False]
-    """
-    try:
-        return value is None or value is np.ma.masked or bool(value != value)
-    except TypeError:  # comparisons with the NA of pandas have no truth value
-        return True
 
 
 def _length(given: Any) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time as clocks
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, SampleError, TooLargeError
 from minigibbs.exact.elimination import EliminationTree, exact_answer
-from minigibbs.graph.checks import is_missing
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answers import Answers
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
+from minigibbs.system.frames import column_of, has_columns, is_missing, names_of
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch, current
 
@@ -74,8 +73,9 @@ def infer_many(graph: FactorGraph, frame: Any, *, memory: str | float | None = N
 def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
     """[row, variable] The numbers of observed values, FREE where nothing is observed."""
     domains = graph.domains
-    if isinstance(frame, Mapping) or hasattr(frame, "columns"):
-        columns = {name: list(frame[name]) for name in frame}
+    if has_columns(frame):
+        names = names_of(frame, "frame", SampleError)
+        columns = {name: column_of(frame, name, "frame", SampleError).tolist() for name in names}
     else:
         array = np.asarray(to_numpy(frame))
         if array.ndim != 2 or array.shape[1] != len(graph):

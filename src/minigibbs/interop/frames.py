@@ -1,9 +1,10 @@
 """Models from frames: variables from the rows of one, factors from the rows of others.
 
-A frame is anything with columns by name: a pandas or Polars frame, or a mapping to arrays. Names,
-values and weights are looked up column by column, a million rows at a time. A missing cell (None,
-NaN, NaT, the NA of pandas, a masked entry) is read as None: it is no name, value or weight, and
-marks nothing as observed.
+A frame is anything with columns by name: a frame of pandas, Polars or PyArrow, or a mapping to
+arrays. Names, values and weights are looked up column by column, a million rows at a time. A
+missing cell (None, NaN, NaT, the NA of pandas, a masked entry) is read as None: it is no name,
+value or weight, and marks nothing as observed. Results are frames of the library that the
+variables came from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.checks import is_missing
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Logical
 from minigibbs.graph.factors.base import FREE
@@ -25,8 +25,8 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.fit import Fit
 from minigibbs.results.result import Result
 from minigibbs.system import memory
-from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
+from minigibbs.system.frames import column_of, frame_like
 
 _COMPARED_BYTES = 100  # a value that two variables of a rule may share
 _NOTHING = object()
@@ -101,9 +101,10 @@ class Framed:
 
     graph: FactorGraph
     entries: dict[str, list[Any]] = field(repr=False)  # by parameter, what its numbers stand for
+    like: Any = field(default=None, repr=False)  # an empty frame of the library in use
 
-    def best(self, result: Result) -> dict[str, NDArray[Any]]:
-        """A row for each variable: its most probable value, and that value's probability."""
+    def best(self, result: Result) -> Any:
+        """A frame with one row per variable: its most probable value and the probability of it."""
         sizes, flat = self.graph.sizes, _flat_marginals(result, self.graph.sizes)
         first = np.cumsum(sizes, dtype=np.int64) - sizes
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -113,14 +114,15 @@ class Framed:
         domains = self.graph.domains
         values = [domains.values(v)[k] for v, k in enumerate(chosen.tolist())]
         names = [domains.name(v) for v in range(len(domains))]
-        return {
+        found = {
             "name": np.array(names, dtype=object),
             "value": np.array([*values, _NOTHING], dtype=object)[:-1],
             "probability": top,
         }
+        return frame_like(self.like, found)
 
-    def weights(self, fit: Fit) -> dict[str, NDArray[Any]]:
-        """A row for each weight that was learned: its rule, entry, value and standard error."""
+    def weights(self, fit: Fit) -> Any:
+        """A frame with one row per learned weight: its rule, entry, value and standard error."""
         columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
         for name, entries in self.entries.items():
             if name not in fit.parameters or len(fit.parameters[name]) != len(entries):
@@ -134,7 +136,8 @@ class Framed:
             errors = None if fit.errors is None else fit.errors[name].tolist()
             columns["error"] += errors or [float("nan")] * len(entries)
         kinds = {"rule": object, "entry": object, "weight": np.float64, "error": np.float64}
-        return {key: _column_of(column, kinds[key]) for key, column in columns.items()}
+        found = {key: _column_of(column, kinds[key]) for key, column in columns.items()}
+        return frame_like(self.like, found)
 
 
 @checked(GraphError)
@@ -151,7 +154,8 @@ def from_frames(
     Parameters
     ----------
     variables
-        A frame with a row for each value that a variable may take.
+        A frame with a row for each value that a variable may take: of pandas, Polars or PyArrow,
+        or a mapping to arrays. The results `best` and `weights` are of the same kind.
     rules
         What joins them: a factor for each row of each rule's frame.
     name, value
@@ -200,7 +204,8 @@ def from_frames(
         evidence = _evidence(variables, observed, lookup, domains)
     entries: dict[str, list[Any]] = {}
     factors = [f for rule in rules for f in _factors(rule, found, lookup, entries)]
-    return Framed(FactorGraph(domains, factors, evidence=evidence), entries)
+    graph = FactorGraph(domains, factors, evidence=evidence)
+    return Framed(graph, entries, frame_like(variables, {"name": []}))
 
 
 class _Values:
@@ -408,63 +413,7 @@ def _flat_marginals(result: Result, sizes: NDArray[np.int32]) -> NDArray[np.floa
 
 def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
     """One column as an array: rows of plain entries."""
-    known = _names(frame)
-    if known is None:
-        raise GraphError(f"{where}: expected columns by name, got {type(frame).__name__}")
-    if not isinstance(name, str) or name not in known:
-        raise GraphError(
-            f"{where}: there is no column {name!r}; there are {', '.join(map(repr, known))}"
-        )
-    return _as_column(frame[name], f"{where}, column {name!r}")
-
-
-def _names(frame: Any) -> list[Any] | None:
-    """The names of a frame's columns: of pandas, Polars, Arrow, a mapping, a structured array."""
-    if isinstance(frame, Mapping):
-        return list(frame)
-    names = getattr(getattr(frame, "dtype", None), "names", None)
-    for found in (getattr(frame, "column_names", None), names, getattr(frame, "columns", None)):
-        if found is not None:
-            return list(found)
-    return None
-
-
-_NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
-
-
-def _as_column(given: Any, where: str) -> NDArray[Any]:
-    """An array of entries that can be looked up; missing ones are None."""
-    masked = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else None
-    try:
-        column = np.asarray(to_numpy(given))
-    except ValueError:  # rows of different lengths
-        column = np.empty(0)[None]
-    if column.ndim != 1:
-        raise GraphError(f"{where}: expected a plain entry in each row")
-    if column.dtype == object:
-        entries = column.tolist()
-        if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):
-            row = next(row for row, entry in enumerate(entries) if isinstance(entry, _NOT_PLAIN))
-            raise GraphError(f"{where}, row {row}: expected a plain entry, got {entries[row]!r}")
-    missing = _missing(column)
-    if masked is not None:
-        missing = missing | masked
-    if missing.any():
-        column = column.astype(object)
-        column[missing] = None
-    return column
-
-
-def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a column has no entry."""
-    if column.dtype.kind in "biuUS":
-        return np.zeros(len(column), dtype=np.bool_)
-    if column.dtype.kind in "fcmM":
-        unequal: NDArray[np.bool_] = column != column  # NaN and NaT
-        return unequal
-    entries = column.tolist()
-    found = {id(entry) for entry in dict.fromkeys(entries) if is_missing(entry)}
-    return np.fromiter(map(found.__contains__, map(id, entries)), np.bool_, len(entries))
+    return column_of(frame, name, where, GraphError)
 
 
 def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

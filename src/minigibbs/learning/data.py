@@ -7,7 +7,7 @@ two-valued variables have entries -1 and +1 and no 0, -1 could mean either, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError, LearnError
-from minigibbs.graph.checks import as_array, has_masked, is_missing
+from minigibbs.graph.checks import as_array, has_masked
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
+from minigibbs.system.frames import column_of, has_columns, is_missing, missing_in, names_of
 
 _ENTRY_BYTES = 24  # a value as it is read, checked and stored
 _LARGEST = 2.0**53  # whole numbers that doubles hold
@@ -82,7 +83,7 @@ def _read_values(
     graph: FactorGraph, data: Any, columns: Sequence[int | str] | None
 ) -> NDArray[np.int64]:
     """[row, variable] numbers of values, `FREE` where one is missing."""
-    if isinstance(data, Mapping) or hasattr(data, "columns"):
+    if has_columns(data):
         if columns is not None:
             raise LearnError("data with named columns says which variables they are: no columns=")
         return _by_name(graph.domains, data)
@@ -167,23 +168,20 @@ def _refuse_spins(values: NDArray[np.int64]) -> None:
 
 def _by_name(domains: Domains, data: Any) -> NDArray[np.int64]:
     """Columns by the names of variables, values by label or number; others are hidden."""
-    names = list(data.columns) if hasattr(data, "columns") else list(data)
+    names = names_of(data, "data", LearnError)
     numbers = [_variable_of(domains, name) for name in names]
     _require_distinct(domains, numbers, "data")
-    columns = {v: np.ma.asanyarray(data[name]) for v, name in zip(numbers, names, strict=True)}
-    flat = [variable for variable, column in columns.items() if column.ndim != 1]
-    if flat:
-        raise LearnError(
-            f"data: {domains.describe(flat[0])} must have a column of one value a row; got shape "
-            f"{columns[flat[0]].shape}"
-        )
+    columns = {
+        variable: column_of(data, name, "data", LearnError)
+        for variable, name in zip(numbers, names, strict=True)
+    }
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise LearnError(f"data must have columns of one length, with rows; got {sorted(lengths)}")
     values = np.full((lengths.pop(), len(domains)), _NEUTRAL, dtype=np.int64)
     absent = np.ones(values.shape, dtype=np.bool_)
     for variable, column in columns.items():
-        absent[:, variable] = _absent(column)
+        absent[:, variable] = missing_in(column)
         values[:, variable] = _column(domains, variable, column, absent[:, variable])
     unlabeled = [v for v in columns if domains.sizes[v] == 2 and v not in domains.labels]
     _refuse_spins(values[:, unlabeled])
@@ -200,17 +198,11 @@ def _variable_of(domains: Domains, name: Any) -> int:
         ) from None
 
 
-def _absent(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a column's entries are masked, None or NaN."""
-    missing = np.array([is_missing(value) for value in np.ma.getdata(column).tolist()])
-    return missing | np.ma.getmaskarray(column)
-
-
 def _column(
     domains: Domains, variable: int, column: NDArray[Any], absent: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """One variable's values, -1 included where it is no label; each entry is looked up once."""
-    values = np.ma.getdata(column).tolist()
+    values = column.tolist()
     found = np.full(len(column), _NEUTRAL, dtype=np.int64)
     lookup: dict[Any, int] = {}
     for row in np.flatnonzero(~absent).tolist():

@@ -1,0 +1,227 @@
+"""Columns by name, of any library: the one place that reads cells and knows which are missing.
+
+A mapping and a structured array are read as they are. Frames of pandas, Polars, PyArrow and other
+libraries are read and made through narwhals, which is imported when the first frame arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import GraphError, MinigibbsError
+from minigibbs.system.arrays import to_numpy
+
+_NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is missing: None, NaN, NaT, the NA of pandas.
+
+    >>> [is_missing(value) for value in (None, float("nan"), np.datetime64("NaT"), 0, "")]
+    [True, True, True, False, False]
+    """
+    try:
+        return value is None or value is np.ma.masked or bool(value != value)
+    except TypeError:  # comparisons with the NA of pandas have no truth value
+        return True
+
+
+def has_columns(given: Any) -> bool:
+    """Whether columns can be looked up by name.
+
+    >>> has_columns({"a": [1]}), has_columns([[1]]), has_columns(np.zeros((1, 1)))
+    (True, False, False)
+    """
+    return isinstance(given, Mapping) or _fields(given) is not None or _is_frame(given)
+
+
+def names_of(
+    frame: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
+) -> list[Any]:
+    """The names of a frame's columns, or `error` if it has none or one name twice.
+
+    >>> names_of({"a": [1], "b": [2]})
+    ['a', 'b']
+    """
+    if isinstance(frame, Mapping):
+        return list(frame)
+    fields = _fields(frame)
+    if fields is not None:
+        return list(fields)
+    if not _is_frame(frame):
+        raise error(f"{where}: expected columns by name, got {type(frame).__name__}")
+    return list(_narwhal(frame, where, error).columns)
+
+
+def column_of(
+    frame: Any, name: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
+) -> NDArray[Any]:
+    """One column as an array of plain entries, with None for each missing cell.
+
+    >>> column_of({"a": [1.0, float("nan")]}, "a").tolist()
+    [1.0, None]
+    """
+    known = names_of(frame, where, error)
+    if name not in known:
+        shown = ", ".join(map(repr, known)) or "none"
+        raise error(f"{where}: there is no column {name!r}; there are {shown}")
+    if not _is_frame(frame):
+        return as_column(frame[name], f"{where}, column {name!r}", error)
+    series = _narwhal(frame, where, error).get_column(name)
+    kind = series.dtype
+    whole = kind.is_float() or (kind.is_numeric() and not series.null_count())
+    entries = series.to_numpy() if whole else _objects(series.to_list())  # integers stay integers
+    return as_column(entries, f"{where}, column {name!r}", error)
+
+
+def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) -> NDArray[Any]:
+    """An array of entries that can be looked up; missing ones are None."""
+    masked = np.ma.getmaskarray(given) if isinstance(given, np.ma.MaskedArray) else None
+    try:
+        column = np.asarray(to_numpy(given))
+    except ValueError:  # rows of different lengths
+        column = np.empty(0)[None]
+    if column.ndim != 1:
+        raise error(f"{where}: expected a plain entry in each row")
+    if column.dtype == object:
+        entries = column.tolist()
+        if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):
+            row = next(row for row, entry in enumerate(entries) if isinstance(entry, _NOT_PLAIN))
+            raise error(f"{where}, row {row}: expected a plain entry, got {entries[row]!r}")
+    missing = missing_in(column)
+    if masked is not None:
+        missing = missing | masked
+    if missing.any():
+        column = column.astype(object)
+        column[missing] = None
+    return column
+
+
+def missing_in(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a column has no entry.
+
+    >>> missing_in(np.array(["a", None, float("nan")], dtype=object)).tolist()
+    [False, True, True]
+    """
+    if column.dtype.kind in "biuUS":
+        return np.zeros(len(column), dtype=np.bool_)
+    if column.dtype.kind in "fcmM":
+        unequal: NDArray[np.bool_] = column != column  # NaN and NaT
+        return unequal
+    entries = column.tolist()
+    found = {id(entry) for entry in dict.fromkeys(entries) if is_missing(entry)}
+    return np.fromiter(map(found.__contains__, map(id, entries)), np.bool_, len(entries))
+
+
+def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> Any:
+    """New columns as a frame of the same library; a dictionary of arrays for anything else.
+
+    >>> frame_like({}, {"a": [1, 2]})
+    {'a': array([1, 2])}
+    """
+    if not _is_frame(frame):
+        return {
+            name: column if isinstance(column, np.ndarray) else np.asarray(column)
+            for name, column in columns.items()
+        }
+    import narwhals.stable.v2 as nw
+
+    backend = nw.from_native(frame, eager_only=True).implementation
+    ready = {name: _uniform(column) for name, column in columns.items()}
+    return nw.from_dict(ready, backend=backend).to_native()
+
+
+def with_cells(
+    frame: Any, cells: Mapping[Any, tuple[NDArray[np.int64], Sequence[Any] | NDArray[Any]]]
+) -> Any:
+    """A copy of a frame with other entries in some rows of some columns.
+
+    Columns keep their types, and a frame of pandas keeps its index.
+
+    >>> with_cells({"a": np.array(["x", None])}, {"a": (np.array([1]), ["y"])})["a"].tolist()
+    ['x', 'y']
+    """
+    if not _is_frame(frame):
+        whole = {name: np.array(column_of(frame, name)) for name in names_of(frame)}
+        for name, (rows, entries) in cells.items():
+            whole[name][rows] = entries
+        return whole
+    import narwhals.stable.v2 as nw
+
+    held = nw.from_native(frame, eager_only=True)
+    changed = []
+    for name, (rows, entries) in cells.items():
+        if len(rows):
+            series, plain = held.get_column(name), _plain(entries)
+            arrow = held.implementation.is_pyarrow() and series.dtype == nw.Categorical
+            if arrow:  # whose dictionaries cannot be written to
+                series = series.cast(nw.String).scatter(rows, plain).cast(nw.Categorical)
+            else:
+                series = series.scatter(rows, plain)
+            changed.append(series)
+    return (held.with_columns(*changed) if changed else held).to_native()
+
+
+def _is_frame(given: Any) -> bool:
+    """Whether it is a frame that narwhals may know; nothing is imported to find out."""
+    if isinstance(given, np.ndarray | Mapping | list | tuple):
+        return False
+    kind = type(given)
+    return hasattr(kind, "columns") or hasattr(kind, "column_names")
+
+
+def _fields(given: Any) -> tuple[str, ...] | None:
+    """The fields of a structured array."""
+    return given.dtype.names if isinstance(given, np.ndarray) else None
+
+
+def _narwhal(frame: Any, where: str, error: type[MinigibbsError]) -> Any:
+    import narwhals.stable.v2 as nw
+    from narwhals.exceptions import NarwhalsError
+
+    try:
+        return nw.from_native(frame, eager_only=True)
+    except (TypeError, NarwhalsError, ValueError) as reason:
+        if hasattr(frame, "collect"):
+            raise error(f"{where}: a lazy frame has no cells yet; call collect() first") from None
+        twice = _repeated(getattr(frame, "columns", ()))
+        if twice is not None:
+            raise error(f"{where}: more than one column is called {twice!r}") from None
+        raise error(f"{where}: expected a frame, got {type(frame).__name__}: {reason}") from None
+
+
+def _repeated(names: Any) -> Any:
+    """The first name that appears twice, or None."""
+    seen: list[Any] = []
+    for name in names:
+        if any(name is other or name == other for other in seen if type(name) is type(other)):
+            return name
+        seen.append(name)
+    return None
+
+
+def _plain(entries: Sequence[Any] | NDArray[Any]) -> Any:
+    """Entries as a list of Python's own types, or an array of numbers."""
+    if isinstance(entries, np.ndarray) and entries.dtype.kind in "biuf":
+        return entries
+    return list(np.asarray(entries, dtype=object).tolist())
+
+
+def _uniform(column: Sequence[Any] | NDArray[Any]) -> Any:
+    """A column that every library stores: entries of several types become text."""
+    plain = _plain(column)
+    if isinstance(plain, list):
+        kinds = {type(entry) for entry in plain if entry is not None}
+        if len(kinds) > 1 and kinds != {int, float}:
+            return [None if entry is None else str(entry) for entry in plain]
+    return plain
+
+
+def _objects(entries: Sequence[Any]) -> NDArray[Any]:
+    column = np.empty(len(entries), dtype=object)
+    column[:] = entries
+    return column
