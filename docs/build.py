@@ -22,7 +22,7 @@ PICTURES = DOCS / "images" / "tutorial"
 CHAPTERS: dict[str, list[str]] = {
     "Describing a model": ["FactorGraph", "Grid", "Domains", "Stats"],
     "Factors": ["Unary", "Potts", "Ising", "Table", "Logical", "NoisyMax", "add_noisy_max"],
-    "Implicit factors": ["Kernel", "PointKernel", "Points", "Complete", "LowRank"],
+    "Implicit factors": ["Stencil", "Kernel", "PointKernel", "Points", "Complete", "LowRank"],
     "Answers": ["infer", "infer_many", "Answer", "Answers", "maximize", "Maximum"],
     "Sampling": [
         "sample",

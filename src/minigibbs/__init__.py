@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PointKernel,
         Points,
         Potts,
+        Stencil,
         Table,
         Unary,
     )
@@ -110,6 +111,7 @@ _HOMES = {
             "PointKernel",
             "Points",
             "Potts",
+            "Stencil",
             "Table",
             "Unary",
         ],
@@ -214,6 +216,7 @@ __all__ = [
     "SampleError",
     "Sampler",
     "Stats",
+    "Stencil",
     "StoppedError",
     "SubsetEstimator",
     "Summary",

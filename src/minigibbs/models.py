@@ -5,7 +5,8 @@
 <FactorGraph: 64 variables; factors: 128 potts>
 
 Fully connected models are stored up to 2,048 variables, and implicit (`mg.Complete`, `mg.Kernel`)
-beyond, unless `implicit` is given. Only the default sampler draws from implicit models.
+beyond, unless `implicit` is given. Only the default sampler draws from these. Lattices are stored
+up to a million variables, and implicit (`mg.Stencil`) beyond.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
 from minigibbs.graph.checks import as_array
-from minigibbs.graph.factors import Complete, Factors, Ising, Kernel, Points, Potts, Table, Unary
+from minigibbs.graph.factors import (
+    Complete,
+    Factors,
+    Ising,
+    Kernel,
+    Points,
+    Potts,
+    Stencil,
+    Table,
+    Unary,
+)
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
@@ -28,6 +39,7 @@ _VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
 _VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
 _MOST_AXES = 64  # of a NumPy array
+_MOST_LATTICE = 2**20  # variables of a lattice whose pairs are stored
 _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
 
 
@@ -62,22 +74,32 @@ def potts_rbf(
 
 
 @checked(GraphError)
-def ising_lattice(side: int, beta: float, periodic: bool = True) -> FactorGraph:
+def ising_lattice(
+    side: int, beta: float, periodic: bool = True, implicit: bool | None = None
+) -> FactorGraph:
     """The square-lattice Ising model with coupling beta between nearest neighbours.
 
     >>> ising_lattice(side=4, beta=0.4).stats.max_degree
     4
+    >>> ising_lattice(side=4096, beta=0.4)
+    <FactorGraph: 16,777,216 variables; factors: 33,554,432 stencil>
     """
+    if _is_stencil(implicit, side):
+        return _alike(_stencil("ising", side, beta, periodic), int(side) ** 2, 2)
     return _alike(Ising(*_lattice(side, periodic), beta), int(side) ** 2, 2)
 
 
 @checked(GraphError)
-def potts_lattice(side: int, states: int, beta: float, periodic: bool = True) -> FactorGraph:
+def potts_lattice(
+    side: int, states: int, beta: float, periodic: bool = True, implicit: bool | None = None
+) -> FactorGraph:
     """The square-lattice Potts model with weight beta where nearest neighbours agree.
 
     >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
     <FactorGraph: 16 variables; factors: 24 potts>
     """
+    if _is_stencil(implicit, side):
+        return _alike(_stencil("potts", side, beta, periodic), int(side) ** 2, states)
     return _alike(Potts(*_lattice(side, periodic), beta), int(side) ** 2, states)
 
 
@@ -278,6 +300,16 @@ def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
 
 def _is_implicit(implicit: bool | None, variables: int) -> bool:
     return variables > _MOST_STORED if implicit is None else bool(implicit)
+
+
+def _is_stencil(implicit: bool | None, side: int) -> bool:
+    return side * side > _MOST_LATTICE if implicit is None else bool(implicit)
+
+
+def _stencil(kind: str, side: int, beta: float, periodic: bool) -> Stencil:
+    """Nearest neighbours on a square grid, in the order of `_lattice`."""
+    _at_least("side", side, 3 if periodic else 2)
+    return Stencil((side, side), [(0, 1), (1, 0)], beta, bool(periodic), kind)
 
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:

@@ -90,7 +90,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     >>> mg.read(path)
     <FactorGraph: 2 variables; factors: 1 ising>
     """
-    _format(path).write(graph, path)
+    module = _format(path)
+    module.write(graph.with_pairs() if module is not native else graph, path)
 
 
 def _format(path: str | os.PathLike[str]) -> ModuleType:

@@ -16,6 +16,7 @@ from minigibbs.graph.checks import Frozen, as_array, as_list, frozen
 from minigibbs.graph.domains import Domains, Grid
 from minigibbs.graph.factors.base import FREE, Factors
 from minigibbs.graph.factors.implicit.base import Implicit
+from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.prepared import SHARED, STORE, share
 from minigibbs.system.boundary import checked
 
@@ -57,8 +58,9 @@ class FactorGraph(Frozen):
         `Domains`, which have names and labels of their own.
     factors
         Factor groups, in any number and mixture: `Unary`, `Potts`, `Ising`, `Table`, `Logical`;
-        `Kernel`, `Complete`, `LowRank`, which join all variables and are not stored. They call
-        variables by number or, where `names` are given, by name.
+        `Stencil`, which couples the sites of a lattice; `Kernel`, `Complete`, `LowRank`, which
+        join all variables. The last four are not stored. They call variables by number or, where
+        `names` are given, by name.
     names
         One name per variable.
     labels
@@ -212,9 +214,11 @@ class FactorGraph(Frozen):
 
         states = self.check_states(x)
         values = np.empty(len(np.atleast_2d(states)))
-        energies(self.packed, np.atleast_2d(states), values)
-        values += self.offset
+        energies(self.rest.packed, np.atleast_2d(states), values)
+        values += self.rest.offset
         values += self.implicit_energies(np.atleast_2d(states))
+        for group in self.stencils:
+            values += group.energies(np.atleast_2d(states))
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
@@ -246,9 +250,39 @@ class FactorGraph(Frozen):
         """The implicit groups, in their order."""
         return tuple(group for group in self.factors if isinstance(group, Implicit))
 
+    @cached_property
+    def stencils(self) -> tuple[Stencil, ...]:
+        """The stencils, in their order. They are packed as pairs, where that is asked for."""
+        return tuple(group for group in self.factors if isinstance(group, Stencil))
+
+    @property
+    def rest(self) -> FactorGraph:
+        """The graph without its stencils; itself if it has none."""
+        return self._rest if self.stencils else self
+
+    @cached_property
+    def _rest(self) -> FactorGraph:
+        others = [group for group in self.factors if not isinstance(group, Stencil)]
+        return FactorGraph(self.domains, others, evidence=self.evidence)
+
+    def with_pairs(self) -> FactorGraph:
+        """The graph with its stencils as pairs; itself if it has none."""
+        if not self.stencils:
+            return self
+        groups = [g.stored() if isinstance(g, Stencil) else g for g in self.factors]
+        return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
+
+    @cached_property
+    def lattice(self) -> Stencil | None:
+        """The stencil of a graph of one stencil and unary factors; None for any other graph."""
+        if len(self.stencils) != 1 or self.implicits:
+            return None
+        rows = self.rest.packed.rows
+        return None if (rows["start"] < rows["unary_begin"]).any() else self.stencils[0]
+
     def stored(self) -> FactorGraph:
         """The same graph with every factor written out, for small graphs and other samplers."""
-        groups = [g.stored() if isinstance(g, Implicit) else g for g in self.factors]
+        groups = [g.stored() if isinstance(g, Implicit | Stencil) else g for g in self.factors]
         return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
 
     @property
@@ -259,7 +293,16 @@ class FactorGraph(Frozen):
     @property
     def offset(self) -> float:
         """What `energy` adds to the sum of the packed factors."""
+        if self.stencils:
+            return self.rest.offset + sum(group.constant for group in self.stencils)
         return self._packed[1]
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """Where the values of each variable begin, if those of all follow one another."""
+        first: NDArray[np.int64] = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        first.flags.writeable = False
+        return first
 
     @cached_property
     def _packed(self) -> tuple[Model, float]:
@@ -336,7 +379,7 @@ class FactorGraph(Frozen):
     @cached_property
     def hard(self) -> NDArray[np.intp]:
         """The numbers, in `packed.factors`, of the factors that hold a zero under the evidence."""
-        return np.flatnonzero(np.isinf(self.packed.factors["span"]))
+        return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
     def where(self, factor: int) -> str:
         """A factor of `packed.factors` as errors call it."""
@@ -355,9 +398,11 @@ class FactorGraph(Frozen):
         """
         from minigibbs.graph.packing import energy_at
 
-        local = energy_at(self.packed)
+        local = energy_at(self.rest.packed)
         for group in self.implicits:
             local += group.energy_per_weight * group.local_weights()
+        for stencil in self.stencils:
+            local += stencil.local(self.sizes, self.evidence)[1]
         local[self.evidence != FREE] = 0.0
         return local
 
@@ -371,10 +416,14 @@ class FactorGraph(Frozen):
         """
         from minigibbs.graph.packing import factor_spans
 
-        spans = factor_spans(self.packed, self.evidence)
+        spans = factor_spans(self.rest.packed, self.evidence)
         factors, total = int(np.count_nonzero(spans)), float(spans.sum())
-        rows, free = self.packed.rows, self.evidence == FREE
+        rows, free = self.rest.packed.rows, self.evidence == FREE
         degrees = rows["end"] - rows["start"]
+        for stencil in self.stencils:
+            degrees = np.where(free, degrees + stencil.local(self.sizes, self.evidence)[0], 0)
+            own_factors, own_total = stencil.totals(self.sizes, self.evidence)
+            factors, total = factors + own_factors, total + own_total
         for group in self.implicits:  # pairs of clamped variables counted in
             own = group.degrees()
             degrees = np.where(free, degrees + own, 0)
@@ -402,9 +451,11 @@ class FactorGraph(Frozen):
         """
         from minigibbs.graph.packing import influence_at
 
-        influence = influence_at(self.packed)
+        influence = influence_at(self.rest.packed)
         for group in self.implicits:
             influence += group.energy_per_weight * group.local_weights() / 2
+        for stencil in self.stencils:
+            influence += stencil.local(self.sizes, self.evidence)[1] / 2
         return float(influence[self.evidence == FREE].max(initial=0.0))
 
     @cached_property
@@ -414,7 +465,8 @@ class FactorGraph(Frozen):
 
         quick = (group for group in self.implicits if group.counting <= _QUICK)
         weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
-        return rounding_error(self.packed, weights)
+        weights += sum(stencil.strength for stencil in self.stencils)
+        return rounding_error(self.rest.packed, weights)
 
     def describe(self) -> dict[str, Any]:
         """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
@@ -436,8 +488,8 @@ class FactorGraph(Frozen):
             stats = asdict(self.stats) | {"influence": self.influence}
             stats |= {key: None for key, value in stats.items() if value == math.inf}
         clamped = int(np.count_nonzero(self.evidence != FREE))
-        shapes = (getattr(group, "shape", None) for group in self.implicits)
-        shape = next((shape for shape in shapes if shape is not None), None)  # of a Kernel
+        shapes = (getattr(group, "shape", None) for group in (*self.implicits, *self.stencils))
+        shape = next((shape for shape in shapes if shape is not None), None)  # of a lattice
         return {
             **stats,
             "clamped": clamped,

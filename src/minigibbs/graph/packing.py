@@ -34,7 +34,7 @@ def lower_all(
 ) -> tuple[Model, float]:
     """A model of all factors without rows, and the constant beside it."""
     factors = [group for group in factors if not isinstance(group, Implicit)]
-    entries = sum(len(group) * group.scope.shape[1] for group in factors)
+    entries = sum(group.entries for group in factors)
     memory.require(
         entries * _ENTRY_BYTES + len(sizes) * 8,
         f"packing {sum(map(len, factors)):,} factors",

@@ -116,6 +116,7 @@ def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
             f"{graph.implicits[0].kind}: a networkx graph lists every factor, but this group is "
             "implicit; convert graph.stored() if it is small"
         )
+    graph = graph.with_pairs()
     if bipartite:
         return _bipartite(networkx.Graph(), graph, names)
     kind, states = _kind(graph)

@@ -40,12 +40,14 @@ class Energy(Observable):
 
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             found = np.empty(len(states))
-            energies(graph.packed, states, found)
-            out[:, 0] = found + graph.offset
+            energies(graph.rest.packed, states, found)
+            out[:, 0] = found + graph.rest.offset
+            for stencil in graph.stencils:
+                out[:, 0] += stencil.energies(states)
             if graph.implicits:  # one by one: sums of several at a time may differ in the last bit
                 out[:, 0] += [float(graph.implicit_energies(state[None])[0]) for state in states]
 
-        if graph.implicits:
+        if graph.implicits or graph.stencils:
             return Measure(("",), evaluate)
 
         def from_sums(sums: NDArray[Any], out: NDArray[np.float64]) -> None:

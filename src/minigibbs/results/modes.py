@@ -37,6 +37,7 @@ _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecide
 _PASSES = 2  # over the variables around a cluster
 _FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
 _OFF = 0.1  # from uniform, at the least
+_MOST_EXPANDED = 20_000  # the same for stencils, which the search expands into pairs
 _MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is searched
 
 
@@ -70,7 +71,8 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     if broken is not None:
         return broken
     values = int(graph.sizes.sum(dtype=np.int64))
-    if graph.implicits or values > _MOST_VALUES or run.state is None:
+    most = _MOST_EXPANDED if graph.stencils else _MOST_VALUES
+    if graph.implicits or values > most or run.state is None:
         return None
     marginals = run.known_marginals
     if marginals is None or marginals.sweeps < LEAST_SWEEPS:
@@ -157,7 +159,7 @@ def _symmetric(graph: FactorGraph) -> bool:
     """Whether a permutation of values that is the same for all variables changes no energy."""
     if not len(graph) or (graph.sizes != graph.sizes[0]).any() or (graph.evidence >= 0).any():
         return False
-    rows = graph.packed.rows
+    rows = graph.rest.packed.rows
     return bool((rows["pair_end"] == rows["end"]).all())
 
 

@@ -19,6 +19,7 @@ from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic import draws_nothing
 from minigibbs.samplers.chromatic.small import small_fit
 from minigibbs.samplers.chromatic.spins import spins_fit
+from minigibbs.samplers.chromatic.stencil_bits import stencil_bits
 from minigibbs.samplers.costs import COSTS
 
 SHARE = 0.1  # of a chain's time that its energies may take
@@ -36,6 +37,7 @@ _CALL = 20_000.0  # what the energy of an implicit group costs beside the work i
 _COLOUR_PAIR = 0.9
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # an update of a spin, and each two factors at it
 _SMALL, _SMALL_VALUE = 4.0, 1.4  # that of a small domain, and each of its values
+_STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # an update of a bit in space, and a site of an energy
 _DEARER = 3.0  # how much dearer energies are in other layouts of colours
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
@@ -132,12 +134,15 @@ def energy_every(
 
     `records` is None where a run goes on until it has enough energies.
     """
-    cost = energy_cost(graph)
+    bits = colours and draws_nothing(sampler, graph) and stencil_bits(graph) is not None
+    cost = _STENCIL_ENERGY * len(graph) if bits else energy_cost(graph)
     if records is not None and cost * records <= _UNNOTICED:
         return 1
     if not colours and cost <= share * thin * COSTS["update"]:
         return 1
-    if colours:
+    if bits:
+        update = _STENCIL
+    elif colours:
         cost, update = colour_costs(graph, sampler)
     else:
         update = update_cost(graph, sampler)

@@ -8,12 +8,13 @@ from minigibbs.graph.factors.implicit.points import PointKernel, Points
 from minigibbs.graph.factors.ising import Ising
 from minigibbs.graph.factors.logical import Logical
 from minigibbs.graph.factors.potts import Potts
+from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.factors.table import Table
 from minigibbs.graph.factors.unary import Unary
 
 KINDS: dict[str, type[Factors]] = {
     kind.kind: kind
-    for kind in (Unary, Potts, Ising, Table, Logical, Kernel, Complete, LowRank, Points)
+    for kind in (Unary, Potts, Ising, Table, Logical, Kernel, Complete, LowRank, Points, Stencil)
 }
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PointKernel",
     "Points",
     "Potts",
+    "Stencil",
     "Table",
     "Unary",
 ]

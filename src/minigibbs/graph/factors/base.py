@@ -71,6 +71,11 @@ class Factors(Frozen, ABC):
         return len(self._scope)
 
     @property
+    def entries(self) -> int:
+        """How many variables all factors have together."""
+        return int(self._scope.size)
+
+    @property
     def scope(self) -> NDArray[np.int32]:
         """The variables of each factor by number, one row per factor."""
         if self._scope.dtype == object:

@@ -59,6 +59,7 @@ class Backend(ABC):
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
     colours: ClassVar[bool] = False  # whether it has chromatic scans
+    space: ClassVar[bool] = False  # whether it has bits in space for stencils
     crowd: ClassVar[int]  # chains from which on they fill its vectors by themselves
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
@@ -81,17 +82,23 @@ class Backend(ABC):
         """What the sampler prepares for a plan, or what chromatic sweeps read."""
         sampler, graph = plan.sampler, plan.graph
         lanes = _CHROMATIC_LANES if plan.scan == CHROMATIC else self.lanes
+        space = self.space and bool(graph.stencils)
 
         def make() -> Any:
             if plan.scan == CHROMATIC:
-                data = colour_data(sampler, graph)
+                data = colour_data(sampler, graph, self.space)
             else:
                 data = sampler.prepare(graph, lanes)
             self.promise(plan)
             forget(graph, SPLIT)  # which costs and data were both made from
             return data
 
-        key = (sampler, str(sampler), lanes)  # as text, too: 1 and True are different settings
+        key = (
+            sampler,
+            str(sampler),
+            lanes,
+            space,
+        )  # as text, too: 1 and True are different settings
         return prepared(graph, "data", key, make)
 
     def split_lanes(self, sampler: Sampler, graph: FactorGraph, scan: str) -> int:

@@ -67,6 +67,7 @@ class CpuBackend(Backend):
     refused = ()
     in_threads = True
     colours = True
+    space = True
     crowd = TOGETHER
 
     def check(self) -> None:

@@ -214,7 +214,7 @@ class LockstepGroup(Group):
             rows["energy"][records] = self.tile.energies()
         if plan.reference is not None and len(rows["error"]):
             times = np.full(self.tile.chains, visits)
-            first = plan.graph.packed.first
+            first = plan.graph.first
             counts = self._counts(visits) if len(plan.order) else self.tile.counts(1)
             rows["error"][records] = mean_distance(counts, times, plan.reference, first)
 

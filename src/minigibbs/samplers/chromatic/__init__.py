@@ -26,6 +26,8 @@ from minigibbs.samplers.chromatic.small_tails import (
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
+from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tails import (
     SpinTailColours,
     SpinTailLanes,
@@ -71,7 +73,7 @@ def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
 
 def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
     """Whether every factor is evaluated, so that the update is plain Gibbs's."""
-    if not isinstance(sampler, PoissonGibbs):
+    if not isinstance(sampler, PoissonGibbs) or sampler.evaluates_all(graph):
         return True
     return not sampler.split(graph, LANES).tail.any()
 
@@ -91,11 +93,14 @@ def split_lanes(sampler: Sampler, graph: FactorGraph) -> int:
     return LANES if graph.implicits or has_layout(sampler, graph) else GENERAL_LANES
 
 
-def colour_data(sampler: Sampler, graph: FactorGraph) -> Any:
-    """What chromatic sweeps of a graph read."""
+def colour_data(sampler: Sampler, graph: FactorGraph, space: bool = True) -> Any:
+    """What chromatic sweeps of a graph read; `space` allows bits in space for stencils."""
     if graph.implicits:
         assert isinstance(sampler, PoissonGibbs)
         return point_colours(graph, sampler.split(graph, LANES))
+    bits = stencil_bits(graph) if space and draws_nothing(sampler, graph) else None
+    if bits is not None:
+        return bits
     if spins_fit(graph) and draws_nothing(sampler, graph):
         return spin_colours(graph)
     if small_fit(graph) and draws_nothing(sampler, graph):
@@ -127,4 +132,5 @@ _TILES: dict[type, tuple[Any, Any]] = {  # for one chain, and for several
     SpinTailColours: (SpinTailRow, SpinTailLanes),
     SmallColours: (SmallRow, SmallLanes),
     SmallTailColours: (SmallTailRow, SmallTailLanes),
+    StencilBits: (StencilTile, StencilTile),
 }

@@ -14,6 +14,7 @@ from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic import has_layout
 from minigibbs.samplers.chromatic.small import small_fit
 from minigibbs.samplers.chromatic.spins import spins_fit
+from minigibbs.samplers.chromatic.stencil_bits import stencil_bits
 from minigibbs.samplers.chromatic.tile import LANES
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
 
@@ -76,6 +77,14 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool) -> ScanChoice:
     free = int((graph.evidence < 0).sum())
     if not free:
         return one_by_one(sampler, "evidence clamps every variable")
+    bits = stencil_bits(graph) if sampler.evaluates_all(graph) else None
+    if bits is not None and free >= LEAST * bits.lattice.colors:
+        colors = bits.lattice.colors
+        return ScanChoice(
+            "chromatic",
+            f"its {colors} colors have {free // colors:,} variables each, which are stored as bits "
+            "and updated together",
+        )
     entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
     if 2 * entries > free * free or free < LEAST * graph.colours.count:
         return one_by_one(sampler, f"its colors have fewer than {LEAST} variables each")

@@ -63,7 +63,7 @@ def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
 
 def small_fit(graph: FactorGraph) -> bool:
     """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
-    model = graph.packed
+    model = graph.rest.packed
     if graph.implicits or len(graph.hard) or int(graph.sizes.max()) > LARGEST:
         return False
     factors = model.factors[model.factors["span"] > 0]

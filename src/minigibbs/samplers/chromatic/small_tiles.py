@@ -60,7 +60,7 @@ class SmallTile(Tile):
         self._flush()
         graph, variable = self.graph, self.data.variable
         counts = np.zeros((self.chains, int(graph.sizes.sum(dtype=np.int64))), np.int64)
-        first, sizes = graph.packed.first, graph.sizes[variable].astype(np.int64)
+        first, sizes = graph.first, graph.sizes[variable].astype(np.int64)
         values = np.arange(int(sizes.sum()))
         where = np.repeat(first[variable] - self.data.first[:-1], sizes) + values
         counts[:, where] = self._counts()

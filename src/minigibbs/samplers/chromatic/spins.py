@@ -33,7 +33,7 @@ class SpinColours(NamedTuple):
 
 def spins_fit(graph: FactorGraph) -> bool:
     """Whether every variable has two values, and every factor is a pair or unary without zeros."""
-    rows = graph.packed.rows
+    rows = graph.rest.packed.rows
     pairs = not (rows["pair_end"] < rows["unary_begin"]).any() and not graph.implicits
     return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
 

@@ -192,7 +192,7 @@ class VisitTile(Tile):
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
         """As they were counted; a clamped variable was always where it is."""
-        counts, first = self.visits.copy(), self.graph.packed.first
+        counts, first = self.visits.copy(), self.graph.first
         clamped = np.flatnonzero(self.graph.evidence >= 0)
         counts[:, first[clamped] + self.graph.evidence[clamped]] = sweeps
         return counts

@@ -128,6 +128,26 @@ class PoissonGibbs(Sampler):
             return self
         return replace(self, stickiness=measured_stickiness(graph))
 
+    @property
+    def _told(self) -> bool:
+        """Whether the split is not left to the sampler."""
+        return (self.slowdown, self.theta, self.heavy) != (None, None, None)
+
+    def evaluates_all(self, graph: FactorGraph) -> bool:
+        """Whether all factors of a lattice are evaluated; then nobody needs to pack them.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+
+        Returns
+        -------
+        bool
+            True for a stencil and unary factors, unless the sampler has settings.
+        """
+        return not self._told and graph.lattice is not None
+
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
 
@@ -141,8 +161,9 @@ class PoissonGibbs(Sampler):
         sticky = self.settled(graph).stickiness
         assert not isinstance(sticky, str)
         split = choose_split(graph, self.slowdown, self.theta, self.heavy, lanes, sticky)
-        told = (self.slowdown, self.theta, self.heavy) != (None, None, None)
-        if not told and split.tail.any():
+        if self.evaluates_all(graph):
+            return all_heavy(split)
+        if not self._told and split.tail.any():
             alone = lanes == 1
             rate = rare_changes(graph, FieldData(sum_unary(graph.packed))) if alone else None
             if not worth_splitting(graph, split, rate):
@@ -211,6 +232,8 @@ class PoissonGibbs(Sampler):
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float:
         """The bound of docs/theory.md on the random scan's spectral gap, at the worst variable."""
+        if self.evaluates_all(graph):
+            return 1.0
         return math.exp(min(self.split(graph, lanes).log_slowdown, 700.0))
 
     def reason(self, graph: FactorGraph, lanes: int = 1) -> str:

@@ -1,0 +1,243 @@
+"""A lattice by color, without lists of neighbors: which site is which bit of which word.
+
+The color of a site is a linear function of its coordinates, modulo the number of colors. In a row
+along the last axis, the sites of one color are then equally spaced. They are stored as consecutive
+bits, 32 per word. A displacement becomes a shift of the bits of one row against another one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.stencil import Stencil
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.lanes import lanes_of
+
+BITS = 32  # sites per word
+MOST_COLORS = 8
+MOST_AXES = 8
+_NUMBER, _WORD = np.int64(0), np.uint32(0)
+
+
+class Lattice(NamedTuple):
+    """Where the sites of a lattice are stored. Unit (color, row, word) holds 32 sites."""
+
+    shape: NDArray[np.int64]  # [axis]
+    factor: NDArray[np.int64]  # [axis] of the color; 1 along the last axis
+    wraps: NDArray[np.uint8]  # [axis]
+    offset: NDArray[np.int64]  # [direction, axis]: each offset, then its opposite
+    change: NDArray[np.int64]  # [direction] how much the color grows
+    colors: int
+    rows: int  # along the last axis
+    words: int  # per row and color
+
+    @property
+    def units(self) -> int:
+        """Words per color."""
+        return self.rows * self.words
+
+
+def lattice_of(stencil: Stencil) -> Lattice | None:
+    """Lay out a stencil's lattice; None where no linear coloring of a few colors exists."""
+    offsets = [d for k, d in enumerate(stencil.offsets) if stencil.weights[k].any()]
+    factor, colors = _coloring(stencil.shape, offsets, stencil.periodic)
+    if not colors:
+        return None
+    both = [tuple(sign * d for d in one) for one in offsets for sign in (1, -1)]
+    steps = np.array(both, np.int64).reshape(-1, len(stencil.shape))
+    side, shape = stencil.shape[-1], np.array(stencil.shape, np.int64)
+    lattice = Lattice(
+        shape=shape,
+        factor=np.array(factor, np.int64),
+        wraps=np.array(stencil.periodic, np.uint8),
+        offset=steps,
+        change=(steps @ np.array(factor, np.int64)) % colors,
+        colors=colors,
+        rows=stencil.variables // side,
+        words=-(-side // (colors * BITS)),
+    )
+    for array in lattice:
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return lattice
+
+
+def _coloring(
+    shape: tuple[int, ...], offsets: list[tuple[int, ...]], periodic: tuple[bool, ...]
+) -> tuple[tuple[int, ...], int]:
+    """Factors of the coordinates and the number of colors, which is 0 where none fits."""
+    for colors in range(2, MOST_COLORS + 1):
+        choices = [range(1, colors)] * (len(shape) - 1)  # of (1, ..., 1) first
+        if shape[-1] % colors and periodic[-1]:
+            continue
+        for some in itertools.product(*(itertools.chain(one, [0]) for one in choices)):
+            factor = (*some, 1)
+            axes = zip(factor, shape, periodic, strict=True)
+            if any(wraps and f * side % colors for f, side, wraps in axes):
+                continue
+            if all(sum(map(int.__mul__, factor, d)) % colors for d in offsets):
+                return factor, colors
+    return (), 0
+
+
+@literal
+def place_row(lattice, row, at):
+    """Write the coordinates of a row to `at`; returns the sum of factor times coordinate."""
+    total, axis = np.int64(0), len(lattice.shape) - 2
+    while axis >= 0:
+        at[axis] = row % lattice.shape[axis]
+        row //= lattice.shape[axis]
+        total += lattice.factor[axis] * at[axis]
+        axis -= 1
+    return total
+
+
+@literal
+def phase_of(lattice, total, color):
+    """The first site, along the last axis, of a color in a row."""
+    return (color - total) % lattice.colors
+
+
+@literal
+def sites_of(lattice, phase):
+    """How many sites of a color a row has."""
+    return (lattice.shape[len(lattice.shape) - 1] - phase + lattice.colors - 1) // lattice.colors
+
+
+@literal
+def valid_bits(count, word):
+    """The bits of a word that are sites, of `count` sites in the row."""
+    left = count - BITS * word
+    if left >= BITS:
+        return np.uint32(0xFFFFFFFF)
+    return np.uint32((np.int64(1) << max(left, np.int64(0))) - 1)
+
+
+@literal
+def partner_row(lattice, at, direction):
+    """The row of a direction's partners; -1 where it is not on the lattice."""
+    row, axis = np.int64(0), 0
+    while axis < len(lattice.shape) - 1:
+        there = at[axis] + lattice.offset[direction, axis]
+        side = lattice.shape[axis]
+        if there < 0 or there >= side:
+            if not lattice.wraps[axis]:
+                return np.int64(-1)
+            there = there + side if there < 0 else there - side
+            there = there % side if there < 0 or there >= side else there
+        row = row * side + there
+        axis += 1
+    return row
+
+
+@literal
+def cut_bits(x, begin, count, first, wraps):
+    """32 bits of a row of `count` bits from bit `first` on, which may lie outside: see `wraps`."""
+    if first >= 0 and first + BITS <= count:
+        word, by = begin + (first >> 5), np.uint64(first & 31)
+        if by == np.uint64(0):
+            return x[word]
+        both = np.uint64(x[word]) | (np.uint64(x[word + 1]) << np.uint64(32))
+        return np.uint32(both >> by)
+    if count < BITS:
+        return _cut_short(x[begin], count, first, wraps)
+    if wraps:
+        first = first + count if first < 0 else first - count if first >= count else first
+    if first < 0:
+        return np.uint32(np.uint64(x[begin]) << np.uint64(min(-first, np.int64(BITS))))
+    if first >= count:
+        return _WORD
+    word, by = begin + (first >> 5), np.uint64(first & 31)
+    bits = np.uint64(x[word]) >> by
+    if (first & ~31) + BITS < count:
+        bits |= np.uint64(x[word + 1]) << (np.uint64(32) - by)
+    if wraps and first + BITS > count:
+        bits |= np.uint64(x[begin]) << np.uint64(count - first)
+    return np.uint32(bits)
+
+
+@literal
+def _cut_short(word, count, first, wraps):
+    """The same for a row that is shorter than a word."""
+    bits = np.uint32(0)
+    for k in range(BITS):
+        place = first + k
+        if wraps:
+            place %= count
+        if place >= 0 and place < count:
+            bit = (word >> np.uint32(place)) & np.uint32(1)
+            bits = np.uint32(bits | np.uint32(bit << np.uint32(k)))
+    return bits
+
+
+@literal
+def present_bits(count, first):
+    """Which of the 32 bits from `first` on are sites of a row of `count`."""
+    if first >= 0 and first + BITS <= count:
+        return np.uint32(0xFFFFFFFF)
+    bits = np.uint32(0)
+    for k in range(BITS):
+        if first + k >= 0 and first + k < count:
+            bits = np.uint32(bits | np.uint32(np.uint32(1) << np.uint32(k)))
+    return bits
+
+
+@literal_entry
+def pack_bits(lattice, values, begin, end, out):
+    """Store bytes by site as bits, for the units from `begin` to `end`; bytes are 0 or 1."""
+    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
+    side = lattice.shape[len(lattice.shape) - 1]
+    for unit in range(begin, end):
+        color, row = unit // units, unit % units // lattice.words
+        phase = phase_of(lattice, place_row(lattice, row, at), color)
+        word = unit % lattice.words
+        site = row * side + phase + lattice.colors * BITS * word
+        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        bits = np.uint32(0)
+        for k in range(count):
+            bits = np.uint32(bits | np.uint32(np.uint32(values[site]) << np.uint32(k)))
+            site += lattice.colors
+        out[unit] = bits
+
+
+@literal_entry
+def unpack_bits(lattice, x, begin, end, out):
+    """The opposite of `pack_bits`."""
+    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
+    side = lattice.shape[len(lattice.shape) - 1]
+    for unit in range(begin, end):
+        color, row = unit // units, unit % units // lattice.words
+        phase = phase_of(lattice, place_row(lattice, row, at), color)
+        word = unit % lattice.words
+        site = row * side + phase + lattice.colors * BITS * word
+        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        for k in range(count):
+            out[site] = (x[unit] >> np.uint32(k)) & np.uint32(1)
+            site += lattice.colors
+
+
+@literal_entry
+def unpack_numbers(lattice, numbers, begin, end, out):
+    """Numbers [unit * 32 + bit] by site."""
+    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
+    side = lattice.shape[len(lattice.shape) - 1]
+    for unit in range(begin, end):
+        color, row = unit // units, unit % units // lattice.words
+        phase = phase_of(lattice, place_row(lattice, row, at), color)
+        word = unit % lattice.words
+        site = row * side + phase + lattice.colors * BITS * word
+        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        for k in range(count):
+            out[site] = numbers[BITS * unit + k]
+            site += lattice.colors
+
+
+def packed(lattice: Lattice, values: NDArray[Any]) -> NDArray[np.uint32]:
+    """Bits by unit of zeros and ones by site."""
+    out = np.empty(lattice.colors * lattice.units, np.uint32)
+    pack_bits(lattice, np.ascontiguousarray(values, np.uint8).ravel(), 0, len(out), out)
+    return out

@@ -1,0 +1,366 @@
+"""Spins of a lattice as bits in space: 32 sites of a color per word, updated together.
+
+A site's new value is 1 where a random number of 64 bits is below a threshold, which depends on how
+many of its neighbors pull it up. The first bits of the numbers of 32 sites are one random word, the
+second bits are another one. Words are drawn until every site is decided, usually 8 to 12 of them.
+A random word is a function of seed, chain, sweep and site, so that any split of the lattice, over
+threads or machines, gives the same chain.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.factors.stencil import Stencil
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.prepared import prepared
+from minigibbs.kernels.jit import literal
+from minigibbs.kernels.lanes import lanes_of
+from minigibbs.kernels.philox import quad_bits
+from minigibbs.samplers.chromatic.lattice import (
+    BITS,
+    MOST_AXES,
+    Lattice,
+    cut_bits,
+    lattice_of,
+    packed,
+    partner_row,
+    phase_of,
+    place_row,
+    present_bits,
+    sites_of,
+    valid_bits,
+)
+from minigibbs.samplers.gibbs.sampler import sum_unary
+
+ABREAST = 16  # words that are updated together
+MOST_LEVELS = 128  # sums of neighbors
+MOST_DIRECTIONS = 32
+PLANES = 64  # bits of a threshold
+FIRST_DRAW = 16  # of a site's random words; smaller numbers belong to other layouts
+_WORD, _NUMBER, _ALL = np.uint32(0), np.int64(0), np.uint32(0xFFFFFFFF)
+_ROOM, _NEAR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST
+
+
+class StencilBits(NamedTuple):
+    """What sweeps of spins on a lattice read.
+
+    A neighbor that pulls a site up counts 2, one that is absent 1, any other 0. Neighbors of equal
+    strength are counted together. The level of a site is the number that has these counts as its
+    digits. Where nothing is absent, fewer levels suffice.
+    """
+
+    lattice: Lattice
+    digit: NDArray[np.int64]  # [direction] what a count of 1 adds to the level
+    step: NDArray[np.int64]  # [direction] what a neighbor adds where nothing is absent
+    fine: NDArray[np.uint64]  # [level] threshold of value 1
+    coarse: NDArray[np.uint64]  # the same where nothing is absent
+    sign: NDArray[np.uint32]  # [direction, unit] whether a coupling is negative; or [0, 0]
+    absent: NDArray[np.uint32]  # [direction, unit] whether it is 0; or [0, 0]
+    free: NDArray[np.uint32]  # [unit] sites that are not clamped; empty where all are free
+    strength: NDArray[np.float64]  # [offset] |J| of J s_i s_j
+    constant: float  # the sum of J over all pairs
+    field: float  # log-odds of value 1 by unary factors
+
+
+class _Couplings(NamedTuple):
+    """J of each offset with a weight: its size, and where it is negative or 0, by site."""
+
+    size: float
+    negative: NDArray[np.bool_] | bool
+    zero: NDArray[np.bool_] | None
+
+
+def stencil_bits(graph: FactorGraph) -> StencilBits | None:
+    """Lay out a graph of spins on a lattice, or return None where bits do not fit it.
+
+    They fit couplings that repeat or are +-J (or 0), and unary factors that repeat.
+    """
+    return prepared(graph, "stencil bits", None, lambda: _laid_out(graph))
+
+
+def _laid_out(graph: FactorGraph) -> StencilBits | None:
+    stencil = graph.lattice
+    if stencil is None or len(graph.hard) or not (graph.sizes == 2).all():
+        return None
+    field, lattice = _field(graph), lattice_of(stencil)
+    couplings = [_couplings(stencil, k) for k in range(len(stencil.offsets))]
+    if field is None or lattice is None or None in couplings:
+        return None
+    used = [one for one in couplings if one is not None and one.size]
+    sizes, group = np.unique([one.size for one in used], return_inverse=True)
+    many = 2 * np.bincount(group, minlength=len(sizes))  # neighbors of each strength
+    if math.prod((2 * many + 1).tolist()) > MOST_LEVELS or 2 * len(used) > MOST_DIRECTIONS:
+        return None
+    digit = np.concatenate([[1], np.cumprod(2 * many + 1)])[:-1].astype(np.int64)
+    step = np.concatenate([[1], np.cumprod(many + 1)])[:-1].astype(np.int64)
+    fine = _thresholds(sizes, many, field, 1)
+    sign, absent = _signs(stencil, lattice, used), _zeros(stencil, lattice, used)
+    clamped = graph.evidence >= 0
+    free = packed(lattice, ~clamped) if clamped.any() else np.empty(0, np.uint32)
+    data = StencilBits(
+        lattice=lattice,
+        digit=np.repeat(digit[group], 2),
+        step=np.repeat(step[group], 2),
+        fine=fine,
+        coarse=_thresholds(sizes, many, field, 2),
+        sign=sign,
+        absent=absent,
+        free=free,
+        strength=np.array([one.size for one in used], np.float64),
+        constant=_half(stencil) * stencil.sum_of_weights,
+        field=field,
+    )
+    for array in data:
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+    return data
+
+
+def _half(stencil: Stencil) -> float:
+    """J over the weight: w [x_i == x_j] is w / 2 (1 + s_i s_j)."""
+    return 0.5 * stencil.energy_per_weight
+
+
+def _field(graph: FactorGraph) -> float | None:
+    """The log-odds of value 1 by unary factors, if they are the same at all free variables."""
+    unary = sum_unary(graph.rest.packed)
+    if not len(unary):
+        return 0.0
+    odds = (unary[1::2] - unary[::2])[graph.evidence < 0]
+    return float(odds[0]) if len(odds) and (odds == odds[0]).all() else None
+
+
+def _couplings(stencil: Stencil, k: int) -> _Couplings | None:
+    """The couplings of an offset, or None where their sizes differ."""
+    weight, half = stencil.weights[k], _half(stencil)
+    if stencil.uniform:
+        return _Couplings(half * abs(float(weight)), bool(weight < 0), None)
+    zero = weight == 0
+    size = float(np.abs(weight.flat[int(np.argmin(zero))].astype(np.float64)))
+    if not ((weight == size) | (weight == -size) | zero).all():
+        return None
+    return _Couplings(half * size, weight < 0, zero if zero.any() else None)
+
+
+def _thresholds(
+    sizes: NDArray[np.float64], many: NDArray[np.int64], field: float, each: int
+) -> NDArray[np.uint64]:
+    """Of every level; `each` is 1 where counts go in steps of 1, and 2 where nothing is absent."""
+    counts = [np.arange(0, 2 * most + 1, each) - most for most in many.tolist()]
+    sums = np.zeros(1)
+    for size, count in zip(sizes.tolist(), counts, strict=True):
+        sums = (sums[None, :] + 2.0 * size * count[:, None]).ravel()
+    return np.array([threshold(field + one) for one in sums.tolist()], np.uint64)
+
+
+def threshold(odds: float) -> int:
+    """The number, of 2**64, below which a random number means 1, by the log-odds of 1."""
+    small = math.exp(-abs(odds))
+    rare = int(small / (1.0 + small) * 2.0**PLANES)
+    return rare if odds < 0 else min(2**PLANES - rare, 2**PLANES - 1)
+
+
+def _signs(stencil: Stencil, lattice: Lattice, used: list[_Couplings]) -> NDArray[np.uint32]:
+    if not any(np.any(one.negative) for one in used):
+        return np.empty((0, 0), np.uint32)
+    return _by_direction(stencil, lattice, [one.negative for one in used])
+
+
+def _zeros(stencil: Stencil, lattice: Lattice, used: list[_Couplings]) -> NDArray[np.uint32]:
+    if all(one.zero is None for one in used):
+        return np.empty((0, 0), np.uint32)
+    return _by_direction(stencil, lattice, [one.zero is not None and one.zero for one in used])
+
+
+def _by_direction(stencil: Stencil, lattice: Lattice, marks: list[Any]) -> NDArray[np.uint32]:
+    """Marks of pairs, given at the site where they start, as bits at both of their sites."""
+    numbers = [k for k in range(len(stencil.offsets)) if stencil.weights[k].any()]
+    out = np.empty((len(lattice.offset), lattice.colors * lattice.units), np.uint32)
+    for place, (k, mark) in enumerate(zip(numbers, marks, strict=True)):
+        here = np.broadcast_to(mark, stencil.shape)
+        back = np.zeros(stencil.shape, np.bool_)
+        for start, end in stencil.pieces(k):
+            back[end] = here[start]
+        out[2 * place] = packed(lattice, here)
+        out[2 * place + 1] = packed(lattice, back)
+    return out
+
+
+@literal
+def open_row(lattice, color, row, at, begin, shift, count):
+    """Find the neighbors of a color's sites in a row; returns its first site and their number.
+
+    By direction: where the neighbors' words begin, -1 where there are none; by how many bits they
+    are further along their row; how many sites that row has.
+    """
+    phase = phase_of(lattice, place_row(lattice, row, at), color)
+    last = len(lattice.shape) - 1
+    for d in range(len(lattice.offset)):
+        other = partner_row(lattice, at, d)
+        if other < 0:
+            begin[d] = -1
+            continue
+        further = phase + lattice.offset[d, last]  # the first neighbor, at its own row's phase
+        shift[d] = further // lattice.colors
+        count[d] = sites_of(lattice, further - lattice.colors * shift[d])
+        there = color + lattice.change[d]
+        there = there - lattice.colors if there >= lattice.colors else there
+        begin[d] = (there * lattice.rows + other) * lattice.words
+    return phase, sites_of(lattice, phase)
+
+
+@literal
+def pull_along(lattice, x, d, word, count, begin, shift, sites, place, up, missing):
+    """A direction's neighbors of `count` words of a row, from `word` on, to `place` and further.
+
+    `up` says which of them are 1, and `missing` which sites have none. Returns whether some do.
+    """
+    last = len(lattice.shape) - 1
+    if begin < 0:
+        for k in range(count):
+            up[place + k], missing[place + k] = _WORD, _ALL
+        return True
+    wraps, by = lattice.wraps[last] != 0, np.uint64(shift & 31)
+    low = min(max(-(shift >> 5), word), word + count)  # words whose neighbors are all in the row
+    high = min(max((sites - BITS - shift) // BITS + 1, low), word + count)
+    first = begin + low + (shift >> 5)
+    if by == np.uint64(0):
+        for k in range(high - low):
+            up[place + low - word + k] = x[first + k]
+    else:
+        for k in range(high - low):
+            both = np.uint64(x[first + k]) | (np.uint64(x[first + k + 1]) << np.uint64(32))
+            up[place + low - word + k] = np.uint32(both >> by)
+    for k in range(count):
+        missing[place + k] = _WORD
+    for k in range(count):
+        if word + k < low or word + k >= high:
+            begins = BITS * (word + k) + shift
+            up[place + k] = cut_bits(x, begin, sites, begins, wraps)
+            if not wraps:
+                missing[place + k] = np.uint32(~present_bits(sites, begins))
+    return not wraps and (low > word or high < word + count)
+
+
+@literal
+def gather(data, color, first, count, x, up, missing, valid, site):
+    """The neighbors of up to 16 units of a color, from `first` on; returns if some are missing.
+
+    `up` says which neighbors pull a site up.
+    """
+    lattice, at = data.lattice, lanes_of(MOST_AXES, _NUMBER)
+    begin, shift = lanes_of(MOST_DIRECTIONS, _NUMBER), lanes_of(MOST_DIRECTIONS, _NUMBER)
+    there = lanes_of(MOST_DIRECTIONS, _NUMBER)
+    side = lattice.shape[len(lattice.shape) - 1]
+    row, units = first // lattice.words, color * lattice.rows * lattice.words
+    word, lane, lost = first - row * lattice.words, np.int64(0), len(data.absent) > 0
+    while lane < count:
+        some = min(count - lane, lattice.words - word)
+        phase, sites = open_row(lattice, color, row, at, begin, shift, there)
+        for k in range(some):
+            valid[lane + k] = valid_bits(sites, word + k)
+            start = row * side + phase + lattice.colors * BITS * (word + k)
+            site[lane + k] = np.uint32(start)
+        for d in range(len(lattice.offset)):
+            place = d * ABREAST + lane
+            lost |= pull_along(
+                lattice, x, d, word, some, begin[d], shift[d], there[d], place, up, missing
+            )
+        lane, row, word = lane + some, row + 1, np.int64(0)
+    for d in range(len(data.sign)):
+        for k in range(count):
+            up[d * ABREAST + k] ^= data.sign[d, units + first + k]
+    for d in range(len(data.absent)):
+        for k in range(count):
+            missing[d * ABREAST + k] |= data.absent[d, units + first + k]
+    if lost:
+        for k in range(len(lattice.offset) * ABREAST):
+            up[k] &= ~missing[k]
+    for k in range(count, ABREAST):
+        valid[k], site[k] = _WORD, _WORD
+    return lost
+
+
+@literal
+def coarse_levels(data, up, level):
+    """Which sites are at each level, where no neighbor is missing."""
+    levels = len(data.coarse)
+    for v in range(levels):
+        for lane in range(ABREAST):
+            level[v * ABREAST + lane] = _ALL if v == 0 else _WORD
+    for d in range(len(data.step)):
+        step = data.step[d]
+        for v in range(levels - 1, -1, -1):
+            below = max(v - step, 0) * ABREAST
+            some = _ALL if v >= step else _WORD
+            for lane in range(ABREAST):
+                a = up[d * ABREAST + lane]
+                stay = level[v * ABREAST + lane] & ~a
+                level[v * ABREAST + lane] = stay | (level[below + lane] & a & some)
+    return levels
+
+
+@literal
+def fine_levels(data, up, missing, level):
+    """Which sites are at each level."""
+    levels = len(data.fine)
+    for v in range(levels):
+        for lane in range(ABREAST):
+            level[v * ABREAST + lane] = _ALL if v == 0 else _WORD
+    for d in range(len(data.digit)):
+        step = data.digit[d]
+        for v in range(levels - 1, -1, -1):
+            one, two = max(v - step, 0) * ABREAST, max(v - 2 * step, 0) * ABREAST
+            some, more = _ALL if v >= step else _WORD, _ALL if v >= 2 * step else _WORD
+            for lane in range(ABREAST):
+                a, b = up[d * ABREAST + lane], missing[d * ABREAST + lane]
+                stay = level[v * ABREAST + lane] & ~a & ~b
+                moved = (level[one + lane] & b & some) | (level[two + lane] & a & more)
+                level[v * ABREAST + lane] = stay | moved
+    return levels
+
+
+@literal
+def choose_bits(thresholds, levels, level, site, key0, key1, chain, sweep, open_, new, bits, below):
+    """Compare the random numbers of 16 words of sites with the thresholds of their levels."""
+    for lane in range(ABREAST):
+        new[lane] = _WORD
+    plane, draw = PLANES - 1, FIRST_DRAW
+    while plane >= 0:
+        for lane in range(ABREAST):
+            a, b, c, d = quad_bits(key0, key1, np.uint32(chain), site[lane], sweep, np.uint32(draw))
+            bits[lane], bits[ABREAST + lane] = a, b
+            bits[2 * ABREAST + lane], bits[3 * ABREAST + lane] = c, d
+        for j in range(4):
+            for lane in range(ABREAST):
+                below[lane] = _WORD
+            for v in range(levels):
+                if (thresholds[v] >> np.uint64(plane)) & np.uint64(1):
+                    for lane in range(ABREAST):
+                        below[lane] |= level[v * ABREAST + lane]
+            for lane in range(ABREAST):
+                x, t, u = bits[j * ABREAST + lane], below[lane], open_[lane]
+                new[lane] |= u & ~x & t
+                open_[lane] = u & ~(x ^ t)
+            plane -= 1
+        draw += 1
+        left = _WORD
+        for lane in range(ABREAST):
+            left = np.uint32(left | open_[lane])
+        if left == _WORD:
+            break
+
+
+@literal
+def ones_in(word):
+    """How many bits of a 32-bit word are 1."""
+    v = np.uint32(word)
+    v = np.uint32(v - ((v >> np.uint32(1)) & np.uint32(0x55555555)))
+    v = np.uint32((v & np.uint32(0x33333333)) + ((v >> np.uint32(2)) & np.uint32(0x33333333)))
+    v = np.uint32((v + (v >> np.uint32(4))) & np.uint32(0x0F0F0F0F))
+    return np.int64(np.uint32(v * np.uint32(0x01010101)) >> np.uint32(24))

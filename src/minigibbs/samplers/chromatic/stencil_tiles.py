@@ -1,0 +1,212 @@
+"""Chains of spins on a lattice on a CPU: bits in space, see `stencil_bits`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.kernels.energy import energies
+from minigibbs.kernels.jit import literal, literal_entry
+from minigibbs.kernels.lanes import lanes_of
+from minigibbs.kernels.layout import CHANGES, EVALUATIONS
+from minigibbs.samplers.chromatic.lattice import (
+    BITS,
+    Lattice,
+    pack_bits,
+    unpack_bits,
+    unpack_numbers,
+)
+from minigibbs.samplers.chromatic.stencil_bits import (
+    ABREAST,
+    MOST_DIRECTIONS,
+    MOST_LEVELS,
+    StencilBits,
+    choose_bits,
+    coarse_levels,
+    fine_levels,
+    gather,
+    ones_in,
+)
+from minigibbs.samplers.chromatic.tile import Counters, Tile
+
+_WORD = np.uint32(0)
+_ROOM, _NEAR, _FOUR = MOST_LEVELS * ABREAST, MOST_DIRECTIONS * ABREAST, 4 * ABREAST
+
+
+class StencilTile(Tile):
+    """Chains one after another, each with all sites as bits: [chain, unit]."""
+
+    data: StencilBits
+
+    def __init__(
+        self, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+    ) -> None:
+        super().__init__(graph, data, first, states, seed)
+        lattice: Lattice = data.lattice
+        self.units = lattice.colors * lattice.units
+        self.x = np.empty((self.chains, self.units), np.uint32)
+        self.noted = np.zeros(self.chains, np.int64)
+        self.ones = [Counters(0) for _ in range(self.chains)]  # none before they are needed
+        self.load(states)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Take up states."""
+        for own, state in zip(self.x, states, strict=True):
+            pack_bits(self.data.lattice, np.ascontiguousarray(state), 0, self.units, own)
+
+    def states(self) -> NDArray[Any]:
+        """The states."""
+        out = np.empty((self.chains, len(self.graph)), self.graph.state_type)
+        for own, state in zip(self.x, out, strict=True):
+            unpack_bits(self.data.lattice, own, 0, self.units, state)
+        return out
+
+    def _ends(self) -> NDArray[np.int64]:
+        lattice: Lattice = self.data.lattice
+        return np.arange(lattice.colors + 1) * lattice.units
+
+    def _sweep(
+        self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
+    ) -> NDArray[np.int64]:
+        moved = np.zeros(self.chains, np.int64)
+        for chain, own in enumerate(self.x):
+            few = self._few(chain) if counting else np.empty(0, np.uint8)
+            number = self.first + chain
+            moved[chain] = sweep_bits(
+                self.data, self.key, number, begin, end, sweep, sweeps, own, few
+            )
+        return moved
+
+    def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
+        for chain in range(self.chains if counting else 0):
+            self._few(chain)  # before threads ask for it
+        super()._advance(sweep, sweeps, counting)
+
+    def _few(self, chain: int) -> NDArray[np.uint8]:
+        if not len(self.ones[chain].few):
+            self.ones[chain] = Counters(self.units * BITS)
+        return self.ones[chain].few
+
+    def _lanes(self) -> int:
+        return self.chains
+
+    def tally(self, chains: int) -> NDArray[np.int64]:
+        """Every neighbor of every variable was evaluated."""
+        tally = np.zeros(CHANGES + 1, np.int64)
+        degree = len(self.data.lattice.offset)
+        tally[EVALUATIONS] = self.swept * chains * degree * self._free
+        tally[CHANGES] = self.noted[:chains].sum()
+        return tally
+
+    def counts(self, sweeps: int) -> NDArray[np.int64]:
+        """Both values' counts, from those of value 1; clamped variables never move."""
+        self._flush()
+        counts = np.empty((self.chains, len(self.graph), 2), np.int64)
+        one = np.zeros(len(self.graph), np.int64)
+        clamped = self.graph.evidence >= 0
+        for chain, own in enumerate(counts):
+            values = self.ones[chain].values()
+            one[:] = 0
+            if len(values):
+                unpack_numbers(self.data.lattice, values, 0, self.units, one)
+            one[clamped] = sweeps * (self.graph.evidence[clamped] == 1)
+            own[:, 1] = one
+            np.subtract(sweeps, one, out=own[:, 0])
+        return counts.reshape(self.chains, -1)
+
+    def clear(self) -> None:
+        """Forget the counts."""
+        super().clear()
+        for own in self.ones:
+            own.clear()
+
+    def _flush(self) -> None:
+        for own in self.ones:
+            own.flush()
+
+    def energies(self) -> NDArray[np.float64]:
+        """The states' energies, from counts of satisfied pairs."""
+        data, out = self.data, np.empty(self.chains)
+        for chain, own in enumerate(self.x):
+            counts = np.zeros((len(data.strength), 2), np.int64)
+            satisfied_pairs(data, own, 0, self.units, counts)
+            out[chain] = data.constant
+            for size, (satisfied, pairs) in zip(data.strength.tolist(), counts, strict=True):
+                out[chain] += size * float(2 * satisfied - pairs)
+        if len(self.graph.rest.packed.factors):
+            rest = np.empty(self.chains)
+            energies(self.graph.rest.packed, self.states(), rest)
+            out += rest
+        return out
+
+
+@literal
+def _block(data, key0, key1, chain, sweep, color, first, count, x, few):
+    """Update up to 16 words of a color; returns how many sites changed."""
+    up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
+    level, bits = lanes_of(_ROOM, _WORD), lanes_of(_FOUR, _WORD)
+    undecided, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
+    new, below = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
+    valid = lanes_of(ABREAST, _WORD)
+    units = data.lattice.rows * data.lattice.words
+    if gather(data, color, first, count, x, up, missing, valid, site):
+        levels, thresholds = fine_levels(data, up, missing, level), data.fine
+    else:
+        levels, thresholds = coarse_levels(data, up, level), data.coarse
+    if len(data.free):
+        for lane in range(count):
+            valid[lane] &= data.free[color * units + first + lane]
+    for lane in range(ABREAST):
+        undecided[lane] = valid[lane]
+    choose_bits(
+        thresholds, levels, level, site, key0, key1, chain, sweep, undecided, new, bits, below
+    )
+    moved, begin = np.int64(0), color * units + first
+    for lane in range(count):
+        old = x[begin + lane]
+        new[lane] |= old & ~valid[lane]
+        moved += ones_in(old ^ new[lane])
+        x[begin + lane] = new[lane]
+    if len(few):
+        for lane in range(count):
+            word, place = new[lane], BITS * (begin + lane)
+            for k in range(BITS):
+                few[place + k] += np.uint8((word >> np.uint32(k)) & np.uint32(1))
+    return moved
+
+
+@literal_entry
+def sweep_bits(data, key, chain, begin, end, sweep, sweeps, x, few):
+    """Sweep one chain over some units; returns how many values changed."""
+    units, moved = data.lattice.rows * data.lattice.words, np.int64(0)
+    for s in range(sweep, sweep + sweeps):
+        unit = begin
+        while unit < end:
+            color = unit // units
+            count = min(np.int64(ABREAST), min(end, (color + 1) * units) - unit)
+            first = unit - color * units
+            moved += _block(data, key[0], key[1], chain, s, color, first, count, x, few)
+            unit += count
+    return moved
+
+
+@literal_entry
+def satisfied_pairs(data, x, begin, end, counts):
+    """Add to counts [offset, 2] the pairs of some units that are satisfied, and all pairs."""
+    up, missing = lanes_of(_NEAR, _WORD), lanes_of(_NEAR, _WORD)
+    valid, site = lanes_of(ABREAST, _WORD), lanes_of(ABREAST, _WORD)
+    units, unit = data.lattice.rows * data.lattice.words, np.int64(begin)
+    while unit < end:
+        color = unit // units
+        count = min(np.int64(ABREAST), min(end, (color + 1) * units) - unit)
+        gather(data, color, unit - color * units, count, x, up, missing, valid, site)
+        for k in range(len(counts)):
+            for lane in range(count):
+                place = 2 * k * ABREAST + lane
+                pairs = np.uint32(valid[lane] & ~missing[place])
+                counts[k, 0] += ones_in(np.uint32(~(up[place] ^ x[unit + lane]) & pairs))
+                counts[k, 1] += ones_in(pairs)
+        unit += count
