@@ -29,6 +29,7 @@ ROOMS = (
     "running",
     "inference",
     "learning",
+    "structure",
     "interop",
     "jax",
     "numpyro",

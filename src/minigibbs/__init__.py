@@ -80,6 +80,8 @@ if TYPE_CHECKING:
         Tempering,
         TunaMH,
     )
+    from minigibbs.structure.api import learn_structure
+    from minigibbs.structure.structure import Structure
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
 _HOMES = {
@@ -136,6 +138,8 @@ _HOMES = {
     "infer": "inference.infer",
     "infer_many": "inference.many",
     **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
+    "learn_structure": "structure.api",
+    "Structure": "structure.structure",
     "maximize": "inference.maximize",
     "Maximum": "results.maximum",
     "Marginal": "results.marginals",
@@ -218,6 +222,7 @@ __all__ = [
     "Stats",
     "Stencil",
     "StoppedError",
+    "Structure",
     "SubsetEstimator",
     "Summary",
     "SwendsenWang",
@@ -242,6 +247,7 @@ __all__ = [
     "interop",
     "ising_from_matrix",
     "learn",
+    "learn_structure",
     "load",
     "maximize",
     "models",

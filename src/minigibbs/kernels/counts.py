@@ -17,7 +17,7 @@ _ONE, _WORD = np.uint64(1), 64
 
 
 @intrinsic
-def _bits_set(context, word):  # type: ignore[no-untyped-def]
+def bits_set(context, word):  # type: ignore[no-untyped-def]
     """How many bits of a word are 1."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -59,7 +59,7 @@ def _together(a, b):
     """How many bits two rows share."""
     total = 0
     for word in range(len(a)):
-        total += _bits_set(a[word] & b[word])
+        total += bits_set(a[word] & b[word])
     return total
 
 
@@ -67,7 +67,7 @@ def _together(a, b):
 def _alone(a):
     total = 0
     for word in range(len(a)):
-        total += _bits_set(a[word])
+        total += bits_set(a[word])
     return total
 
 

@@ -1,0 +1,399 @@
+"""`learn_structure`."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.graph.domains import Domains, Grid
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.running import durations
+from minigibbs.running.progress import Stage
+from minigibbs.running.request import check_counts, entropy_of
+from minigibbs.structure.bootstrap import confidences
+from minigibbs.structure.chow_liu import chow_liu
+from minigibbs.structure.completion import Completion
+from minigibbs.structure.conditionals import conditional_tables, network_graph
+from minigibbs.structure.counting import Counter
+from minigibbs.structure.equivalence import compelled
+from minigibbs.structure.hill_climbing import hill_climbing
+from minigibbs.structure.learned import Learned, Rules
+from minigibbs.structure.pairwise import pairwise, pairwise_graph
+from minigibbs.structure.scores import BIC, SCORES
+from minigibbs.structure.structure import Edge, Structure
+from minigibbs.structure.table import Codes, read_table
+from minigibbs.system.boundary import checked
+from minigibbs.system.watch import Watch
+
+METHODS = ("tree", "pairwise", "network")
+_SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
+_ROUNDS = 15  # of learning from a completed table and completing it anew
+_DRAWS = 5  # completions that the last parameters are averaged over
+
+
+@checked(LearnError)
+def learn_structure(
+    frame: Any,
+    method: str = "tree",
+    *,
+    score: str | None = None,
+    bins: int | Grid | Sequence[float] | Mapping[str, Any] | None = None,
+    required: Iterable[Sequence[str]] = (),
+    forbidden: Iterable[Sequence[str]] = (),
+    tiers: Iterable[Sequence[str]] | None = None,
+    max_parents: int | None = None,
+    equivalent_size: float = 1.0,
+    gamma: float = 0.25,
+    tabu: int = 20,
+    restarts: int = 0,
+    pseudocount: float = 1.0,
+    bootstrap: int = 0,
+    max_time: str | float | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+) -> Structure:
+    """Learn a graphical model from a table: which columns depend on each other, and how.
+
+    Parameters
+    ----------
+    frame : frame, mapping or array
+        One row per case, one column per variable: a pandas frame, a mapping from names to columns,
+        or a two-dimensional array, whose columns are called x0, x1 and so on. Cells are labels:
+        text, numbers, truth values. None, NaN and masked cells are missing.
+    method : {"tree", "pairwise", "network"}, default "tree"
+        "tree": the best forest, by Chow and Liu. "pairwise": a pairwise Markov network, by
+        pseudo-likelihood with a group penalty. "network": a Bayesian network, by hill climbing
+        with a tabu list.
+    score : str or None
+        What is maximized. Trees: "bic" (default), which can leave columns unconnected, or
+        "likelihood". Networks: "bic" (default) or "bdeu". Pairwise networks: "ebic", the extended
+        BIC, which chooses the penalty.
+    bins : int, Grid, sequence of float or mapping, default 5
+        Bins of numeric columns with more than 20 different numbers: a number of quantiles, inner
+        edges, or a `Grid`, to whose nearest point a number belongs. A mapping gives them by
+        column; a column that it names is binned however many numbers it has.
+    required, forbidden : list of pairs of names
+        Edges (parent, child) that must, or must not, be there. Trees and pairwise networks ignore
+        the direction of a required edge. They leave a pair out where both directions are
+        forbidden.
+    tiers : list of lists of names or None
+        Networks: no edge leads from a column to one of an earlier list. Columns that are in no
+        list are free.
+    max_parents : int or None
+        Networks: the most parents of a column.
+    equivalent_size : float, default 1.0
+        The equivalent sample size of BDeu.
+    gamma : float, default 0.25
+        The weight of the number of columns in the extended BIC; 0 is the ordinary BIC.
+    tabu, restarts : int, default 20 and 0
+        Networks: steps without a better network before the search ends, and how often it starts
+        again from the best network with random changes.
+    pseudocount : float, default 1.0
+        Trees and networks: the weight of the prior of a conditional table, shared by its cells.
+        0 gives relative frequencies.
+    bootstrap : int, default 0
+        Replicates for the confidence in edges: the structure is learned again from rows that are
+        drawn with replacement.
+    max_time : str or float or None
+        "60s", "5min", "1h", or seconds. Climbing and replicates end with it.
+    seed : int or None
+        Fixes every draw.
+    threads : int or None
+        Threads to count on; by default one per processor.
+    progress : bool, default True
+        Whether to show what is under way.
+
+    Returns
+    -------
+    Structure
+        `graph` with fitted parameters, `edges` with strengths and confidences, `plot()`.
+
+    Raises
+    ------
+    LearnError
+        If the frame is no table of at least two rows, a column has no values, or rules contradict
+        each other.
+
+    Notes
+    -----
+    Rows with missing cells are used. A tree counts every pair of columns in the rows where both
+    cells are present. The other methods draw missing cells from the model learned so far, given
+    the cells that are present, and learn again: 15 rounds of stochastic EM, from the tree.
+    Both assume that cells are missing at random.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> truth = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.7)])
+    >>> rows = mg.theory.exact_draws(truth, 2000, seed=1)
+    >>> found = mg.learn_structure(rows, "network", progress=False)
+    >>> sorted(sorted([edge.source, edge.target]) for edge in found.edges)
+    [['x0', 'x1'], ['x1', 'x2'], ['x2', 'x3']]
+    """
+    check_counts(threads=threads)
+    score = _check(method, score, equivalent_size, gamma, tabu, restarts, pseudocount, bootstrap)
+    limit = None if max_time is None else durations.seconds(max_time, "max_time")
+    begun, seed = time.monotonic(), entropy_of(seed)
+    with Watch(limit) as watch:
+        with Stage("reading data", progress):
+            table = read_table(frame, bins)
+        rules = _rules(table.domains, method, required, forbidden, tiers, max_parents)
+        task = _Task(
+            method, SCORES.get(score, BIC), equivalent_size, gamma, tabu, restarts, pseudocount
+        )
+        with Stage("learning structure", progress), watch.noted():
+            learned, graph, tables = task.learn(table, rules, seed, threads, watch)
+        shares = towards = None
+        made = 0
+        if bootstrap:
+            with Stage("bootstrap", progress), watch.noted():
+                shares, towards, made = confidences(
+                    table,
+                    lambda drawn: task.learn(drawn, rules, seed, threads, watch)[0],
+                    bootstrap,
+                    np.random.default_rng([seed, bootstrap]),
+                    watch,
+                )
+    edge = np.zeros((table.columns, table.columns), dtype=np.bool_)
+    for parent, child in learned.edges:
+        edge[parent, child] = True
+    fixed = compelled(edge) if learned.directed else np.zeros_like(edge)
+    names = [table.domains.name(v) for v in range(table.columns)]
+    edges = []
+    for (a, b), strength in zip(learned.edges, learned.strengths, strict=True):
+        share = towards_b = None
+        if shares is not None and towards is not None and made:
+            share = float(shares[a, b])
+            towards_b = float(towards[a, b]) if learned.directed else None
+        edges.append(Edge(names[a], names[b], strength, share, towards_b, bool(fixed[a, b])))
+    notes = list(table.notes)
+    if learned.ended != "converged":
+        notes.append(f"the search was cut short ({learned.ended}): give more time")
+    if made < bootstrap:
+        notes.append(f"only {made} of {bootstrap} bootstrap replicates were made: give more time")
+    for note in notes[len(table.notes) :]:
+        warnings.warn(note, stacklevel=3)
+    return Structure(
+        graph=graph,
+        edges=tuple(edges),
+        method=method,
+        score_name=score,
+        score=learned.score,
+        rows=table.rows,
+        steps=learned.steps,
+        ended=learned.ended,
+        seconds=time.monotonic() - begun,
+        seed=seed,
+        replicates=made,
+        missing=float(
+            np.mean([np.mean(row == n) for row, n in zip(table.codes, table.sizes, strict=True)])
+        ),
+        warnings=tuple(notes),
+        tables={
+            names[child]: (tuple(names[p] for p in own), array)
+            for child, (own, array) in enumerate(tables)
+        },
+        codes=replace(table, codes=table.codes[:, :0].copy()),
+    )
+
+
+Tables = list[tuple[tuple[int, ...], NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """How a structure is learned."""
+
+    method: str
+    kind: int
+    strength: float
+    gamma: float
+    tabu: int
+    restarts: int
+    pseudocount: float
+
+    def learn(
+        self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
+    ) -> tuple[Learned, FactorGraph, Tables]:
+        """What is learned from a table, its graph, and the conditional tables if it has any."""
+        if self.method == "tree":
+            return self._tree(table, rules, threads)
+        if table.complete:
+            learned = self._complete(table, rules, seed, threads, watch)
+            return learned, *self._fitted(table, learned, threads)
+        return self._with_missing(table, rules, seed, threads, watch)
+
+    def _tree(
+        self, table: Codes, rules: Rules, threads: int | None
+    ) -> tuple[Learned, FactorGraph, Tables]:
+        """A tree from the available cases of pairs."""
+        with closing(Counter(table.codes, _counted(table), threads)) as counter:
+            learned = chow_liu(counter, table.sizes, self.kind, rules)
+            parents = learned.parents(table.columns)
+            found = conditional_tables(counter, table.sizes, parents, self.pseudocount)
+        tables = list(zip(parents, found, strict=True))
+        return learned, network_graph(table.domains, parents, found), tables
+
+    def _complete(
+        self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
+    ) -> Learned:
+        """A structure from a table without missing cells."""
+        with closing(Counter(table.codes, table.sizes, threads)) as counter:
+            if self.method == "pairwise":
+                return pairwise(counter, self.gamma, rules)
+            rng = np.random.default_rng(seed)
+            return hill_climbing(
+                counter, self.kind, self.strength, rules, self.tabu, self.restarts, rng, watch
+            )
+
+    def _fitted(
+        self, table: Codes, learned: Learned, threads: int | None, more: float = 0.0
+    ) -> tuple[FactorGraph, Tables]:
+        """The graph of a structure, with parameters from a table without missing cells."""
+        if self.method == "pairwise":
+            return pairwise_graph(table.domains, learned), []
+        parents = learned.parents(table.columns)
+        with closing(Counter(table.codes, table.sizes, threads)) as counter:
+            weight = max(self.pseudocount, more)
+            found = conditional_tables(counter, table.sizes, parents, weight)
+        return network_graph(table.domains, parents, found), list(zip(parents, found, strict=True))
+
+    def _with_missing(
+        self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
+    ) -> tuple[Learned, FactorGraph, Tables]:
+        """Stochastic EM: learn from a completed table, complete it by what was learned."""
+        first = replace(self, method="tree", kind=BIC, pseudocount=max(self.pseudocount, 1.0))
+        graph = first._tree(table, Rules(rules.allowed, np.zeros_like(rules.required)), threads)[1]
+        completion = Completion(table, seed, threads)
+        for _ in range(_ROUNDS):
+            whole = completion.draw(graph)
+            learned = self._complete(whole, rules, seed, threads, watch)
+            graph, _ = self._fitted(whole, learned, threads, more=1.0)  # no zeros: chains move
+            if watch.ended:
+                break
+        if self.method == "pairwise":
+            return learned, graph, []
+        parents, sums = learned.parents(table.columns), None
+        for _ in range(_DRAWS):
+            found = [
+                array for _, array in self._fitted(completion.draw(graph), learned, threads)[1]
+            ]
+            sums = found if sums is None else [a + b for a, b in zip(sums, found, strict=True)]
+            if watch.ended:
+                break
+        assert sums is not None
+        mean = [array / array.sum(axis=-1, keepdims=True) for array in sums]
+        tables = list(zip(parents, mean, strict=True))
+        return learned, network_graph(table.domains, parents, mean), tables
+
+
+def _counted(table: Codes) -> NDArray[np.int64]:
+    """The codes of each column: its values, and one more where a cell is missing."""
+    absent = [bool((row == n).any()) for row, n in zip(table.codes, table.sizes, strict=True)]
+    counted: NDArray[np.int64] = table.sizes + np.array(absent, dtype=np.int64)
+    return counted
+
+
+def _check(
+    method: str,
+    score: str | None,
+    equivalent_size: float,
+    gamma: float,
+    tabu: int,
+    restarts: int,
+    pseudocount: float,
+    bootstrap: int,
+) -> str:
+    """Refuse settings that make no sense; returns the score's name."""
+    if method not in METHODS:
+        raise LearnError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
+    score = _SCORES[method][0] if score is None else score
+    if score not in _SCORES[method]:
+        known = " or ".join(map(repr, _SCORES[method]))
+        raise LearnError(f'score of method="{method}" must be {known}; got {score!r}')
+    if not 0 < equivalent_size < math.inf:
+        raise LearnError(f"equivalent_size must be positive, got {equivalent_size}")
+    least = {"gamma": gamma, "pseudocount": pseudocount, "tabu": tabu}
+    least |= {"restarts": restarts, "bootstrap": bootstrap}
+    for key, value in least.items():
+        if not 0 <= value < math.inf:
+            raise LearnError(f"{key} must not be negative, got {value}")
+    return score
+
+
+def _rules(
+    domains: Domains,
+    method: str,
+    required: Iterable[Sequence[str]],
+    forbidden: Iterable[Sequence[str]],
+    tiers: Iterable[Sequence[str]] | None,
+    max_parents: int | None,
+) -> Rules:
+    """The rules for edges as matrices."""
+    columns = len(domains)
+    if method != "network" and (tiers is not None or max_parents is not None):
+        what = "tiers" if tiers is not None else "max_parents"
+        raise LearnError(f'{what} is for method="network"')
+    if max_parents is not None and max_parents < 0:
+        raise LearnError(f"max_parents must not be negative, got {max_parents}")
+    allowed = ~np.eye(columns, dtype=np.bool_)
+    wanted = np.zeros((columns, columns), dtype=np.bool_)
+    for parent, child in _pairs(domains, forbidden, "forbidden"):
+        allowed[parent, child] = False
+    if tiers is not None:
+        rank = np.full(columns, -1)
+        for level, members in enumerate(tiers):
+            for member in members:
+                number = _column(domains, member, "tiers")
+                if rank[number] >= 0:
+                    raise LearnError(f"tiers: column {member!r} is in two lists")
+                rank[number] = level
+        ranked = rank >= 0
+        back = ranked[:, None] & ranked[None, :] & (rank[:, None] > rank[None, :])
+        allowed &= ~back
+    for parent, child in _pairs(domains, required, "required"):
+        if not allowed[parent, child]:
+            raise LearnError(
+                f"required: the edge from {domains.name(parent)!r} to {domains.name(child)!r} is "
+                "forbidden, or against the tiers"
+            )
+        wanted[parent, child] = True
+    if max_parents is not None and wanted.any() and wanted.sum(axis=0).max() > max_parents:
+        child = int(wanted.sum(axis=0).argmax())
+        raise LearnError(
+            f"required: column {domains.name(child)!r} has more than max_parents={max_parents} "
+            "parents"
+        )
+    return Rules(allowed, wanted, max_parents)
+
+
+def _pairs(domains: Domains, pairs: Iterable[Sequence[str]], what: str) -> list[tuple[int, int]]:
+    """Edges by the numbers of their columns."""
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise LearnError(f"{what} must hold pairs of names, (parent, child); got {pair!r}")
+        parent, child = (_column(domains, one, what) for one in pair)
+        if parent == child:
+            raise LearnError(f"{what}: an edge from {pair[0]!r} to itself is not possible")
+        found.append((parent, child))
+    return found
+
+
+def _column(domains: Domains, name: Any, what: str) -> int:
+    if name not in domains.numbers:
+        raise LearnError(f"{what}: there is no column {name!r}")
+    return domains.numbers[name]
+
+
+__all__ = ["METHODS", "learn_structure"]

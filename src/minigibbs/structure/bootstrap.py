@@ -1,0 +1,58 @@
+"""Confidence in edges: how often they are found again in tables of resampled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.structure.equivalence import compelled
+from minigibbs.structure.learned import Learned
+from minigibbs.structure.table import Codes
+from minigibbs.system.watch import Watch
+
+
+def confidences(
+    table: Codes,
+    algorithm: Callable[[Codes], Learned],
+    replicates: int,
+    rng: np.random.Generator,
+    watch: Watch,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """How often edges are found in tables whose rows are drawn with replacement.
+
+    Parameters
+    ----------
+    table : Codes
+        The table.
+    algorithm : callable
+        Returns what is learned from a table.
+    replicates : int
+        How many tables are drawn.
+    rng : Generator
+        Draws the rows.
+    watch : Watch
+        Replicates end with the time of the call.
+
+    Returns
+    -------
+    tuple
+        [a, b] the share of tables with an edge between a and b; [a, b] the share of these in which
+        it leads from a to b, an edge whose direction is not determined counting half each way; and
+        how many tables were used.
+    """
+    present = np.zeros((table.columns, table.columns))
+    towards = np.zeros_like(present)
+    made = 0
+    while made < replicates and not watch.ended:
+        found = algorithm(table.resampled(rng))
+        edge = np.zeros(present.shape, dtype=np.bool_)
+        for parent, child in found.edges:
+            edge[parent, child] = True
+        present += edge | edge.T
+        fixed = compelled(edge) if found.directed else np.zeros_like(edge)
+        towards += np.where(fixed, 1.0, np.where((edge | edge.T) & ~fixed.T, 0.5, 0.0))
+        made += 1
+    shares = np.divide(towards, present, out=np.zeros_like(towards), where=present > 0)
+    return present / max(made, 1), shares, made

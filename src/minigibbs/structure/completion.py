@@ -1,0 +1,48 @@
+"""Missing cells drawn from a model, so that every row can be counted."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.learning.chains import Threads
+from minigibbs.learning.data import Data
+from minigibbs.learning.placing import row_chains
+from minigibbs.structure.table import Codes
+
+_SWEEPS = 5  # over the missing cells of a row
+
+
+class Completion:
+    """The rows of a table with missing cells, and their present completion."""
+
+    def __init__(self, table: Codes, seed: int, threads: int | None) -> None:
+        self.table, self.seed, self.threads = table, seed, threads
+        self.rows = np.flatnonzero(table.missing.any(axis=0))
+        codes = np.ascontiguousarray(table.codes[:, self.rows].T)
+        self.seen = (codes != table.sizes).astype(np.uint8)
+        self.codes = np.where(self.seen != 0, codes, 0)
+        self._drawn = 0
+
+    def draw(self, graph: FactorGraph) -> Codes:
+        """The table with missing cells drawn from the model given the others, by Gibbs sampling.
+
+        Chains continue from the last completion.
+        """
+        with closing(Threads(self.threads)) as pool:
+            kind = graph.state_type
+            data = Data(self.codes.astype(kind), self.seen, np.ones(len(self.rows)))
+            chains = row_chains(graph, data, self.seed + self._drawn, pool)
+            if self._drawn:
+                chains.put(self.codes.astype(kind))
+            chains.take(graph.frame.flat(graph.factors))
+            chains.advance(_SWEEPS)
+            self.codes = np.asarray(chains.states).astype(self.codes.dtype)
+        self._drawn += 1
+        whole: NDArray[np.generic] = self.table.codes.copy()
+        whole[:, self.rows] = self.codes.T
+        return replace(self.table, codes=whole)

@@ -1,0 +1,207 @@
+"""Bayesian networks by hill climbing with a tabu list, and restarts from perturbed networks.
+
+A step adds, drops or reverses the edge that raises the score most, or lowers it least. Networks
+that were visited recently are tabu. The search ends after a number of steps without a new best
+network; restarts then change a few edges of the best one at random and climb again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.structure.counting import Counter, Family
+from minigibbs.structure.learned import Learned, Rules
+from minigibbs.system.watch import Watch
+
+_SAME = 1e-9  # scores that differ by less are equal
+_VISITED = 100  # networks that are tabu
+
+ADD, DROP, REVERSE = 0, 1, 2
+
+
+class Search:
+    """A network on its way: its families, and what each change of an edge would score."""
+
+    def __init__(self, counter: Counter, kind: int, strength: float, rules: Rules) -> None:
+        self.counter, self.kind, self.strength, self.rules = counter, kind, strength, rules
+        columns = counter.columns
+        self.edge = np.zeros((columns, columns), dtype=np.bool_)  # [parent, child]
+        self.add = np.full((columns, columns), -np.inf)
+        self.drop = np.full((columns, columns), -np.inf)
+        self.own = np.zeros(columns)
+        self.known: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.float64], ...]] = {}
+        self.allowed = rules.allowed & ~np.eye(columns, dtype=np.bool_)
+        for parent, child in np.argwhere(rules.required).tolist():
+            self.edge[parent, child] = True
+        if self.reach is None:
+            raise LearnError("required: the edges must not form a cycle")
+        for child in range(columns):
+            self.update(child)
+
+    @property
+    def score(self) -> float:
+        """The score of the network."""
+        return float(self.own.sum())
+
+    @property
+    def reach(self) -> NDArray[np.bool_] | None:
+        """[from, to] whether a path leads there, of any length; None where there is a cycle."""
+        columns = len(self.edge)
+        reach = np.eye(columns, dtype=np.bool_)
+        waiting = self.edge.sum(axis=0)
+        ready = np.flatnonzero(waiting == 0).tolist()
+        done = 0
+        while ready:
+            node = ready.pop()
+            done += 1
+            children = np.flatnonzero(self.edge[node])
+            reach[:, children] |= reach[:, [node]]
+            waiting[children] -= 1
+            ready += children[waiting[children] == 0].tolist()
+        return reach if done == columns else None
+
+    def update(self, child: int) -> None:
+        """Score the family of a column anew, and every change of one of its parents."""
+        parents = tuple(np.flatnonzero(self.edge[:, child]).tolist())
+        key = child, parents
+        if key not in self.known:
+            self.known[key] = self._scored(child, parents)
+        own, add, drop = self.known[key]
+        self.own[child] = own[0]
+        self.add[:, child], self.drop[:, child] = add, drop
+
+    def _scored(self, child: int, parents: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
+        columns, most = len(self.edge), self.rules.max_parents
+        family = Family(self.counter, child, parents)
+        own = family.score(self.kind, self.strength)
+        add, drop = np.full(columns, -np.inf), np.full(columns, -np.inf)
+        candidates = np.flatnonzero(self.allowed[:, child] & ~self.edge[:, child])
+        if len(candidates) and (most is None or len(parents) < most):
+            add[candidates] = family.with_each(candidates, self.kind, self.strength) - own
+        for parent in parents:
+            drop[parent] = family.without(parent, self.kind, self.strength) - own
+        return np.array([own]), add, drop
+
+    def changes(self) -> NDArray[np.float64]:
+        """[kind, parent, child] what each change adds to the score; -inf if it is not possible."""
+        reach = self.reach
+        assert reach is not None
+        found = np.full((3, *self.edge.shape), -np.inf)
+        possible = ~self.edge & ~self.edge.T & ~reach.T
+        found[ADD] = np.where(possible, self.add, -np.inf)
+        loose = self.edge & ~self.rules.required
+        found[DROP] = np.where(loose, self.drop, -np.inf)
+        paths = self.edge.astype(np.float32) @ reach.astype(np.float32)
+        turned = loose & (paths < 1.5)  # the edge itself is the only path
+        found[REVERSE] = np.where(turned, self.drop + self.add.T, -np.inf)
+        return found
+
+    def apply(self, change: int, parent: int, child: int) -> None:
+        """Make a change."""
+        self.edge[parent, child] = change == ADD
+        if change == REVERSE:
+            self.edge[child, parent] = True
+            self.update(parent)
+        self.update(child)
+
+    def become(self, edge: NDArray[np.bool_]) -> None:
+        """Continue from another network."""
+        different = np.flatnonzero((self.edge != edge).any(axis=0))
+        self.edge[:] = edge
+        for child in different.tolist():
+            self.update(child)
+
+
+def hill_climbing(
+    counter: Counter,
+    kind: int,
+    strength: float,
+    rules: Rules,
+    tabu: int,
+    restarts: int,
+    rng: np.random.Generator,
+    watch: Watch,
+    start: NDArray[np.bool_] | None = None,
+) -> Learned:
+    """The best network found.
+
+    Parameters
+    ----------
+    counter : Counter
+        A table without missing cells.
+    kind, strength : int, float
+        The score, and the equivalent sample size of BDeu.
+    rules : Rules
+        Allowed and required edges, and the largest number of parents.
+    tabu, restarts : int
+        Steps without a better network before the search ends, and how often it starts again.
+    rng : Generator
+        Chooses the changes of restarts.
+    watch : Watch
+        The deadline and the signals of the call.
+    start : array or None
+        [parent, child] the first network; by default only the required edges.
+    """
+    search = Search(counter, kind, strength, rules)
+    if start is not None:
+        search.become(start | rules.required)
+    marks = rng.integers(1, 2**63, size=search.edge.shape, dtype=np.uint64)
+    best, level = search.edge.copy(), search.score
+    steps, ended = 0, "converged"
+    for attempt in range(restarts + 1):
+        if attempt:
+            search.become(best)
+            _perturb(search, max(len(best) // 10, 3), rng)
+        made, found, top = _climb(search, marks, tabu, watch)
+        steps += made
+        if top > level + _SAME:
+            best, level = found, top
+        if watch.ended:
+            ended = watch.ended
+            break
+    search.become(best)
+    pairs = np.argwhere(best.T)[:, ::-1]  # by child
+    edges = [(int(parent), int(child)) for parent, child in pairs]
+    strengths = [-float(search.drop[edge]) for edge in edges]
+    return Learned(edges, strengths, True, level, steps, ended)
+
+
+def _climb(
+    search: Search, marks: NDArray[np.uint64], tabu: int, watch: Watch
+) -> tuple[int, NDArray[np.bool_], float]:
+    """Climb from where the search is; returns steps, the best network and its score."""
+    best, level = search.edge.copy(), search.score
+    code = np.bitwise_xor.reduce(marks[search.edge], initial=np.uint64(0))
+    visited: deque[np.uint64] = deque([code], maxlen=_VISITED)
+    steps = worse = 0
+    turn = marks ^ marks.T
+    while worse <= tabu and not watch.ended:
+        changes = search.changes()
+        codes = np.stack([marks, marks, turn]) ^ code
+        changes[np.isin(codes, np.array(visited))] = -np.inf
+        place = int(changes.argmax())
+        change, parent, child = (int(k) for k in np.unravel_index(place, changes.shape))
+        if changes[change, parent, child] == -np.inf:
+            break
+        code = codes[change, parent, child]
+        search.apply(change, parent, child)
+        visited.append(code)
+        steps += 1
+        worse += 1
+        if search.score > level + _SAME:
+            best, level, worse = search.edge.copy(), search.score, 0
+    return steps, best, level
+
+
+def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
+    """Make some possible changes at random."""
+    for _ in range(count):
+        possible = np.argwhere(search.changes() > -np.inf)
+        if not len(possible):
+            return
+        change, parent, child = possible[rng.integers(len(possible))].tolist()
+        search.apply(change, parent, child)

@@ -1,0 +1,251 @@
+"""What `mg.learn_structure` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.formats import write
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.results import plots
+from minigibbs.results.report.markup import element, join, name, table
+from minigibbs.structure.table import Codes
+from minigibbs.system.boundary import checked, shown
+from minigibbs.system.text import printable
+
+_SHOWN = 12  # edges that are shown
+_MOST_DRAWN = 60  # names that fit into a picture
+
+
+class Edge(NamedTuple):
+    """An edge between two columns."""
+
+    source: str  # the parent, where edges have a direction
+    target: str
+    strength: float  # what the edge adds to the score, in units of log-likelihood
+    confidence: float | None  # share of the bootstrap replicates with the edge, if there are any
+    direction: float | None  # share of these in which it leads from source to target
+    compelled: bool  # whether the data determine the direction
+
+
+@checked(LearnError, init=False)
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The result of `mg.learn_structure`: a graph with fitted parameters, and its edges.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, numpy as np
+    >>> rain = np.random.default_rng(1).random(500) < 0.4
+    >>> wet = rain ^ (np.random.default_rng(2).random(500) < 0.1)
+    >>> found = mg.learn_structure({"rain": rain, "wet": wet}, progress=False)
+    >>> [(edge.source, edge.target) for edge in found.edges]
+    [('rain', 'wet')]
+    >>> found.conditional("wet")[0], found.conditional("wet")[1].shape
+    (('rain',), (2, 2))
+    """
+
+    graph: FactorGraph
+    edges: tuple[Edge, ...]
+    method: str  # "tree", "pairwise" or "network"
+    score_name: str  # "bic", "bdeu", "likelihood" or "ebic"
+    score: float
+    rows: int
+    steps: int
+    ended: str  # "converged", "time", "interrupted" or "terminated"
+    seconds: float
+    seed: int
+    replicates: int  # of the bootstrap
+    missing: float  # share of the cells
+    warnings: tuple[str, ...] = ()
+    tables: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]] = field(
+        default_factory=dict, repr=False
+    )
+    codes: Codes | None = field(default=None, repr=False)  # how frames are read; without rows
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order of the graph's variables."""
+        return tuple(self.graph.domains.name(v) for v in range(len(self.graph)))
+
+    @property
+    def directed(self) -> bool:
+        """Whether the graph is a Bayesian network: a tree or a network."""
+        return self.method != "pairwise"
+
+    def parents(self, column: str) -> tuple[str, ...]:
+        """The parents of a column of a tree or a network."""
+        return self.conditional(column)[0]
+
+    def conditional(self, column: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+        """The parents of a column, and its probabilities given them.
+
+        Parameters
+        ----------
+        column : str
+            A column of a tree or a network.
+
+        Returns
+        -------
+        tuple
+            The names of the parents; an array with one axis per parent and the column's last.
+        """
+        if not self.directed:
+            raise LearnError(
+                'a structure of method="pairwise" has no parents; use structure.graph.parameters'
+            )
+        if column not in self.tables:
+            raise LearnError(f"there is no column {column!r}")
+        return self.tables[column]
+
+    def encode(self, frame: Any) -> NDArray[np.int64]:
+        """The rows of a frame as states of the graph.
+
+        Parameters
+        ----------
+        frame : frame, mapping or array
+            Some or all of the columns that the structure was learned from. Numbers are binned by
+            the bins found then.
+
+        Returns
+        -------
+        array
+            [row, variable] numbers of values, -1 where a cell is missing, its value was never
+            seen, or the frame has no such column.
+        """
+        assert self.codes is not None
+        return self.codes.rows_of(frame)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the graph to a file: `.bif` for trees and networks, or any format of `mg.write`."""
+        write(self.graph, path)
+
+    def __str__(self) -> str:
+        lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
+        lines += [f"{'':<12}{printable(self._line(edge))}" for edge in self._strongest()]
+        return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
+
+    def summary_rows(self) -> list[tuple[str, str]]:
+        """What is shown of it: label and value."""
+        rows = [
+            ("method", self.method),
+            ("columns", f"{len(self.graph):,}"),
+            ("rows", f"{self.rows:,}" + self._missing()),
+            ("ended", f"{self.ended} after {self.steps:,} steps, {self.seconds:.2f} s"),
+            ("score", f"{self.score:.6g} ({self.score_name})"),
+            ("edges", f"{len(self.edges):,}"),
+        ]
+        if self.replicates:
+            rows.append(("bootstrap", f"{self.replicates:,} replicates"))
+        return rows
+
+    def _missing(self) -> str:
+        return f", {self.missing:.1%} of the cells missing" if self.missing else ""
+
+    def _strongest(self) -> list[Edge]:
+        return sorted(self.edges, key=lambda edge: -edge.strength)[:_SHOWN]
+
+    def _line(self, edge: Edge) -> str:
+        arrow = "->" if edge.compelled else "--"
+        known = "" if edge.confidence is None else f", confidence {edge.confidence:.2f}"
+        return f"{edge.source} {arrow} {edge.target} ({edge.strength:.3g}{known})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the graph and its parameters, for JSON."""
+        plain = ("method", "score_name", "score", "rows", "steps", "ended", "seconds", "seed")
+        return {
+            **{key: getattr(self, key) for key in plain},
+            "replicates": self.replicates,
+            "missing": self.missing,
+            "edges": [edge._asdict() for edge in self.edges],
+            "warnings": list(self.warnings),
+        }
+
+    def _repr_html_(self) -> str:
+        """The summary and the strongest edges, for notebooks."""
+        rows: list[list[object]] = [[label, value] for label, value in self.summary_rows()]
+        lines: list[list[object]] = []
+        for edge in self._strongest():
+            known = "" if edge.confidence is None else f"{edge.confidence:.2f}"
+            arrow = "→" if edge.compelled else "—"
+            between = join(name(edge.source), f" {arrow} ", name(edge.target))
+            lines.append([between, f"{edge.strength:.3g}", known])
+        head = ["edge", "strength", "confidence"]
+        notes = [element("p", element("b", "warning: "), text) for text in self.warnings]
+        return str(join(table(["", ""], rows), table(head, lines), *notes))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the graph; returns Matplotlib's axes.
+
+        Columns are placed in layers from parents to children, or on a circle for
+        method="pairwise". The width of an edge is its confidence, or its strength relative to the
+        strongest edge. An arrow shows a direction that the data determine.
+        """
+        if axes is not None and not hasattr(axes, "annotate"):
+            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
+        if axes is None:
+            side = float(np.clip(0.35 * len(self.graph), 5.0, 14.0))
+            axes = plots.figure(1, width=side, height=0.8 * side)[1][0]
+        place = self._places()
+        strongest = max((edge.strength for edge in self.edges), default=1.0)
+        for edge in self.edges:
+            share = edge.confidence
+            if share is None:
+                share = np.clip(edge.strength / strongest, 0.1, 1.0) if strongest > 0 else 1.0
+            axes.annotate(
+                "",
+                place[edge.target],
+                place[edge.source],
+                arrowprops={
+                    "arrowstyle": "->" if edge.compelled else "-",
+                    "linewidth": 0.4 + 2.0 * float(share),
+                    "color": "tab:blue",
+                    "alpha": 0.3 + 0.6 * float(share),
+                    "shrinkA": 9,
+                    "shrinkB": 9,
+                },
+            )
+        spots = np.array([place[one] for one in self.names])
+        axes.plot(spots[:, 0], spots[:, 1], "o", color="0.85", markersize=14, zorder=1)
+        if len(self.names) <= _MOST_DRAWN:
+            for one in self.names:
+                axes.text(*place[one], printable(one), ha="center", va="center", fontsize=7)
+        axes.set_title(f"{len(self.edges):,} edges of {len(self.names):,} columns")
+        axes.margins(0.1)
+        axes.set_axis_off()
+        return axes
+
+    def _places(self) -> dict[str, tuple[float, float]]:
+        """Where each column is drawn."""
+        if not self.directed:
+            angles = np.linspace(0, 2 * np.pi, len(self.names), endpoint=False)
+            spots = zip(np.cos(angles).tolist(), np.sin(angles).tolist(), strict=True)
+            return dict(zip(self.names, spots, strict=True))
+        depth: dict[str, int] = {}
+        waiting = list(self.names)
+        while waiting:
+            one = waiting.pop(0)
+            above = self.tables[one][0]
+            if all(parent in depth for parent in above):
+                depth[one] = 1 + max((depth[parent] for parent in above), default=-1)
+            else:
+                waiting.append(one)
+        layers: dict[int, list[str]] = {}
+        for one in self.names:
+            layers.setdefault(depth[one], []).append(one)
+        found: dict[str, tuple[float, float]] = {}
+        for level, members in sorted(layers.items()):
+            mean = {
+                one: np.mean([found[p][0] for p in self.tables[one][0]]) if level else 0.0
+                for one in members
+            }
+            order = sorted(members, key=lambda one: float(mean[one]))
+            for k, one in enumerate(order):
+                found[one] = ((k + 1) / (len(order) + 1), -float(level))
+        return found

@@ -1,0 +1,208 @@
+"""A table of codes: what structure learning reads, and how a frame becomes one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.graph.domains import MAX_DOMAIN, Domains, Grid
+from minigibbs.graph.factors.base import FREE
+from minigibbs.structure.binning import MOST_VALUES, Bins, Cuts, bins_of, read_cuts
+from minigibbs.structure.frames import Column, read_frame
+from minigibbs.system import memory
+
+DEFAULT_BINS = 5
+_IDENTIFIER = 0.5  # different values per row from which a column looks like an identifier
+_FEW_ROWS = 100  # with fewer rows this is not said
+_CELL_BYTES = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How cells of one column become codes."""
+
+    labels: tuple[Hashable, ...]
+    cuts: Cuts | None = None  # of a numeric column that is binned
+
+    @property
+    def size(self) -> int | Grid:
+        """The domain: a number of values, or a grid."""
+        if self.cuts is not None and self.cuts.grid is not None:
+            return self.cuts.grid
+        return len(self.labels)
+
+    def codes(self, name: str, column: Column, strict: bool) -> NDArray[np.int64]:
+        """The code of each cell, `FREE` where it is missing, or unknown and not `strict`."""
+        found = np.full(len(column.cells), FREE, dtype=np.int64)
+        seen = ~column.missing
+        if self.cuts is not None:
+            if not column.numeric:
+                raise LearnError(f"frame: column {name!r} must hold numbers, as it did before")
+            found[seen] = self.cuts.codes(column.cells[seen])
+            return found
+        number = {label: code for code, label in enumerate(self.labels)}
+        values, inverse = _distinct(column.cells[seen])
+        codes = np.array([number.get(value, FREE) for value in values], dtype=np.int64)
+        if strict and len(codes) and codes.min() == FREE:
+            unknown = values[int(codes.argmin())]
+            raise LearnError(f"frame: column {name!r} has a value {unknown!r} that is not known")
+        found[seen] = codes[inverse] if len(codes) else FREE
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """A table: codes[column, row], the size of the column's domain where a cell is missing."""
+
+    domains: Domains
+    codes: NDArray[Any]  # [column, row], uint8 or int32
+    readings: tuple[Reading, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.codes.shape[1])
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return len(self.codes)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many values each column has, a missing one not counted."""
+        return self.domains.sizes.astype(np.int64)
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """[column, row] which cells are missing."""
+        return np.asarray(self.codes == self.sizes[:, None])
+
+    @property
+    def complete(self) -> bool:
+        """Whether no cell is missing."""
+        return not any((self.codes[k] == size).any() for k, size in enumerate(self.sizes.tolist()))
+
+    def resampled(self, rng: np.random.Generator) -> Codes:
+        """As many rows, drawn with replacement."""
+        chosen = np.sort(rng.integers(self.rows, size=self.rows))
+        return replace(self, codes=np.ascontiguousarray(self.codes[:, chosen]))
+
+    def rows_of(self, frame: Any) -> NDArray[np.int64]:
+        """[row, variable] codes of another frame, `FREE` where a cell is missing or unknown."""
+        columns = read_frame(frame)
+        if set(columns) - set(self.domains.numbers):
+            strange = next(name for name in columns if name not in self.domains.numbers)
+            raise LearnError(f"frame: column {strange!r} is no column of the table learned from")
+        length = len(next(iter(columns.values())).cells)
+        rows = np.full((length, self.columns), FREE, dtype=np.int64)
+        for name, column in columns.items():
+            k = self.domains.index(name)
+            rows[:, k] = self.readings[k].codes(name, column, strict=False)
+        return rows
+
+
+def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
+    """The table of a frame, with its numeric columns binned."""
+    columns = read_frame(frame)
+    length = len(next(iter(columns.values())).cells)
+    memory.require(
+        _CELL_BYTES * length + 4.0 * length * len(columns),
+        f"a table of {length:,} rows and {len(columns):,} columns",
+        "give fewer rows or fewer columns",
+    )
+    bins = DEFAULT_BINS if bins is None else bins
+    if isinstance(bins, Mapping):
+        strange = [name for name in bins if name not in columns]
+        if strange:
+            raise LearnError(f"bins: there is no column {strange[0]!r}")
+    if length < 2:
+        raise LearnError(f"frame must have at least 2 rows to learn a structure from, got {length}")
+    readings, notes = [], []
+    for name, column in columns.items():
+        reading = _reading(name, column, bins)
+        readings.append(reading)
+        seen = int(np.count_nonzero(~column.missing))
+        if len(reading.labels) == 1:
+            notes.append(f"column {name!r} has one value: it is independent of all others")
+        elif len(reading.labels) > max(_IDENTIFIER * seen, _FEW_ROWS):
+            notes.append(
+                f"column {name!r} has {len(reading.labels):,} values in {seen:,} rows: it looks "
+                "like an identifier; drop it"
+            )
+    domains = _domains(list(columns), readings)
+    kind = np.uint8 if int(domains.sizes.max()) < 255 else np.int32
+    codes = np.empty((len(columns), length), dtype=kind)
+    for k, (name, column) in enumerate(columns.items()):
+        found = readings[k].codes(name, column, strict=True)
+        found[found == FREE] = domains.sizes[k]
+        codes[k] = found
+    for note in notes:
+        warnings.warn(note, stacklevel=4)
+    return Codes(domains, codes, tuple(readings), tuple(notes))
+
+
+def _domains(names: list[str], readings: list[Reading]) -> Domains:
+    """The variables of the columns."""
+    labels = {
+        k: reading.labels for k, reading in enumerate(readings) if isinstance(reading.size, int)
+    }
+    plain = {k for k, found in labels.items() if found == tuple(range(len(found)))}
+    kept = {k: found for k, found in labels.items() if k not in plain}
+    return Domains([reading.size for reading in readings], names, kept or None)
+
+
+def _reading(name: str, column: Column, bins: Bins | Mapping[str, Bins]) -> Reading:
+    """How the cells of a column become codes."""
+    cells = column.cells[~column.missing]
+    if not len(cells):
+        raise LearnError(f"frame: column {name!r} has no values: drop it")
+    wanted, asked = bins_of(bins, name, DEFAULT_BINS)
+    if asked and not column.numeric:
+        raise LearnError(f"bins: column {name!r} does not hold numbers")
+    if column.categories is not None:
+        return Reading(column.categories)
+    values, _ = _distinct(cells)
+    if column.numeric and (asked or len(values) > MOST_VALUES):
+        cuts = read_cuts(name, cells, wanted)
+        return Reading(cuts.labels() if cuts.grid is None else (0,) * len(cuts), cuts)
+    if len(values) > MAX_DOMAIN:
+        raise LearnError(f"frame: column {name!r} has too many values")
+    return Reading(tuple(values))
+
+
+def _distinct(cells: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The different values in order, and the place of each cell's value among them."""
+    if cells.dtype.kind in "iub" and len(cells):
+        low, high = int(cells.min()), int(cells.max())
+        if high - low <= 4 * len(cells):  # count instead of sorting
+            shifted = cells.astype(np.int64) - low
+            present = np.flatnonzero(np.bincount(shifted))
+            place = np.zeros(high - low + 1, dtype=np.int64)
+            place[present] = np.arange(len(present))
+            values = (present + low).astype(cells.dtype).tolist()
+            return values, place[shifted]
+    if cells.dtype.kind != "O":
+        sorted_values, inverse = np.unique(cells, return_inverse=True)
+        return sorted_values.tolist(), inverse
+    codes: dict[Any, int] = {}
+    try:
+        inverse = np.fromiter(
+            (codes.setdefault(cell, len(codes)) for cell in cells.tolist()), np.int64, len(cells)
+        )
+    except TypeError:
+        raise LearnError("frame: a cell must be text, a number or another hashable value") from None
+    try:
+        order = sorted(codes)
+    except TypeError:  # of different types: ordered by type, then as text
+        order = sorted(codes, key=lambda value: (type(value).__name__, str(value)))
+    place = np.empty(len(order), dtype=np.int64)
+    place[[codes[value] for value in order]] = np.arange(len(order))
+    return order, place[inverse]
