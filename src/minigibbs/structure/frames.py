@@ -1,20 +1,15 @@
-"""Columns of a frame, whichever library it is from: the one place that reads frames.
-
-A missing cell is None, NaN, NaT, the NA of pandas or a masked entry. It is never a value.
-"""
+"""Columns of a frame as structure learning needs them: cells, missing cells, categories."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
-from minigibbs.graph.checks import is_missing
 from minigibbs.system.arrays import to_numpy
+from minigibbs.system.frames import as_column, column_of, has_columns, missing_in, names_of
 
 
 class Column(NamedTuple):
@@ -35,12 +30,14 @@ def read_frame(frame: Any) -> dict[str, Column]:
 
     Columns of an array are called x0, x1 and so on, as the variables of a graph are.
     """
-    if isinstance(frame, Mapping) or hasattr(frame, "columns"):
-        names = list(frame.columns) if hasattr(frame, "columns") else list(frame)
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise LearnError(f"frame: the name {twice[0]!r} is given to more than one column")
-        columns = {str(name): _read_column(str(name), frame[name]) for name in names}
+    if has_columns(frame):
+        names = names_of(frame, "frame", LearnError)
+        columns = {
+            str(name): _column(str(name), column_of(frame, name, "frame", LearnError))._replace(
+                categories=_categories(frame, name)
+            )
+            for name in names
+        }
         if len(columns) < len(names):
             raise LearnError("frame: two columns have the same name as text")
     else:
@@ -62,37 +59,37 @@ def _read_array(frame: Any) -> dict[str, Column]:
         raise LearnError(f"{rule}; got {type(frame).__name__}") from None
     if array.ndim != 2:
         raise LearnError(f"{rule}; got an array of {array.ndim} dimensions")
-    return {f"x{k}": _read_column(f"x{k}", array[:, k]) for k in range(array.shape[1])}
+    names = [f"x{k}" for k in range(array.shape[1])]
+    return {
+        name: _column(name, as_column(array[:, k], f"frame, column {name!r}", LearnError))
+        for k, name in enumerate(names)
+    }
 
 
-def _read_column(name: str, given: Any) -> Column:
-    """One column of whatever kind."""
-    categories = None
-    if hasattr(given, "cat") and hasattr(given.cat, "categories"):  # pandas
-        categories = tuple(given.cat.categories.tolist())
-    array = np.ma.asanyarray(to_numpy(given))
-    if array.ndim != 1:
-        raise LearnError(f"frame: column {name!r} must have one cell per row, got {array.shape}")
-    masked = np.ma.getmaskarray(array)
-    cells = np.asarray(np.ma.getdata(array))
-    if cells.dtype.kind == "O":
-        missing = np.fromiter(map(is_missing, cells.tolist()), np.bool_, len(cells)) | masked
-        return Column(_narrowed(cells, missing), missing, categories)
-    if cells.dtype.kind in "fc":
-        missing = np.isnan(cells) | masked
-    elif cells.dtype.kind in "mM":
-        missing = np.isnat(cells) | masked
-    else:
-        missing = masked
+def _column(name: str, cells: NDArray[Any]) -> Column:
+    """A column whose missing cells are found, and whose numbers are numbers."""
     if cells.dtype.kind == "c":
         raise LearnError(f"frame: column {name!r} has complex numbers")
-    return Column(cells, missing, categories)
+    missing = missing_in(cells)
+    return Column(_narrowed(cells, missing), missing)
+
+
+def _categories(frame: Any, name: Any) -> tuple[Any, ...] | None:
+    """The categories that a column of pandas declares, in their order."""
+    kind = getattr(frame[name], "dtype", None)
+    found = getattr(kind, "categories", None)
+    return None if found is None or not hasattr(kind, "ordered") else tuple(found.tolist())
 
 
 def _narrowed(cells: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
     """Objects as numbers where all that are not missing are numbers, such as nullable columns."""
+    if cells.dtype.kind != "O":
+        return cells
     kinds = set(map(type, cells[~missing].tolist()))
     if not kinds or bool in kinds or not all(issubclass(k, int | float) for k in kinds):
         return cells
     numbers = np.where(missing, 0, cells)
-    return numbers.astype(np.int64 if all(issubclass(k, int) for k in kinds) else np.float64)
+    try:
+        return numbers.astype(np.int64 if all(issubclass(k, int) for k in kinds) else np.float64)
+    except OverflowError:  # integers that 64 bits do not hold
+        return cells
