@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from minigibbs.exact.device import Card
-from minigibbs.exact.plan import Plan, product_seconds
+from minigibbs.exact.plan import Plan, natural_scope, product_seconds
 from minigibbs.kernels.tables import (
     gather,
-    log_sum_products,
     max_products,
     place_of,
     small_products,
@@ -42,6 +41,7 @@ SUM, LOGS, LARGEST = "sum", "logs", "largest"  # what a step does with products
 
 _LEAST = -690.0  # logarithm of the least product that is not lost
 _SPARE = 650.0  # see `_Tables._check`
+_LOST = 1e-290  # products of scaled numbers that may have lost digits
 _SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
 _BLAS = 4  # rows and columns from which on matrices are left to BLAS
 _AT_ONCE = 1 << 31  # products between two looks at the clock
@@ -260,7 +260,10 @@ class Contraction:
     ) -> tuple[Numbers, Numbers, float]:
         """The product of two tables over a scope; its scale [row] and a bound of its entries."""
         if self.mode != SUM:
-            out = _log_product(self.mode, self.sizes, a, b, scope)
+            if self.mode == LOGS:
+                out = multiply_logs(self._sizes, a[0], a[1], b and b[0], b and b[1], scope)
+            else:
+                out = _largest_product(self.sizes, a, b, scope)
             top = out.reshape(len(out), -1).max(axis=1)
             top = np.where(np.isfinite(top), top, 0.0)
             out -= top.reshape(-1, *[1] * len(scope))
@@ -336,16 +339,6 @@ def _least(table: Numbers) -> float:
     return math.log(table.min(initial=1.0, where=table > 0))
 
 
-def natural_scope(left: tuple[int, ...], right: tuple[int, ...], kept: set[int]) -> tuple[int, ...]:
-    """The axes of a matrix product in the order in which it writes them."""
-    one, other = set(left), set(right)
-    return (
-        *(v for v in left if v in other and v in kept),
-        *(v for v in left if v not in other and v in kept),
-        *(v for v in right if v not in one and v in kept),
-    )
-
-
 def multiply(
     sizes: Sequence[int],
     left: tuple[int, ...],
@@ -373,6 +366,75 @@ def multiply(
     second = _matrices(sizes, right, b, both, depth, columns)
     out = _matmul(first, second)
     return out.reshape(len(out), *(sizes[v] for v in (*both, *rows, *columns)))
+
+
+def multiply_logs(
+    sizes: Sequence[int],
+    left: tuple[int, ...],
+    a: Numbers,
+    right: tuple[int, ...] | None,
+    b: Numbers | None,
+    scope: tuple[int, ...],
+) -> Numbers:
+    """As `multiply`, for tables of logarithms.
+
+    Every row of the first matrices and every column of the second is divided by its largest entry,
+    so that plain numbers can be multiplied. The few results that are too small for a double even
+    then are computed one by one.
+    """
+    kept = set(scope)
+    other = set(right or ())
+    left, a = _summed_logs(left, a, kept | other)
+    if b is None or right is None:
+        return a
+    one = set(left)
+    right, b = _summed_logs(right, b, kept | one)
+    both = tuple(v for v in left if v in other and v in kept)
+    depth = tuple(v for v in left if v in other and v not in kept)
+    rows = tuple(v for v in left if v not in other)
+    columns = tuple(v for v in right if v not in one)
+    first = _matrices(sizes, left, a, both, rows, depth)
+    second = _matrices(sizes, right, b, both, depth, columns)
+    tops = [_largest(first, 3), _largest(second, 2)]
+    out = _matmul(np.exp(first - tops[0]), np.exp(second - tops[1]))
+    lost = np.nonzero(out < _LOST)
+    with np.errstate(divide="ignore"):
+        np.log(out, out=out)
+    out += tops[0]
+    out += tops[1]
+    _sum_one_by_one(first, second, lost, out)
+    return out.reshape(len(out), *(sizes[v] for v in (*both, *rows, *columns)))
+
+
+def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
+    """The largest entries along some axes, which are kept; 0 for those without a finite one."""
+    top = table.max(axis=axis, keepdims=True)
+    return np.where(np.isfinite(top), top, 0.0)
+
+
+def _sum_one_by_one(
+    first: Numbers, second: Numbers, places: tuple[NDArray[np.intp], ...], out: Numbers
+) -> None:
+    """Set some entries of the product of stacks of matrices of logarithms."""
+    length = max(1, (_AT_ONCE >> 10) // first.shape[3])
+    for begin in range(0, len(places[0]), length):
+        current().check()
+        e, b, i, k = (some[begin : begin + length] for some in places)
+        logs = first[e % len(first), b, i] + second[e % len(second), b, :, k]
+        out[e, b, i, k] = _summed_logs((0,), logs, set())[1]
+
+
+def _summed_logs(
+    scope: tuple[int, ...], table: Numbers, kept: set[int]
+) -> tuple[tuple[int, ...], Numbers]:
+    """A table of logarithms with the variables that are not kept summed out."""
+    axes = tuple(1 + k for k, v in enumerate(scope) if v not in kept)
+    if not axes:
+        return scope, table
+    top = _largest(table, axes)
+    with np.errstate(divide="ignore"):
+        total = np.log(np.exp(table - top).sum(axis=axes)) + top.squeeze(axes)
+    return tuple(v for v in scope if v in kept), total
 
 
 def _summed(
@@ -520,14 +582,13 @@ def in_pieces(work: Callable[[Any], None], pieces: Sequence[Any]) -> None:
         list(pool.map(one, pieces))
 
 
-def _log_product(
-    mode: str,
+def _largest_product(
     sizes: NDArray[np.int64],
     a: tuple[tuple[int, ...], Numbers, float],
     b: tuple[tuple[int, ...], Numbers, float] | None,
     scope: tuple[int, ...],
 ) -> Numbers:
-    """The product of two tables of logarithms, summed or maximized over all but a scope."""
+    """The product of two tables of logarithms, maximized over all but a scope."""
     parts = [a] if b is None else [a, b]
     rows = max(len(part[1]) for part in parts)
     inner = [v for v in dict.fromkeys(v for part in parts for v in part[0]) if v not in scope]
@@ -540,13 +601,12 @@ def _log_product(
     starts = np.array([place_of(table) for table in tables])
     outer = 1 + len(scope)
     out = np.empty(math.prod(shape[:outer].tolist()))
-    fill = max_products if mode == LARGEST else log_sum_products
 
     def work(piece: tuple[int, int]) -> None:
         first, last = piece
         digits = np.zeros(len(shape), dtype=np.int64)
         digits[:outer] = np.unravel_index(first, shape[:outer])
-        fill(starts + strides @ digits, strides, shape, digits, outer, out[first:last])
+        max_products(starts + strides @ digits, strides, shape, digits, outer, out[first:last])
 
     summed = math.prod(shape[outer:].tolist())
     step = max(1, min(len(out), (_AT_ONCE >> 8) // summed))

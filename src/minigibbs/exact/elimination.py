@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
 from minigibbs.exact.device import FASTER, Card
-from minigibbs.exact.ordering import Order, order_variables, refuse, refuse_dense
+from minigibbs.exact.ordering import SEARCHED, Order, order_variables, refuse, refuse_dense
 from minigibbs.exact.plan import Plan, make_plan
+from minigibbs.exact.rotation import rotated
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.graph import FactorGraph
@@ -125,7 +126,7 @@ def exact_draws(
     size = min(count, 2**62) * len(graph) * graph.state_type.itemsize
     machine.require(size, f"{count:,} draws of {len(graph):,} variables", "use a smaller count")
     warn_of_rounding(graph)
-    tree = EliminationTree.of(graph, memory)
+    tree = EliminationTree.of(graph, memory, draws=True)
     with tree.reserved():
         possible(tree)
         rng = np.random.default_rng(seed)
@@ -186,11 +187,13 @@ class EliminationTree:
         memory: float | None = None,
         joint: tuple[tuple[int, ...], ...] = (),
         card: Card | None = None,
+        draws: bool = False,
     ) -> EliminationTree:
         """The tree of a graph, or `TooLargeError` if its two passes need too much memory.
 
         Every set of variables in `joint` has a leaf, and thus a joint marginal. With a card the
-        memory is that of the card.
+        memory is that of the card. A tree for draws sums few variables at a time, because every
+        draw looks up the weights of all their joint values.
         """
         free = machine.available() if card is None else card.free()
         usual = min(DEFAULT_MEMORY, free / 2) if card is None else free
@@ -199,7 +202,7 @@ class EliminationTree:
         objects = _VARIABLE_BYTES * (graph.evidence == FREE).sum() + _FACTOR_BYTES * stored
         if objects > max(budget, _SMALL_BUDGET):
             raise machine.too_large(objects, budget, "exact elimination", _MORE_MEMORY)
-        tree = cls.ordered(graph, max(budget / 8, 1.0), joint)
+        tree = cls.ordered(graph, max(budget / 8, 1.0), joint, draws)
         if tree.size > max(budget, _SMALL_BUDGET):
             raise machine.too_large(tree.size, budget, "exact elimination", _MORE_MEMORY)
         tree.card = card
@@ -207,7 +210,11 @@ class EliminationTree:
 
     @classmethod
     def ordered(
-        cls, graph: FactorGraph, most: float, joint: tuple[tuple[int, ...], ...] = ()
+        cls,
+        graph: FactorGraph,
+        most: float,
+        joint: tuple[tuple[int, ...], ...] = (),
+        draws: bool = False,
     ) -> EliminationTree:
         """The tree of a graph, or `TooLargeError` if messages have more than `most` entries."""
         if graph.implicits and (graph.evidence == FREE).all():
@@ -224,7 +231,7 @@ class EliminationTree:
         else:
             sizes = np.where(whole.evidence == FREE, whole.sizes, 1).astype(np.int64)
         wanted = tuple(tuple(v for v in some if sizes[v] > 1) for some in joint)
-        order, plan, leaves = _prepared(graph, whole, sizes, wanted, most)
+        order, plan, leaves = _prepared(graph, whole, sizes, wanted, most, draws)
         return cls(whole, order, plan, leaves, sizes, alive)
 
     @classmethod
@@ -439,6 +446,7 @@ def _prepared(
     sizes: NDArray[np.int64],
     joint: tuple[tuple[int, ...], ...],
     most: float,
+    draws: bool,
 ) -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
     """An order and a plan, made once for all graphs that differ in weights alone.
 
@@ -458,12 +466,14 @@ def _prepared(
         leaves = _leaves(whole, sizes, order, joint)
         settled = leaves.pop((), ())
         plan = make_plan(order.variables, tuple(leaves), sizes)
+        if not draws and len(order.variables) <= SEARCHED:
+            plan = rotated(plan, sizes, most)
         return order, plan, (*leaves.values(), settled)
 
-    order, plan, leaves = shared(graph, "elimination", (digest.digest(), joint), make, _ORDERS)
-    made = plan.entries - plan.written
-    if made > most:
-        refuse(order.width + 1, math.log2(made), most)
+    key = (digest.digest(), joint, draws)
+    order, plan, leaves = shared(graph, "elimination", key, make, _ORDERS)
+    if plan.made > most:
+        refuse(order.width + 1, math.log2(plan.made), most)
     return order, plan, leaves
 
 

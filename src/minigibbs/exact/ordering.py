@@ -23,16 +23,16 @@ from minigibbs.system import memory
 from minigibbs.system.watch import current
 
 _ROUNDING = 1e-9
-_SEARCHED = 4096  # variables up to which orders are searched for
+SEARCHED = 4096  # variables up to which orders are searched for
 _WORD_SECONDS = 2e-9  # of the search, per word of bits read
 _PRODUCT_SECONDS = 1.5e-9  # of elimination, per product: what a better order can save
-_SLACK = 16.0  # messages of an order may have this many times the entries of its plan
+_SLACK = 2.0**16  # messages of an order may have this many times the entries of its plan
 _PAYS = 0.25  # search for this share of the time that elimination takes
 _RESTART_WORDS = 20_000  # worth of every restart, beside the words it reads
 _STALE = 200  # restarts without improvement after which the search may end
 _LEAST_SECONDS = 0.003  # of every search
-_MOST_SECONDS = 5.0  # of a search
-_HOPE_SECONDS = 4.0  # of a search for an order that fits into memory
+_MOST_SECONDS = 0.5  # of a search
+_HOPE_SECONDS = 0.5  # of a search for an order that fits into memory
 _HOPE_BITS = 3.0  # that time halves where the memory is too small by so many bits
 _KEPT = 0.5  # share of restarts that keep a prefix of the best order
 _SWEEPS = 0.3  # share of restarts that grow one region
@@ -91,7 +91,7 @@ def order_variables(
     members = np.flatnonzero(sizes > 1)
     pairs = _neighbours(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
-    if len(members) <= _SEARCHED:
+    if len(members) <= SEARCHED:
         found = _Search(members, pairs, bits, _SLACK * most, known).best
     else:
         found = _listed(members, pairs, bits, _SLACK * most)

@@ -12,7 +12,8 @@ each other first, where one larger matrix product is faster than several thin on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ _STEP_SECONDS = 3e-5  # of a product, beside what follows
 _ENTRY_SECONDS = 2e-9  # per entry of the two tables and of the result
 _THIN_SECONDS = 8e-10  # per number multiplied, in thin matrices
 _BLAS_SECONDS = 6e-11  # the same in matrices of 16 rows and columns or more
-_PASSES = 3  # products with the size of a step: on the way up, and twice on the way down
+PRICES = (_STEP_SECONDS, _ENTRY_SECONDS, _THIN_SECONDS, _BLAS_SECONDS)
+PASSES = 3  # products with the size of a step: on the way up, and twice on the way down
 
 
 class Step(NamedTuple):
@@ -69,6 +71,11 @@ class Plan:
         """How many of the nodes are leaves."""
         return len(self.scopes) - len(self.steps)
 
+    @property
+    def made(self) -> float:
+        """Entries of all products."""
+        return self.entries - self.written
+
 
 def make_plan(
     order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
@@ -87,6 +94,138 @@ def make_plan(
     return _Planner(order, scopes, sizes).plan()
 
 
+def plan_of_tree(
+    scopes: Sequence[tuple[int, ...]],
+    children: Sequence[tuple[int, int]],
+    sizes: NDArray[np.int64],
+) -> Plan:
+    """The plan of a given tree of products.
+
+    Parameters
+    ----------
+    scopes
+        The variables of each leaf.
+    children
+        The two nodes that each product multiplies. Leaves are the first nodes, and the last product
+        is the root.
+    sizes
+        How many values each variable may take.
+    """
+    made = _Tree(scopes, sizes)
+    below = tree_scopes(scopes, children)
+    first, nodes, waiting = len(scopes), dict[int, int](), [len(scopes) + len(children) - 1]
+    while waiting:  # children before parents
+        node = waiting[-1]
+        todo = [child for child in children[node - first] if child >= first and child not in nodes]
+        if todo:
+            waiting += todo
+            continue
+        waiting.pop()
+        used = []
+        for child in children[node - first]:
+            own = nodes.get(child, child)
+            if below[child]:
+                used.append(own)
+            elif child < first:  # all of its variables are its own
+                made.step(own, -1, frozenset(scopes[child]))
+        used.sort(key=lambda one: -made.entries(made.scopes[one]))
+        if len(used) == 2:
+            together = set(made.scopes[used[0]]) | set(made.scopes[used[1]])
+            nodes[node] = made.step(used[0], used[1], together - below[node])
+        else:  # the other child is a component of its own
+            nodes[node] = used[0] if used else -1
+    return made.plan()
+
+
+def tree_scopes(
+    scopes: Sequence[tuple[int, ...]], children: Sequence[tuple[int, int]]
+) -> list[set[int]]:
+    """The variables of every node that also occur in leaves that are not below it."""
+    left = Counter(v for scope in scopes for v in scope)
+    first, last = len(scopes), len(scopes) + len(children) - 1
+    found: list[dict[int, int]] = [dict[int, int]()] * (last + 1)
+    for leaf, scope in enumerate(scopes):
+        found[leaf] = {v: 1 for v in scope if left[v] > 1}
+    order, waiting = [], [last]
+    while waiting:
+        node = waiting.pop()
+        if node >= first:
+            order.append(node)
+            waiting += children[node - first]
+    for node in reversed(order):
+        one, other = (found[child] for child in children[node - first])
+        seen = one | {v: count + one.get(v, 0) for v, count in other.items()}
+        found[node] = {v: count for v, count in seen.items() if count < left[v]}
+    return [set(own) for own in found]
+
+
+class _Tree:
+    """Steps that are added one by one, and what they cost."""
+
+    def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
+        self.sizes: list[int] = sizes.tolist()
+        self.scopes: list[tuple[int, ...]] = list(scopes)
+        self.steps: list[Step] = []
+        self.roots: list[int] = []
+        self.leaves = len(scopes)
+        self.seconds = 0.0
+
+    def step(self, left: int, right: int, summed: Collection[int]) -> int:
+        """Add a step; its axes are those of a matrix product. Returns the node that it makes."""
+        one = self.scopes[left]
+        other = () if right < 0 else self.scopes[right]
+        together = dict.fromkeys((*one, *other))
+        scope = natural_scope(one, other, together.keys() - summed)
+        self.scopes.append(scope)
+        gone = tuple(v for v in together if v in summed)
+        self.steps.append(Step(left, right, scope, gone))
+        self.seconds += self.cost(set(one), set(other), set(scope))
+        if not scope:
+            self.roots.append(len(self.scopes) - 1)
+        return len(self.scopes) - 1
+
+    def plan(self) -> Plan:
+        """The plan of all steps."""
+        entries = [float(self.entries(scope)) for scope in self.scopes]
+        leaf_of: dict[int, int] = {}
+        for leaf in sorted(range(self.leaves), key=entries.__getitem__, reverse=True):
+            leaf_of.update(dict.fromkeys(self.scopes[leaf], leaf))
+        return Plan(
+            tuple(self.scopes),
+            tuple(self.steps),
+            tuple(self.roots),
+            leaf_of,
+            sum(entries),
+            sum(entries[: self.leaves]),
+            max(entries, default=1.0),
+            max(entries[: self.leaves], default=1.0),
+            PASSES * self.seconds,
+        )
+
+    def entries(self, scope: Iterable[int]) -> int:
+        """Entries of a table."""
+        return math.prod(self.sizes[v] for v in scope)
+
+    def cost(self, a: Set[int], b: Set[int], out: Set[int]) -> float:
+        """Predicted seconds of a product."""
+        shared = a & b
+        return product_seconds(
+            *map(self.entries, (shared & out, a - b, b - a, shared - out, a, b, out))
+        )
+
+
+def natural_scope(
+    left: tuple[int, ...], right: tuple[int, ...], kept: Container[int]
+) -> tuple[int, ...]:
+    """The axes of a matrix product in the order in which it writes them."""
+    one, other = set(left), set(right)
+    return (
+        *(v for v in left if v in other and v in kept),
+        *(v for v in left if v not in other and v in kept),
+        *(v for v in right if v not in one and v in kept),
+    )
+
+
 class _Item(NamedTuple):
     """A table that is not used yet: a node, or the product of a large node and a small one."""
 
@@ -100,13 +239,9 @@ class _Planner:
     def __init__(
         self, order: Sequence[int], scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
     ) -> None:
-        self.order, self.sizes = order, sizes.tolist()
-        self.scopes: list[tuple[int, ...]] = list(scopes)
-        self.steps: list[Step] = []
-        self.seconds = 0.0
+        self.order, self.made = order, _Tree(scopes, sizes)
+        self.entries, self.cost = self.made.entries, self.made.cost
         self.holders: dict[int, set[_Item]] = {v: set() for v in order}
-        self.roots: list[int] = []
-        self.leaves = len(scopes)
         for number, scope in enumerate(scopes):
             self._hold(_Item(number, frozenset(scope)))
 
@@ -114,29 +249,15 @@ class _Planner:
         for variable in self.order:
             if self.holders[variable]:
                 self._eliminate(variable)
-        entries = [float(self._entries(scope)) for scope in self.scopes]
-        leaf_of: dict[int, int] = {}
-        for leaf in sorted(range(self.leaves), key=entries.__getitem__, reverse=True):
-            leaf_of.update(dict.fromkeys(self.scopes[leaf], leaf))
-        return Plan(
-            tuple(self.scopes),
-            tuple(self.steps),
-            tuple(self.roots),
-            leaf_of,
-            sum(entries),
-            sum(entries[: self.leaves]),
-            max(entries, default=1.0),
-            max(entries[: self.leaves], default=1.0),
-            _PASSES * self.seconds,
-        )
+        return self.made.plan()
 
     def _eliminate(self, variable: int) -> None:
         items = list(self.holders[variable])
-        items.sort(key=lambda item: (self._entries(item.scope), item.node))
+        items.sort(key=lambda item: (self.entries(item.scope), item.node))
         while len(items) > 1:
             large = items[-1]
             others = frozenset().union(*(item.scope for item in items[:-1]))
-            if self._entries(large.scope) >= _LARGE and self._entries(others) <= _SMALL:
+            if self.entries(large.scope) >= _LARGE and self.entries(others) <= _SMALL:
                 while len(items) > 2:
                     items = self._multiply(items, 0, 1)
                 self._delay(items[1], self._now(items[0]))
@@ -160,7 +281,7 @@ class _Planner:
         """Entries of the product of two tables, and of their scopes together."""
         both = a.scope | b.scope
         kept = [v for v in both if not self.holders[v] <= {a, b}]
-        return self._entries(kept), self._entries(both)
+        return self.entries(kept), self.entries(both)
 
     def _multiply(self, items: list[_Item], first: int, second: int) -> list[_Item]:
         """Replace two of the items by their product."""
@@ -168,7 +289,7 @@ class _Planner:
         rest = [item for k, item in enumerate(items) if k not in (first, second)]
         product = self._product(a, b)
         rest.append(product)
-        rest.sort(key=lambda item: (self._entries(item.scope), item.node))
+        rest.sort(key=lambda item: (self.entries(item.scope), item.node))
         return rest
 
     def _product(self, a: _Item, b: _Item) -> _Item:
@@ -207,10 +328,10 @@ class _Planner:
         result = (large.scope | small.scope) & (
             elsewhere | {v for v in large.scope if self.holders[v] - {large, small}}
         )
-        if self._entries(together) > _SMALL:
+        if self.entries(together) > _SMALL:
             return False
-        now = self._cost(base, waiting, large.scope) + self._cost(large.scope, small.scope, result)
-        later = self._cost(base, together, result) + self._cost(waiting, small.scope, together)
+        now = self.cost(base, waiting, large.scope) + self.cost(large.scope, small.scope, result)
+        later = self.cost(base, together, result) + self.cost(waiting, small.scope, together)
         if later > now:
             return False
         self._drop(large)
@@ -232,24 +353,8 @@ class _Planner:
         self._hold(made)
         return made
 
-    def _step(self, a: _Item, b: _Item | None, summed: set[int] | frozenset[int]) -> int:
-        """Add a step; its axes are those of a matrix product."""
-        left = self.scopes[a.node]
-        right = () if b is None else self.scopes[b.node]
-        one, other = set(left), set(right)
-        scope = (
-            *(v for v in left if v in other and v not in summed),
-            *(v for v in left if v not in other and v not in summed),
-            *(v for v in right if v not in one and v not in summed),
-        )
-        self.scopes.append(scope)
-        node = -1 if b is None else b.node
-        gone = tuple(v for v in dict.fromkeys((*left, *right)) if v in summed)
-        self.steps.append(Step(a.node, node, scope, gone))
-        self.seconds += self._cost(one, other, set(scope))
-        if not scope:
-            self.roots.append(len(self.scopes) - 1)
-        return len(self.scopes) - 1
+    def _step(self, a: _Item, b: _Item | None, summed: Collection[int]) -> int:
+        return self.made.step(a.node, -1 if b is None else b.node, summed)
 
     def _hold(self, item: _Item) -> None:
         for v in item.scope:
@@ -258,21 +363,6 @@ class _Planner:
     def _drop(self, item: _Item) -> None:
         for v in item.scope:
             self.holders[v].discard(item)
-
-    def _entries(self, scope: frozenset[int] | Sequence[int] | set[int]) -> int:
-        return math.prod(self.sizes[v] for v in scope)
-
-    def _cost(
-        self,
-        a: frozenset[int] | set[int],
-        b: frozenset[int] | set[int],
-        out: frozenset[int] | set[int],
-    ) -> float:
-        """Predicted seconds of a product."""
-        shared = a & b
-        return product_seconds(
-            *map(self._entries, (shared & out, a - b, b - a, shared - out, a, b, out))
-        )
 
 
 def product_seconds(

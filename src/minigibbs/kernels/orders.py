@@ -23,7 +23,7 @@ _AGE = 1e-4  # of the score per step since a variable was touched
 
 
 @inlined
-def _count(word):
+def count_bits(word):
     """How many bits of a word are set."""
     word = word - ((word >> np.uint64(1)) & _ODD)
     word = (word & _PAIRS) + ((word >> np.uint64(2)) & _PAIRS)
@@ -39,7 +39,7 @@ def _members(row, out):
         word = row[w]
         while word != 0:
             low = word & (~word + _ONE)
-            out[count] = 64 * w + _count(low - _ONE)
+            out[count] = 64 * w + count_bits(low - _ONE)
             count += 1
             word ^= low
     return count
@@ -54,7 +54,7 @@ def _rate(near, bits, v, fill_weight, noise, stream, some, score):
         u = some[k]
         table += bits[u]
         for w in range(near.shape[1]):
-            common += _count(near[v, w] & near[u, w])
+            common += count_bits(near[v, w] & near[u, w])
     fill = (count * (count - 1) - common) // 2
     if fill == 0:
         score[v] = -_FAR * _FAR + table

@@ -112,32 +112,13 @@ def gather(source, rows, columns, out):
 
 
 @entry
-def log_sum_products(offsets, strides, sizes, digits, outer, out):
-    """Sum products of parts whose entries are logarithms, beyond the range of doubles.
+def max_products(offsets, strides, sizes, digits, outer, out):
+    """Find the largest products of parts whose entries are logarithms.
 
     Axes come with `sizes` and `strides` [part, axis], 0 where a part does not have that axis. The
-    first `outer` axes are those of the result, the others are summed over. The first entry of `out`
-    is that of `digits`, where parts begin at `offsets`, as `place_of` gave them.
+    first `outer` axes are those of the result, the others are maximized over. The first entry of
+    `out` is that of `digits`, where parts begin at `offsets`, as `place_of` gave them.
     """
-    inner = 1
-    for axis in range(outer, len(sizes)):
-        inner *= sizes[axis]
-    for k in range(len(out)):
-        top = -math.inf
-        for _ in range(inner):
-            top = max(top, _sum(offsets))
-            _step(digits, sizes, outer, len(sizes), strides, offsets)
-        total = 0.0
-        for _ in range(inner):
-            total += math.exp(_sum(offsets) - top) if top > -math.inf else 0.0
-            _step(digits, sizes, outer, len(sizes), strides, offsets)
-        out[k] = top + math.log(total) if total > 0.0 else -math.inf
-        _step(digits, sizes, 0, outer, strides, offsets)
-
-
-@entry
-def max_products(offsets, strides, sizes, digits, outer, out):
-    """As `log_sum_products`, with the largest product in place of the sum."""
     inner = 1
     for axis in range(outer, len(sizes)):
         inner *= sizes[axis]

@@ -89,7 +89,7 @@ class Exact(SweepSampler):
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the variables out once; lay out the tables of every step."""
-        tree = EliminationTree.of(graph, self.memory)
+        tree = EliminationTree.of(graph, self.memory, draws=True)
         with tree.reserved():
             possible(tree)
             return _flat(tree)
@@ -100,7 +100,7 @@ class Exact(SweepSampler):
 
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
         """Say the width."""
-        order = EliminationTree.of(graph, self.memory).order
+        order = EliminationTree.of(graph, self.memory, draws=True).order
         return (
             f"Exact: every sweep is an independent draw, by elimination of width {order.width}; "
             "an update looks up the weights of its values in two tables."

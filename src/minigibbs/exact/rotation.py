@@ -1,0 +1,165 @@
+"""Faster plans: the tree of products of a plan, improved by simulated annealing.
+
+A plan follows an elimination order. Other trees of products of the same tables give the same
+numbers, often for far less work. A rotation turns the products (a b) c into (a c) b, and every tree
+can be reached by rotations. Annealing over rotations follows Kalachev, Panteleev and Yung (2021),
+"Multi-tensor contraction for XEB verification of quantum circuits".
+
+The search ends when more of it would cost more than it can save. Its length is counted in
+rotations, not in seconds, so that the same graph always gets the same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.exact.plan import PASSES, PRICES, Plan, plan_of_tree, tree_scopes
+from minigibbs.kernels.trees import price_tree, rotate_tree
+from minigibbs.system.watch import current
+
+_LEAST_SECONDS = 0.05  # predicted for a plan that is worth a search
+_PAYS = 0.5  # search for this share of the predicted seconds
+_MOST_SECONDS = 8.0  # of a search
+_HOPE_SECONDS = 6.0  # of a search for a plan that fits into memory
+_HOPE_BITS = 4.0  # that time halves where the memory is too small by so many bits
+_SHARE = 0.2  # of the time that is left to the call under way
+_TRIAL_SECONDS = 5e-8  # of a rotation, beside what follows
+_WORD_SECONDS = 6e-9  # per word of bits
+_TEMPERATURES = 40
+_ROUNDS = ((6.0, 20.0), (15.0, 30.0))  # inverse temperatures, in turn: a new tree, and a better one
+_FIRST_SECONDS = 0.02  # of the first two rounds; the next two are twice as long
+_CROWDED = 1e-8  # seconds that an entry costs where tables do not fit into memory
+
+
+def rotated(plan: Plan, sizes: NDArray[np.int64], most: float) -> Plan:
+    """The best plan that the search finds, or the given one.
+
+    Parameters
+    ----------
+    plan
+        Where the search begins.
+    sizes
+        How many values each variable may take.
+    most
+        Largest number of entries of all products together.
+    """
+    if plan.leaves < 3 or (plan.seconds < _LEAST_SECONDS and plan.made <= most):
+        return plan
+    search = _Search(plan, sizes, most)
+    search.run()
+    found = plan_of_tree(plan.scopes[: plan.leaves], search.best.tolist(), sizes)
+    return min(plan, found, key=lambda one: (one.made > most, one.seconds))
+
+
+class _Search:
+    """Annealing of one tree; `best` has the children of its products."""
+
+    def __init__(self, plan: Plan, sizes: NDArray[np.int64], most: float) -> None:
+        self.leaves, self.most = plan.leaves, most
+        members = np.unique([v for scope in plan.scopes[: self.leaves] for v in scope])
+        self.bits = np.log2(sizes[members].astype(np.float64))
+        self.words = max(-(-len(members) // 64), 1)
+        place = dict(zip(members.tolist(), range(len(members)), strict=True))
+        children = _binary(plan)
+        self.children = np.array(children, dtype=np.int64)
+        scopes = tree_scopes(plan.scopes[: self.leaves], children)
+        self.rows = np.zeros((len(scopes), self.words), dtype=np.uint64)
+        for row, scope in enumerate([*plan.scopes[: self.leaves], *scopes[self.leaves :]]):
+            for v in map(place.__getitem__, scope):
+                self.rows[row, v >> 6] |= np.uint64(1 << (v & 63))
+        self.costs = np.zeros(len(children))
+        self.stream: NDArray[Any] = np.random.SeedSequence(self.leaves).generate_state(4, np.uint64)
+        self.best = self.children.copy()
+        self.best_rows = self.rows.copy()
+        self.seconds = self._price(0.0)
+        self.made = self._made()
+
+    def run(self) -> None:
+        """Anneal in rounds, each from the best tree so far, while that pays."""
+        trial = _TRIAL_SECONDS + _WORD_SECONDS * self.words
+        spent, number = 0.0, 0
+        while True:
+            lasts = _FIRST_SECONDS * 2.0 ** (number // len(_ROUNDS))
+            spent += lasts
+            if number >= len(_ROUNDS) and spent > self._worth():
+                return
+            self._round(*_ROUNDS[number % len(_ROUNDS)], int(lasts / (_TEMPERATURES * trial)))
+            number += 1
+
+    def _worth(self) -> float:
+        """Seconds that the whole search may take."""
+        worth = _PAYS * PASSES * self.seconds
+        if self.made > self.most:
+            beyond = min(math.log2(self.made / self.most), 1000.0)
+            worth = _HOPE_SECONDS * 2.0 ** (-beyond / _HOPE_BITS)
+        return min(worth, _MOST_SECONDS, _allowed())
+
+    def _round(self, hot: float, cold: float, trials: int) -> None:
+        """Anneal the best tree between two inverse temperatures, with so many trials at each."""
+        self.children[:], self.rows[:] = self.best, self.best_rows
+        crowded = _CROWDED if self.made > self.most else 0.0
+        self._price(crowded)
+        keep = np.zeros((2, self.words), dtype=np.uint64)
+        for inverse in np.linspace(hot, cold, _TEMPERATURES):
+            current().check()
+            rotate_tree(
+                self.children,
+                self.rows,
+                self.bits,
+                self._prices(crowded),
+                self.costs,
+                trials,
+                inverse,
+                self.stream,
+                keep,
+            )
+        made, seconds = self._made(), self._price(0.0)
+        if (made > self.most, seconds) < (self.made > self.most, self.seconds) or (
+            made < self.made and self.made > self.most
+        ):
+            self.best[:], self.best_rows[:] = self.children, self.rows
+            self.made, self.seconds = made, seconds
+
+    def _prices(self, crowded: float) -> NDArray[np.float64]:
+        return np.array([*PRICES, crowded])
+
+    def _price(self, crowded: float) -> float:
+        """Predicted seconds of one pass."""
+        return float(
+            price_tree(self.children, self.rows, self.bits, self._prices(crowded), self.costs)
+        )
+
+    def _made(self) -> float:
+        """Entries of all products together."""
+        set_bits = np.unpackbits(self.rows[self.leaves :].view(np.uint8), axis=1, bitorder="little")
+        return float(np.exp2(set_bits[:, : len(self.bits)] @ self.bits).sum())
+
+
+def _allowed() -> float:
+    """Seconds that the call under way can spare, in powers of two, so that plans seldom differ."""
+    left = _SHARE * current().left
+    return math.inf if left == math.inf else 2.0 ** math.floor(math.log2(max(left, 1e-3)))
+
+
+def _binary(plan: Plan) -> list[tuple[int, int]]:
+    """The children of each product of two tables; components are joined to one tree.
+
+    Sums of a single table are left to the product that uses it.
+    """
+    children = list[tuple[int, int]]()
+    alias = list(range(plan.leaves))
+    for step in plan.steps:
+        if step.right < 0:
+            alias.append(alias[step.left])
+            continue
+        alias.append(plan.leaves + len(children))
+        children.append((alias[step.left], alias[step.right]))
+    top, *others = [alias[root] for root in plan.roots]
+    for other in others:
+        children.append((top, other))
+        top = plan.leaves + len(children) - 1
+    return children

@@ -1,0 +1,140 @@
+"""Plans improved by rotations: the same numbers for less work."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.exact import elimination, rotation
+from minigibbs.exact.contraction import Contraction, multiply_logs
+from minigibbs.exact.elimination import EliminationTree
+from minigibbs.exact.plan import make_plan, natural_scope, plan_of_tree, tree_scopes
+from minigibbs.exact.rotation import rotated
+from minigibbs.system.watch import Watch
+
+
+def pieces(count, seed):
+    """Scopes and tables of random factors on variables of two to four values."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 5, count)
+    scopes = [
+        tuple(rng.choice(count, int(rng.integers(1, 4)), replace=False)) for _ in range(count)
+    ]
+    scopes += [(v,) for v in range(count)]
+    scopes = list(dict.fromkeys(tuple(sorted(map(int, scope))) for scope in scopes))
+    tables = [rng.normal(size=(1, *sizes[list(scope)])) for scope in scopes]
+    return sizes, scopes, tables
+
+
+def random_pairs(count):
+    """A graph with three edges per variable on average."""
+    rng = np.random.default_rng(1)
+    pairs = [rng.choice(count, 2, replace=False) for _ in range(3 * count // 2)]
+    return mg.FactorGraph([2] * count, [mg.Ising(*np.array(pairs).T, 0.3)])
+
+
+def answers(plan, sizes, tables):
+    """Log Z and the marginals of all leaves."""
+    made = Contraction(plan, sizes, tables)
+    log_z = made.upward()
+    return log_z, [made.leaf_marginal(leaf, told) for leaf, told in made.downward().items()]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rotated_plan_gives_the_same_answers(monkeypatch, seed):
+    monkeypatch.setattr(rotation, "_LEAST_SECONDS", 0.0)
+    sizes, scopes, tables = pieces(14, seed)
+    plan = make_plan(range(14), scopes, sizes)
+    search = rotation._Search(plan, sizes, math.inf)
+    search._round(0.1, 0.1, 5_000)  # any tree, far from the best
+    random = plan_of_tree(scopes, search.children.tolist(), sizes)
+    assert random.steps != plan.steps
+    for other in (random, rotated(plan, sizes, math.inf)):
+        summed = sorted(v for step in other.steps for v in step.summed)
+        assert summed == list(range(14))
+        before, after = answers(plan, sizes, tables), answers(other, sizes, tables)
+        np.testing.assert_allclose(after[0], before[0], rtol=1e-12)
+        for one, two in zip(before[1], after[1], strict=True):
+            np.testing.assert_allclose(two, one, atol=1e-12)
+
+
+def test_components_are_joined_and_parted_again():
+    sizes, scopes = np.full(7, 2), [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (6,)]
+    tables = [np.log(np.full((1, *[2] * len(scope)), 0.5)) for scope in scopes]
+    plan = make_plan(range(7), scopes, sizes)
+    search = rotation._Search(plan, sizes, math.inf)
+    search._round(0.1, 0.1, 1_000)
+    other = plan_of_tree(scopes, search.children.tolist(), sizes)
+    log_z = 7 * math.log(2) + len(scopes) * math.log(0.5)
+    assert answers(other, sizes, tables)[0] == pytest.approx(log_z)
+
+
+def test_prices_of_a_tree_are_those_of_its_plan():
+    sizes, scopes, _ = pieces(14, 1)
+    plan = make_plan(range(14), scopes, sizes)
+    search = rotation._Search(plan, sizes, math.inf)
+    search._round(2.0, 20.0, 1_000)
+    made = plan_of_tree(scopes, search.children.tolist(), sizes)
+    assert search._price(0.0) == pytest.approx(made.seconds / 3, rel=0.2)  # but for components
+    assert search._made() == pytest.approx(made.made, rel=0.02)
+    assert not tree_scopes(scopes, search.children.tolist())[-1]
+
+
+def test_rotations_make_a_random_graph_cheaper():
+    graph = random_pairs(180)
+    plain = EliminationTree.of(graph, 16e9, draws=True)
+    better = EliminationTree.of(graph, 16e9)
+    assert better.plan.seconds < 0.8 * plain.plan.seconds
+    again = EliminationTree.of(random_pairs(180), 16e9)
+    assert again.plan.steps == better.plan.steps
+
+
+def test_a_plan_that_does_not_fit_is_made_smaller():
+    graph = random_pairs(180)
+    made = EliminationTree.of(graph, 16e9, draws=True).plan.made
+    with pytest.raises(mg.errors.TooLargeError):
+        EliminationTree.ordered(graph, made / 4, draws=True)
+    assert EliminationTree.ordered(graph, made / 4).plan.made <= made / 4
+
+
+def test_a_short_time_limit_shortens_the_search(monkeypatch):
+    trials = []
+
+    def noted(self, hot, cold, count):
+        trials.append(count)
+
+    monkeypatch.setattr(rotation._Search, "_round", noted)
+    graph = mg.models.ising_lattice(20, 0.3, periodic=False)
+    EliminationTree.of(graph)
+    long = sum(trials)
+    trials.clear()
+    with Watch(0.5):
+        EliminationTree.of(mg.models.ising_lattice(20, 0.3, periodic=False))
+    assert 0 < sum(trials) < long / 2
+
+
+def test_trees_for_draws_sum_few_variables_at_a_time(monkeypatch):
+    monkeypatch.setattr(elimination, "rotated", None)
+    tree = EliminationTree.of(mg.models.ising_lattice(12, 0.3, periodic=False), draws=True)
+    assert max(len(step.summed) for step in tree.plan.steps) <= 12
+
+
+@pytest.mark.parametrize("spread", [1.0, 300.0, 2000.0])
+def test_products_of_logarithms_keep_their_digits(spread):
+    """The entries differ by far more than a double's range, and some are 0."""
+    rng = np.random.default_rng(1)
+    sizes, left, right = [3, 4, 5, 2, 3], (0, 1, 2), (1, 3, 2, 4)
+    a = spread * rng.normal(size=(1, 3, 4, 5))
+    b = spread * rng.normal(size=(2, 4, 2, 5, 3))
+    a[0, 1], b[1, :, 0] = -np.inf, -np.inf
+    a[0, :, 2, 1:3] = -np.inf
+    scope = natural_scope(left, right, {0, 1, 3})
+    assert scope == (1, 0, 3)
+    found = multiply_logs(sizes, left, a, right, b, scope)
+    terms = a.transpose(0, 2, 1, 3)[:, :, :, None, :, None] + b[:, :, None]
+    wanted = np.logaddexp.reduce(terms.reshape(2, 4, 3, 2, -1), axis=-1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-9)
+    alone = multiply_logs(sizes, left, a, None, None, (1,))
+    wanted = np.logaddexp.reduce(a.transpose(0, 2, 1, 3).reshape(1, 4, -1), axis=-1)
+    np.testing.assert_allclose(alone, wanted, rtol=1e-12)
