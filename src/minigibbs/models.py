@@ -218,7 +218,7 @@ def dense_crf(
         )
     energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
     count = pixels[..., 0].size
-    if not len(energy) or energy.shape[1:] not in ((count,), pixels.shape[:2]):
+    if not energy.shape or not len(energy) or energy.shape[1:] not in ((count,), pixels.shape[:2]):
         raise _wrong_crf(np.shape(image), energy.shape)
     energy = energy.reshape(len(energy), count).astype(np.float64)
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
@@ -324,7 +324,7 @@ def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None)
 
 def _lattice(side: int, periodic: bool) -> tuple[NDArray[Any], NDArray[Any]]:
     """Nearest neighbours on a square grid; a periodic side of 2 would join pairs twice."""
-    _at_least("side", side, 3 if periodic else 2)
+    side = _at_least("side", side, 3 if periodic else 2)
     memory.require(
         side * side * 2 * _PAIR_BYTES, f"a lattice of {side} x {side}", "use a smaller one"
     )

@@ -24,12 +24,12 @@ from pathlib import Path
 
 from tests.fuzz import kills
 from tests.fuzz.cases import KEPT, kind
-from tests.fuzz.readers import DIAGNOSED, READERS
+from tests.fuzz.readers import READERS
 from tests.fuzz.shards import FINDINGS, Shards
 
 _WRITE = 5.0  # seconds between two writings of the results
 _SPARE = 5.0  # seconds of the whole that are left for the end
-PACKAGES = ("numpy", "numba", "numba-cuda", "scipy", "arviz-stats")
+PACKAGES = ("numpy", "numba", "numba-cuda", "scipy")
 
 
 def machine() -> dict:
@@ -82,7 +82,6 @@ def results(about: dict, shards: Shards, killing: kills.Killing, began: float) -
         **about,
         "seeds": [shards.seed],
         "seconds": round(time.monotonic() - began, 1),
-        "without": [] if DIAGNOSED else ["goals, summaries and sampled answers (no arviz_stats)"],
         "readers": readers,
         "kills": killing.results(),
     }
@@ -97,7 +96,6 @@ def table(found: dict) -> str:
         "",
         f"{found['date']}; {found['processor']}, {found['cores']} cores; card: {found['card']}.",
         f"{versions}. Seed {seeds}; {found['seconds']:,.0f} s.",
-        *(f"Without {text}." for text in found["without"]),
         "",
         "| reader | mutants | read | refused | foreign errors | hangs | deaths "
         "| made, repetitions included | core seconds | ms a mutant | slowest, s |",
@@ -144,7 +142,6 @@ def add(folders: list[Path]) -> dict:
             raise SystemExit("campaigns of one seed try the same cases, unless one has --after")
     seeds = sorted({seed for part in parts for seed in part["seeds"]})
     whole = {**parts[0], "seeds": seeds, "seconds": sum(part["seconds"] for part in parts)}
-    whole["without"] = sorted({text for part in parts for text in part["without"]})
     for part_of in ("readers", "kills"):
         names = dict.fromkeys(name for part in parts for name in part[part_of])
         whole[part_of] = {

@@ -1,6 +1,5 @@
 """Campaigns of kills: runs that are killed again and again must end as if undisturbed."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -67,7 +66,6 @@ CARD = {
     "GPU, observables": ("lattice", "gibbs", {**_CARD, "observe": True}),
     "GPU, tempering": ("potts", "tempering-3", _CARD),
 }
-_DIAGNOSED = ("goal",)  # need arviz_stats
 
 
 def card() -> str:
@@ -80,16 +78,10 @@ def card() -> str:
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout else ""
 
 
-def configurations() -> dict[str, tuple]:
-    """What can be run here, GPUs left out."""
-    diagnosed = importlib.util.find_spec("arviz_stats") is not None
-    return {n: c for n, c in CONFIGURATIONS.items() if diagnosed or n not in _DIAGNOSED}
-
-
 def campaign(seed: int, seconds: float) -> Counter[str]:
     """Kill runs of one configuration after the other for so long."""
     deadline, found, number = time.monotonic() + seconds, Counter[str](), 0
-    names = list(configurations())
+    names = list(CONFIGURATIONS)
     while number == 0 or time.monotonic() < deadline:
         name = names[number % len(names)]
         job = Job(name, seed + number, KILLS)
@@ -176,7 +168,7 @@ class Killing:
         self._lanes, self._seed = lanes, seed
         names, cards = (
             [name for name in some if not only or any(part in name for part in only)]
-            for some in (configurations(), CARD if kills and card() else {})
+            for some in (CONFIGURATIONS, CARD if kills and card() else {})
         )
         on_card = min(card_kills if names else kills, kills) if cards else 0
         runs = [(cards[k % len(cards)], CARD_KILLS) for k in range(-(-on_card // CARD_KILLS))]

@@ -1,7 +1,6 @@
 """Everything that reads files: valid ones to begin with, and how each is read and used."""
 
 import gzip
-import importlib.util
 import json
 import lzma
 import tempfile
@@ -24,7 +23,6 @@ from tests.zoo import IMPLICIT, ZOO
 Files = dict[str, bytes]  # by name: a single file, or a folder's
 
 # Goals, summaries and sampled answers need it; where it is not installed the rest is still read.
-DIAGNOSED = importlib.util.find_spec("arviz_stats") is not None
 
 
 class Reader(NamedTuple):
@@ -175,7 +173,7 @@ def _checkpoints():
     def implicit(folder):
         mg.sample(IMPLICIT["points"], sweeps=12, checkpoint=folder, **options)
 
-    kinds = [plain, ladder, colours, implicit, *([goal] if DIAGNOSED else [])]
+    kinds = [plain, ladder, colours, implicit, goal]
     return [in_folder(kind) for kind in kinds]
 
 
@@ -185,11 +183,12 @@ def resume(folder, files):
 
 
 def _answers():
-    """An exact answer, with clamped variables; a sampled one where that can be had."""
-    kinds = [mg.infer(ZOO["evidence"], progress=False)]
-    if DIAGNOSED:
-        options = {"exact": False, "error": 0.2, "seed": 1, "progress": False}
-        kinds.append(mg.infer(ZOO["potts"], 1.0, **options))
+    """An exact answer, with clamped variables, and a sampled one."""
+    options = {"exact": False, "error": 0.2, "seed": 1, "progress": False}
+    kinds = [
+        mg.infer(ZOO["evidence"], progress=False),
+        mg.infer(ZOO["potts"], 1.0, **options),
+    ]
     return [in_folder(lambda folder, one=one: one.save(folder / "a.answer")) for one in kinds]
 
 
@@ -356,11 +355,10 @@ READERS = {
     "checkpoint": Reader(_checkpoints, lambda f, n: mg.load(f), use_run, "sealed"),
     "resume": Reader(_checkpoints, resume, check_run, "sealed"),
     "frames": Reader(_frames, from_frames, use_framed, "json"),
-}
-if DIAGNOSED:
-    READERS["summary"] = Reader(
+    "summary": Reader(
         _runs, lambda f, n: load_run(only(f, n)), use_summary, "plain", counted=False
-    )
+    ),
+}
 
 covered = {ending for reader in READERS.values() for ending in reader.endings}
 assert covered == set(FORMATS), f"formats that are not fuzzed: {set(FORMATS) - covered}"

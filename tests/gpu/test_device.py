@@ -134,7 +134,6 @@ def test_marginals_and_diagnostics_of_a_run():
     assert run.energy.shape == (64, 1000)
     assert run.info.updates == 4096 * 2000 * 16
     assert run.info.backend == "cuda"
-    pytest.importorskip("arviz_stats")
     assert 0.99 < run.summary().energy_rhat < 1.02
 
 
@@ -260,9 +259,8 @@ def test_all_outputs_of_a_run_agree(tmp_path):
         frame = run.to_pandas()
         np.testing.assert_array_equal(frame["probability"], run.marginals.ravel())
         np.testing.assert_array_equal(frame["standard_error"], run.standard_errors.ravel())
-    if importlib.util.find_spec("arviz_stats"):
-        assert run.summary().standard_error == run.standard_errors.max()
-        run.report(tmp_path / "report.html")
+    assert run.summary().standard_error == run.standard_errors.max()
+    run.report(tmp_path / "report.html")
 
 
 KILLED = """
@@ -317,7 +315,6 @@ def test_a_long_shared_scan_is_the_cpus(tmp_path):
 
 
 def test_until_and_going_on(tmp_path):
-    pytest.importorskip("arviz_stats")
     graph = mg.models.ising_lattice(side=8, beta=0.2)
     options = {"backend": "cuda", "chains": 512, "seed": 1, "progress": False}
     run = mg.sample_until(graph, ess=4000, **options)

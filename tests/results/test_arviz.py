@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.results import diagnostics
 from tests.results.test_run_files import described, sample
 from tests.zoo import ZOO
 
@@ -39,6 +40,45 @@ def test_draws_are_signed():
     x = run.to_arviz()["posterior"]["x"]
     assert np.issubdtype(x.dtype, np.signedinteger)
     np.testing.assert_array_equal(x, run.draws)
+
+
+SERIES = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "rare": lambda rng, shape: (rng.random(shape) < rng.random()) * 1.0,
+    "walks": lambda rng, shape: rng.normal(size=shape).cumsum(axis=1),
+    "apart": lambda rng, shape: rng.integers(0, 3, shape) + rng.integers(0, 2, (shape[0], 1)) * 1.0,
+    "waves": lambda rng, shape: np.sin(np.arange(shape[1])) + 0.01 * rng.normal(size=shape),
+}
+
+
+@pytest.mark.parametrize("kind", SERIES)
+def test_our_own_ess_and_rhat_are_those_of_arviz(kind):
+    from arviz_stats.base import array_stats
+
+    rng, axes = np.random.default_rng(1), {"chain_axis": 0, "draw_axis": 1}
+    for _ in range(60):
+        series = SERIES[kind](rng, (int(rng.integers(1, 9)), int(rng.integers(4, 120))))
+        if (series == series[0, 0]).all() or np.isinf(diagnostics.rhat(series)):
+            continue  # constant chains have answers of our own
+        with np.errstate(all="ignore"):
+            expected = (
+                array_stats.ess(series, **axes),
+                array_stats.ess(series, method="mean", **axes),
+                array_stats.rhat(series, **axes),
+            )
+        found = diagnostics.ess(series), diagnostics.ess_of_mean(series), diagnostics.rhat(series)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_series_are_judged_together_as_alone(monkeypatch):
+    series = np.random.default_rng(2).normal(size=(3, 50, 7)).cumsum(axis=1)
+    series[:, :, 4] = 1.0  # constant
+    series[0, 3, 5] = np.nan
+    monkeypatch.setattr(diagnostics, "_TOGETHER", 3 * 50 * 2)
+    for function in (diagnostics.ess, diagnostics.ess_of_mean, diagnostics.rhat):
+        alone = [function(series[:, :, k]) for k in range(7)]
+        np.testing.assert_array_equal(function(series), alone)
+        assert np.isnan(alone).tolist() == [False] * 4 + [True] * 2 + [False]
 
 
 def test_summary_ess_and_rhat():

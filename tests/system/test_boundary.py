@@ -236,3 +236,34 @@ def test_signatures_docstrings_and_pickling_stay():
     assert inspect.unwrap(mg.sample).__module__ == mg.sample.__module__ == "minigibbs.running.api"
     assert pickle.loads(pickle.dumps(mg.sample)) is mg.sample
     assert mg.sample.__globals__["__name__"] == "minigibbs.running.api"  # doctest looks there
+
+
+LATTICE = mg.models.ising_lattice(side=4, beta=0.2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mg.models.curie_weiss(10**400, 1.0), "n must be an integer"),
+        (lambda: mg.PoissonGibbs().split(LATTICE, lanes=-(10**400)), "lanes must be an integer"),
+        (lambda: mg.models.curie_weiss(True, 1.0), "n must be an integer"),
+        (lambda: mg.models.ising_lattice(np.uint64(2**63), 0.5), "a lattice"),
+        (lambda: mg.Unary([0], [0.0, 1.0], fixed=[1, [2]]), "fixed must hold booleans"),
+        (lambda: LATTICE.domains.square(np.zeros((0, 3))), "flat must hold one number per value"),
+        (lambda: LATTICE.domains.value(2, np.timedelta64(1, "D")), "expected a value from 0 to 1"),
+        (lambda: mg.models.dense_crf(np.zeros((3, 4, 3)), np.inf), "dense_crf: .*unary"),
+        (lambda: LATTICE.domains.values(True), "variable must be an integer"),
+        (lambda: mg.infer(LATTICE).report("x.html", shape=np.zeros((0, 3))), "rows and columns"),
+    ],
+)
+def test_what_fuzzed_calls_found_is_refused(call, message):
+    with pytest.raises(mg.MinigibbsError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int8, np.uint64])
+def test_numbers_of_numpy_become_those_of_python(kind):
+    """In 16 bits the bounds of the paper's Lemma 2 would be searched for without end."""
+    graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    expected = str(mg.theory.lemma_2_sharper(graph, delta=2.0, failure=0.5))
+    assert str(mg.theory.lemma_2_sharper(graph, delta=kind(2), failure=0.5)) == expected

@@ -135,7 +135,7 @@ class Domains:
         if isinstance(value, Hashable) and value in labels:
             return labels.index(value)
         size = int(self.sizes[variable])
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
             if 0 <= value < size:
                 return int(value)
         elif variable in self.grids and isinstance(value, float | np.floating):
@@ -160,6 +160,11 @@ class Domains:
             f"an array of {shape[0]:,} variables by {shape[1]:,} values",
             "look at one variable at a time: result.marginal(variable)",
         )
+        if np.shape(flat) != (self.sizes.sum(),):
+            raise GraphError(
+                f"flat must hold one number per value, {self.sizes.sum():,} in all; got shape "
+                f"{np.shape(flat)}"
+            )
         square = np.zeros(shape)
         square[np.arange(shape[1]) < self.sizes[:, None]] = flat
         return square

@@ -151,13 +151,14 @@ class Check:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Raise for the first argument that is not what its annotation says.
 
-        Returns the arguments, arrays of other libraries as NumPy's unless any value is allowed.
+        Returns the arguments. Arrays of other libraries become NumPy's and numbers of NumPy
+        become Python's, unless any value is allowed.
         """
         expected = self.expected
         if expected is None:
             expected = self._read()
-        if any(is_foreign(type(value)) for value in args) or any(
-            is_foreign(type(value)) for value in kwargs.values()
+        if any(_is_converted(type(value)) for value in args) or any(
+            _is_converted(type(value)) for value in kwargs.values()
         ):
             args, kwargs = self._own(args, kwargs)
         for name, value in zip(self.names, args, strict=False):
@@ -174,7 +175,7 @@ class Check:
     def _own(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with arrays of other libraries as NumPy's."""
+        """Return the arguments with arrays of other libraries and numbers converted."""
         names = [*self.names, *[""] * len(args)]
         given = [self._converted(name, one) for name, one in zip(names, args, strict=False)]
         return tuple(given), {name: self._converted(name, one) for name, one in kwargs.items()}
@@ -182,6 +183,8 @@ class Check:
     def _converted(self, name: str, value: Any) -> Any:
         if name not in (self.expected or {}):
             return value
+        if _is_scalar(type(value)):
+            return value.item()
         try:
             return to_numpy(value)
         except Exception as error:  # whatever the other library raises
@@ -223,6 +226,15 @@ class Check:
             remedy = "write dict(enumerate(values)) for values in order"
         remedy = f"; {remedy}" if remedy else ""
         raise self.error(f"{self.title}: {name} must be {one.one}, got {_at(one, value)}{remedy}")
+
+
+def _is_scalar(kind: type) -> bool:
+    """Whether it is a number of NumPy; those of 16 bits would make all that follows as coarse."""
+    return issubclass(kind, (np.floating, np.integer)) and not issubclass(kind, np.timedelta64)
+
+
+def _is_converted(kind: type) -> bool:
+    return is_foreign(kind) or _is_scalar(kind)
 
 
 def _at(one: Expected, value: Any) -> str:
@@ -315,14 +327,17 @@ def _union(parts: list[Expected]) -> Expected:
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, _INTEGERS) and not isinstance(value, np.timedelta64)
+    """Whether it counts something: no truth value, no span of time, nothing beyond a float."""
+    if isinstance(value, (bool, np.timedelta64)):
+        return False
+    return isinstance(value, _INTEGERS) and bool(abs(int(value)) <= sys.float_info.max)
 
 
 def _is_number(value: Any) -> bool:
     """Whether a float can hold it; NaN is no number."""
     if isinstance(value, (float, np.floating)):
         return not math.isnan(value)
-    return _is_integer(value) and bool(abs(value) <= sys.float_info.max)
+    return _is_integer(value) or isinstance(value, bool)
 
 
 def _is_path(value: Any) -> bool:

@@ -48,8 +48,9 @@ def read_tie(
     scale: ArrayLike | None = None,
 ) -> Tie | None:
     """What was given of a group's parameters; None where it has none."""
+    flags = as_array(fixed, "b", f"{kind}: fixed must hold booleans")
     if name is None:
-        given = {"tied": tied is not None, "fixed": np.any(fixed), "scale": scale is not None}
+        given = {"tied": tied is not None, "fixed": flags.any(), "scale": scale is not None}
         extra = [key for key, there in given.items() if there]
         if extra:
             raise GraphError(
@@ -58,7 +59,6 @@ def read_tie(
         return None
     if not isinstance(name, str) or not name:
         raise GraphError(f"{kind}: a parameter's name must be text that is not empty, got {name!r}")
-    flags = as_array(fixed, "b", f"{kind} {name!r}: fixed must hold booleans")
     return Tie(name, _read_ties(kind, name, tied, count), flags, _scales(kind, name, scale, count))
 
 

@@ -135,7 +135,8 @@ def _lattice(
 ) -> tuple[int, ...] | None:
     """The lattice to draw on: as told, or as the model knows it."""
     known: Any = None if model is None else model.get("shape")
-    lattice = tuple(int(side) for side in shape or known or ())
+    given = known if shape is None else shape
+    lattice = () if given is None else tuple(int(side) for side in given)
     fits = len(lattice) == 2 and min(lattice) > 0 and math.prod(lattice) == variables
     if shape is not None and not fits:
         raise SampleError(
