@@ -6,7 +6,7 @@ from scipy import stats
 
 import minigibbs as mg
 from minigibbs.samplers.gibbs.sampler import GibbsData
-from minigibbs.samplers.poisson_gibbs.layouts.large import LargeData
+from minigibbs.samplers.poisson_gibbs.updates.large import LargeData
 from tests.harness import sample
 
 FALSE_ALARM = 1e-6  # of each test

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.poisson_gibbs.layouts import choose_layout
+from minigibbs.samplers.poisson_gibbs.updates import choose_layout
 from tests.harness import FALSE_ALARM, advance_each, chi_square
 
 DEGREES = range(4, 21)

@@ -8,7 +8,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.samplers.gibbs.fields import FieldData
 from minigibbs.samplers.gibbs.sampler import GibbsData
-from minigibbs.samplers.poisson_gibbs.layouts.spins import SpinData
+from minigibbs.samplers.poisson_gibbs.updates.spins import SpinData
 from tests import naive
 from tests.harness import FALSE_ALARM, advance_each, chi_square, sample, state_numbers
 from tests.samplers.test_law import STARTS, exact_starts

@@ -4,7 +4,7 @@ from minigibbs.graph.factors import KINDS
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.samplers import SINGLE_SITE, SWEEPING
 from minigibbs.samplers.encoding import ESTIMATORS
-from minigibbs.samplers.poisson_gibbs.layouts import LAYOUTS, choose_layout
+from minigibbs.samplers.poisson_gibbs.updates import LAYOUTS, choose_layout
 from tests.settings import EXACT, GOLDEN, IMPLICIT_CASES, LAYOUT_CASES, SETTINGS, SWEEPS
 
 

@@ -8,7 +8,7 @@ from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.categorical import draw_log_by
 from minigibbs.kernels.jit import entry
 from minigibbs.samplers import SAMPLERS
-from minigibbs.samplers.poisson_gibbs.layouts import choose_layout
+from minigibbs.samplers.poisson_gibbs.updates import choose_layout
 from tests import naive
 from tests.hard import HARD, NOT_BOTH, ZERO
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers

@@ -20,7 +20,7 @@ from minigibbs.kernels.decay import FEATURES, decay_value
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import chosen_by_type, entry, kernel
 from minigibbs.kernels.random import uniform
-from minigibbs.samplers.poisson_gibbs.layouts.implicit import neighbour
+from minigibbs.samplers.poisson_gibbs.updates.implicit import neighbour
 from minigibbs.samplers.tempering.energies import (
     CompleteEnergy,
     KernelEnergy,

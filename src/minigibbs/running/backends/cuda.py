@@ -42,8 +42,8 @@ from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.points import PointColours, points_fit
 from minigibbs.samplers.chromatic.scans import ScanChoice
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours
-from minigibbs.samplers.chromatic.tails import SpinTailColours
 from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory

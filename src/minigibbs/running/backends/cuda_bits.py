@@ -21,7 +21,7 @@ from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.running.backends.device.toolchain import at_most, cuda
 from minigibbs.samplers.chromatic.first import FIRST
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.tails import tail_bits, tail_gain
+from minigibbs.samplers.chromatic.spin_tails import tail_bits, tail_gain
 
 THREADS = 128
 WALKING = 64  # threads of a block that walk

@@ -21,8 +21,8 @@ from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours
-from minigibbs.samplers.chromatic.tails import SpinTailColours
 
 _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _NOTED = 8  # sweeps of which one is compared with the one before

@@ -23,7 +23,7 @@ from minigibbs.running.backends.device.toolchain import at_most, cuda
 from minigibbs.running.backends.device.words import quick_power_of_2
 from minigibbs.samplers.chromatic.first import FIRST, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
-from minigibbs.samplers.chromatic.tails import tail_draws
+from minigibbs.samplers.chromatic.spin_tails import tail_draws
 
 THREADS = 128
 WALKING = 128  # threads of a block that walk, with four chains each

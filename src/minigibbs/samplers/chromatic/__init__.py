@@ -24,17 +24,17 @@ from minigibbs.samplers.chromatic.small_tails import (
     small_tails_fit,
 )
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
-from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
-from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
-from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
-from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
-from minigibbs.samplers.chromatic.tails import (
+from minigibbs.samplers.chromatic.spin_tails import (
     SpinTailColours,
     SpinTailLanes,
     SpinTailRow,
     spin_tail_colours,
     tails_fit,
 )
+from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
+from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours, spins_fit
+from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs

@@ -1,6 +1,6 @@
 """Small domains with a heavy part and a tail by colour: Poisson-Gibbs for chains in lockstep.
 
-The heavy part is as in `small`, whether and what a chain draws from its tail as in `tails`.
+The heavy part is as in `small`, whether and what a chain draws from its tail as in `spin_tails`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from minigibbs.samplers.chromatic.small_tiles import (
     row_fields,
     row_values,
 )
-from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
-from minigibbs.samplers.chromatic.tails import (
+from minigibbs.samplers.chromatic.spin_tails import (
     Tailed,
     lane_tails,
     lay_tails,
     tail_bits,
     tail_draws,
 )
+from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS
-from minigibbs.samplers.poisson_gibbs.layouts.small import SMALL
 from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.small import SMALL
 
 _WORD, _BYTE, _ZERO, _LONG = np.uint32(0), np.uint8(0), np.float32(0.0), np.uint64(0)
 

@@ -19,9 +19,9 @@ from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import carries, update
-from minigibbs.samplers.poisson_gibbs.layouts import choose_layout, layout_of
-from minigibbs.samplers.poisson_gibbs.layouts.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.split import Split, choose_split
+from minigibbs.samplers.poisson_gibbs.updates import choose_layout, layout_of
+from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 
 THETAS = (0.3, 4.0)
 _DRAWS = 2e7  # of a run, about

@@ -20,7 +20,7 @@ from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import FEATURES, decay_value
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.samplers.costs import COSTS
-from minigibbs.samplers.poisson_gibbs.layouts.implicit import displacements, neighbour
+from minigibbs.samplers.poisson_gibbs.updates.implicit import displacements, neighbour
 
 
 class NoEnergy(NamedTuple):

@@ -17,7 +17,8 @@ from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights
-from minigibbs.samplers.poisson_gibbs.layouts.base import (
+from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import (
     BLOCK,
     TAIL_FIELDS,
     Layout,
@@ -29,8 +30,7 @@ from minigibbs.samplers.poisson_gibbs.layouts.base import (
     place_rates,
     signed_tail,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
-from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
 # One variable.
 SPIN = np.dtype(

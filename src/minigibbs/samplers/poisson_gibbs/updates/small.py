@@ -20,7 +20,8 @@ from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights
-from minigibbs.samplers.poisson_gibbs.layouts.base import (
+from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import (
     BLOCK,
     TAIL_FIELDS,
     Layout,
@@ -32,8 +33,7 @@ from minigibbs.samplers.poisson_gibbs.layouts.base import (
     place_rates,
     signed_tail,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
-from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
 # One variable.
 PAIR_PART = np.dtype(

@@ -28,7 +28,8 @@ from minigibbs.kernels.touched import (
 )
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, sum_unary, touched_workspace
-from minigibbs.samplers.poisson_gibbs.layouts.base import (
+from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import (
     HEAVY_PAIR,
     TAIL_FIELDS,
     Layout,
@@ -38,10 +39,9 @@ from minigibbs.samplers.poisson_gibbs.layouts.base import (
     place_parts,
     place_rates,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.implicit import draw_implicit, prepare_implicit
-from minigibbs.samplers.poisson_gibbs.layouts.small import load_base, load_heavy
-from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
-from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit, prepare_implicit
+from minigibbs.samplers.poisson_gibbs.updates.small import load_base, load_heavy
+from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 
 # One variable.
 GENERAL_PART = np.dtype(
@@ -70,7 +70,7 @@ class GeneralData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS, over places
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
-    implicit: Any  # see `layouts.implicit`
+    implicit: Any  # see `updates.implicit`
 
 
 def fits(graph: FactorGraph, split: Split) -> bool:

@@ -39,8 +39,8 @@ from minigibbs.samplers.chromatic.spin_tiles import (
 )
 from minigibbs.samplers.chromatic.spins import spin_colours, spins_fit
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
-from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
 from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
 
 # How the variable at a place draws from its tail.
 TAIL_PART = np.dtype(

@@ -26,13 +26,19 @@ from minigibbs.kernels.layout import ALIAS, DRAWS, EVALUATIONS, Chain
 from minigibbs.kernels.poisson import poisson
 from minigibbs.kernels.random import below, next_word
 from minigibbs.kernels.touched import PRODUCTS, SUMS, touch, touched_space
-from minigibbs.samplers.poisson_gibbs.layouts.points import (
+from minigibbs.samplers.poisson_gibbs.split import (
+    CHUNK,
+    ImplicitSplit,
+    Split,
+    heavy_displacements,
+)
+from minigibbs.samplers.poisson_gibbs.updates.points import (
     SCRATCH,
     PointsData,
     points_draw,
     prepare_points,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.projected import (
+from minigibbs.samplers.poisson_gibbs.updates.projected import (
     ProjectedData,
     prepare_projected,
     projected_begin,
@@ -40,13 +46,7 @@ from minigibbs.samplers.poisson_gibbs.layouts.projected import (
     projected_note,
     projected_room,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.tail import keep_share, touch_kept
-from minigibbs.samplers.poisson_gibbs.split import (
-    CHUNK,
-    ImplicitSplit,
-    Split,
-    heavy_displacements,
-)
+from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 
 
 class NothingData(NamedTuple):

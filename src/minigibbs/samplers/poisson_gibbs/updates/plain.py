@@ -11,8 +11,8 @@ from minigibbs.samplers.gibbs.spin_fields import (
     spin_field_workspace,
     spin_fields_fit,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.base import Layout, nothing_drawn
 from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import Layout, nothing_drawn
 
 
 def fields_pay(graph: FactorGraph, split: Split) -> bool:

@@ -18,15 +18,15 @@ from minigibbs.kernels.random import uniform
 from minigibbs.kernels.touched import draw_touched, multiply
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
-from minigibbs.samplers.poisson_gibbs.layouts.base import (
+from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import (
     BLOCK,
     Layout,
     few_pairs_drawn,
     losses_stay_precise,
 )
-from minigibbs.samplers.poisson_gibbs.layouts.small import prepare as prepare_small
-from minigibbs.samplers.poisson_gibbs.layouts.tail import draw_pair
-from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.small import prepare as prepare_small
+from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 
 
 class LargeData(NamedTuple):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.samplers.poisson_gibbs.layouts.base import Layout
-from minigibbs.samplers.poisson_gibbs.layouts.carrying import CARRYING, STRONG_CARRYING
-from minigibbs.samplers.poisson_gibbs.layouts.general import GENERAL
-from minigibbs.samplers.poisson_gibbs.layouts.large import LARGE
-from minigibbs.samplers.poisson_gibbs.layouts.plain import FIELDS, GIBBS, SPIN_FIELDS
-from minigibbs.samplers.poisson_gibbs.layouts.small import SMALL
-from minigibbs.samplers.poisson_gibbs.layouts.spins import SPINS
-from minigibbs.samplers.poisson_gibbs.layouts.strong import STRONG
 from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates.base import Layout
+from minigibbs.samplers.poisson_gibbs.updates.carrying import CARRYING, STRONG_CARRYING
+from minigibbs.samplers.poisson_gibbs.updates.general import GENERAL
+from minigibbs.samplers.poisson_gibbs.updates.large import LARGE
+from minigibbs.samplers.poisson_gibbs.updates.plain import FIELDS, GIBBS, SPIN_FIELDS
+from minigibbs.samplers.poisson_gibbs.updates.small import SMALL
+from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
+from minigibbs.samplers.poisson_gibbs.updates.strong import STRONG
 
 LAYOUTS = (
     FIELDS,
