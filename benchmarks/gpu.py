@@ -65,14 +65,14 @@ def median_seconds(work) -> float:
 def device_run(graph, sampler, chains, scan="shared"):
     """Chains on the device, from a random start, nothing recorded."""
     from minigibbs.kernels.random import streams
-    from minigibbs.running.backends.cuda_group import LANES, CudaGroup
+    from minigibbs.running.backends.cuda_group import WARP, CudaGroup
     from minigibbs.running.request import Options
 
     options = Options(sampler=sampler, chains=chains, seed=0, scan=scan, record=(), backend="cuda")
     plan = options.plan(graph, 0, 1)
     rng = np.random.default_rng(0)
     states = rng.integers(0, graph.sizes.min(), (chains, len(graph)), dtype=graph.state_type)
-    run = CudaGroup(plan, sampler.prepare(graph, LANES))
+    run = CudaGroup(plan, sampler.prepare(graph, WARP))
     run.place(states, streams(0, chains))
     return run
 
@@ -100,9 +100,9 @@ def rate(graph, sampler, chains, scan="shared") -> float:
 
 def neighbours(graph, sampler) -> float:
     """Mean neighbours that an update looks at."""
-    from minigibbs.running.backends.cuda_group import LANES
+    from minigibbs.running.backends.cuda_group import WARP
 
-    data = sampler.prepare(graph, LANES)
+    data = sampler.prepare(graph, WARP)
     if hasattr(data, "parts"):
         return float(data.parts["heavy"].mean() + data.parts["rate"].mean())
     return len(graph.packed.target) / len(graph)

@@ -69,7 +69,7 @@ def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
     for _ in range(4):
         values = draws.normal(0, 0.4, graph.frame.size)
         for one in (here, there):
-            one.take(values)
+            one.set_weights(values)
             one.advance(3)
         differ = (here.states != there.states).any(axis=1).sum()
         assert differ <= (1 if name == "sites" else 0)

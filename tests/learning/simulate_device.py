@@ -35,7 +35,7 @@ class Direct:
         self.plan = options.plan(graph, 0, len(graph))
         self.first, self.key, self.group, self.swept = states, key, None, 0
 
-    def take(self, laid):
+    def set_weights(self, laid):
         from minigibbs.running.backends.cuda_colours_bits import CudaBits
         from minigibbs.running.backends.cuda_colours_small import CudaSmall
         from minigibbs.samplers.chromatic.small_tails import SmallTailColours
@@ -46,11 +46,11 @@ class Direct:
             self.group.key = self.key
             self.group.place(self.first)
         else:
-            self.group.take(laid)
+            self.group.set_weights(laid)
 
     def anew(self, laid):
         self.first, self.group = self.states, None
-        self.take(laid)
+        self.set_weights(laid)
 
     def advance(self, sweeps):
         self.group.sweep(self.swept, sweeps)
@@ -87,8 +87,8 @@ def run_case(path):
         from_counts=lambda counts, chains: counts,
     )
     if case["sampler"] is None:
-        device.Layout = lambda graph: SimpleNamespace(at=lambda which: laid[which])
-        device.lockstep_fits = lambda graph: True
+        device.LearnedLayout = lambda graph: SimpleNamespace(at=lambda which: laid[which])
+        device.learned_layout = lambda graph: True
         chains = device.DeviceChains(graph, states[0].copy(), tuple(case["seed"]))
     else:
         sampler = sampler_from(case["sampler"])
@@ -96,7 +96,7 @@ def run_case(path):
     seen, counts = [], []
     for name, value in case["steps"]:
         if name == "take":
-            chains.take(value if case["sampler"] is None else laid[value])
+            chains.set_weights(value if case["sampler"] is None else laid[value])
         elif name == "anew":
             chains.anew(laid[value])
         elif name == "put":

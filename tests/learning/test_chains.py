@@ -7,10 +7,11 @@ from scipy.stats import chisquare
 import minigibbs as mg
 from minigibbs.learning.chains import RowChains, Threads
 from minigibbs.learning.data import read_data
-from minigibbs.learning.lockstep import Layout, LockstepChains, LockstepRows, lockstep_fits
+from minigibbs.learning.lockstep import LearnedLayout, LockstepChains, LockstepRows
 from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.samplers.chromatic.small import small_colours
 from minigibbs.samplers.chromatic.spins import spin_colours
+from minigibbs.samplers.registry import learned_layout
 from tests.learning.models import mixed
 
 rng = np.random.default_rng(2)
@@ -56,8 +57,8 @@ GRAPHS = {"spins": spins, "small": small}
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_layout_follows_the_parameters(name):
     graph = GRAPHS[name]()
-    assert lockstep_fits(graph)
-    layout = Layout(graph)
+    assert learned_layout(graph) is not None
+    layout = LearnedLayout(graph)
     assert layout.spins == (name == "spins")
     for seed in range(3):
         values = np.random.default_rng(seed).normal(size=graph.frame.size)
@@ -82,9 +83,9 @@ def test_lockstep_chains_have_the_models_law(name, wrong):
     chains = model_chains(graph, None, 8000, 3, Threads(2))
     assert isinstance(chains, LockstepChains)
     values *= 1 + wrong
-    chains.take(values)
+    chains.set_weights(values)
     chains.advance(20)
-    chains.take(values)
+    chains.set_weights(values)
     chains.advance(20)
     states, law = mg.theory.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
@@ -100,7 +101,7 @@ def test_draws_do_not_depend_on_threads_or_pieces(count):
     for threads, pieces in ((1, (6,)), (3, (1, 2, 3))):
         chains = model_chains(graph, None, count, 5, Threads(threads))
         for sweeps in pieces:
-            chains.take(values)
+            chains.set_weights(values)
             chains.advance(sweeps)
         found.append(chains.states.copy())
     np.testing.assert_array_equal(*found)
@@ -112,7 +113,7 @@ def test_what_does_not_fit_goes_row_by_row():
     weighed = mg.FactorGraph([2, 2], [mg.Table([0, 1], np.eye(2), 0.1, name="w", learn="weight")])
     clamped = spins().condition({0: 1})
     for graph in (mixed(), wide, weighed, clamped):
-        assert not lockstep_fits(graph)
+        assert learned_layout(graph) is None
         assert isinstance(model_chains(graph, None, 20, 1, Threads(1)), RowChains)
     assert isinstance(model_chains(spins(), None, 4, 1, Threads(1)), RowChains)
 
@@ -139,7 +140,7 @@ def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
     data = read_data(graph, np.tile(row, (8000, 1)), range(4))
     chains = row_chains(graph, data, 3, Threads(2))
     assert isinstance(chains, LockstepRows)
-    chains.take((1 + wrong) * graph.frame.flat(graph.factors))
+    chains.set_weights((1 + wrong) * graph.frame.flat(graph.factors))
     chains.advance(5)
     assert chains.swept == 1
     assert (chains.states[:, :4] == row).all()
@@ -157,7 +158,7 @@ def test_some_rows_are_drawn_and_others_stay():
     for threads in (1, 3):
         model = model_chains(graph, None, 20, 1, Threads(threads))
         chains = row_chains(graph, data, 3, Threads(threads))
-        model.take(graph.frame.flat(graph.factors))
+        model.set_weights(graph.frame.flat(graph.factors))
         assert chains.share(model)
         before = chains.states.copy()
         chosen = np.arange(3, 140, 2)
@@ -203,7 +204,7 @@ def test_rows_that_are_chosen_twice_do_not_depend_on_who_is_first():
     chosen, found = np.concatenate([np.arange(100), np.arange(100)]), []
     for threads in (Threads(1), backwards):
         chains = row_chains(graph, data, 3, threads)
-        chains.take(graph.frame.flat(graph.factors))
+        chains.set_weights(graph.frame.flat(graph.factors))
         chains.advance(1, chosen)
         found.append(chains.states.copy())
     np.testing.assert_array_equal(*found)

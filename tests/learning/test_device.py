@@ -12,9 +12,9 @@ import pytest
 import minigibbs as mg
 from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import MODEL, Threads
-from minigibbs.learning.lockstep import Layout, LockstepChains, lockstep_fits
-from minigibbs.samplers.chromatic import colour_data
+from minigibbs.learning.lockstep import LearnedLayout, LockstepChains
 from minigibbs.samplers.encoding import describe_sampler
+from minigibbs.samplers.registry import colour_data, learned_layout
 from tests.running.simulate_cuda import flatten
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -140,7 +140,7 @@ PATHS = {  # of chains with tails: other weights are taken, or chains placed ane
 def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("device")
     for name, (graph, chains, walkers) in CASES.items():
-        layout = Layout(graph)
+        layout = LearnedLayout(graph)
         laid = [layout.at(values) for values in weights_of(graph)]
         states = [rows_of(graph, chains, seed) for seed in (1, 2)]
         write_case(folder, name, graph, laid, states, walkers, SEED)
@@ -173,7 +173,7 @@ def on_the_cpu(graph, chains, steps):
     made, seen = LockstepChains(graph, states[0].copy(), SEED, Threads(1)), []
     for name, value in steps:
         if name == "take":
-            made.take(values[value])
+            made.set_weights(values[value])
         elif name == "put":
             made.put(states[value])
         else:
@@ -185,7 +185,7 @@ def on_the_cpu(graph, chains, steps):
 @pytest.mark.parametrize("name", CASES)
 def test_chains_are_those_of_the_cpu_while_weights_move(name, simulated):
     graph, chains, _ = CASES[name]
-    assert lockstep_fits(graph)
+    assert learned_layout(graph) is not None
     expected = on_the_cpu(graph, chains, STEPS)
     for found, states in zip(simulated[f"{name}.out"], expected, strict=True):
         np.testing.assert_array_equal(found, states)

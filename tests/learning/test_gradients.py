@@ -177,7 +177,7 @@ def test_chains_have_the_models_law():
 
     graph = mixed()
     chains = model_chains(graph, None, 4000, 3, Threads(2))
-    chains.take(flat(graph))
+    chains.set_weights(flat(graph))
     chains.advance(30)
     states, law = mg.theory.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]

@@ -295,7 +295,7 @@ def test_every_temperature_keeps_its_state_when_weights_change():
             values[0] = coupling
             before = [by_level(group) for group in chains._groups]
             betas = [group.data.beta for group in chains._groups]
-            chains.take(values)
+            chains.set_weights(values)
             for group, old, beta in zip(chains._groups, before, betas, strict=True):
                 place = np.abs(beta - group.data.beta[:, None]).argmin(axis=1)
                 np.testing.assert_array_equal(by_level(group), old[:, :, place])

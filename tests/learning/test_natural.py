@@ -5,7 +5,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.learning.moments import marginals_of
-from minigibbs.learning.natural import Natural, natural_fits
+from minigibbs.learning.natural import Natural, natural_steps_exist
 
 
 def family(sizes=(2, 3, 3, 4), scale=0.0, seed=0, **options):
@@ -100,7 +100,7 @@ def test_what_natural_steps_need_is_said():
     fixed = family((2, 2), fixed=np.tile([True, False], (2, 1)))
     bare = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], np.zeros((1, 2, 2)), name="J")])
     for graph in (tied, fixed, bare):
-        assert not natural_fits(graph)
+        assert not natural_steps_exist(graph)
         with pytest.raises(mg.LearnError, match='optimizer="natural" needs complete data'):
             learn(graph, rows, optimizer="natural")
         with pytest.raises(mg.LearnError, match='start="independent" needs complete data'):

@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from numba import extending
@@ -111,7 +112,7 @@ def seeing_into_tuples(make):
 def small_device(cuda_group):
     """Few threads and short paths, so that few chains reach every branch."""
     kernels = cuda_group.load_kernels()
-    kernels.THREADS = cuda_group.LANES = 4
+    kernels.THREADS = cuda_group.WARP = 4
     cuda_group.PATH = 10
     found = [kernel for kernel in vars(kernels).values() if hasattr(kernel, "extensions")]
     kernels.observe_kernel = seeing_into_tuples(kernels.observe_kernel)
@@ -178,7 +179,8 @@ def run_case(path):
     sampler = sampler_from(case["sampler"])
     prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
-    base.colour_data = lambda sampler, graph: data
+    laid = SimpleNamespace(name="prepared", lay_out=lambda sampler, graph: data)
+    base.chromatic_layout = lambda *asked: laid  # needs compiled code
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
     cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
@@ -240,10 +242,10 @@ def main(folder: Path) -> None:
         cuda_sums,
     )
     from minigibbs.running.group import Group
-    from minigibbs.samplers import chromatic
+    from minigibbs.samplers import registry
 
     plain_points(Points)
-    chromatic.points_fit = lambda sampler, graph: True  # which it has to be, or is not asked
+    registry._first = lambda *asked: registry.POINTS  # any that there is will do
     small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)

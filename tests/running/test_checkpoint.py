@@ -765,7 +765,7 @@ def test_a_checkpoint_that_is_looked_at_says_that_the_run_goes_on(folder, at_seg
 def test_a_look_at_what_is_being_written_tries_again(folder, monkeypatch):
     """Both generations that are listed may be gone before they are read."""
     sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
-    saved = Checkpoint.look(folder)
+    saved = Checkpoint.inspect(folder)
     plan, _ = saved.read_plan()
     original, tries = Checkpoint._read, []
 

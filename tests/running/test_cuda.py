@@ -32,9 +32,9 @@ from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
 from minigibbs.running.backends.cuda_colours_small import CudaSmall  # noqa: E402
 from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
-from minigibbs.samplers.chromatic import colour_data  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
 from minigibbs.samplers.chromatic.spins import spin_colours  # noqa: E402
+from minigibbs.samplers.registry import colour_data  # noqa: E402
 from minigibbs.system import memory  # noqa: E402
 
 
@@ -353,7 +353,7 @@ def planned(monkeypatch):
         kept_of = mg.Record(*record, variables=variables, chains=kept)
         options = Options(sampler=chosen, chains=chains, seed=0, record=kept_of, backend="cuda")
         plan = options.plan(graph, 1000, 400)
-        return device.CudaGroup(plan, chosen.prepare(graph, device.LANES))
+        return device.CudaGroup(plan, chosen.prepare(graph, device.WARP))
 
     return plan_run
 
@@ -418,7 +418,7 @@ def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
         Options(sampler=mg.Gibbs(), chains=64, seed=0, scan=scan, backend="cuda").plan(graph, 5, n)
         for scan in ("shared", "chromatic")
     ]
-    alone = device.CudaGroup(plans[0], mg.Gibbs().prepare(graph, device.LANES))
+    alone = device.CudaGroup(plans[0], mg.Gibbs().prepare(graph, device.WARP))
     assert (alone.every, alone.within) == (n, n < device.COUNT_EVERY)
     together = CudaSmall(plans[1], small_colours(graph))
     assert (together.every, together.within) == (sweeps * n, False)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.encoding import describe_sampler
+from minigibbs.samplers.registry import colour_data
 from tests.harness import coarse, sample
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate

@@ -71,7 +71,7 @@ def test_chains_that_are_stuck_apart_are_never_taken_for_converged():
     goal = Goal(rhat=1.01, ess=None)
     start = [[0, 0], [0, 0], [1, 1], [1, 1]]
     for sweeps in (100, 150, 200):
-        goal = goal.look(sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
+        goal = goal.check(sample(stuck(), sweeps=sweeps, start=start, **OPTIONS))
         assert not goal.met
     assert goal.seen_rhat == math.inf
 
@@ -196,9 +196,9 @@ def test_rounds_are_remembered_back_to_a_quarter():
     """So that a quarter can be dropped: rounds grow by the square root of 2."""
     goal, lengths = Goal(rhat=1.5, ess=None), [100, 140, 200, 280, 400]
     for length in lengths:
-        goal = goal.look(sample(ZOO["potts"], updates=length, **OPTIONS))
+        goal = goal.check(sample(ZOO["potts"], updates=length, **OPTIONS))
     assert [int(one.visits[0]) for one in goal.past] == lengths
-    goal = replace(goal.look(sample(ZOO["potts"], updates=560, **OPTIONS)), drop=True)
+    goal = replace(goal.check(sample(ZOO["potts"], updates=560, **OPTIONS)), drop=True)
     assert [int(one.visits[0]) for one in goal.past] == [*lengths[1:], 560]
     clock = np.full(4, 560)
     assert goal.begin(clock).clock.tolist() == [140] * 4
@@ -217,7 +217,7 @@ def looked_at(goal, run, monkeypatch):
             return original(series)
 
         monkeypatch.setattr(diagnostics, name, counting)
-    assert goal.look(run).past
+    assert goal.check(run).past
     monkeypatch.undo()
     return sum(cells)
 
@@ -232,18 +232,18 @@ def test_a_look_has_its_bounds(ess, most, monkeypatch):
     graph = mg.FactorGraph([2] * 40, [])
     record = mg.Record("draws", "energy", thin=1)
     run = mg.sample(graph, updates=200_000, record=record, **OPTIONS)
-    goal = Goal(rhat=1.5, ess=ess).look(run)
+    goal = Goal(rhat=1.5, ess=ess).check(run)
     assert most / 4 < looked_at(goal, run, monkeypatch) <= most
 
 
 def test_a_look_that_would_end_too_late_is_not_begun():
     half = sample(ZOO["potts"], updates=2000, thin=4, **OPTIONS)
     run = sample(ZOO["potts"], updates=4000, thin=4, **OPTIONS)
-    goal = Goal(rhat=1.01, ess=None).look(half)
+    goal = Goal(rhat=1.01, ess=None).check(half)
     with Watch(0):
-        assert goal.look(run) is None
+        assert goal.check(run) is None
     with Watch(1000):
-        assert goal.look(run) is not None
+        assert goal.check(run) is not None
 
 
 def test_out_of_time_it_can_be_resumed(tmp_path):
@@ -417,11 +417,11 @@ def test_stopping_does_not_look_at_how_chains_differ():
     """A look takes R-hat, ESS and error of marginals from parts of the same chain."""
     goal = Goal(rhat=1.2, ess=None, error=0.05)
     first, second = (sample(ZOO["potts"], sweeps=n, **OPTIONS) for n in (100, 200))
-    before = goal.look(first).look(second)
+    before = goal.check(first).check(second)
     moved = second.counts.copy()
     shift = np.array([30, -30, 0] * 4) * np.array([[1], [-1], [1], [-1]])
     a, b = replace(first, counts=first.counts + shift), replace(second, counts=moved + 2 * shift)
-    after = goal.look(a).look(b)
+    after = goal.check(a).check(b)
     assert after.seen_error == pytest.approx(before.seen_error, rel=1e-9)
     assert Marginals.of(b).standard_errors.max() > 1.5 * Marginals.of(second).standard_errors.max()
 

@@ -6,8 +6,8 @@ import pytest
 import minigibbs as mg
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.running.backends.packed_points import HALVES, pack_points, packed_quads
-from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.points import HEAD, QUAD
+from minigibbs.samplers.registry import colour_data
 
 
 def both(n=300, width=5, kernel="gaussian", spread=3.0):

@@ -73,7 +73,7 @@ def test_rhat_is_looked_at_again_and_again(monkeypatch):
         bar.begin()
         for _ in range(100):
             now[0] += 0.5
-            bar.look([])
+            bar.show([])
     assert len(looks) > 20  # one a second: 5 ms are less than 1% of that
     assert np.diff(looks).min() >= 1.0
     assert "1.050" in stream.getvalue()  # the last one is what stands there

@@ -8,12 +8,13 @@ import pytest
 import minigibbs as mg
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.philox import key_of
-from minigibbs.samplers.chromatic import colour_data, make_tile, tile
+from minigibbs.samplers.chromatic import tile
 from minigibbs.samplers.chromatic.general_tiles import GeneralColours
 from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
+from minigibbs.samplers.registry import colour_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import bits_at
 from tests.samplers.test_law import exact_starts

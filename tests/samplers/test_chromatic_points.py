@@ -12,7 +12,6 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.layout import DRAWS
 from minigibbs.kernels.philox import key_of
 from minigibbs.running.backends import BACKENDS
-from minigibbs.samplers.chromatic import colour_data, make_tile
 from minigibbs.samplers.chromatic.points import (
     BITS,
     GRAIN,
@@ -24,9 +23,9 @@ from minigibbs.samplers.chromatic.points import (
     PointColours,
     count_proposals,
     draw_number,
-    points_fit,
     settle,
 )
+from minigibbs.samplers.registry import POINTS, colour_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, coarse, sample, state_numbers
 from tests.samplers.test_law import exact_starts
 
@@ -227,15 +226,15 @@ def _flat_bound(low_a, high_a, low_b, high_b):
 )
 def test_other_graphs_are_refused(factors):
     graph = mg.FactorGraph([2] * 4, factors)
-    assert not points_fit(mg.PoissonGibbs(), graph)
+    assert not POINTS.fits(mg.PoissonGibbs(), graph)
     with pytest.raises(mg.SampleError, match="chromatic"):
         mg.sample(graph, scan="chromatic", sweeps=1, progress=False)
 
 
 def test_other_samplers_and_large_domains_are_refused():
-    assert not points_fit(mg.Gibbs(), GRAPHS["gaussian"])
+    assert not POINTS.fits(mg.Gibbs(), GRAPHS["gaussian"])
     large = mg.FactorGraph([33] * 4, [mg.Points(np.zeros((4, 1)))])
-    assert not points_fit(mg.PoissonGibbs(), large)
+    assert not POINTS.fits(mg.PoissonGibbs(), large)
 
 
 def test_the_default_on_a_cpu_is_a_fixed_order():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.chromatic.scans import default_scan
+from minigibbs.samplers.registry import choose_scan
 
 LATTICE = mg.models.ising_lattice(16, 0.3)
 ZEROS = mg.FactorGraph(
@@ -43,7 +43,7 @@ CASES = {
 def test_choice(name):
     graph, sampler, few, many = CASES[name]
     for chains, scan in ((1, few), (15, few), (16, many), (70, many)):
-        chosen = default_scan(sampler, graph, crowd=chains >= 16)
+        chosen = choose_scan(sampler, graph, chains)
         assert chosen.scan == scan
         assert chosen.why
         run = mg.sample(graph, sampler, sweeps=1, chains=chains, progress=False)

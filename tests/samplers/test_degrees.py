@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.poisson_gibbs.updates import choose_layout
+from minigibbs.samplers.registry import choose_variant
 from tests.harness import FALSE_ALARM, advance_each, chi_square
 
 DEGREES = range(4, 21)
@@ -61,7 +61,7 @@ def test_an_update_keeps_the_conditional_law(layout, degree):
     """All pairs but two are heavy: every number of heavy pairs from 2 to 18, in blocks of four."""
     graph, energy = graph_for(layout, LAYOUTS[layout], degree)
     sampler = mg.PoissonGibbs(heavy=int(graph.stats.max_degree) - 3, theta=0.5)
-    assert choose_layout(graph, sampler.split(graph)).name == layout
+    assert choose_variant(graph, sampler.split(graph)).name == layout
     check_update(graph, energy, sampler)
 
 

@@ -4,7 +4,7 @@ from minigibbs.graph.factors import KINDS
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.samplers import SINGLE_SITE, SWEEPING
 from minigibbs.samplers.encoding import ESTIMATORS
-from minigibbs.samplers.poisson_gibbs.updates import LAYOUTS, choose_layout
+from minigibbs.samplers.registry import VARIANTS, choose_variant
 from tests.settings import EXACT, GOLDEN, IMPLICIT_CASES, LAYOUT_CASES, SETTINGS, SWEEPS
 
 
@@ -36,11 +36,11 @@ def estimating():
 
 
 def test_every_layout_has_a_case_that_uses_it():
-    missing = {layout.name for layout in LAYOUTS} - LAYOUT_CASES.keys()
+    missing = {variant.name for variant, _ in VARIANTS} - LAYOUT_CASES.keys()
     assert not missing, f"add a Case to LAYOUT_CASES in tests/settings.py for {missing}"
     for name, case in LAYOUT_CASES.items():
         split = case.sampler.split(case.graph)
-        assert choose_layout(case.graph, split).name == name
+        assert choose_variant(case.graph, split).name == name
 
 
 def test_every_kind_of_implicit_group_has_a_case():

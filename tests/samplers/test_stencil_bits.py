@@ -11,10 +11,10 @@ from minigibbs.exact.enumeration import Enumeration
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.kernels.philox import key_of
 from minigibbs.results import modes
-from minigibbs.samplers.chromatic import colour_data
 from minigibbs.samplers.chromatic.lattice import lattice_of
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits, threshold
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from minigibbs.samplers.registry import colour_data
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import plain_philox
 from tests.samplers.test_law import exact_starts

@@ -16,7 +16,7 @@ from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
 from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each
 from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
-from minigibbs.samplers.tempering.ladder import EMPTY, FIRST, KEY_0, ROUNDS, read_slot, swap_slots
+from minigibbs.samplers.tempering.ladder import EMPTY, KEY_0, ROUNDS, SWAPS, read_slot, swap_slots
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
@@ -202,7 +202,7 @@ def test_every_slot_has_a_bit_of_its_own(levels, twins):
         flags = np.zeros(levels * twins)
         for twin in range(twins):
             flags[twin * levels + first : (twin + 1) * levels - 1 : 2] = 1
-        begin = data.own + FIRST + levels - 1
+        begin = data.own + SWAPS + levels - 1
         group.chain.carried[begin : begin + len(flags)] = flags
         _swap(data, group.chain, group.replicas)
         for slot in np.flatnonzero(flags):
@@ -224,7 +224,7 @@ def test_clusters_of_two_ladders_in_several_words():
     group = one_chain(SPINS, mg.Tempering(levels=beta, houdayer=True))
     _rounds(group.data, SPINS.packed, group.chain, group.replicas, 41)
     states = spin_states(group.data, group.replicas)
-    first = group.data.own + FIRST + 39 + 2 * 80
+    first = group.data.own + SWAPS + 39 + 2 * 80
     energies = group.chain.carried[first : first + 80]
     np.testing.assert_allclose(energies + SPINS.offset, SPINS.energy(states.T), rtol=1e-12)
 

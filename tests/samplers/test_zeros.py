@@ -8,7 +8,7 @@ from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.categorical import draw_log_by
 from minigibbs.kernels.jit import entry
 from minigibbs.samplers import SAMPLERS
-from minigibbs.samplers.poisson_gibbs.updates import choose_layout
+from minigibbs.samplers.registry import choose_variant
 from tests import naive
 from tests.hard import HARD, NOT_BOTH, ZERO
 from tests.harness import FALSE_ALARM, advance_each, chi_square, state_numbers
@@ -85,8 +85,8 @@ def test_layouts_and_counts():
         assert split.heavy[np.isinf(entry_spans(graph.packed))].all()
         assert np.isfinite(split.tail).all()
         assert split.tail.any()
-        assert choose_layout(graph, split).name == "strong"
-        assert choose_layout(graph, mg.PoissonGibbs().split(graph)).name == "gibbs"
+        assert choose_variant(graph, split).name == "strong"
+        assert choose_variant(graph, mg.PoissonGibbs().split(graph)).name == "gibbs"
     graph = HARD["apart"]
     starts = np.zeros((1000, 5), dtype=int)
     _, _, tally = advance_each(graph, mg.PoissonGibbs(heavy=0, theta=1.0), starts, 5, seed=1)

@@ -14,9 +14,8 @@ from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST, guarantee
-from minigibbs.samplers.chromatic import check_colours
-from minigibbs.samplers.chromatic.scans import ScanChoice
 from minigibbs.samplers.costs import Costs
+from minigibbs.samplers.registry import ScanChoice, check_colours
 from minigibbs.system.boundary import checked
 
 _SYMBOLS = {

@@ -70,7 +70,7 @@ class ConditionalGibbs:
             chains = self._chains
             chains.streams[:] = streams(seed_of(tuple(map(int, seed))), 1)
             chains.put(given[None])
-            chains.take(values)
+            chains.set_weights(values)
             chains.advance(self.sweeps)
             found: NDArray[Any] = chains.states[0].copy()
         return found

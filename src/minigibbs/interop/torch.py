@@ -90,13 +90,13 @@ class Exact:
     """Exact moments, and products with the exact covariance."""
 
     def __init__(self, graph: FactorGraph) -> None:
-        self._law = Enumerated(graph) if Enumerated.fits(graph) else Eliminated(graph)
+        self._law = Enumerated(graph) if Enumerated.possible(graph) else Eliminated(graph)
         self._nothing = np.full(len(graph), FREE, dtype=np.int32)
 
     @staticmethod
-    def fits(graph: FactorGraph) -> bool:
+    def possible(graph: FactorGraph) -> bool:
         """Whether exact moments are fast."""
-        if Enumerated.fits(graph):
+        if Enumerated.possible(graph):
             return True
         try:
             return EliminationTree.of(graph).seconds <= _EXACT_SECONDS
@@ -140,7 +140,7 @@ class Sampled:
     def moments(self, values: NDArray[np.float64]) -> Result:
         """The moments at some parameters; chains continue from their latest states."""
         plan, frame = self._plan, self._graph.frame
-        self._chains.take(values)
+        self._chains.set_weights(values)
         self._chains.advance(plan.warmup if self._fresh else plan.sweeps)
         self._fresh = False
         drawn = []
@@ -262,7 +262,7 @@ class Expectations:
             if count < 1:
                 raise GraphError(f"{name} must be an integer of at least 1, got {count}")
         self.graph = graph
-        self.exact = Exact.fits(graph) if exact is None else exact
+        self.exact = Exact.possible(graph) if exact is None else exact
         self._seed = entropy_of(seed)
         self._plan = _Plan(chains, sweeps, draws, warmup, Threads(threads))
         self._solvers: list[Exact | Sampled] = []

@@ -23,7 +23,7 @@ from minigibbs.kernels.decay import (
 from minigibbs.kernels.jit import entry, kernel
 from minigibbs.kernels.lines import joined_lines
 
-BLOCK = 64  # points that sums go over at a time
+POINTS_AT_ONCE = 64  # points that sums go over at a time
 GROUP = 8  # points whose sums are taken together
 MOST_LEAVES = 2**17  # boxes that are not cut any more
 THREADS = 4
@@ -89,7 +89,7 @@ def pair_sums(
     scale = tree.points[:, FEATURES].astype(np.float64)
 
     def some(part: slice) -> NDArray[np.float64]:
-        sums, values, stack = np.zeros(n), np.empty(BLOCK), np.empty(STACK, np.int64)
+        sums, values, stack = np.zeros(n), np.empty(POINTS_AT_ONCE), np.empty(STACK, np.int64)
         _sum(tree, rule, least, own, groups[part], columns, scale, values, stack, sums)
         return sums
 
@@ -113,7 +113,7 @@ def row_sums(tree: Tree, rule: Any, places: NDArray[np.int64]) -> NDArray[np.flo
     scale, sums = tree.points[:, FEATURES].astype(np.float64), np.zeros(len(places))
 
     def some(part: slice) -> None:
-        _sum_rows(tree, rule, columns, scale, places[part], np.empty(BLOCK), sums[part])
+        _sum_rows(tree, rule, columns, scale, places[part], np.empty(POINTS_AT_ONCE), sums[part])
 
     for _ in in_threads(some, len(places)):
         pass
@@ -228,8 +228,8 @@ def _evaluate(tree, rule, i, j, values):
 def _sum_rows(tree, rule, columns, scale, places, values, sums):
     for k in range(len(places)):
         total, place = 0.0, places[k]
-        for first in range(0, len(scale), BLOCK):
-            last = min(first + BLOCK, len(scale))
+        for first in range(0, len(scale), POINTS_AT_ONCE):
+            last = min(first + POINTS_AT_ONCE, len(scale))
             own, there = values[: last - first], scale[first:last]
             decay_block(rule, tree.features, columns, place, first, last, own)
             if first <= place < last:
@@ -269,13 +269,13 @@ def _sum(tree, rule, least, labels, groups, columns, scale, values, stack, sums)
                 continue
             if decay_bounds(rule, tree.low, tree.high, group, node)[1] < least:
                 continue
-            if box.left > 0 and box.end - box.begin > BLOCK:
+            if box.left > 0 and box.end - box.begin > POINTS_AT_ONCE:
                 stack[depth], stack[depth + 1] = box.left, box.left + 1
                 depth += 2
                 continue
             for i in range(begin, end):
                 first = max(box.begin, i + 1)
                 while first < box.end:  # more than a block where points coincide
-                    last = min(first + BLOCK, box.end)
+                    last = min(first + POINTS_AT_ONCE, box.end)
                     _sum_block(tree, rule, labels, columns, scale, i, first, last, values, sums)
                     first = last

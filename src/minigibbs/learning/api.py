@@ -25,7 +25,7 @@ from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
 from minigibbs.learning.information import Uncertainty
 from minigibbs.learning.moments import joint, marginals_of
-from minigibbs.learning.natural import MANY, Natural, natural_fits
+from minigibbs.learning.natural import MANY, Natural, natural_steps_exist
 from minigibbs.learning.optimiser import RATES, Optimiser
 from minigibbs.learning.penalty import Penalty, read_penalty
 from minigibbs.learning.placing import model_chains, row_chains
@@ -322,7 +322,7 @@ class _Task:
         return values
 
     def _independent(self) -> Natural:
-        if not (self.data.complete and natural_fits(self.whole)):
+        if not (self.data.complete and natural_steps_exist(self.whole)):
             raise LearnError(f'start="independent" {_NATURAL_NEEDS}')
         frame, data = self.whole.frame, self.data
         shares = marginals_of(frame, data.rows, data.weight)
@@ -380,7 +380,7 @@ class _Task:
         sweeps = self.settings.sweeps
         chains: list[Any] = [ascent.model, *([ascent.rows] if ascent.rows else [])]
         for one in chains:
-            one.take(values)
+            one.set_weights(values)
             for _ in range(_BURN):
                 current().check()
                 one.advance(sweeps)
@@ -411,7 +411,11 @@ class _Task:
 
     def _law(self) -> Expectations:
         try:
-            return Enumerated(self.whole) if Enumerated.fits(self.whole) else Eliminated(self.whole)
+            return (
+                Enumerated(self.whole)
+                if Enumerated.possible(self.whole)
+                else Eliminated(self.whole)
+            )
         except TooLargeError as error:
             raise LearnError(
                 f'method="exact" is for small or narrow graphs: {error}; use method="pcd"'
@@ -473,7 +477,7 @@ class _Task:
         if not self.data.complete:
             chains.append(row_chains(self.whole, self.data, settings.seed, pool))
         for one in chains:
-            one.take(values)
+            one.set_weights(values)
             for _ in range(_BURN):
                 if current().ended:
                     break
@@ -589,7 +593,7 @@ def _optimizer(graph: FactorGraph, rows: Data, method: str, asked: str | None) -
     """How steps are made: as asked, or natural ones where there is much to learn, or Adam's."""
     if asked not in (None, "natural"):
         return str(asked)
-    fits = method in SAMPLED and rows.complete and natural_fits(graph)
+    fits = method in SAMPLED and rows.complete and natural_steps_exist(graph)
     if asked == "natural" and method in SAMPLED and not fits:
         raise LearnError(f'optimizer="natural" {_NATURAL_NEEDS}')
     return "natural" if fits and (asked or graph.frame.size > MANY) else "adam"

@@ -115,7 +115,7 @@ class Ascent:
         last = self.optimiser.step == self.settings.steps
         if not last and self.optimiser.step % LOOK:
             return ""
-        ended = self.look()
+        ended = self.note()
         self._bar.show(self.optimiser.step, self.history["error"][-1])
         return ended or (STEPS if last else "")
 
@@ -142,7 +142,7 @@ class Ascent:
         if self.rows is not None or settings.method == "cd":
             data = self._at_the_data(values)
         if not self._shared:
-            self.model.take(values)
+            self.model.set_weights(values)
         self.model.advance(settings.sweeps)
         frame = self.graph.frame
         model = self.model.summed(frame, None, self.threads) / len(self.model)
@@ -160,10 +160,10 @@ class Ascent:
         states = self.observed.rows[chosen]
         if self.rows is not None:
             if self._shared:  # the same weights: written once
-                self.model.take(values)
+                self.model.set_weights(values)
                 self.rows.share(self.model)
             else:
-                self.rows.take(values)
+                self.rows.set_weights(values)
             self.rows.advance(self.settings.sweeps, chosen)
             states = self.rows.states[chosen]
         if self.settings.method == "cd":
@@ -225,7 +225,7 @@ class Ascent:
             model - frame.independent(self.model_marginals),
         )
 
-    def look(self) -> str:
+    def note(self) -> str:
         """Note where the ascent is; returns how it ends, if it does."""
         frame, settings, moments = self.graph.frame, self.settings, self.moments()
         seen = {

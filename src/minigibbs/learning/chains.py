@@ -84,7 +84,7 @@ class Chains(ABC):
         return frame.summed(self.states, weights, threads)
 
     @abstractmethod
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Go on with other parameters."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class RowChains(Chains):
         self._space = touched_workspace(graph)
         self._large = int(graph.sizes.max()) > DENSE_DOMAIN
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Write the weights, and sum the unary factors anew."""
         self._model = self.moving.set(values)
         base, alias = (
@@ -241,7 +241,7 @@ class GroupChains(Chains):
             group.put(self.states[first : first + group.chains])
             first += group.chains
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Prepare for the new parameters; chains keep their streams and what they can carry."""
         self._taken += 1
         if self._taken & (self._taken - 1) == 0:

@@ -16,14 +16,14 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
-from minigibbs.learning.lockstep import Layout, lockstep_fits, sweeps_of
-from minigibbs.running.backends.cuda import CudaBackend
+from minigibbs.learning.lockstep import LearnedLayout, sweeps_of
+from minigibbs.running.backends.cuda import GROUPS, CudaBackend
 from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.request import Options
-from minigibbs.samplers.chromatic.small import SmallColours
 from minigibbs.samplers.gibbs.sampler import Gibbs
+from minigibbs.samplers.registry import learned_layout
 
 _MOST_COUNTED = 1 << 22  # values, alone or two together: half a gigabyte while they are listed
 
@@ -32,7 +32,7 @@ class DeviceChains(Chains):
     """All chains of the model, side by side on the device."""
 
     def __init__(self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...]) -> None:
-        if not lockstep_fits(graph):
+        if learned_layout(graph) is None:
             raise LearnError(
                 'backend="cuda" is for graphs without evidence whose variables have few values, '
                 "joined by pairs and by tables of two that are learned by their entries; use "
@@ -40,7 +40,7 @@ class DeviceChains(Chains):
             )
         CudaBackend().check()
         self.graph, self.swept = graph, 0
-        self.layout = Layout(graph)
+        self.layout = LearnedLayout(graph)
         self._states, self._key = np.ascontiguousarray(states), key_of(seed_of(seed))
         self._group: Any = None
         self._here = True  # whether the host's states are those of the chains
@@ -71,27 +71,24 @@ class DeviceChains(Chains):
         self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
     ) -> NDArray[np.float64]:
         """The statistics of all chains, from counts that are made on the device."""
-        if weights is not None or self._group is None or not Counts.fit(frame, self._group):
+        if weights is not None or self._group is None or not Counts.possible(frame, self._group):
             return super().summed(frame, weights, threads)
         if self._counts is None or self._counts.frame is not frame:
             self._counts = Counts(frame, self._group)
         with without_size_warnings():
-            counts = self._counts.take()
+            counts = self._counts.count()
         return frame.from_counts(counts, len(self))
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Send the weights."""
         laid = self.layout.at(values)
         with without_size_warnings():
             if self._group is None:
                 self._group = self._placed(laid)
             else:
-                self._group.take(laid)
+                self._group.set_weights(laid)
 
     def _placed(self, laid: Any) -> Any:
-        from minigibbs.running.backends.cuda_colours_bits import CudaBits
-        from minigibbs.running.backends.cuda_colours_small import CudaSmall
-
         options = Options(
             sampler=Gibbs(),
             chains=len(self._states),
@@ -101,8 +98,7 @@ class DeviceChains(Chains):
             backend="cuda",
         )
         plan = options.plan(self.graph, 0, len(self.graph))
-        kind = CudaSmall if isinstance(laid, SmallColours) else CudaBits
-        group = kind(plan, laid)
+        group: Any = GROUPS[type(laid)](plan, laid)
         group.key = [int(word) for word in self._key]
         group.place(self._states)
         return group
@@ -130,7 +126,7 @@ class Counts:
     """How often values occur together among the chains of a group, by `cuda_counts`."""
 
     @staticmethod
-    def fit(frame: Frame, group: Any) -> bool:
+    def possible(frame: Frame, group: Any) -> bool:
         """Whether the device can count them, and has room for that."""
         if not frame.countable or frame.counted_size > _MOST_COUNTED:
             return False
@@ -149,7 +145,7 @@ class Counts:
             to_device(self.cuda, array) for array in (counted.one, counted.other, first, sizes)
         )
 
-    def take(self) -> NDArray[np.int32]:
+    def count(self) -> NDArray[np.int32]:
         """Count, and bring the counts here."""
         self.group.mark(self.own, self.first, self.sizes, self.marks)
         count = configure(self.own.count_marks, self.counts.size, self.own.THREADS)

@@ -72,7 +72,7 @@ class Enumerated(Expectations):
         return whole
 
     @staticmethod
-    def fits(graph: FactorGraph) -> bool:
+    def possible(graph: FactorGraph) -> bool:
         """Whether all statistics can be written down."""
         free = graph.sizes[graph.evidence == FREE].tolist()
         return bool(math.prod(free) * (graph.frame.size + len(graph)) <= _MOST)

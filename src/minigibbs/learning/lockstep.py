@@ -16,44 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
-from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
-from minigibbs.kernels.layout import TABLE
 from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
 from minigibbs.learning.data import Data
-from minigibbs.samplers.chromatic import LANES, Tile, make_tile
 from minigibbs.samplers.chromatic.places import order_places
-from minigibbs.samplers.chromatic.small import (
-    LARGEST,
-    SmallColours,
-    centered,
-    small_colours,
-)
-from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours, spin_colours
+from minigibbs.samplers.chromatic.small import SmallColours, centered
+from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours
+from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
+from minigibbs.samplers.registry import (
+    MOST_LEARNED,
+    SPINS,
+    TOGETHER,
+    learned_layout,
+    make_tile,
+)
 
 _DIGITS = 4096  # numbers that single precision keeps apart with much to spare
-_MOST = _DIGITS**2  # parameters
-LEAST_CHAINS = 16  # from which on chains go in lockstep
-
-
-def lockstep_fits(graph: FactorGraph) -> bool:
-    """Whether nothing is clamped, domains are small, and factors have two variables at the most.
-
-    Tables must be learned by their entries, or not at all: the layout shares those of one weight.
-    """
-    frame = graph.frame
-    if graph.implicits or len(graph.hard) or (graph.evidence != FREE).any():
-        return False
-    if int(graph.sizes.max()) > LARGEST or not 0 < frame.size <= _MOST:
-        return False
-    factors = frame.structure.factors
-    arity = factors["scope_end"] - factors["scope_start"]
-    pairs = (arity == 2) & (factors["form"] == TABLE)
-    pairs &= (frame.ties.factor < 0) | frame.ties.entries
-    return bool(((arity == 1) | pairs).all())
+assert _DIGITS**2 >= MOST_LEARNED
 
 
 class Source:
@@ -78,15 +60,16 @@ class Source:
         return whole
 
 
-class Layout:
+class LearnedLayout:
     """A chromatic layout whose numbers follow the parameters."""
 
     def __init__(self, graph: FactorGraph) -> None:
         self.graph, self.moving = graph, Moving(graph.frame)
         probes = [graph.with_flat(values) for values in _probes(graph.frame)]
-        self.spins = bool((graph.sizes == 2).all()) and _pairs_only(graph.frame)
-        lay: Any = spin_colours if self.spins else small_colours
-        laid = [lay(probe) for probe in probes]
+        layout = learned_layout(graph)
+        assert layout is not None
+        self.spins = layout is SPINS
+        laid = [layout.lay_out(Gibbs(), probe) for probe in probes]
         self._kind = np.float64 if any(_is_double(one) for one in laid) else np.float32
         self.first: Any = laid[0]
         self._weight = Source([one.weight for one in laid])
@@ -132,13 +115,13 @@ class LockstepChains(Chains):
     def __init__(
         self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...], threads: Threads
     ) -> None:
-        self.graph, self.threads, self._layout = graph, threads, Layout(graph)
+        self.graph, self.threads, self._layout = graph, threads, LearnedLayout(graph)
         self.states, self.swept = np.ascontiguousarray(states), 0
         self._key = seed_of(seed)
         self._tiles: list[Tile] = []
         self.laid: Any = None
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Write the weights; tiles carry their states alone."""
         data = self.laid = self._layout.at(values)
         for tile in self._tiles:
@@ -204,13 +187,13 @@ class LockstepRows(Chains):
     ) -> None:
         self.graph, self.colours, self._key = graph, colours, seed_of(seed)
         self.states, self.swept, self.threads = np.ascontiguousarray(states), 0, threads
-        self._layout: Layout | None = None
+        self._layout: LearnedLayout | None = None
         self._laid: Any = None
         self._tiles: list[Tile] = []
 
-    def take(self, values: NDArray[np.float64]) -> None:
+    def set_weights(self, values: NDArray[np.float64]) -> None:
         """Write the weights."""
-        self._layout = self._layout or Layout(self.graph)
+        self._layout = self._layout or LearnedLayout(self.graph)
         self._laid = self._layout.at(values)
 
     def share(self, other: Chains) -> bool:
@@ -257,7 +240,7 @@ class LockstepRows(Chains):
 def open_colours(graph: FactorGraph, data: Data) -> slice | None:
     """The colours that all rows leave open; None where rows differ, or a colour is half seen."""
     assert data.seen is not None
-    if not lockstep_fits(graph) or (data.seen != data.seen[0]).any():
+    if learned_layout(graph) is None or (data.seen != data.seen[0]).any():
         return None
     places = order_places(graph, np.zeros(len(graph), dtype=np.int64))
     missing = data.seen[0][places.variable] == 0
@@ -273,7 +256,7 @@ def open_colours(graph: FactorGraph, data: Data) -> slice | None:
 
 def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains | None:
     """Chains of the rows in lockstep, where they fit."""
-    colours = open_colours(graph, data) if len(data) >= LEAST_CHAINS else None
+    colours = open_colours(graph, data) if len(data) >= TOGETHER else None
     if colours is None:
         return None
     states = data_states(graph, data, seed)
@@ -286,11 +269,6 @@ def _probes(frame: Frame) -> list[NDArray[np.float64]]:
     one: NDArray[np.float64] = 1.0 + 0.25 * (number % 2).astype(np.float64)
     low, high = (number % _DIGITS).astype(np.float64), (number // _DIGITS).astype(np.float64)
     return [one, one + 1.0, one + low, one + high]
-
-
-def _pairs_only(frame: Frame) -> bool:
-    factors = frame.structure.factors
-    return bool((factors["scope_end"] - factors["scope_start"] == 1).all())
 
 
 def _is_double(laid: Any) -> bool:

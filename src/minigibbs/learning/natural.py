@@ -21,7 +21,7 @@ _COUNT = 0.05  # of a row: how much each variable's chances are mixed with equal
 MANY = 10_000  # numbers from which on steps are natural by default, where they can be
 
 
-def natural_fits(graph: FactorGraph) -> bool:
+def natural_steps_exist(graph: FactorGraph) -> bool:
     """Whether all that is learned is a table of each pair and fields of every variable."""
     frame = graph.frame
     if graph.implicits or frame.fixed.any() or (frame.ties.pair >= 0).any():

@@ -16,14 +16,13 @@ from minigibbs.learning.chains import (
 from minigibbs.learning.data import Data
 from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.lockstep import (
-    LEAST_CHAINS,
     LockstepChains,
-    lockstep_fits,
     lockstep_rows,
 )
 from minigibbs.running.request import start_states
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.chromatic.first import first_states
+from minigibbs.samplers.registry import TOGETHER, learned_layout
 from minigibbs.system import memory
 
 _CHAIN_BYTES = 64  # streams and places
@@ -47,7 +46,7 @@ def model_chains(
         if sampler is not None:
             raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')
         return DeviceChains(graph, first_states(graph, chains, seed), (seed, MODEL))
-    if sampler is None and chains >= LEAST_CHAINS and lockstep_fits(graph):
+    if sampler is None and chains >= TOGETHER and learned_layout(graph) is not None:
         return LockstepChains(graph, first_states(graph, chains, seed), (seed, MODEL), threads)
     states = start_states(graph, "random", chains, seed)
     if sampler is not None:

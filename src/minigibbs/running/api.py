@@ -372,7 +372,7 @@ def _saved_goal(plan: Plan, request: dict[str, Any], found: Generation) -> Goal 
 
 def peek(checkpoint: str | os.PathLike[str]) -> Run:
     """The run that a checkpoint holds so far; nothing is run, written or locked."""
-    saved = Checkpoint.look(checkpoint)
+    saved = Checkpoint.inspect(checkpoint)
     plan, request = saved.read_plan()
     return saved.latest(lambda found: saved_run(plan, found, _saved_goal(plan, request, found)))
 

@@ -16,11 +16,8 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
 from minigibbs.samplers import Sampler
-from minigibbs.samplers.chromatic import draws_nothing
-from minigibbs.samplers.chromatic.small import small_fit
-from minigibbs.samplers.chromatic.spins import spins_fit
-from minigibbs.samplers.chromatic.stencil_bits import stencil_bits
 from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.registry import chromatic_layout
 
 SHARE = 0.1  # of a chain's time that its energies may take
 SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size is reached
@@ -35,9 +32,6 @@ _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
 # The same by colours, where updates and energies of pairs are so much cheaper.
 _COLOUR_PAIR = 0.9
-_SPIN, _SPIN_PAIR = 3.0, 0.3  # an update of a spin, and each two factors at it
-_SMALL, _SMALL_VALUE = 4.0, 1.4  # that of a small domain, and each of its values
-_STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # an update of a bit in space, and a site of an energy
 _DEARER = 3.0  # how much dearer energies are in other layouts of colours
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
@@ -109,17 +103,15 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
 
 
 def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
-    """Nanoseconds of one energy and of one update by colours, about."""
-    pairs = len(graph.packed.pair_weight)
-    fields = int((graph.packed.rows["end"] > graph.packed.rows["unary_begin"]).sum())
-    energy = _COLOUR_PAIR * (pairs + fields)
-    unary = bool((graph.packed.rows["pair_end"] == graph.packed.rows["unary_begin"]).all())
-    if unary and not graph.implicits and draws_nothing(sampler, graph):
-        if spins_fit(graph):
-            return energy, _SPIN + _SPIN_PAIR * pairs / len(graph)
-        if small_fit(graph):
-            return energy, _SMALL + _SMALL_VALUE * float(graph.sizes.mean())
-    return energy_cost(graph), update_cost(graph, sampler) / _DEARER
+    """Nanoseconds of one energy and of one update in a chromatic scan, about."""
+    layout = chromatic_layout(sampler, graph)
+    update, energy = layout.cost(graph), layout.energy_cost(graph)
+    if update is None:
+        return energy_cost(graph), update_cost(graph, sampler) / _DEARER
+    if energy is None:
+        fields = int((graph.packed.rows["end"] > graph.packed.rows["unary_begin"]).sum())
+        energy = _COLOUR_PAIR * (len(graph.packed.pair_weight) + fields)
+    return energy, update
 
 
 def energy_every(
@@ -134,15 +126,13 @@ def energy_every(
 
     `records` is None where a run goes on until it has enough energies.
     """
-    bits = colours and draws_nothing(sampler, graph) and stencil_bits(graph) is not None
-    cost = _STENCIL_ENERGY * len(graph) if bits else energy_cost(graph)
+    own = chromatic_layout(sampler, graph).energy_cost(graph) if colours else None
+    cost = energy_cost(graph) if own is None else own
     if records is not None and cost * records <= _UNNOTICED:
         return 1
     if not colours and cost <= share * thin * COSTS["update"]:
         return 1
-    if bits:
-        update = _STENCIL
-    elif colours:
+    if colours:
         cost, update = colour_costs(graph, sampler)
     else:
         update = update_cost(graph, sampler)

@@ -118,7 +118,7 @@ class Goal:
         inner = [one for one in self.past if (one.clock < clock).all() and one.clock[0] > first]
         return min(inner, key=lambda one: abs(int(one.clock[0]) - wanted), default=None)
 
-    def look(self, run: Run, here: Round | None = None) -> Goal | None:
+    def check(self, run: Run, here: Round | None = None) -> Goal | None:
         """Look at a round's end; None if the time that is left would not be enough.
 
         The first round has nothing to be compared with. What is expensive to compute waits until
@@ -140,7 +140,7 @@ class Goal:
         for measure in (_energy(run, self), _counts(run, self, end), _draws(run, self)):
             if measure.seconds > current().left:
                 return None
-            rhat, ess, error = measure.take()
+            rhat, ess, error = measure.evaluate()
             looked = replace(
                 looked,
                 seen_rhat=float(np.fmax(looked.seen_rhat, rhat)),  # which pass over NaN
@@ -198,7 +198,7 @@ class _Measure(NamedTuple):
     """A part of a look."""
 
     seconds: float  # that it takes, about
-    take: Callable[[], tuple[float, float, float]]  # R-hat, ESS and error, NaN for nothing to tell
+    evaluate: Callable[[], tuple[float, float, float]]  # R-hat, ESS and error; NaN if unknown
 
 
 _NOTHING = _Measure(0.0, lambda: (math.nan, math.nan, math.nan))
@@ -210,13 +210,13 @@ def _energy(run: Run, goal: Goal) -> _Measure:
         return _NOTHING
     energy = _thinned(run.energy, _wanted(goal, _MOST_ENERGIES))
 
-    def take() -> tuple[float, float, float]:
+    def evaluate() -> tuple[float, float, float]:
         if not np.isfinite(energy).all():
             return math.nan, math.nan, math.nan
         rhat, ess = float(diagnostics.rhat(energy)), float(diagnostics.ess_within(energy))
         return _rhat(rhat, ess, len(energy), 1, goal), ess, math.nan
 
-    return _Measure(2 * _seconds(energy.size), take)
+    return _Measure(2 * _seconds(energy.size), evaluate)
 
 
 def _rhat(rhat: float, ess: float, chains: int, values: int, goal: Goal) -> float:
@@ -242,7 +242,7 @@ def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
     if begin is None:
         edges = [Round(*(np.zeros_like(array) for array in end)), *edges]
 
-    def take() -> tuple[float, float, float]:
+    def evaluate() -> tuple[float, float, float]:
         marginals = Marginals.of(run)
         found = within_rows(marginals, [(one.counts, one.visits) for one in (*edges, end)])
         rhat, apart = found.rhat, marginals.apart
@@ -251,7 +251,7 @@ def _counts(run: Run, goal: Goal, end: Round) -> _Measure:
         error = found.error if goal.error is not None and marginals.comparable else math.nan
         return rhat, math.nan, error
 
-    return _Measure(_SECONDS_PER_COUNT * run.counts.size * len(edges), take)
+    return _Measure(_SECONDS_PER_COUNT * run.counts.size * len(edges), evaluate)
 
 
 def _draws(run: Run, goal: Goal) -> _Measure:
@@ -264,14 +264,14 @@ def _draws(run: Run, goal: Goal) -> _Measure:
     values = _LEAST_VALUES + run.info.updates // _UPDATES_PER_VALUE
     variables = min(_MOST_VARIABLES, max(1, values // each))
 
-    def take() -> tuple[float, float, float]:
+    def evaluate() -> tuple[float, float, float]:
         judged = diagnostics.judge(replace(run, kept_draws=draws), variables, within=True)
         known = [one.rhat for one in judged if not math.isnan(one.rhat)]
         ess = _number(diagnostics.least([one.ess for one in judged]))
         rhat = max(known, default=math.nan)
         return _rhat(rhat, ess, len(draws), len(known), goal), ess, math.nan
 
-    return _Measure(variables * each * _seconds(draws[:, :, 0].size), take)
+    return _Measure(variables * each * _seconds(draws[:, :, 0].size), evaluate)
 
 
 def _seconds(records: int) -> float:

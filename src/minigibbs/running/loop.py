@@ -155,9 +155,9 @@ class Loop:
             for group, future in zip(groups, finished, strict=True):
                 self._bar.advance(self._runner.collect(group, future))
                 self._note(group)
-            self._bar.look(self.groups)
+            self._bar.show(self.groups)
             if self._saver:
-                self._saver.look(self._resting)
+                self._saver.save_if_due(self._resting)
             if not self._watch.ended:
                 self._submit(groups)
         if self._running or not all(group.done for group in self.groups):
@@ -199,7 +199,7 @@ class Loop:
         assert self.goal is not None
         with self._watch.raised():
             parts = [group.collect() for group in self.groups]
-            looked = self.goal.look(self._gathered(parts, search=False), _round(parts))
+            looked = self.goal.check(self._gathered(parts, search=False), _round(parts))
         if looked is None:
             return TIME
         self.goal = looked

@@ -69,7 +69,7 @@ class Observer:
             first += measure.width
         return out
 
-    def take(self, row: int, values: NDArray[np.float64], record: int) -> None:
+    def add(self, row: int, values: NDArray[np.float64], record: int) -> None:
         """Add what was measured at records from number `record` on."""
         if self.plan.series:
             self.series[record : record + len(values), row] = values

@@ -22,8 +22,8 @@ from minigibbs.results.result import CHROMATIC_SCAN, OWN_SCAN
 from minigibbs.results.run import check_drawn
 from minigibbs.running.sums import Summed, summed
 from minigibbs.samplers import Sampler
-from minigibbs.samplers.chromatic import check_colours
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
+from minigibbs.samplers.registry import check_colours
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
 CHROMATIC = CHROMATIC_SCAN

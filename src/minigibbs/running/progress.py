@@ -134,7 +134,7 @@ class Bar(Shown):
             rate=f"{rate:,.0f} {self.counted}" if rate >= 10 else f"{rate:.2f} {self.counted}",
         )
 
-    def look(self, groups: list[Group]) -> None:
+    def show(self, groups: list[Group]) -> None:
         """Show the R-hat of the energies recorded so far; rarely, since it costs some time."""
         now = time.perf_counter()
         if not self._progress or now < self._next_look:

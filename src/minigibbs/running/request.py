@@ -38,7 +38,7 @@ from minigibbs.running.plan import (
 )
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
-from minigibbs.samplers.chromatic import check_colours
+from minigibbs.samplers.registry import check_colours
 from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
@@ -162,8 +162,6 @@ class Options:
         scan = self._scan(backend, sampler, graph, unit)
         if scan == CHROMATIC:
             check_colours(sampler, graph)
-            if not backend.colours:
-                raise SampleError(f'scan="{scan}" runs on backend="cpu"; got "{backend.name}"')
         sweeps = sampler.sweeps or scan == CHROMATIC
         if sweeps:
             _check_whole(graph, scan, sampler, length, unit)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import chosen_by_type
 from minigibbs.system.boundary import checked
 from minigibbs.system.memory import readable
+
+if TYPE_CHECKING:
+    from minigibbs.samplers.poisson_gibbs.split import Split
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,58 @@ class Sampler(ABC):
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Ask for what a chain must carry, given what was prepared."""
         return Workspace()
+
+    @property
+    def random_because(self) -> str:
+        """Why runs visit variables in random order by default; empty if any order will do."""
+        return "as the sampler was published"
+
+    def check_chromatic(self) -> None:
+        """Refuse chromatic scans; samplers that have one pass.
+
+        Raises
+        ------
+        SampleError
+            If variables of a color cannot be updated together.
+        """
+        raise SampleError(
+            f'scan="chromatic" is for Gibbs and PoissonGibbs; {type(self).__name__} has "random", '
+            '"systematic" and "shuffled"'
+        )
+
+    def evaluates_all(self, graph: FactorGraph) -> bool:
+        """Whether it is known without a split that all factors are evaluated.
+
+        Then nobody has to pack the factors of a large lattice.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+
+        Returns
+        -------
+        bool
+            False if `factor_split` has to tell.
+        """
+        return False
+
+    def factor_split(self, graph: FactorGraph, lanes: int = 1) -> Split | None:
+        """Which factors are evaluated and which are drawn.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+        lanes : int, default 1
+            How many chains wait for each other; see `describe`.
+
+        Returns
+        -------
+        Split or None
+            None if the sampler does not split factors.
+        """
+        return None
 
     @abstractmethod
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:

@@ -29,7 +29,7 @@ def resume(
     from minigibbs.running.checkpoint.folder import Checkpoint
     from minigibbs.running.executors.dask import dask_client
 
-    check_out(out, Checkpoint.look(checkpoint).recorded(), as_json)
+    check_out(out, Checkpoint.inspect(checkpoint).recorded(), as_json)
     with dask_client(dask) as client, stopping_in_order(out, as_json, show):
         run = go_on(
             checkpoint,

@@ -18,9 +18,8 @@ from minigibbs.running.observed import check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
 from minigibbs.samplers.base import Sampler, SweepSampler
 from minigibbs.samplers.bounds import guarantee
-from minigibbs.samplers.chromatic import colour_data, split_lanes
-from minigibbs.samplers.chromatic.scans import ScanChoice, default_scan, one_by_one
 from minigibbs.samplers.poisson_gibbs.sampler import SPLIT
+from minigibbs.samplers.registry import ScanChoice, choose_scan, chromatic_layout
 from minigibbs.system import memory
 
 _TYPES = {  # of a state's arrays
@@ -37,8 +36,6 @@ _TYPES = {  # of a state's arrays
     "observed_moments": np.float64,
     "observed_sums": np.float64,
 }
-
-_CHROMATIC_LANES = 0  # in place of the number of lanes: the same data on every device
 
 Start = Callable[[], NDArray[Any]]  # makes first states: [chain, variable]
 
@@ -58,9 +55,6 @@ class Backend(ABC):
     rows: ClassVar[int | None]  # chains recorded one by one, by default; None for all
     lanes: ClassVar[int]  # chains that wait for each other
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
-    colours: ClassVar[bool] = False  # whether it has chromatic scans
-    space: ClassVar[bool] = False  # whether it has bits in space for stencils
-    crowd: ClassVar[int]  # chains from which on they fill its vectors by themselves
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
     def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
@@ -81,24 +75,19 @@ class Backend(ABC):
     def prepare(self, plan: Plan) -> Any:
         """What the sampler prepares for a plan, or what chromatic sweeps read."""
         sampler, graph = plan.sampler, plan.graph
-        lanes = _CHROMATIC_LANES if plan.scan == CHROMATIC else self.lanes
-        space = self.space and bool(graph.stencils)
+        chosen = chromatic_layout(sampler, graph, self.name) if plan.scan == CHROMATIC else None
 
         def make() -> Any:
-            if plan.scan == CHROMATIC:
-                data = colour_data(sampler, graph, self.space)
+            if chosen is not None:
+                data = chosen.lay_out(sampler, graph)
             else:
-                data = sampler.prepare(graph, lanes)
+                data = sampler.prepare(graph, self.lanes)
             self.promise(plan)
             forget(graph, SPLIT)  # which costs and data were both made from
             return data
 
-        key = (
-            sampler,
-            str(sampler),
-            lanes,
-            space,
-        )  # as text, too: 1 and True are different settings
+        how = self.lanes if chosen is None else chosen.name
+        key = (sampler, str(sampler), how)  # as text, too: 1 and True are different settings
         return prepared(graph, "data", key, make)
 
     def split_lanes(self, sampler: Sampler, graph: FactorGraph, scan: str) -> int:
@@ -120,7 +109,9 @@ class Backend(ABC):
         """
         if isinstance(sampler, SweepSampler):
             return sampler.lanes
-        return split_lanes(sampler, graph) if scan == CHROMATIC else self.lanes
+        if scan == CHROMATIC:
+            return chromatic_layout(sampler, graph, self.name).lanes
+        return self.lanes
 
     def promise(self, plan: Plan) -> Promise:
         """What is proven of the chains of a plan, from the split that they use."""
@@ -154,10 +145,7 @@ class Backend(ABC):
         ScanChoice
             One of `running.plan.SCANS`, and why.
         """
-        chosen = default_scan(sampler, graph, crowd=chains >= self.crowd)
-        if chosen.scan == CHROMATIC and not (sweeps and self.colours):
-            chosen = one_by_one(sampler, chosen.why)
-        return chosen
+        return choose_scan(sampler, graph, chains, sweeps, self.name)
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:

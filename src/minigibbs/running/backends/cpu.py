@@ -33,7 +33,6 @@ from minigibbs.running.backends.base import (
     require_records,
 )
 from minigibbs.running.backends.lockstep import (
-    TOGETHER,
     LockstepGroup,
     check_lockstep,
     collect_lockstep,
@@ -66,9 +65,6 @@ class CpuBackend(Backend):
     lanes = 1
     refused = ()
     in_threads = True
-    colours = True
-    space = True
-    crowd = TOGETHER
 
     def check(self) -> None:
         """It is always there."""
@@ -240,7 +236,7 @@ class CpuGroup(Group):
         self.recorder.clock[0] += updates
         if self.plan.observe and self.records > first:
             values = self.observer.measure(self.chain.x[None])
-            self.observer.take(0, np.repeat(values, self.records - first, axis=0), first)
+            self.observer.add(0, np.repeat(values, self.records - first, axis=0), first)
 
     @property
     def _measures_here(self) -> bool:
@@ -267,7 +263,7 @@ class CpuGroup(Group):
             begin = first % len(recorder.held)
             states = recorder.held[begin : begin + last - first]
             if self.plan.observe:
-                self.observer.take(0, self.observer.measure(states), first)
+                self.observer.add(0, self.observer.measure(states), first)
             if self.plan.graph.implicits and last <= len(recorder.energy):
                 every = recorder.energy_every
                 for record in range(first + every - 1 - first % every, last, every):

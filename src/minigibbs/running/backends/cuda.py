@@ -11,7 +11,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.random import streams
 from minigibbs.running.backends import cuda_group
@@ -23,11 +22,12 @@ from minigibbs.running.backends.base import (
     count_size,
     require_records,
 )
+from minigibbs.running.backends.cuda_colours import CudaColours
 from minigibbs.running.backends.cuda_colours_bits import CudaBits
 from minigibbs.running.backends.cuda_colours_points import CudaPoints
 from minigibbs.running.backends.cuda_colours_small import CudaSmall
 from minigibbs.running.backends.cuda_group import (
-    LANES,
+    WARP,
     CudaGroup,
     collect_rows,
     count_states,
@@ -39,9 +39,9 @@ from minigibbs.running.backends.cuda_ladders import CudaLadders
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler
-from minigibbs.samplers.chromatic.general_tiles import GeneralColours
-from minigibbs.samplers.chromatic.points import PointColours, points_fit
-from minigibbs.samplers.chromatic.scans import ScanChoice
+from minigibbs.samplers.chromatic.points import PointColours
+from minigibbs.samplers.chromatic.small import SmallColours
+from minigibbs.samplers.chromatic.small_tails import SmallTailColours
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
 from minigibbs.samplers.chromatic.spins import SpinColours
 from minigibbs.samplers.tempering.sampler import Tempering
@@ -51,6 +51,15 @@ from minigibbs.system import memory
 _REPLICA_UPDATES, _LEVELS = 1 << 27, 64  # of a round that keeps a device busy; levels, about
 _MOST_LADDERS = 4096
 
+# The group of each layout of chromatic scans, by the type of its arrays.
+GROUPS: dict[type, type[CudaColours]] = {
+    SpinColours: CudaBits,
+    SpinTailColours: CudaBits,
+    SmallColours: CudaSmall,
+    SmallTailColours: CudaSmall,
+    PointColours: CudaPoints,
+}
+
 
 class CudaBackend(Backend):
     """Many thousand chains on one NVIDIA GPU."""
@@ -58,11 +67,9 @@ class CudaBackend(Backend):
     name = "cuda"
     chains = 16384
     rows = 64
-    lanes = LANES
+    lanes = WARP
     refused = ("threads", "executor")
     in_threads = False
-    colours = True
-    crowd = 1 << 17  # which fill a device, however small the colors
 
     def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
         """Fewer ladders than chains: those fill the device with their levels."""
@@ -74,28 +81,6 @@ class CudaBackend(Backend):
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()
-
-    def choose_scan(
-        self, sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool
-    ) -> ScanChoice:
-        """Chromatic also for points, whose proposals depend on no state; else one scan for all."""
-        if sweeps and points_fit(sampler, graph):
-            return ScanChoice(CHROMATIC, "proposals of points depend on no state")
-        chosen = super().choose_scan(sampler, graph, chains, sweeps)
-        if chosen.scan == CHROMATIC:
-            return chosen
-        return ScanChoice("shared", "threads of a GPU then read the same factors")
-
-    def prepare(self, plan: Plan) -> Any:
-        """The same as everywhere, but for graphs that have no kernels here."""
-        data = super().prepare(plan)
-        if plan.scan == CHROMATIC and isinstance(data, GeneralColours):
-            raise SampleError(
-                'scan="chromatic" on backend="cuda" is for variables of few values, joined by '
-                "pairs and tables of two without zeros, of which only pairs are drawn; leave "
-                'scan out, or use backend="cpu"'
-            )
-        return data
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """One group of all chains."""
@@ -117,12 +102,7 @@ class CudaBackend(Backend):
     @staticmethod
     def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
         """A group by colours; without a start, the device makes the first states."""
-        kind: Any = CudaSmall
-        if isinstance(data, SpinColours | SpinTailColours):
-            kind = CudaBits
-        elif isinstance(data, PointColours):
-            kind = CudaPoints
-        made: Any = kind(plan, data)
+        made: Any = GROUPS[type(data)](plan, data)
         with without_size_warnings():
             made.place(None if start is None else start())
         group: Group = made

@@ -19,7 +19,7 @@ from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colours import WORD
 from minigibbs.running.backends.device.toolchain import at_most, cuda
-from minigibbs.samplers.chromatic.first import FIRST
+from minigibbs.samplers.chromatic.first import START_DRAW
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_tails import tail_bits, tail_gain
 
@@ -440,7 +440,7 @@ def first_bits(variable, seed0, seed1, x):
         new = _NONE
         for q in range(8):
             words = quad_bits(
-                key0, key1, np.uint32(8 * w + q), np.uint32(variable[place]), 0, FIRST
+                key0, key1, np.uint32(8 * w + q), np.uint32(variable[place]), 0, START_DRAW
             )
             for k in range(4):
                 new |= (words[k] >> np.uint32(31)) << np.uint32(4 * q + k)

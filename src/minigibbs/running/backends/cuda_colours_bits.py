@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
-from minigibbs.running.backends.cuda_group import LANES, row_ends
+from minigibbs.running.backends.cuda_group import WARP, row_ends
 from minigibbs.running.backends.cuda_observed import share
 from minigibbs.running.backends.device.access import to_device
 from minigibbs.running.backends.device.launch import Again
@@ -44,7 +44,7 @@ class Adding(NamedTuple):
 
     firsts: NDArray[np.int64]  # the first chain of each group
     width: int  # chains of a group: one, or all of a word
-    lanes: NDArray[np.int64]  # of each chain, among those of all groups
+    columns: NDArray[np.int64]  # of each chain, among those of all groups
 
     @property
     def parts(self) -> int:
@@ -160,7 +160,7 @@ class CudaBits(CudaColours):
         self._place_records()
         self._place_energies()
 
-    def take(self, data: Any) -> None:
+    def set_weights(self, data: Any) -> None:
         """Send the weights; launches are made anew, with thresholds that follow from them."""
         self.data = data
         self._place_spins()
@@ -188,8 +188,8 @@ class CudaBits(CudaColours):
             kernel = own.walk_with_tails(kind) if tails else own.walk(kind)
             walk, more = configure(kernel, 2 * self.words, own.WALKING), [self.drawn] * tails
             return [self._again(walk, tuple(self.spins), 1, halves, *more)]
-        lanes = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
-        kernel, several = own.sweep_colour(kind, lanes), self.words > 1
+        columns = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
+        kernel, several = own.sweep_colour(kind, columns), self.words > 1
         arrays = self.spins
         if self._by_patterns():
             kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]
@@ -330,14 +330,14 @@ class CudaBits(CudaColours):
 
     def _energies_to(self, how: Adding, energy: Any) -> Callable[[int], None]:
         """A function that adds up the energies of some chains, to energy[record, chain]."""
-        firsts, lanes = (to_device(self.cuda, array) for array in (how.firsts, how.lanes))
+        firsts, columns = (to_device(self.cuda, array) for array in (how.firsts, how.columns))
         parts = self.cuda.device_array((how.parts, len(how.firsts), how.width), np.float64)
         threads, items = self.own.THREADS, how.parts * len(how.firsts)
         add = configure(self.own.part_energies(how.width), items, threads)
-        total = configure(self.own.sum_energies, len(how.lanes) * threads, threads)
+        total = configure(self.own.sum_energies, len(how.columns) * threads, threads)
 
         adding = Again(add, (*self.energy_arrays, self.x, firsts, parts), None)
-        summing = Again(total, (parts, lanes, self.constant), (energy,))
+        summing = Again(total, (parts, columns, self.constant), (energy,))
 
         def keep(record: int) -> None:
             adding()
@@ -405,7 +405,7 @@ class CudaBits(CudaColours):
         super()._take_observed()
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
-        keep = configure(self.own.keep_bits, (self.kept, len(held)), (LANES, 4))
+        keep = configure(self.own.keep_bits, (self.kept, len(held)), (WARP, 4))
         keep(
             self.x,
             self.device_places,

@@ -52,7 +52,7 @@ class CudaSmall(CudaColours):
     def _place_small(self) -> None:
         self.small = [to_device(self.cuda, part) for part in self._arrays()]
 
-    def take(self, data: Any) -> None:
+    def set_weights(self, data: Any) -> None:
         """Go on with other weights."""
         self.data = data
         if self.sites is not None:

@@ -29,7 +29,7 @@ from minigibbs.running.plan import Plan
 from minigibbs.samplers.base import carries
 from minigibbs.system import memory
 
-LANES = 32  # threads of a warp, which go in step
+WARP = 32  # threads of a warp, which go in step
 _TURNED = 1 << 28  # bytes that are turned round at a time
 _TILE = (32, 8)  # threads that do
 PATH = 1 << 16  # steps of a scan that are written down at a time
@@ -182,7 +182,7 @@ class CudaGroup(Group):
         def zeros(rows: int, kind: Any) -> Any:
             return to_device(np.zeros((rows, *across), kind))
 
-        self.device_chains = self.kernels.Chains(
+        self.device_chains = self.kernels.ChainArrays(
             x=x,
             streams=to_device(np.ascontiguousarray(words.T)),
             carried=zeros(self.space.carried, np.float64),
@@ -246,7 +246,7 @@ class CudaGroup(Group):
         if self.observing.of_energy:
             x, threads = self.device_chains.x, self.kernels.THREADS
             parts = self.observed_parts.shape[1]
-            across = min(_power_of_2(self.chains), LANES)
+            across = min(_power_of_2(self.chains), WARP)
             block = (across, threads // across)
             add = configure(self.kernels.part_energies, (self.chains, parts, 1), block)
             add(self.device_model, x.reshape(1, *x.shape), self.observed_parts)
@@ -257,9 +257,9 @@ class CudaGroup(Group):
         """Move what was observed to the host."""
         if not self.plan.observe or not self.observing.filled:
             return
-        first, averages = int(self.observer.count[0]), self.observing.take()
+        first, averages = int(self.observer.count[0]), self.observing.fetch()
         for row in range(self.kept):
-            self.observer.take(row, np.ascontiguousarray(averages[:, row]), first)
+            self.observer.add(row, np.ascontiguousarray(averages[:, row]), first)
 
     def _no_counts(self) -> Any:
         values = self.plan.values if self.marginals else 0
@@ -362,7 +362,7 @@ class CudaGroup(Group):
 
     def _count(self, counts: Any) -> None:
         x, threads = self.device_chains.x, self.kernels.THREADS
-        if 4 * self.domain <= LIMITS.shared and self.chains >= LANES * self.kept:
+        if 4 * self.domain <= LIMITS.shared and self.chains >= WARP * self.kept:
             items = (x.shape[0] * threads, self.kept)
             count = configure(self.kernels.count_values, items, threads, shared=4 * self.domain)
         else:
@@ -392,7 +392,7 @@ class CudaGroup(Group):
 
     def _keep_states(self, held: Any, buffer: Any) -> None:
         """Keep some variables of the kept chains as the buffer's next record."""
-        keep = configure(self.kernels.keep_states, (self.kept, len(held)), (LANES, 4))
+        keep = configure(self.kernels.keep_states, (self.kept, len(held)), (WARP, 4))
         keep(self.device_chains.x, self.device_heads, held, self.filled, buffer)
 
     def _host_counts(self) -> NDArray[np.int64]:
@@ -417,7 +417,7 @@ class CudaGroup(Group):
 
     def _kept_energies(self) -> NDArray[np.float64]:
         """The energies of the kept states on the device: [record, row]."""
-        across, parts = min(_power_of_2(self.kept), LANES), self._parts(self.kept)
+        across, parts = min(_power_of_2(self.kept), WARP), self._parts(self.kept)
         threads = self.kernels.THREADS
         each = self.cuda.device_array((self.filled, parts, self.kept), np.float64)
         items, block = (self.kept, parts, self.filled), (across, threads // across)

@@ -29,7 +29,7 @@ NARROW = 2 * DENSE_DOMAIN  # as many weights as a thread may have in shared memo
 _TALLIES = CHANGES + 1
 
 
-class Chains(NamedTuple):
+class ChainArrays(NamedTuple):
     """Many chains, side by side; `c` of them. See `Chain`."""
 
     x: Any  # [n, c]

@@ -25,11 +25,11 @@ from minigibbs.samplers.chromatic.spin_energy import SpinEnergy
 from minigibbs.samplers.tempering.ladder import (
     BLOCKS,
     EMPTY,
-    FIRST,
     KEY_0,
     KEY_1,
     LENGTH,
     ROUNDS,
+    SWAPS,
     TRIPS,
     noted,
 )
@@ -220,8 +220,8 @@ class CudaLadders(CudaBits):
         found[:, TRIPS] = self.trips.copy_to_host().sum(axis=0)[:chains]
         found[:, [KEY_0, KEY_1]] = self.keys.copy_to_host()[:, :chains].T
         accepted = self.accepted.copy_to_host().sum(axis=0)
-        found[:, FIRST : FIRST + pairs] = accepted[:, :chains].T
-        first = FIRST + pairs + slots
+        found[:, SWAPS : SWAPS + pairs] = accepted[:, :chains].T
+        first = SWAPS + pairs + slots
         label = self.labels[self._sweep % 2].copy_to_host()[:, :, :chains]
         found[:, first : first + slots] = label.reshape(slots, chains).T
         logs = np.logaddexp.reduce(self.logs.copy_to_host()[..., :chains], axis=1)
@@ -237,7 +237,7 @@ class CudaLadders(CudaBits):
         levels, twins = len(ladder.beta), ladder.twins
         pairs, slots = levels - 1, levels * twins
         self.block_rounds = int(notes[0, LENGTH])
-        first = FIRST + pairs + slots
+        first = SWAPS + pairs + slots
 
         def put(array: Any, values: NDArray[Any]) -> None:
             """Put what all twins have noted together where the first one notes it."""
@@ -246,7 +246,7 @@ class CudaLadders(CudaBits):
             array.copy_to_device(whole)
 
         trips, accepted = np.zeros((twins, chains), np.int64), np.zeros((twins, pairs, chains))
-        trips[0], accepted[0] = notes[:, TRIPS], notes[:, FIRST : FIRST + pairs].T
+        trips[0], accepted[0] = notes[:, TRIPS], notes[:, SWAPS : SWAPS + pairs].T
         put(self.trips, trips)
         put(self.accepted, accepted)
         label = notes[:, first : first + slots].T.reshape(twins, levels, chains)

@@ -127,7 +127,7 @@ class Observing:
         average = configure(self.kernels.average_rows, items, threads)
         average(values, place, first, self.averages)
 
-    def take(self) -> NDArray[np.float64]:
+    def fetch(self) -> NDArray[np.float64]:
         """Move what was observed to the host: [record, row, number]."""
         records, threads, chains = self.filled, self.counting.THREADS, self.plan.chains
         for number in sorted({*self.of_energy, *self.summed.own}):

@@ -41,8 +41,7 @@ from minigibbs.running.backends.device.words import (
     quick_root,
 )
 from minigibbs.running.backends.packed_points import packed_quads
-from minigibbs.samplers.chromatic.first import FIRST as FIRST_STATE
-from minigibbs.samplers.chromatic.first import value_of
+from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.points import (
     CHOICE,
     COUNT,
@@ -93,7 +92,7 @@ def first_places(sizes, evidence, variable, seed0, seed1, x):
         c, place = item // x.shape[1], item % x.shape[1]
         i = variable[place]
         word = quad_bits(
-            np.uint32(seed0), np.uint32(seed1), np.uint32(c >> 2), np.uint32(i), 0, FIRST_STATE
+            np.uint32(seed0), np.uint32(seed1), np.uint32(c >> 2), np.uint32(i), 0, START_DRAW
         )
         x[c, place] = value_of(word[c & 3], sizes[i]) if evidence[i] < 0 else evidence[i]
 
@@ -242,7 +241,7 @@ def _keeping(bits):
             word += cuda.blockDim.x
 
     @_device
-    def look(own, near, place):
+    def value_at(own, near, place):
         if bits == 0:
             return np.uint32(own[np.uint64(place)])
         by = np.uint32(np.uint32(place & low) * np.uint32(bits))
@@ -260,10 +259,10 @@ def _keeping(bits):
     def write_all(own, near, thread):
         place = thread
         while bits > 0 and place < own.size:
-            own[place] = look(own, near, np.uint32(place))
+            own[place] = value_at(own, near, np.uint32(place))
             place += cuda.blockDim.x
 
-    return read_all, look, change, write_all
+    return read_all, value_at, change, write_all
 
 
 @_device
@@ -304,7 +303,7 @@ def _keep_pace(pace, slot, at, done):
 @cache
 def _noting(chunk, values, bits):
     """A function that counts a proposal that was kept."""
-    _, look, _, _ = _keeping(bits)
+    _, value_at, _, _ = _keeping(bits)
     inside = np.uint32(chunk - 1)
 
     @_device
@@ -322,7 +321,7 @@ def _noting(chunk, values, bits):
                     entry | np.uint32(np.uint32(g << _ONE) | anyway)
                 )
         else:
-            now = look(own, room.near, target)
+            now = value_at(own, room.near, target)
             cuda.atomic.add(room.seen, np.uint32(segment * np.uint32(values) + now), amount)
 
     return note
@@ -440,7 +439,7 @@ def _stages(features, plain, part):
         return far_two(data.slots, slot), b, c
 
     @_device
-    def look(packed, g, slot, b):
+    def find_point(packed, g, slot, b):
         """The point that a proposal chooses: its row, some of its words; whether that is open."""
         first, word = slot
         count = np.uint32(word & COUNT_MASK)
@@ -472,14 +471,14 @@ def _stages(features, plain, part):
             amount = np.uint32(_STRONG + _ONE) if strong < value else _ONE
         return amount, unsure
 
-    return begin, look, decide
+    return begin, find_point, decide
 
 
 @cache
 def _proposing(features, plain, chunk, values, bits, lanes, part):
     """Functions that make the proposals of a chunk, and that settle what packed words left open."""
     homes, note = home_quads(features), _noting(chunk, values, bits)
-    begin, look, decide = _stages(features, plain, part)
+    begin, find_point, decide = _stages(features, plain, part)
     inside, by = np.uint32(chunk - 1), np.uint32(chunk.bit_length() - 1)
 
     @_device
@@ -500,7 +499,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
             k = np.uint32(k + np.uint32(workers))
 
     @_device
-    def take(room, own, at, segment, flat, target, amount, unsure):
+    def offer(room, own, at, segment, flat, target, amount, unsure):
         """Count a proposal, or leave it open; whether there was room for that."""
         if unsure:
             k = cuda.atomic.add(room.opened, 0, _ONE)
@@ -530,13 +529,13 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
             there, g2 = np.uint32(following * np.uint32(homes)), right(following, by)
             slot, b, c = begin(data, who, home, here, flat)
             slot2, b2, c2 = begin(data, who, home, there, next_flat)
-            row, words, open1 = look(packed, g, slot, b)
-            row2, words2, open2 = look(packed, g2, slot2, b2)
+            row, words, open1 = find_point(packed, g, slot, b)
+            row2, words2, open2 = find_point(packed, g2, slot2, b2)
             amount, unsure = decide(data, packed, room, here, g, row, words, slot, c, open1)
             amount2, unsure2 = decide(data, packed, room, there, g2, row2, words2, slot2, c2, open2)
-            if not take(room, own, at, segment, flat, words[0], amount, unsure):
+            if not offer(room, own, at, segment, flat, words[0], amount, unsure):
                 return flat
-            if both and not take(room, own, at, following, next_flat, words2[0], amount2, unsure2):
+            if both and not offer(room, own, at, following, next_flat, words2[0], amount2, unsure2):
                 return next_flat
             segment, flat = following, np.uint32(next_flat + np.uint32(lanes))
         return flat
@@ -566,7 +565,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 @cache
 def _choosing(groups, values, chunk, bits, lanes):
     """A function by which a warp chooses the values of a chunk."""
-    _, look, change, _ = _keeping(bits)
+    _, value_at, change, _ = _keeping(bits)
 
     @_device
     def take_in(room, known, lane, lanes):
@@ -616,7 +615,7 @@ def _choosing(groups, values, chunk, bits, lanes):
         place = np.uint64(at + thread)
         if left:
             mine, size = room.needs[thread], np.int64(data.sizes[place])
-            old = np.int64(look(own, room.near, np.uint32(place)))
+            old = np.int64(value_at(own, room.near, np.uint32(place)))
             a, b, _, _ = _bits(who, np.uint32(data.variable[place]), CHOICE)
             u = unit_of_words(a, b)
             for v in range(values):

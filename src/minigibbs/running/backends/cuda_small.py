@@ -21,7 +21,7 @@ from minigibbs.kernels.lanes import right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.device.toolchain import at_most, cuda
 from minigibbs.running.backends.device.words import quick_power_of_2
-from minigibbs.samplers.chromatic.first import FIRST, value_of
+from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
 from minigibbs.samplers.chromatic.spin_tails import tail_draws
 
@@ -258,7 +258,7 @@ def first_values(sizes, evidence, seed0, seed1, x):
     item = cuda.grid(1)
     if item < x.size:
         i, c = item // x.shape[1], item % x.shape[1]
-        bits = chain_bits(np.uint32(seed0), np.uint32(seed1), c, np.uint32(i), 0, FIRST)
+        bits = chain_bits(np.uint32(seed0), np.uint32(seed1), c, np.uint32(i), 0, START_DRAW)
         x[i, c] = value_of(bits, sizes[i]) if evidence[i] < 0 else evidence[i]
 
 

@@ -24,7 +24,7 @@ PLANES = _LOW + _HIGH + 7  # bits of the counters of a block of 2 ** 7 threads
 _CELLS = PLANES * THREADS
 
 _NONE, _ONE, _TWO, _FIVE = (np.uint32(number) for number in (0, 1, 2, 5))
-_LANES = np.uint32(WORD - 1)
+_LAST_OF_WORD = np.uint32(WORD - 1)
 
 
 @literal
@@ -117,7 +117,7 @@ def count_words(
         if chain < chains:
             for plane in range(PLANES):
                 cell = np.uint32(np.uint32(plane) * threads + np.uint32(lane >> _FIVE))
-                bit = np.uint32(np.uint32(planes[cell] >> np.uint32(lane & _LANES)) & _ONE)
+                bit = np.uint32(np.uint32(planes[cell] >> np.uint32(lane & _LAST_OF_WORD)) & _ONE)
                 total = np.uint32(total | np.uint32(bit << np.uint32(plane)))
             place = (record + np.int64(row), pieces[piece, 2], chain)
             cuda.atomic.add(sums, place, np.int32(total))

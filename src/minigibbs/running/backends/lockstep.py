@@ -19,9 +19,9 @@ from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
 from minigibbs.running.sums import NO_SUMS, signed_places
-from minigibbs.samplers.chromatic import LANES, make_tile
+from minigibbs.samplers.chromatic.tile import LANES
+from minigibbs.samplers.registry import TOGETHER, make_tile
 
-TOGETHER = 16  # chains from which on they are stored side by side and updated together
 _TOGETHER = 256  # records of sums that are made together
 
 
@@ -188,7 +188,7 @@ class LockstepGroup(Group):
         none = np.empty((records, 0), self.plan.graph.state_type)
         for chain in range(self.tile.chains):
             values = self.observer.measure(none, self._split(sums[:, chain]))
-            self.observer.take(chain, values, first)
+            self.observer.add(chain, values, first)
 
     def _split(self, sums: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
         """The sums [row, sum] of each observable that is a function of them, by its number."""
@@ -223,7 +223,7 @@ class LockstepGroup(Group):
         values = self.observer.measure(states, self._sums())
         for chain, own in enumerate(values):
             several = np.repeat(own[None], records.stop - records.start, axis=0)
-            self.observer.take(chain, several, records.start)
+            self.observer.add(chain, several, records.start)
 
     def _sums(self) -> dict[int, NDArray[np.int64]]:
         """The sums [chain, sum] of observables, by number, that are functions of them."""

@@ -128,7 +128,7 @@ class Checkpoint:
         files.write_arrays(self.folder / _RUN, header, arrays, sealed=True)
 
     @classmethod
-    def look(cls, path: str | os.PathLike[str]) -> Checkpoint:
+    def inspect(cls, path: str | os.PathLike[str]) -> Checkpoint:
         """Open a folder to read from it alone, whoever else uses it."""
         return cls(_existing(path), locked=False)
 

@@ -45,7 +45,7 @@ class Saver:
         self._due = time.monotonic()
         self._collecting = False
 
-    def look(self, resting: Callable[[], Collection[Group]]) -> None:
+    def save_if_due(self, resting: Callable[[], Collection[Group]]) -> None:
         """Collect groups that are between two segments, if it is time."""
         if not self._collecting and time.monotonic() < self._due:
             return

@@ -11,7 +11,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.philox import key_of, quad_bits
 
-FIRST = np.uint32(0xFFFFFFFF)  # the number of their draw, of sweep 0
+START_DRAW = np.uint32(0xFFFFFFFF)  # the number of their draw, of sweep 0
 _S32 = np.uint64(32)
 
 
@@ -34,7 +34,7 @@ def first_states(graph: FactorGraph, chains: int, seed: int) -> NDArray[Any]:
 def _fill(key, sizes, states):
     for quad in range(len(states) // 4):
         for i in range(len(sizes)):
-            a, b, c, d = quad_bits(key[0], key[1], np.uint32(quad), np.uint32(i), 0, FIRST)
+            a, b, c, d = quad_bits(key[0], key[1], np.uint32(quad), np.uint32(i), 0, START_DRAW)
             states[4 * quad, i] = value_of(a, sizes[i])
             states[4 * quad + 1, i] = value_of(b, sizes[i])
             states[4 * quad + 2, i] = value_of(c, sizes[i])

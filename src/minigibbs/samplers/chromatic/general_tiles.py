@@ -67,7 +67,7 @@ class GeneralTile(VisitTile):
     def _ends(self) -> NDArray[np.int64]:
         return self.data.ends  # type: ignore[no-any-return]
 
-    def _lanes(self) -> int:
+    def _width(self) -> int:
         return self.chains
 
     def _chain(self, row: int) -> Chain:

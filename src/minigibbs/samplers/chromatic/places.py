@@ -17,7 +17,7 @@ BLOCK_SIZE = 64
 
 # Variables of one colour and degree, in consecutive places. Entry k of the variable in lane l
 # (its place minus `first`) lies at entry + k * count + l.
-BLOCK = np.dtype(
+PLACE_BLOCK = np.dtype(
     [
         ("entry", np.int64),
         ("first", np.int32),  # place
@@ -36,7 +36,7 @@ class Places(NamedTuple):
     place: NDArray[np.int32]  # [n] of each variable; -1 where it is clamped
     degree: NDArray[np.int32]  # [m] entries at each place
     ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
-    blocks: NDArray[np.void]  # of BLOCK
+    blocks: NDArray[np.void]  # of PLACE_BLOCK
     block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
 
 
@@ -67,7 +67,7 @@ def _blocks(
     run = np.flatnonzero(new)
     inside = np.arange(m) - np.repeat(run, np.diff(np.append(run, m)))
     first = np.flatnonzero(inside % BLOCK_SIZE == 0)
-    blocks = np.zeros(len(first), dtype=BLOCK)
+    blocks = np.zeros(len(first), dtype=PLACE_BLOCK)
     blocks["first"], blocks["count"] = first, np.diff(np.append(first, m))
     blocks["degree"], blocks["size"] = degree[first], size[first]
     sizes = blocks["count"].astype(np.int64) * blocks["degree"]

@@ -64,7 +64,7 @@ class PointTile(VisitTile):
         """One piece: the next update needs the last one's value."""
         return np.array([0, self.data.free])
 
-    def _lanes(self) -> int:
+    def _width(self) -> int:
         return 0  # no threads share a chain
 
     def _sweep(

@@ -29,18 +29,18 @@ from minigibbs.samplers.gibbs.sampler import sum_unary
 
 if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
-    from minigibbs.samplers.base import Sampler
     from minigibbs.samplers.poisson_gibbs.split import Split
 
 MOST_VALUES, MOST_GROUPS, MOST_RATE = 32, 8, 2.0**14
 QUAD = 4  # words that devices load at a time
 HEAD = 2  # words of a point's row before its features: its scale and its place
-_MOST_QUADS = 4
+MOST_FEATURES = 4 * QUAD - HEAD
 _STEPS = 64  # rates within a power of 2 that have a law of their own
 
-# The draws of an update, as counters: proposal k of group g has number FIRST + (g << SHIFT) + 2 k,
+# The draws of an update, as counters: proposal k of group g has number
+# PROPOSAL_DRAW + (g << SHIFT) + 2 k,
 # and the next one continues its words where 32 bits leave something open.
-FIRST, SHIFT = np.uint32(1 << 30), np.uint32(21)
+PROPOSAL_DRAW, SHIFT = np.uint32(1 << 30), np.uint32(21)
 CHOICE = np.uint32((1 << 30) + (1 << 29))  # the value
 COUNT = np.uint32(CHOICE + np.uint32(1))  # how many are proposed, for each group
 
@@ -72,27 +72,7 @@ class PointColours(NamedTuple):
     base: NDArray[np.float64]  # [sum of sizes] log weights of the unary factors
 
 
-def points_fit(sampler: Sampler, graph: FactorGraph) -> bool:
-    """Whether a graph's factors are points with a kernel of ours, and unary."""
-    from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
-
-    if not isinstance(sampler, PoissonGibbs) or not 0 < len(graph.implicits) <= MOST_GROUPS:
-        return False
-    most = _MOST_QUADS * QUAD - HEAD
-    for group in graph.implicits:
-        if not isinstance(group, Points) or not isinstance(group.kernel, str):
-            return False
-        if group.features.shape[1] > most:
-            return False
-    rows = graph.packed.rows
-    if (rows["start"] < rows["unary_begin"]).any() or len(graph.hard):
-        return False
-    if graph.sizes.max() > MOST_VALUES:
-        return False
-    return all(rates.max() <= MOST_RATE for rates in _rates(graph, sampler.split(graph)))
-
-
-def _rates(graph: FactorGraph, split: Split) -> list[NDArray[np.float64]]:
+def proposal_rates(graph: FactorGraph, split: Split) -> list[NDArray[np.float64]]:
     """By group how many points each variable proposes."""
     return [
         (1.0 + how.theta) * group.energy_per_weight * group.bounds()
@@ -106,7 +86,7 @@ def _groups(graph: FactorGraph) -> list[Points]:
 
 def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     """Lay a graph out."""
-    groups, rates = _groups(graph), _rates(graph, split)
+    groups, rates = _groups(graph), proposal_rates(graph, split)
     main = groups[int(np.argmax([rate.mean() for rate in rates]))]
     order = main.tree.order
     clamped = graph.evidence[order] >= 0
@@ -228,7 +208,7 @@ def count_proposals(laws, law, least, length, u):
 @literal
 def draw_number(group, number):
     """The draw of a proposal; the next one continues its words."""
-    return np.uint32(FIRST + np.uint32(np.uint32(group) << SHIFT) + np.uint32(2 * number))
+    return np.uint32(PROPOSAL_DRAW + np.uint32(np.uint32(group) << SHIFT) + np.uint32(2 * number))
 
 
 @literal

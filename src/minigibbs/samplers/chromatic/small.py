@@ -13,20 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.layout import TABLE
 from minigibbs.samplers.chromatic.places import entry_positions, order_places
 from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
-LARGEST = 16  # values
-_MOST_TABLE = 4096.0  # log weights of tables, whose differences single precision keeps to 1e-3
+MOST_SMALL = 16  # values
+MOST_TABLE = 4096.0  # log weights of tables, whose differences single precision keeps to 1e-3
 
 
 class SmallColours(NamedTuple):
     """Variables of small domains by colour."""
 
     ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
-    blocks: NDArray[np.void]  # of places.BLOCK
+    blocks: NDArray[np.void]  # of places.PLACE_BLOCK
     block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
     variable: NDArray[np.int32]  # [m] the variable at each place
     first: NDArray[np.int64]  # [m + 1] where a place's values begin
@@ -59,20 +58,6 @@ def _join(some: _Entries, more: _Entries) -> _Entries:
 def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
     owner, target, weight, start = entries
     return _Entries(owner[which], target[which], weight[which], start[which])
-
-
-def small_fit(graph: FactorGraph) -> bool:
-    """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
-    model = graph.rest.packed
-    if graph.implicits or len(graph.hard) or int(graph.sizes.max()) > LARGEST:
-        return False
-    factors = model.factors[model.factors["span"] > 0]
-    arity = factors["scope_end"] - factors["scope_start"]
-    fits = (arity == 1) | ((arity == 2) & (factors["form"] == TABLE))
-    if not fits.all() or float(graph.local_energies.max(initial=0.0)) * LOG2_E > SINGLE:
-        return False
-    large = float(np.abs(model.table).max(initial=0.0)) * LOG2_E > _MOST_TABLE
-    return not (large and bool((arity == 2).any()))
 
 
 def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -132,7 +117,7 @@ def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) ->
         laid(places.place[entries.target], np.uint32),
         laid(entries.weight, np.float32),
         laid(entries.start, np.int32),
-        np.concatenate([table, np.zeros(LARGEST)]).astype(np.float32),
+        np.concatenate([table, np.zeros(MOST_SMALL)]).astype(np.float32),
         _stride(graph),
     )
     for part in data[:-1]:
@@ -141,7 +126,7 @@ def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) ->
 
 
 def _stride(graph: FactorGraph) -> int:
-    return 8 if int(graph.sizes.max()) <= 8 else LARGEST
+    return 8 if int(graph.sizes.max()) <= 8 else MOST_SMALL
 
 
 def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Entries:

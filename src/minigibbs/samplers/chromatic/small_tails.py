@@ -16,7 +16,7 @@ from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.small import small_colours, small_fit
+from minigibbs.samplers.chromatic.small import small_colours
 from minigibbs.samplers.chromatic.small_tiles import (
     ROOM,
     SmallLanes,
@@ -33,7 +33,7 @@ from minigibbs.samplers.chromatic.spin_tails import (
     tail_bits,
     tail_draws,
 )
-from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
+from minigibbs.samplers.chromatic.spin_tiles import UPDATE_DRAW, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.small import SMALL
@@ -57,11 +57,6 @@ class SmallTailColours(NamedTuple):
     stride: int
     parts: NDArray[np.void]  # [m] of TAIL_PART
     tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
-
-
-def small_tails_fit(graph: FactorGraph, split: Split) -> bool:
-    """Whether domains are small, factors are pairs or unary, none is clamped, and draws are few."""
-    return small_fit(graph) and SMALL.fits(graph, split) and not (graph.evidence >= 0).any()
 
 
 def small_tail_colours(graph: FactorGraph, split: Split) -> SmallTailColours:
@@ -166,7 +161,7 @@ def _tail_place(data, block, place, key0, key1, quad, sweep, x, few, moved, draw
     """Update one variable in 64 chains."""
     variable, part = np.uint32(data.variable[place]), data.parts[place]
     bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
-    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
+    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits)
     lane_fields(data, place, block, x, field)
     if part.count:
         _lane_tails(data, part, place, key0, key1, quad, variable, sweep, x, field, draws)

@@ -22,7 +22,7 @@ from minigibbs.kernels.lanes import add_looked_up, add_where, count_where, equal
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
 from minigibbs.kernels.philox import chain_bits
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.small import LARGEST
+from minigibbs.samplers.chromatic.small import MOST_SMALL
 from minigibbs.samplers.chromatic.small_energy import (
     PairEnergy,
     pair_energy,
@@ -31,12 +31,12 @@ from minigibbs.samplers.chromatic.small_energy import (
     table_energies,
     tables_alone,
 )
-from minigibbs.samplers.chromatic.spin_tiles import FIRST, lane_bits, row_bits
+from minigibbs.samplers.chromatic.spin_tiles import UPDATE_DRAW, lane_bits, row_bits
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Counters, Tile, columns
 
 _WORD, _BYTE, _ZERO, _NUMBER = np.uint32(0), np.uint8(0), np.float32(0.0), 0.0
 _LOG_2 = math.log(2.0)
-ROOM = LARGEST * LANES  # log weights of 64 variables or chains
+ROOM = MOST_SMALL * LANES  # log weights of 64 variables or chains
 
 
 class SmallTile(Tile):
@@ -217,7 +217,7 @@ def _choose(size, count, field, bits, new):
 @literal
 def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
     """A lane's value in double precision, by 64 bits."""
-    sums = lanes_of(LARGEST, _NUMBER)
+    sums = lanes_of(MOST_SMALL, _NUMBER)
     more = chain_bits(key0, key1, chain, variable, sweep, FURTHER)
     u = (np.float64(bits) + np.float64(more) * 2.0**-32) * 2.0**-32
     top = np.float64(field[lane])
@@ -363,7 +363,7 @@ def lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits
 def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     """Update one variable in 64 chains."""
     bits, field = lanes_of(LANES, _WORD), lanes_of(ROOM, _ZERO)
-    lane_bits(key0, key1, quad, np.uint32(data.variable[place]), sweep, FIRST, bits)
+    lane_bits(key0, key1, quad, np.uint32(data.variable[place]), sweep, UPDATE_DRAW, bits)
     lane_fields(data, place, block, x, field)
     lane_values(data, block, place, key0, key1, quad, sweep, x, few, moved, bits, field)
 

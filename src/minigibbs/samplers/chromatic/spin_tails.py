@@ -24,7 +24,7 @@ from minigibbs.kernels.random import uniform
 from minigibbs.samplers.chromatic.general_tiles import set_stream
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_tiles import (
-    FIRST,
+    UPDATE_DRAW,
     SpinLanes,
     SpinRow,
     lane_bits,
@@ -37,7 +37,7 @@ from minigibbs.samplers.chromatic.spin_tiles import (
     row_rare,
     row_store,
 )
-from minigibbs.samplers.chromatic.spins import spin_colours, spins_fit
+from minigibbs.samplers.chromatic.spins import spin_colours
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
@@ -72,11 +72,6 @@ class SpinTailColours(NamedTuple):
     weight: NDArray[np.floating]
     parts: NDArray[np.void]  # [m] of TAIL_PART
     tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
-
-
-def tails_fit(graph: FactorGraph, split: Split) -> bool:
-    """Whether they are spins, none clamped, with few draws."""
-    return spins_fit(graph) and SPINS.fits(graph, split) and not (graph.evidence >= 0).any()
 
 
 def spin_tail_colours(graph: FactorGraph, split: Split) -> SpinTailColours:
@@ -279,7 +274,7 @@ def sweep_tail_lanes(data, key, quad, begin, end, sweep, sweeps, x, few, changes
             for k in range(block.count):
                 place = np.uint64(block.first + k)
                 variable, part = np.uint32(data.variable[place]), data.parts[place]
-                lane_bits(key0, key1, quad, variable, s, FIRST, bits)
+                lane_bits(key0, key1, quad, variable, s, UPDATE_DRAW, bits)
                 lane_fields(data, place, block, x, field)
                 if part.count:
                     _lane_tails(data, part, place, key0, key1, quad, variable, s, x, field, draws)

@@ -26,7 +26,7 @@ from minigibbs.samplers.chromatic.spin_sums import lane_sums, row_sums
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Counters, Tile, columns
 
 _WORD, _BYTE, _MOST = np.uint32(0), np.uint8(0), np.uint32(0xFFFFFFFF)
-FIRST = np.uint32(0)  # draw
+UPDATE_DRAW = np.uint32(0)  # draw
 
 
 class SpinTile(Tile):
@@ -178,7 +178,7 @@ def row_bits(data, first, count, key0, key1, chain, sweep, bits):
     quad, word = np.uint32(chain >> 2), chain & 3
     for lane in range(count):
         variable = np.uint32(data.variable[first + np.uint64(lane)])
-        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, FIRST)
+        a, b, c, d = quad_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW)
         low, high = (b if word & 1 else a), (d if word & 1 else c)
         bits[lane] = high if word & 2 else low
 
@@ -305,7 +305,7 @@ def _lane_place(data, block, place, key0, key1, quad, sweep, x, few, moved):
     variable = np.uint32(data.variable[place])
     bits, field = lanes_of(LANES, _WORD), lanes_of(LANES, data.base[0])
     new = lanes_of(LANES, _BYTE)
-    lane_bits(key0, key1, quad, variable, sweep, FIRST, bits)
+    lane_bits(key0, key1, quad, variable, sweep, UPDATE_DRAW, bits)
     lane_fields(data, place, block, x, field)
     if lane_choices(field, bits, new) < RARE:
         lane_rare(field, bits, new, key0, key1, quad, variable, sweep)

@@ -23,19 +23,12 @@ class SpinColours(NamedTuple):
     """Spins by colour. Single precision, or double where log-odds are large."""
 
     ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
-    blocks: NDArray[np.void]  # of places.BLOCK
+    blocks: NDArray[np.void]  # of places.PLACE_BLOCK
     block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
     variable: NDArray[np.int32]  # [m] the variable at each place
     base: NDArray[np.floating]  # [m] log-odds with all neighbours at 0
     target: NDArray[np.uint32]  # [entries] a neighbour's place
     weight: NDArray[np.floating]  # [entries] what is added where it is 1
-
-
-def spins_fit(graph: FactorGraph) -> bool:
-    """Whether every variable has two values, and every factor is a pair or unary without zeros."""
-    rows = graph.rest.packed.rows
-    pairs = not (rows["pair_end"] < rows["unary_begin"]).any() and not graph.implicits
-    return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
 
 
 def spin_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColours:

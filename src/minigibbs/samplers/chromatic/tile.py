@@ -156,7 +156,7 @@ class Tile(ABC):
 
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
         ends = self._ends()
-        threads = min(self.threads, self._free * self._lanes() // (_WORTH * max(len(ends) - 1, 1)))
+        threads = min(self.threads, self._free * self._width() // (_WORTH * max(len(ends) - 1, 1)))
         if threads < 2:
             self.noted += self._sweep(0, int(ends[-1]), sweep, sweeps, counting)
             return
@@ -164,7 +164,7 @@ class Tile(ABC):
             for begin, end in pairwise(ends.tolist()):
                 self._spread(begin, end, number, counting, threads)
 
-    def _lanes(self) -> int:
+    def _width(self) -> int:
         return LANES if self.chains > 1 else 1
 
     def _spread(self, begin: int, end: int, sweep: int, counting: bool, threads: int) -> None:

@@ -33,7 +33,7 @@ class FieldData(NamedTuple):
     unary: NDArray[np.float64]  # [sum of sizes] log weights; empty if there are none
 
 
-def fields_fit(graph: FactorGraph) -> bool:
+def fields_are_defined(graph: FactorGraph) -> bool:
     """Whether fields can be kept at all: pairs and unary factors, no zeros, small domains."""
     rows = graph.packed.rows
     general = (rows["pair_end"] < rows["unary_begin"]).any()
@@ -46,7 +46,7 @@ def rare_changes(graph: FactorGraph, data: FieldData) -> float | None:
     It pays with many factors a variable and few changes.
     """
     free = int(np.count_nonzero(graph.evidence < 0))
-    if not fields_fit(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
+    if not fields_are_defined(graph) or len(graph.packed.weight) < LEAST_DEGREE * max(free, 1):
         return None
     rate = change_rate(graph, data)
     return rate if rate < RARE else None

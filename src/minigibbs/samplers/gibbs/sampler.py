@@ -31,7 +31,7 @@ from minigibbs.samplers.gibbs.fields import (
     FieldData,
     change_rate,
     field_workspace,
-    fields_fit,
+    fields_are_defined,
     rare_changes,
 )
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
@@ -71,12 +71,20 @@ class Gibbs(Sampler):
         """Sum the unary factors of each variable, or prepare nothing for the textbook form."""
         if self.textbook:
             return TextbookData(int(graph.sizes.max()))
-        if self.fields and not fields_fit(graph):
+        if self.fields and not fields_are_defined(graph):
             raise SampleError(
                 "Gibbs: fields can be remembered for pairs and unary factors without zeros over "
                 f"domains of at most {DENSE_DOMAIN} values only; leave fields out"
             )
         return gibbs_data(graph, self.fields if lanes == 1 else bool(self.fields))
+
+    def check_chromatic(self) -> None:
+        """Refuse settings that update one variable after another."""
+        if self.textbook or self.fields:
+            raise SampleError(
+                f'scan="chromatic" is for mg.Gibbs() without settings; got {self}, which updates '
+                "one variable after another"
+            )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
         """Room for the touched values, and for the fields."""

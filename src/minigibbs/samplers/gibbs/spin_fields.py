@@ -18,7 +18,6 @@ from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.base import Workspace, register
-from minigibbs.samplers.gibbs import fields
 
 _REFRESH = 16  # changes a spin between two times that the fields are summed anew
 
@@ -28,13 +27,6 @@ class SpinFieldData(NamedTuple):
 
     odds: NDArray[np.float64]  # [n]
     refresh: int  # changes until the fields are summed anew
-
-
-def spin_fields_fit(graph: FactorGraph) -> bool:
-    """Whether all variables are spins with many neighbours, and factors pairs or unary."""
-    free = int(np.count_nonzero(graph.evidence < 0))
-    many = len(graph.packed.weight) >= fields.LEAST_DEGREE * max(free, 1)
-    return many and bool((graph.sizes == 2).all()) and fields.fields_fit(graph)
 
 
 def spin_field_data(graph: FactorGraph, unary: NDArray[np.float64]) -> SpinFieldData:

@@ -39,9 +39,9 @@ from minigibbs.samplers.poisson_gibbs.split import (
 )
 from minigibbs.samplers.poisson_gibbs.transition import poisson_gibbs_transition
 from minigibbs.samplers.poisson_gibbs.tuning import measured_stickiness
-from minigibbs.samplers.poisson_gibbs.updates import choose_layout, layout_of
 from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
+from minigibbs.samplers.registry import choose_variant, variant_of
 from minigibbs.system.boundary import checked
 
 SPLIT = "split"  # the kind of what is prepared
@@ -134,19 +134,20 @@ class PoissonGibbs(Sampler):
         return (self.slowdown, self.theta, self.heavy) != (None, None, None)
 
     def evaluates_all(self, graph: FactorGraph) -> bool:
-        """Whether all factors of a lattice are evaluated; then nobody needs to pack them.
-
-        Parameters
-        ----------
-        graph : FactorGraph
-            The model.
-
-        Returns
-        -------
-        bool
-            True for a stencil and unary factors, unless the sampler has settings.
-        """
+        """True for a stencil and unary factors, unless the sampler has settings."""
         return not self._told and graph.lattice is not None
+
+    @property
+    def random_because(self) -> str:
+        """A guarantee is about random orders; without one, any order will do."""
+        return "" if self.slowdown is None else "the guaranteed slowdown is that of a random order"
+
+    def check_chromatic(self) -> None:
+        """It has chromatic scans."""
+
+    def factor_split(self, graph: FactorGraph, lanes: int = 1) -> Split:
+        """Which factors are heavy, and how the rest is drawn."""
+        return self.split(graph, lanes)
 
     def split(self, graph: FactorGraph, lanes: int = 1) -> Split:
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
@@ -173,11 +174,11 @@ class PoissonGibbs(Sampler):
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Lay the split graph out: heavy lists and alias tables, or what plain Gibbs needs."""
         split = self.split(graph, lanes)
-        return choose_layout(graph, split).prepare(graph, split)
+        return choose_variant(graph, split).prepare(graph, split)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """What the layout asks for, and the implicit groups on top."""
-        space = layout_of(data).workspace(graph)
+        """What the variant asks for, and the implicit groups on top."""
+        space = variant_of(data).workspace(graph)
         carried, scratch = implicit_space(getattr(data, "implicit", None))
         return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
@@ -187,11 +188,11 @@ class PoissonGibbs(Sampler):
         if split.implicits:
             return self._implicit_operations(graph, split)
         if not split.tail.any():
-            return gibbs_operations(graph, choose_layout(graph, split).prepare(graph, split))
+            return gibbs_operations(graph, choose_variant(graph, split).prepare(graph, split))
         free = max(graph.stats.variables, 1)
         heavy, draws = self._counts(graph, split)
         light = max(row["pairs"] + row["general"], 1e-300)
-        spins, share = choose_layout(graph, split) is SPINS, row["general"] / light
+        spins, share = choose_variant(graph, split) is SPINS, row["general"] / light
         pair = "odds" if spins else "heavy" if row["values"] <= DENSE_DOMAIN else "touch"
         slots = row["slots"] / max(row["general"], 1e-300)
         visits = heavy * share + 2.0 * draws * share

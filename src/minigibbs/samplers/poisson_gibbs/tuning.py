@@ -20,8 +20,8 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import carries, update
 from minigibbs.samplers.poisson_gibbs.split import Split, choose_split
-from minigibbs.samplers.poisson_gibbs.updates import choose_layout, layout_of
 from minigibbs.samplers.poisson_gibbs.updates.implicit import implicit_space
+from minigibbs.samplers.registry import choose_variant, variant_of
 
 THETAS = (0.3, 4.0)
 _DRAWS = 2e7  # of a run, about
@@ -56,8 +56,8 @@ def _tail_energy(graph: FactorGraph, split: Split) -> float:
 
 def _time_of(graph: FactorGraph, split: Split, sweeps: int) -> float | None:
     """The sweeps that an effective sample takes: by what differs after one, and after many."""
-    layout = choose_layout(graph, split)
-    data = layout.prepare(graph, split)
+    variant = choose_variant(graph, split)
+    data = variant.prepare(graph, split)
     if carries(data):
         return None
     states = _states(graph, data, sweeps)
@@ -71,7 +71,7 @@ def _time_of(graph: FactorGraph, split: Split, sweeps: int) -> float | None:
 
 def _states(graph: FactorGraph, data: Any, sweeps: int) -> NDArray[Any]:
     """The states after each sweep of the second half of a run, from a fixed first state."""
-    order, space = free_variables(graph.evidence), layout_of(data).workspace(graph)
+    order, space = free_variables(graph.evidence), variant_of(data).workspace(graph)
     carried, scratch = implicit_space(getattr(data, "implicit", None))
     state = (np.random.default_rng(0).random(len(graph)) * graph.sizes).astype(graph.state_type)
     clamped = graph.evidence >= 0

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from minigibbs.samplers.tempering.ladder import (
     BLOCKS,
     EMPTY,
-    FIRST,
     KEY_0,
     KEY_1,
     LENGTH,
     ROUNDS,
+    SWAPS,
     TRIPS,
 )
 
@@ -102,8 +102,8 @@ def account(
     notes = carried[:, own:]
     check_notes(notes, len(beta), twins)
     rounds = notes[:, ROUNDS]
-    chances = notes[:, FIRST : FIRST + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
-    start = FIRST + pairs + 3 * len(beta) * twins + twins
+    chances = notes[:, SWAPS : SWAPS + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
+    start = SWAPS + pairs + 3 * len(beta) * twins + twins
     blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
     parts = [
         _parts(own_blocks, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
@@ -126,12 +126,12 @@ def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
     """Refuse notes that no ladder has: some of them are places in memory."""
     begun = notes[notes.any(axis=1)]
     rounds, trips, length = (begun[:, k] for k in (ROUNDS, TRIPS, LENGTH))
-    first, lanes = FIRST + levels - 1, levels * twins
-    flags, label = begun[:, first : first + lanes], begun[:, first + lanes : first + 2 * lanes]
+    first, slots = SWAPS + levels - 1, levels * twins
+    flags, label = begun[:, first : first + slots], begun[:, first + slots : first + 2 * slots]
     keys = begun[:, [KEY_0, KEY_1]]
     right = (
         ((rounds >= 0) & (rounds <= BLOCKS * length) & (length >= 1) & (length <= 2.0**53)).all()
-        and (np.floor(begun[:, :FIRST]) == begun[:, :FIRST]).all()
+        and (np.floor(begun[:, :SWAPS]) == begun[:, :SWAPS]).all()
         and ((trips >= 0) & (trips <= 2.0**53)).all()
         and ((keys >= 0) & (keys < 2.0**32)).all()
         and np.isin(flags, (0.0, 1.0)).all()

@@ -29,7 +29,7 @@ BLOCKS = 64  # parts of a run that are noted apart, for the error of log Z
 EMPTY = -1e300  # the logarithm of a sum of nothing
 
 # Places of numbers among those that are noted.
-ROUNDS, TRIPS, LENGTH, KEY_0, KEY_1, FIRST = range(6)
+ROUNDS, TRIPS, LENGTH, KEY_0, KEY_1, SWAPS = range(6)
 
 EXCHANGE, FURTHER, SEED = TAIL, TAIL + 1, TAIL + 2  # draws beyond those of updates
 
@@ -37,7 +37,7 @@ _LOWER = np.uint64(0xFFFFFFFF)
 _HALF_WORD = 2.0**-32
 
 
-class _Layout(NamedTuple):
+class _Operations(NamedTuple):
     """The compiled functions of a layout."""
 
     swap: Any
@@ -45,7 +45,7 @@ class _Layout(NamedTuple):
     copy: Any
 
 
-_LAYOUTS: dict[type, _Layout] = {}
+_BY_TYPE: dict[type, _Operations] = {}
 
 
 def register_layout(data: type, swap: Any, read: Any, copy: Any) -> None:
@@ -63,48 +63,48 @@ def register_layout(data: type, swap: Any, read: Any, copy: Any) -> None:
     copy : compiled function
         `copy(data, replicas, source, target)` copies the state of one slot to another.
     """
-    _LAYOUTS[data] = _Layout(swap, read, copy)
+    _BY_TYPE[data] = _Operations(swap, read, copy)
 
 
 def swap_slots(data: Any, chain: Any, replicas: Any) -> None:
     """Exchange states as `register_layout` says; compiled code only."""
-    _LAYOUTS[type(data)].swap(data, chain, replicas)
+    _BY_TYPE[type(data)].swap(data, chain, replicas)
 
 
 def read_slot(data: Any, replicas: Any, slot: int, x: Any) -> None:
     """Write the state of a slot to `x`; compiled code only."""
-    _LAYOUTS[type(data)].read(data, replicas, slot, x)
+    _BY_TYPE[type(data)].read(data, replicas, slot, x)
 
 
 def copy_slot(data: Any, replicas: Any, source: int, target: int) -> None:
     """Copy the state of a slot to another; compiled code only."""
-    _LAYOUTS[type(data)].copy(data, replicas, source, target)
+    _BY_TYPE[type(data)].copy(data, replicas, source, target)
 
 
 @chosen_by_type(swap_slots)
 def _swap_for_type(data, chain, replicas):  # type: ignore[no-untyped-def]
-    return _LAYOUTS[data.instance_class].swap.py_func
+    return _BY_TYPE[data.instance_class].swap.py_func
 
 
 @chosen_by_type(read_slot)
 def _read_for_type(data, replicas, slot, x):  # type: ignore[no-untyped-def]
-    return _LAYOUTS[data.instance_class].read.py_func
+    return _BY_TYPE[data.instance_class].read.py_func
 
 
 @chosen_by_type(copy_slot)
 def _copy_for_type(data, replicas, source, target):  # type: ignore[no-untyped-def]
-    return _LAYOUTS[data.instance_class].copy.py_func
+    return _BY_TYPE[data.instance_class].copy.py_func
 
 
 def noted(levels: int, twins: int) -> int:
     """How many numbers a ladder carries."""
-    return FIRST + levels - 1 + 3 * levels * twins + twins + BLOCKS * (levels - 1) * 2
+    return SWAPS + levels - 1 + 3 * levels * twins + twins + BLOCKS * (levels - 1) * 2
 
 
 @inlined
 def accepted_at(data):
     """Where the sums of acceptance probabilities begin: one for each pair of levels."""
-    return data.own + FIRST
+    return data.own + SWAPS
 
 
 @inlined

@@ -18,7 +18,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.samplers.base import Workspace, begin_sweeps, sweep
-from minigibbs.samplers.tempering.ladder import FIRST, ROUNDS
+from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS
 from minigibbs.system.watch import current
 
 _FIRST_LEVELS = 16
@@ -137,7 +137,7 @@ def rejection_rates(
     replicas = space.new_replicas(graph)
     run_rounds(data, graph.packed, chain, replicas, rounds)
     state[:] = chain.x
-    first, pairs = data.own + FIRST, len(data.beta) - 1
+    first, pairs = data.own + SWAPS, len(data.beta) - 1
     made = chain.carried[data.own + ROUNDS] * data.twins
     chances: NDArray[np.float64] = chain.carried[first : first + pairs] / made
     return 1.0 - chances
@@ -149,7 +149,7 @@ def run_rounds(data, model, chain, replicas, rounds):
     begin_sweeps(data, model, chain, replicas)
     for k in range(rounds):
         if k == rounds // 2:
-            for place in range(data.own + FIRST, data.own + FIRST + len(data.beta) - 1):
+            for place in range(data.own + SWAPS, data.own + SWAPS + len(data.beta) - 1):
                 chain.carried[place] = 0.0
             chain.carried[data.own + ROUNDS] = 0.0
         sweep(data, model, chain, replicas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, c
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.poisson_gibbs.sampler import PoissonGibbs
+from minigibbs.samplers.registry import ladder_in_bits
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
@@ -27,7 +29,6 @@ from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import (
     SpinLadder,
-    fits,
     put_spin_states,
     spin_ladder,
     spin_states,
@@ -37,8 +38,6 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
-_FEW_PAIRS = 256.0  # per variable, up to which bits are the faster way in any case
-_BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds by bits: of an update, of a pair in it
 _SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
@@ -182,7 +181,7 @@ class Tempering(SweepSampler):
         twins = 2 if self.houdayer else 1
         _require_room(graph, len(beta), twins)
         simple = simplified(graph)
-        if self.sampler is None and fits(graph, simple) and _bits_pay(graph, simple):
+        if self.sampler is None and ladder_in_bits(graph, simple, _cost_of_drawing(graph, simple)):
             return spin_ladder(graph, simple, beta, twins)
         start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
         if twins == 2:  # clusters grow along shared factors
@@ -326,20 +325,14 @@ def is_sparse(graph: FactorGraph) -> bool:
     return len(neighbours(graph, simple)[1]) <= _SPARSE * free
 
 
-def _bits_pay(graph: FactorGraph, simple: Simple) -> bool:
-    """Whether evaluating every pair, on 64 levels per word, takes less than drawing some of them.
-
-    By shipped costs: those of an update by bits, and of one by the default sampler.
-    """
-    degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
-    if degree <= _FEW_PAIRS:
-        return True
+def _cost_of_drawing(graph: FactorGraph, simple: Simple) -> Callable[[], float]:
+    """A function that predicts the nanoseconds of one update by the default sampler."""
 
     def cost() -> float:
         one = Copies(graph, simple, softened(graph, simple), np.ones(1), np.zeros(1, dtype=bool))
         return sum(COSTS[kind] * count for kind, count in PoissonGibbs().operations(one).items())
 
-    return _BIT_UPDATE + _BIT_PAIR * degree < prepared(graph, "cost of an update", None, cost)
+    return cost
 
 
 def _sweeps_between(inner: Sampler, graph: FactorGraph, copies: Copies, simple: Simple) -> int:

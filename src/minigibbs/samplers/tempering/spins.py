@@ -93,21 +93,6 @@ class SpinLadder(NamedTuple):
     betas: NDArray[np.floating]  # [words, 64] by bit; 0 where there is no level
 
 
-def fits(graph: FactorGraph, simple: Simple) -> bool:
-    """Whether the free variables are spins, some may have one value, joined by pairs alone.
-
-    A graph with hard constraints never fits: all levels of this layout have the same zeros.
-    """
-    free = graph.evidence < 0
-    return (
-        not graph.implicits
-        and not len(graph.hard)
-        and not len(simple.rest)
-        and int(graph.sizes[free].max(initial=1)) == 2
-        and bool(np.isfinite(simple.unary).all())
-    )
-
-
 def spin_ladder(
     graph: FactorGraph, simple: Simple, beta: NDArray[np.float64], twins: int
 ) -> SpinLadder:

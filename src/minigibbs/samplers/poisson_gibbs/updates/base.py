@@ -1,7 +1,8 @@
-"""What a layout is, and the arrays that several layouts have in common.
+"""What a variant of the update is, and the arrays that several variants have in common.
 
-All layouts run the same algorithm (see `poisson_gibbs.sampler`). A layout is a file with a
-NamedTuple of arrays, the update that reads them, and a `Layout` that says when they fit.
+All variants run the same algorithm (see `poisson_gibbs.sampler`). A variant is a file with a
+NamedTuple of arrays, the update that reads them, and a `Variant`. `samplers.registry.VARIANTS` has
+the condition under which it is used.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from minigibbs.kernels.touched import LARGEST, LEAST
 from minigibbs.samplers.base import Workspace, compiled_for
 from minigibbs.samplers.poisson_gibbs.split import Split
 
-BLOCK = 4  # a variable's heavy pairs are filled up to a multiple of this with pairs of no effect
+HEAVY_STEP = (
+    4  # a variable's heavy pairs are filled up to a multiple of this with pairs of no effect
+)
 
-# How a variable draws from its tail: fields of every layout's record of a variable.
+# How a variable draws from its tail: fields of every variant's record of a variable.
 TAIL_FIELDS: list[tuple[str, Any]] = [
     ("rate", np.float64),  # (1 + theta) * L_T
     ("none", np.float64),  # exp(-rate)
@@ -38,12 +41,11 @@ HEAVY_PAIR = np.dtype([("factor", np.float64), ("target", np.uint32)], align=Tru
 
 
 @dataclass(frozen=True)
-class Layout:
-    """One way to lay out a split graph; its update is registered for the type of `data`."""
+class Variant:
+    """One way to update a variable; its update is registered for the type of `data`."""
 
     name: str
     data: type  # what `prepare` returns
-    fits: Callable[[FactorGraph, Split], bool]
     prepare: Callable[[FactorGraph, Split], Any]
     workspace: Callable[[FactorGraph], Workspace]
 
@@ -54,7 +56,7 @@ class Layout:
 
 
 def one_per_value(graph: FactorGraph) -> Workspace:
-    """The workspace of layouts that keep a weight per value and nothing else."""
+    """The workspace of variants that keep a weight per value and nothing else."""
     return Workspace(weights=1)
 
 
@@ -108,7 +110,7 @@ def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np
     `owner` is each pair's variable, in ascending order. The last place is followed by room.
     """
     count = np.bincount(owner, minlength=len(parts))
-    room = -(-count // BLOCK) * BLOCK
+    room = -(-count // HEAVY_STEP) * HEAVY_STEP
     parts["heavy"], parts["heavy_start"] = count, np.cumsum(room) - room
     shift: NDArray[np.int64] = parts["heavy_start"] - (np.cumsum(count) - count)
     return np.arange(len(owner)) + shift[owner]
@@ -116,7 +118,7 @@ def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np
 
 def fill_blocks(kind: np.dtype[np.void], places: NDArray[np.int64], **values: Any) -> Any:
     """Records at these places, and zeros between them, up to the end of a block."""
-    size = int(places[-1]) // BLOCK * BLOCK + BLOCK if len(places) else 0
+    size = int(places[-1]) // HEAVY_STEP * HEAVY_STEP + HEAVY_STEP if len(places) else 0
     records = np.zeros(size, dtype=kind)
     for name, value in values.items():
         records[name][places] = value

@@ -13,7 +13,7 @@ from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import touched_workspace
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates import general, strong
-from minigibbs.samplers.poisson_gibbs.updates.base import Layout
+from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import general_update
 from minigibbs.samplers.poisson_gibbs.updates.implicit import begin_implicit, note_implicit
 from minigibbs.samplers.poisson_gibbs.updates.strong import strong_update
@@ -40,16 +40,6 @@ class StrongCarryingData(NamedTuple):
     tail: NDArray[np.void]
     unary: NDArray[np.float64]
     implicit: Any
-
-
-def carries_sums(graph: FactorGraph, split: Split) -> bool:
-    """Whether a group is evaluated through sums."""
-    return any(group.projected for group in split.implicits)
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Whether sums are carried, and no product overflows."""
-    return carries_sums(graph, split) and general.fits(graph, split)
 
 
 def prepare(graph: FactorGraph, split: Split) -> CarryingData:
@@ -86,7 +76,5 @@ def strong_carrying_update(data, model, chain, i):
 
 register(CarryingData, carrying_update, carrying_begin)
 register(StrongCarryingData, strong_carrying_update, carrying_begin)
-CARRYING = Layout("carrying", CarryingData, fits, prepare, touched_workspace)
-STRONG_CARRYING = Layout(
-    "strong-carrying", StrongCarryingData, carries_sums, prepare_strong, strong.workspace
-)
+CARRYING = Variant("carrying", CarryingData, prepare, touched_workspace)
+STRONG_CARRYING = Variant("strong-carrying", StrongCarryingData, prepare_strong, strong.workspace)

@@ -19,7 +19,6 @@ from minigibbs.kernels.poisson import poisson_beyond
 from minigibbs.kernels.random import leftover, uniform
 from minigibbs.kernels.touched import (
     DENSE_DOMAIN,
-    LARGEST,
     LISTED,
     PRODUCTS,
     SUMS,
@@ -32,9 +31,8 @@ from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
     HEAVY_PAIR,
     TAIL_FIELDS,
-    Layout,
+    Variant,
     heavy_pairs,
-    losses_stay_precise,
     place_heavy,
     place_parts,
     place_rates,
@@ -71,12 +69,6 @@ class GeneralData(NamedTuple):
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
     implicit: Any  # see `updates.implicit`
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Whether no product overflows, and losses stay precise."""
-    listed = graph.packed.rows["domain"] > DENSE_DOMAIN
-    return split.log_range <= LARGEST and losses_stay_precise(graph, split, listed)
 
 
 def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData:
@@ -215,4 +207,4 @@ def general_update(data, model, chain, i):
 
 
 register(GeneralData, general_update)
-GENERAL = Layout("general", GeneralData, fits, prepare, touched_workspace)
+GENERAL = Variant("general", GeneralData, prepare, touched_workspace)

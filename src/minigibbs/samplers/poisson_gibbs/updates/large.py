@@ -20,10 +20,8 @@ from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights, touched_workspace
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
-    BLOCK,
-    Layout,
-    few_pairs_drawn,
-    losses_stay_precise,
+    HEAVY_STEP,
+    Variant,
 )
 from minigibbs.samplers.poisson_gibbs.updates.small import prepare as prepare_small
 from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
@@ -37,12 +35,6 @@ class LargeData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights that sum to the size, or empty
     alias: NDArray[np.void]  # of ALIAS, over values; as long as `base`
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is a pair or unary, draws are few, and losses stay precise."""
-    every = np.ones(len(graph), dtype=bool)
-    return few_pairs_drawn(graph, split) and losses_stay_precise(graph, split, every)
 
 
 def prepare(graph: FactorGraph, split: Split) -> LargeData:
@@ -72,7 +64,7 @@ def _touch_heavy(data, part, chain):
             touched = multiply(chain, at_c, by_c, touched)
         if at_d < size:
             touched = multiply(chain, at_d, by_d, touched)
-        k += BLOCK
+        k += HEAVY_STEP
     return touched
 
 
@@ -105,4 +97,4 @@ def large_update(data, model, chain, i):
 
 
 register(LargeData, large_update)
-LARGE = Layout("large", LargeData, fits, prepare, touched_workspace)
+LARGE = Variant("large", LargeData, prepare, touched_workspace)

@@ -17,15 +17,13 @@ from minigibbs.kernels.jit import inlined, kernel
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.kernels.poisson import poisson_by_inversion
 from minigibbs.kernels.random import uniform
-from minigibbs.kernels.touched import DENSE_DOMAIN
 from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
-    BLOCK,
+    HEAVY_STEP,
     TAIL_FIELDS,
-    Layout,
-    few_pairs_drawn,
+    Variant,
     heavy_pairs,
     one_per_value,
     place_heavy,
@@ -58,11 +56,6 @@ class SmallData(NamedTuple):
     heavy: NDArray[np.void]  # of HEAVY_PAIR
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
     base: NDArray[np.float64]  # [sum of sizes] unary weights, or empty
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Whether every factor is a pair or unary, draws are few, and domains are small."""
-    return few_pairs_drawn(graph, split) and bool(graph.sizes.max() <= DENSE_DOMAIN)
 
 
 def prepare(graph: FactorGraph, split: Split) -> SmallData:
@@ -108,7 +101,7 @@ def load_heavy(heavy, start, count, chain):
         weights[at_b] *= by_b
         weights[at_c] *= by_c
         weights[at_d] *= by_d
-        k += BLOCK
+        k += HEAVY_STEP
 
 
 @inlined
@@ -139,4 +132,4 @@ def small_update(data, model, chain, i):
 
 
 register(SmallData, small_update)
-SMALL = Layout("small", SmallData, fits, prepare, one_per_value)
+SMALL = Variant("small", SmallData, prepare, one_per_value)

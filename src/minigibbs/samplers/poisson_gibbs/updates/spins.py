@@ -19,10 +19,9 @@ from minigibbs.samplers.base import register
 from minigibbs.samplers.gibbs.sampler import base_weights
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.base import (
-    BLOCK,
+    HEAVY_STEP,
     TAIL_FIELDS,
-    Layout,
-    few_pairs_drawn,
+    Variant,
     fill_blocks,
     one_per_value,
     place_heavy,
@@ -58,15 +57,6 @@ class SpinData(NamedTuple):
     parts: NDArray[np.void]  # [n] of SPIN
     heavy: NDArray[np.void]  # of HEAVY_SPIN
     tail: NDArray[np.void]  # of ALIAS; place: the other variable plus 1, signed like the weight
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Whether every variable has two values, every factor is a pair or unary, and none too strong.
-
-    Odds are products of exp(2 * weight), which must not overflow.
-    """
-    spins = few_pairs_drawn(graph, split) and bool((graph.packed.rows["domain"] == 2).all())
-    return spins and float((split.exact + split.tail).max(initial=0.0)) <= _LARGEST
 
 
 def prepare(graph: FactorGraph, split: Split) -> SpinData:
@@ -106,14 +96,14 @@ def _heavy_odds(data, part, chain):
     """
     odds, more, k = part.odds, part.more, part.heavy_start
     end = k + part.heavy
-    while k + BLOCK < end:
+    while k + HEAVY_STEP < end:
         a, b = _pair_odds(data, chain, k), _pair_odds(data, chain, k + 1)
         c, d = _pair_odds(data, chain, k + 2), _pair_odds(data, chain, k + 3)
         e, f = _pair_odds(data, chain, k + 4), _pair_odds(data, chain, k + 5)
         g, h = _pair_odds(data, chain, k + 6), _pair_odds(data, chain, k + 7)
         odds *= (a * c) * (e * g)
         more *= (b * d) * (f * h)
-        k += 2 * BLOCK
+        k += 2 * HEAVY_STEP
     if k < end:
         odds *= _pair_odds(data, chain, k) * _pair_odds(data, chain, k + 2)
         more *= _pair_odds(data, chain, k + 1) * _pair_odds(data, chain, k + 3)
@@ -148,4 +138,4 @@ def spin_update(data, model, chain, i):
 
 
 register(SpinData, spin_update)
-SPINS = Layout("spins", SpinData, fits, prepare, one_per_value)
+SPINS = Variant("spins", SpinData, prepare, one_per_value)

@@ -20,7 +20,7 @@ from minigibbs.kernels.touched import SUMS
 from minigibbs.samplers.base import Workspace, register
 from minigibbs.samplers.gibbs.sampler import load_unary
 from minigibbs.samplers.poisson_gibbs.split import Split
-from minigibbs.samplers.poisson_gibbs.updates.base import Layout
+from minigibbs.samplers.poisson_gibbs.updates.base import Variant
 from minigibbs.samplers.poisson_gibbs.updates.general import draw_tail
 from minigibbs.samplers.poisson_gibbs.updates.general import prepare as prepare_general
 from minigibbs.samplers.poisson_gibbs.updates.implicit import draw_implicit
@@ -37,11 +37,6 @@ class StrongData(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS, over places
     unary: NDArray[np.float64]  # [sum of sizes] or empty
     implicit: Any  # see `updates.implicit`
-
-
-def fits(graph: FactorGraph, split: Split) -> bool:
-    """Every graph."""
-    return True
 
 
 def prepare(graph: FactorGraph, split: Split) -> StrongData:
@@ -83,4 +78,4 @@ def strong_update(data, model, chain, i):
 
 
 register(StrongData, strong_update)
-STRONG = Layout("strong", StrongData, fits, prepare, workspace)
+STRONG = Variant("strong", StrongData, prepare, workspace)

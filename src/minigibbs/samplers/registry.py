@@ -1,0 +1,632 @@
+"""Which layout the chains of a run get, on which device, and what an update then costs.
+
+A layout is how chains are stored: the arrays that a scan reads, and the order of their values in
+memory. This module alone decides which one is used. Everything else asks it: runs, learning,
+tempering, the default scan, the budget of energies and `mg.explain`.
+
+To add a layout, write its arrays and tiles in `samplers/chromatic/`, and add an entry to `LAYOUTS`,
+where the first layout that fits is used. Its groups on other devices are listed in
+`running.backends.cuda.GROUPS`. `tests/contract` tests every entry on every device that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.graph.factors.base import FREE
+from minigibbs.graph.factors.implicit.points import Points
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.graph.prepared import prepared
+from minigibbs.graph.simple import Simple
+from minigibbs.kernels.layout import TABLE
+from minigibbs.kernels.touched import DENSE_DOMAIN, LARGEST
+from minigibbs.samplers.base import Sampler
+from minigibbs.samplers.chromatic.general_tiles import (
+    GENERAL_LANES,
+    GeneralColours,
+    GeneralTile,
+    general_colours,
+)
+from minigibbs.samplers.chromatic.point_tiles import PointTile
+from minigibbs.samplers.chromatic.points import (
+    MOST_FEATURES,
+    MOST_GROUPS,
+    MOST_RATE,
+    MOST_VALUES,
+    PointColours,
+    point_colours,
+    proposal_rates,
+)
+from minigibbs.samplers.chromatic.small import (
+    MOST_SMALL,
+    MOST_TABLE,
+    SmallColours,
+    small_colours,
+)
+from minigibbs.samplers.chromatic.small_tails import (
+    SmallTailColours,
+    SmallTailLanes,
+    SmallTailRow,
+    small_tail_colours,
+)
+from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
+from minigibbs.samplers.chromatic.spin_tails import (
+    SpinTailColours,
+    SpinTailLanes,
+    SpinTailRow,
+    spin_tail_colours,
+)
+from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
+from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE, SpinColours, spin_colours
+from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from minigibbs.samplers.chromatic.tile import LANES, Tile
+from minigibbs.samplers.gibbs.fields import (
+    LEAST_DEGREE,
+    FieldData,
+    fields_are_defined,
+    rare_changes,
+)
+from minigibbs.samplers.gibbs.sampler import sum_unary
+from minigibbs.samplers.poisson_gibbs.split import Split
+from minigibbs.samplers.poisson_gibbs.updates import (
+    carrying,
+    general,
+    large,
+    plain,
+    small,
+    spins,
+    strong,
+)
+from minigibbs.samplers.poisson_gibbs.updates.base import (
+    Variant,
+    few_pairs_drawn,
+    losses_stay_precise,
+    nothing_drawn,
+)
+
+CHROMATIC = "chromatic"
+CPU, CUDA = "cpu", "cuda"
+TOGETHER = 16  # chains on a CPU from which on they are stored side by side and updated together
+FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
+LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
+MOST_LEARNED = 1 << 24  # parameters of a layout whose weights are learned
+
+_STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
+_SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
+_SMALL, _SMALL_VALUE = 4.0, 1.4  # the same of a small domain, and per value
+_FEW_PAIRS = 256.0  # per variable, up to which a ladder of bits is faster in any case
+_BIT_UPDATE, _BIT_PAIR = 1.0, 0.12  # nanoseconds in a ladder of bits: per update, per pair in it
+_MOST_ODDS = 300.0  # energy at a spin up to which products of odds do not overflow
+_KEPT = 16  # choices that are kept per graph
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the chains of a chromatic scan are stored, and where such chains run.
+
+    Parameters
+    ----------
+    name : str
+        Its name in tests and messages.
+    data : type
+        The type of the arrays that `lay_out` returns.
+    fits : callable
+        `fits(sampler, graph)`: whether the layout can represent the model.
+    lay_out : callable
+        `lay_out(sampler, graph)`: the arrays that sweeps read.
+    one, several : type
+        The `Tile` of one chain on a CPU, and that of up to 64.
+    devices : tuple of str
+        The backends that have groups for it.
+    lanes : int
+        For how many chains that wait for each other the sampler splits factors.
+    cost : callable
+        `cost(graph)`: predicted nanoseconds per update, or None if only the sampler knows.
+    energy_cost : callable
+        `energy_cost(graph)`: predicted nanoseconds of one energy, or None for that of pairs.
+    preferred : tuple of str
+        Devices on which a chromatic scan is the default whenever the layout fits.
+    why : str
+        The reason for that, as `mg.explain` states it.
+    """
+
+    name: str
+    data: type
+    fits: Callable[[Sampler, FactorGraph], bool]
+    lay_out: Callable[[Sampler, FactorGraph], Any]
+    one: Any
+    several: Any
+    devices: tuple[str, ...] = (CPU, CUDA)
+    lanes: int = LANES
+    cost: Callable[[FactorGraph], float | None] = lambda graph: None
+    energy_cost: Callable[[FactorGraph], float | None] = lambda graph: None
+    preferred: tuple[str, ...] = ()
+    why: str = ""
+
+
+class ScanChoice(NamedTuple):
+    """A scan, and why it is the default."""
+
+    scan: str
+    why: str
+
+
+# Conditions of the layouts.
+
+
+def pairs_of_spins(graph: FactorGraph) -> bool:
+    """Whether every variable has two values, and every factor is a pair or unary without zeros."""
+    rows = graph.rest.packed.rows
+    pairs = not (rows["pair_end"] < rows["unary_begin"]).any() and not graph.implicits
+    return pairs and bool((rows["domain"] == 2).all()) and not len(graph.hard)
+
+
+def small_domains(graph: FactorGraph) -> bool:
+    """Whether domains are small, and factors pairs, tables of two variables, or unary; no zeros."""
+    model = graph.rest.packed
+    if graph.implicits or len(graph.hard) or int(graph.sizes.max()) > MOST_SMALL:
+        return False
+    factors = model.factors[model.factors["span"] > 0]
+    arity = factors["scope_end"] - factors["scope_start"]
+    known = (arity == 1) | ((arity == 2) & (factors["form"] == TABLE))
+    if not known.all() or float(graph.local_energies.max(initial=0.0)) * LOG2_E > SINGLE:
+        return False
+    large = float(np.abs(model.table).max(initial=0.0)) * LOG2_E > MOST_TABLE
+    return not (large and bool((arity == 2).any()))
+
+
+def draws_nothing(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether every factor is evaluated, so that the update is that of plain Gibbs."""
+    if sampler.evaluates_all(graph):
+        return True
+    split = sampler.factor_split(graph, LANES)
+    return split is None or not split.tail.any()
+
+
+def _fits_points(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether a graph's factors are points with a built-in kernel, and unary."""
+    if not 0 < len(graph.implicits) <= MOST_GROUPS:
+        return False
+    for group in graph.implicits:
+        if not isinstance(group, Points) or not isinstance(group.kernel, str):
+            return False
+        if group.features.shape[1] > MOST_FEATURES:
+            return False
+    rows = graph.packed.rows
+    if (rows["start"] < rows["unary_begin"]).any() or len(graph.hard):
+        return False
+    if graph.sizes.max() > MOST_VALUES:
+        return False
+    split = sampler.factor_split(graph, 1)
+    return split is not None and all(
+        rates.max() <= MOST_RATE for rates in proposal_rates(graph, split)
+    )
+
+
+def _fits_tails(
+    sampler: Sampler, graph: FactorGraph, update: Callable[[FactorGraph, Split], bool]
+) -> bool:
+    """Whether some factors are drawn, an update of one variable can do that, none is clamped."""
+    if (graph.evidence >= 0).any():
+        return False
+    split = sampler.factor_split(graph, LANES)
+    return split is not None and bool(split.tail.any()) and update(graph, split)
+
+
+def _split(sampler: Sampler, graph: FactorGraph) -> Split:
+    split = sampler.factor_split(graph, LANES)
+    assert split is not None
+    return split
+
+
+def _small_cost(graph: FactorGraph) -> float | None:
+    """The cost of pairs; tables are not vectorized as well."""
+    rows = graph.packed.rows
+    pairs = bool((rows["pair_end"] == rows["unary_begin"]).all())
+    return _SMALL + _SMALL_VALUE * float(graph.sizes.mean()) if pairs else None
+
+
+def _fits_stencil(sampler: Sampler, graph: FactorGraph) -> bool:
+    """Whether a graph is a lattice of spins whose couplings repeat, and no factor is drawn."""
+    lattice = graph.lattice is not None and draws_nothing(sampler, graph)
+    return lattice and stencil_bits(graph) is not None
+
+
+STENCIL = Layout(
+    name="stencil",
+    data=StencilBits,
+    fits=_fits_stencil,
+    lay_out=lambda sampler, graph: stencil_bits(graph),
+    one=StencilTile,
+    several=StencilTile,
+    devices=(CPU,),
+    cost=lambda graph: _STENCIL,
+    energy_cost=lambda graph: _STENCIL_ENERGY * len(graph),
+)
+POINTS = Layout(
+    name="points",
+    data=PointColours,
+    fits=_fits_points,
+    lay_out=lambda sampler, graph: point_colours(graph, _split(sampler, graph)),
+    one=PointTile,
+    several=PointTile,
+    preferred=(CUDA,),
+    why="proposals of points depend on no state",
+)
+SPINS = Layout(
+    name="spins",
+    data=SpinColours,
+    fits=lambda sampler, graph: pairs_of_spins(graph) and draws_nothing(sampler, graph),
+    lay_out=lambda sampler, graph: spin_colours(graph),
+    one=SpinRow,
+    several=SpinLanes,
+    cost=lambda graph: _SPIN + _SPIN_PAIR * len(graph.packed.pair_weight) / len(graph),
+)
+SMALL = Layout(
+    name="small",
+    data=SmallColours,
+    fits=lambda sampler, graph: small_domains(graph) and draws_nothing(sampler, graph),
+    lay_out=lambda sampler, graph: small_colours(graph),
+    one=SmallRow,
+    several=SmallLanes,
+    cost=_small_cost,
+)
+SPIN_TAILS = Layout(
+    name="spin-tails",
+    data=SpinTailColours,
+    fits=lambda sampler, graph: pairs_of_spins(graph) and _fits_tails(sampler, graph, _odds_hold),
+    lay_out=lambda sampler, graph: spin_tail_colours(graph, _split(sampler, graph)),
+    one=SpinTailRow,
+    several=SpinTailLanes,
+)
+SMALL_TAILS = Layout(
+    name="small-tails",
+    data=SmallTailColours,
+    fits=lambda sampler, graph: (
+        small_domains(graph) and _fits_tails(sampler, graph, _all_values_listed)
+    ),
+    lay_out=lambda sampler, graph: small_tail_colours(graph, _split(sampler, graph)),
+    one=SmallTailRow,
+    several=SmallTailLanes,
+)
+GENERAL = Layout(
+    name="general",
+    data=GeneralColours,
+    fits=lambda sampler, graph: not graph.implicits,
+    lay_out=general_colours,
+    one=GeneralTile,
+    several=GeneralTile,
+    devices=(CPU,),
+    lanes=GENERAL_LANES,
+)
+LAYOUTS = (STENCIL, POINTS, SPINS, SMALL, SPIN_TAILS, SMALL_TAILS, GENERAL)
+
+
+def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse a sampler or a graph that has no chromatic scan."""
+    sampler.check_chromatic()
+    if _first(sampler, graph) is None:
+        raise SampleError(
+            'scan="chromatic" needs stored factors, or mg.Points and unary ones alone, but this '
+            'graph has other implicit ones, which join all variables; use scan="random" or '
+            "graph.stored()"
+        )
+
+
+def _first(sampler: Sampler, graph: FactorGraph, device: str | None = None) -> Layout | None:
+    """The first layout that fits, on any device or on one."""
+    for layout in LAYOUTS:
+        if (device is None or device in layout.devices) and layout.fits(sampler, graph):
+            return layout
+    return None
+
+
+def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Layout:
+    """Return the layout of a chromatic scan.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model; the choice is kept with it.
+    device : str, default "cpu"
+        The name of the backend.
+
+    Returns
+    -------
+    Layout
+        The first of `LAYOUTS` that fits and that the device has.
+
+    Raises
+    ------
+    SampleError
+        If there is none, or none on this device.
+    """
+    key = (sampler, str(sampler), device)  # as text, too: 1 and True are different settings
+    found = prepared(graph, "layout", key, lambda: _first(sampler, graph, device), _KEPT)
+    if found is None:
+        check_colours(sampler, graph)  # which says why, if no device has one
+        raise SampleError(
+            f'scan="chromatic" on backend="{device}" is for variables of few values, joined by '
+            "pairs and tables of two without zeros, of which only pairs are drawn; leave "
+            'scan out, or use backend="cpu"'
+        )
+    return found
+
+
+def colour_data(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Any:
+    """Return the arrays that chromatic sweeps of a graph read; see `chromatic_layout`."""
+    return chromatic_layout(sampler, graph, device).lay_out(sampler, graph)
+
+
+def make_tile(
+    sampler: Sampler, graph: FactorGraph, data: Any, first: int, states: NDArray[Any], seed: int
+) -> Tile:
+    """Place chains on a CPU.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model.
+    data
+        What `colour_data` returned.
+    first : int
+        The number of the first chain, a multiple of 8 where there are several.
+    states : array [chain, variable]
+        Their first states.
+    seed : int
+        The seed of the run.
+
+    Returns
+    -------
+    Tile
+    """
+    layout = next(layout for layout in LAYOUTS if layout.data is type(data))
+    kind = layout.one if len(states) == 1 else layout.several
+    more = (sampler,) if layout is GENERAL else ()
+    tile: Tile = kind(graph, data, first, states, seed, *more)
+    return tile
+
+
+# The default scan.
+
+
+def choose_scan(
+    sampler: Sampler, graph: FactorGraph, chains: int, sweeps: bool = True, device: str = CPU
+) -> ScanChoice:
+    """Return the scan of a run where none is requested.
+
+    It is the scan with the most effective samples per second, as `benchmarks/results/defaults.md`
+    shows. The choice depends on the arguments alone, so that a seed fixes the draws whatever the
+    number of threads.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model; the choice is kept with it.
+    chains : int
+        The number of chains.
+    sweeps : bool, default True
+        Whether the run's length is given in sweeps, as chromatic scans need it.
+    device : str, default "cpu"
+        The name of the backend.
+
+    Returns
+    -------
+    ScanChoice
+        The scan, and why.
+    """
+    if sweeps:
+        for layout in LAYOUTS:
+            if device in layout.preferred and layout.fits(sampler, graph):
+                return ScanChoice(CHROMATIC, layout.why)
+    sweeps = sweeps and any(device in layout.devices for layout in LAYOUTS)
+    crowd = chains >= (FULL_DEVICE if device == CUDA else TOGETHER)
+    key = (str(sampler), crowd, device)
+
+    def choose() -> ScanChoice:
+        return _choose(sampler, graph, crowd, device)
+
+    chosen = prepared(graph, "scan", key, choose, most=_KEPT)
+    if chosen.scan == CHROMATIC and not sweeps:
+        chosen = _one_by_one(sampler, chosen.why)
+    if chosen.scan != CHROMATIC and device == CUDA:
+        return ScanChoice("shared", "threads of a GPU then read the same factors")
+    return chosen
+
+
+def _one_by_one(sampler: Sampler, why: str) -> ScanChoice:
+    """The scan of a run that updates one variable after another, and why it does that.
+
+    A fixed order reads memory in order and mixes in about half the sweeps. It is not used where it
+    would break a promise: published samplers visit variables at random, and so does the chain that
+    a guaranteed slowdown is about.
+    """
+    if sampler.random_because:
+        return ScanChoice("random", sampler.random_because)
+    return ScanChoice("systematic", why)
+
+
+def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> ScanChoice:
+    if sampler.random_because:
+        return _one_by_one(sampler, "")
+    if graph.implicits:
+        why = "implicit factors couple all variables, so no two can be updated at once"
+        return _one_by_one(sampler, why)
+    if not pairs_of_spins(graph) and not small_domains(graph):
+        why = "chromatic scans have no layout for hard constraints, large domains or large scopes"
+        return _one_by_one(sampler, why)
+    if crowd and _first(sampler, graph, device) not in (GENERAL, None):
+        return ScanChoice(CHROMATIC, "this many chains are updated together")
+    free = int((graph.evidence < 0).sum())
+    if not free:
+        return _one_by_one(sampler, "evidence clamps every variable")
+    bits = stencil_bits(graph) if sampler.evaluates_all(graph) else None
+    if bits is not None and free >= LEAST_COLOR * bits.lattice.colors:
+        colors = bits.lattice.colors
+        return ScanChoice(
+            CHROMATIC,
+            f"its {colors} colors have {free // colors:,} variables each, which are stored as bits "
+            "and updated together",
+        )
+    entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
+    if 2 * entries > free * free or free < LEAST_COLOR * graph.colours.count:
+        return _one_by_one(sampler, f"its colors have fewer than {LEAST_COLOR} variables each")
+    if not draws_nothing(sampler, graph):
+        return _one_by_one(sampler, "factors are drawn, chain by chain")
+    return ScanChoice(
+        CHROMATIC,
+        f"its {graph.colours.count} colors have {free // graph.colours.count:,} variables each, "
+        "which are updated together",
+    )
+
+
+# Temperature ladders, and chains whose weights are learned.
+
+
+def ladder_in_bits(graph: FactorGraph, simple: Simple, drawing: Callable[[], float]) -> bool:
+    """Whether the levels of a temperature ladder are stored as bits of words.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model. With hard constraints, its levels are never bits: they share all zeros.
+    simple : Simple
+        The same, simplified.
+    drawing : callable
+        `drawing()`: predicted nanoseconds per update by the default sampler.
+
+    Returns
+    -------
+    bool
+        Whether the free variables are spins joined by pairs alone (some may have one value), and
+        evaluating every pair, for 64 levels per word, costs less than drawing some pairs.
+    """
+    free = graph.evidence < 0
+    if graph.implicits or len(graph.hard) or len(simple.rest):
+        return False
+    if int(graph.sizes[free].max(initial=1)) != 2 or not np.isfinite(simple.unary).all():
+        return False
+    degree = 2.0 * len(simple.pair) / max(len(free_variables(graph.evidence)), 1)
+    if degree <= _FEW_PAIRS:
+        return True
+    cost = prepared(graph, "cost of an update", None, drawing)
+    return _BIT_UPDATE + _BIT_PAIR * degree < cost
+
+
+def learned_layout(graph: FactorGraph) -> Layout | None:
+    """Return the layout of plain Gibbs chains whose weights are written in place.
+
+    Tables must be learned by their entries, or not at all: the layout shares those of one weight.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+
+    Returns
+    -------
+    Layout or None
+        None if variables are clamped, domains are large, or factors have more than two variables.
+    """
+    frame = graph.frame
+    if graph.implicits or len(graph.hard) or (graph.evidence != FREE).any():
+        return None
+    if int(graph.sizes.max()) > MOST_SMALL or not 0 < frame.size <= MOST_LEARNED:
+        return None
+    factors = frame.structure.factors
+    arity = factors["scope_end"] - factors["scope_start"]
+    pairs = (arity == 2) & (factors["form"] == TABLE)
+    pairs &= (frame.ties.factor < 0) | frame.ties.entries
+    if not ((arity == 1) | pairs).all():
+        return None
+    return SPINS if (graph.sizes == 2).all() and (arity == 1).all() else SMALL
+
+
+# Variants of the update of one variable of Poisson-Gibbs.
+
+
+def _fields_pay(graph: FactorGraph, split: Split) -> bool:
+    """Whether nothing is drawn, and changes are so rare that cached local fields pay."""
+    if split.lanes > 1 or not nothing_drawn(graph, split):
+        return False
+    return rare_changes(graph, FieldData(sum_unary(graph.packed))) is not None
+
+
+def _spin_fields_pay(graph: FactorGraph, split: Split) -> bool:
+    """Whether nothing is drawn, and all variables are spins with many neighbors."""
+    if split.lanes > 1 or not nothing_drawn(graph, split):
+        return False
+    free = int(np.count_nonzero(graph.evidence < 0))
+    many = len(graph.packed.weight) >= LEAST_DEGREE * max(free, 1)
+    return many and bool((graph.sizes == 2).all()) and fields_are_defined(graph)
+
+
+def _odds_hold(graph: FactorGraph, split: Split) -> bool:
+    """Whether variables are spins, factors pairs or unary, and no product of odds overflows."""
+    two = few_pairs_drawn(graph, split) and bool((graph.packed.rows["domain"] == 2).all())
+    return two and float((split.exact + split.tail).max(initial=0.0)) <= _MOST_ODDS
+
+
+def _all_values_listed(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is a pair or unary, draws are few, and domains are small."""
+    return few_pairs_drawn(graph, split) and bool(graph.sizes.max() <= DENSE_DOMAIN)
+
+
+def _touched_values(graph: FactorGraph, split: Split) -> bool:
+    """Whether every factor is a pair or unary, draws are few, and losses stay precise."""
+    every = np.ones(len(graph), dtype=bool)
+    return few_pairs_drawn(graph, split) and losses_stay_precise(graph, split, every)
+
+
+def _products_hold(graph: FactorGraph, split: Split) -> bool:
+    """Whether no product overflows, and losses stay precise."""
+    listed = graph.packed.rows["domain"] > DENSE_DOMAIN
+    return split.log_range <= LARGEST and losses_stay_precise(graph, split, listed)
+
+
+def _carries_sums(graph: FactorGraph, split: Split) -> bool:
+    """Whether a group is evaluated through running sums."""
+    return any(group.projected for group in split.implicits)
+
+
+def _carries_sums_of_products(graph: FactorGraph, split: Split) -> bool:
+    """Whether a group is evaluated through running sums, and no product overflows."""
+    return _carries_sums(graph, split) and _products_hold(graph, split)
+
+
+VARIANTS: tuple[tuple[Variant, Callable[[FactorGraph, Split], bool]], ...] = (
+    (plain.FIELDS, _fields_pay),
+    (plain.SPIN_FIELDS, _spin_fields_pay),
+    (plain.GIBBS, nothing_drawn),
+    (spins.SPINS, _odds_hold),
+    (small.SMALL, _all_values_listed),
+    (large.LARGE, _touched_values),
+    (carrying.CARRYING, _carries_sums_of_products),
+    (carrying.STRONG_CARRYING, _carries_sums),
+    (general.GENERAL, _products_hold),
+    (strong.STRONG, lambda graph, split: True),
+)
+
+
+def choose_variant(graph: FactorGraph, split: Split) -> Variant:
+    """Return the first variant of the update of one variable whose condition holds."""
+    return next(variant for variant, holds in VARIANTS if holds(graph, split))
+
+
+def variant_of(data: Any) -> Variant:
+    """Return the variant that prepared `data`."""
+    return next(variant for variant, _ in VARIANTS if variant.data is type(data))
