@@ -39,7 +39,7 @@ class Completion:
             chains = row_chains(graph, data, self.seed + self._drawn, pool)
             if self._drawn:
                 chains.put(self.codes.astype(kind))
-            chains.take(graph.frame.flat(graph.factors))
+            chains.set_weights(graph.frame.flat(graph.factors))
             chains.advance(_SWEEPS)
             self.codes = np.asarray(chains.states).astype(self.codes.dtype)
         self._drawn += 1
