@@ -22,6 +22,7 @@ BENCHMARKS = [
     "sparse",
     "observables",
     "learning",
+    "repair",
 ]
 
 GPU = ["gpu", "gpu_ladders", "gpu_colours", "gpu_learning", "gpu_points"]  # which need one

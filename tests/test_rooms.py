@@ -30,6 +30,7 @@ ROOMS = (
     "inference",
     "learning",
     "structure",
+    "repairing",
     "interop",
     "jax",
     "numpyro",

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from minigibbs.interop.pyagrum import from_pyagrum, to_pyagrum
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.learning.api import learn, resume_learning
+    from minigibbs.repairing.api import repair
+    from minigibbs.repairing.result import Repair
     from minigibbs.results.answer import Answer
     from minigibbs.results.answers import Answers
     from minigibbs.results.fit import Fit
@@ -141,6 +143,8 @@ _HOMES = {
     "learn_structure": "structure.api",
     "Structure": "structure.structure",
     "maximize": "inference.maximize",
+    "Repair": "repairing.result",
+    "repair": "repairing.api",
     "Maximum": "results.maximum",
     "Marginal": "results.marginals",
     **dict.fromkeys(["Info", "Run"], "results.run"),
@@ -214,6 +218,7 @@ __all__ = [
     "PoissonMH",
     "Potts",
     "Record",
+    "Repair",
     "Rule",
     "Run",
     "Runs",
@@ -254,6 +259,7 @@ __all__ = [
     "observables",
     "potts_from_matrix",
     "read",
+    "repair",
     "resume",
     "resume_learning",
     "sample",

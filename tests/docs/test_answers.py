@@ -1,4 +1,4 @@
-"""docs/answers.md and docs/learning.md: every block runs as printed, one after the other."""
+"""Pages of docs/: every block runs as printed, one after the other."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from tests.paths import ROOT
 
 
-@pytest.mark.parametrize("page", ["answers.md", "learning.md"])
+@pytest.mark.parametrize("page", ["answers.md", "learning.md", "repair.md"])
 def test_blocks_print_what_they_say(page, capsys):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     blocks, names = re.findall(r"```python\n(.*?)```", text, re.DOTALL), {}

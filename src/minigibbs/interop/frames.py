@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from minigibbs.results.fit import Fit
 from minigibbs.results.result import Result
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
-from minigibbs.system.frames import column_of, frame_like
+from minigibbs.system.frames import column_of, frame_like, look_up, numbered, places_of
 
 _COMPARED_BYTES = 100  # a value that two variables of a rule may share
 _NOTHING = object()
@@ -177,7 +176,7 @@ def from_frames(
     [-1, 0]
     """
     names = _column(variables, name, "variables")
-    found, number = _numbered(names)
+    found, number = numbered(names)
     _refuse(number[:, None] < 0, "variables", "a name", [names])
     if not len(found):
         raise GraphError("variables: expected at least one row")
@@ -194,7 +193,7 @@ def from_frames(
             raise GraphError(
                 f"variables: column {value!r} has {len(values)} rows, {name!r} has {len(names)}"
             )
-        known, code = _numbered(values)
+        known, code = numbered(values)
         _refuse(code[:, None] < 0, "variables", "a value", [values])
         lookup = _Values(number, code, len(found), names, labels=known)
         domains = Domains(lookup.sizes, _texts(found))
@@ -220,7 +219,7 @@ class _Values:
         labels: list[Any] | None = None,
         whole: bool = False,
     ) -> None:
-        self.whole, self.labels = whole, {} if labels is None else _places(labels)
+        self.whole, self.labels = whole, {} if labels is None else places_of(labels)
         if whole:
             repeated = np.flatnonzero(np.bincount(variable, minlength=count) > 1)
             self.sizes = np.full(count, 2, dtype=np.int32)
@@ -242,7 +241,7 @@ class _Values:
         """The number of each value of a variable; -1 for one that it does not have."""
         if self.whole:
             return _truth(values)
-        code = _look_up(self.labels, values)
+        code = look_up(self.labels, values)
         keys = variable * self._total + code
         place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         fits = (code >= 0) & (self._keys[place] == keys)
@@ -286,10 +285,10 @@ def _factors(
             f"{where}: expected a column of values for each of {len(rule.variables)} columns of "
             f"variables, got {len(rule.values)}"
         )
-    places = _places(found)
+    places = places_of(found)
     columns = [_column(rule.frame, column, where) for column in rule.variables]
     _alike(where, rule, columns[0])
-    scope = np.stack([_look_up(places, column) for column in columns], axis=1)
+    scope = np.stack([look_up(places, column) for column in columns], axis=1)
     _refuse(scope < 0, where, "a variable that the model has", columns)
     tied, scale = _ties(rule, entries, where), _scales(rule, where)
     if rule.same:
@@ -338,12 +337,12 @@ def _ties(rule: Rule, entries: dict[str, list[Any]], where: str) -> NDArray[np.i
         column = np.full(len(_column(rule.frame, rule.variables[0], where)), "all", dtype=object)
     else:
         column = _column(rule.frame, rule.weight, where)
-    places = _places(known)
+    places = places_of(known)
     for entry in dict.fromkeys(column.tolist()):
         if entry not in places and entry is not None:
             places[entry] = len(known)
             known.append(entry)
-    tied = _look_up(places, column)
+    tied = look_up(places, column)
     _refuse(tied[:, None] < 0, where, "what a weight stands for", [column])
     return tied
 
@@ -416,24 +415,9 @@ def _column(frame: Any, name: str, where: str) -> NDArray[Any]:
     return column_of(frame, name, where, GraphError)
 
 
-def _numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
-    """The distinct entries in order of appearance, and each row's number; -1 where missing."""
-    found = [entry for entry in dict.fromkeys(column.tolist()) if entry is not None]
-    return found, _look_up(_places(found), column)
-
-
-def _places(entries: list[Any]) -> dict[Any, int]:
-    return dict(zip(entries, range(len(entries)), strict=True))
-
-
-def _look_up(places: Mapping[Any, int], column: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each entry of a column; -1 for one that is not there."""
-    return np.fromiter(map(places.get, column.tolist(), repeat(-1)), np.int64, len(column))
-
-
 def _truth(column: NDArray[Any]) -> NDArray[np.int64]:
     """1 for True and 1, 0 for False and 0, -1 for anything else."""
-    return _look_up({False: 0, True: 1}, column)
+    return look_up({False: 0, True: 1}, column)
 
 
 def _refuse(

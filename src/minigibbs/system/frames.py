@@ -7,6 +7,7 @@ libraries are read and made through narwhals, which is imported when the first f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,9 @@ def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) 
         column = np.asarray(to_numpy(given))
     except ValueError:  # rows of different lengths
         column = np.empty(0)[None]
+    texts = isinstance(given, list | tuple) and column.ndim == 1 and column.dtype.kind in "US"
+    if texts and len(set(map(type, given))) > 1:  # numbers beside text stay numbers
+        column = _objects(given)
     if column.ndim != 1:
         raise error(f"{where}: expected a plain entry in each row")
     if column.dtype == object:
@@ -115,6 +119,26 @@ def missing_in(column: NDArray[Any]) -> NDArray[np.bool_]:
     entries = column.tolist()
     found = {id(entry) for entry in dict.fromkeys(entries) if is_missing(entry)}
     return np.fromiter(map(found.__contains__, map(id, entries)), np.bool_, len(entries))
+
+
+def numbered(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+    """The distinct entries in order of appearance, and each row's number; -1 where missing.
+
+    >>> numbered(np.array(["b", None, "a", "b"], dtype=object))[0]
+    ['b', 'a']
+    """
+    found = [entry for entry in dict.fromkeys(column.tolist()) if entry is not None]
+    return found, look_up(places_of(found), column)
+
+
+def places_of(entries: list[Any]) -> dict[Any, int]:
+    """The number of each entry."""
+    return dict(zip(entries, range(len(entries)), strict=True))
+
+
+def look_up(places: Mapping[Any, int], column: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each entry of a column; -1 for one that is not there."""
+    return np.fromiter(map(places.get, column.tolist(), repeat(-1)), np.int64, len(column))
 
 
 def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> Any:
@@ -148,6 +172,8 @@ def with_cells(
     if not _is_frame(frame):
         whole = {name: np.array(column_of(frame, name)) for name in names_of(frame)}
         for name, (rows, entries) in cells.items():
+            if whole[name].dtype.kind in "US":  # which would cut longer texts
+                whole[name] = whole[name].astype(object)
             whole[name][rows] = entries
         return whole
     import narwhals.stable.v2 as nw

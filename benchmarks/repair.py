@@ -1,0 +1,91 @@
+"""Repair of tables with errors, with and without labels, Raha and Baran beside us.
+
+REPAIR_PEERS names a Python that has raha 1.26, which needs pandas 2. Where there is none, its lines
+are left out, and every 50th row is labeled in place of the rows that Raha chooses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.data import DATA
+from benchmarks.report import Report
+
+LABELS = 20
+SEED = 0
+
+
+def peers(folder: Path) -> dict | None:
+    """What `repair_peers` measured; None where raha is not installed."""
+    python = os.environ.get("REPAIR_PEERS", sys.executable)
+    script = Path(__file__).with_name("repair_peers.py")
+    paths = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    done = subprocess.run(
+        [python, str(script), str(folder), str(LABELS), str(SEED)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=paths,
+    )
+    if done.returncode:
+        print(done.stderr[-400:])
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ours(dirty, clean, labels) -> tuple[mg.Repair, float]:
+    begun = time.perf_counter()
+    found = mg.repair(dirty, labels=labels, seed=SEED)
+    return found, time.perf_counter() - begun
+
+
+def line(scores) -> str:
+    return f"F1 {scores[2]:.3f} (precision {scores[0]:.3f}, recall {scores[1]:.3f})"
+
+
+def main() -> None:
+    import pandas as pd
+
+    report = Report("repair", "Repair of tables")
+    if not (DATA / "raha").is_dir():
+        print("no tables of raha beside the repository")
+        return
+    for name in ("hospital", "flights"):
+        folder = DATA / "raha" / name
+        dirty, clean = (
+            pd.read_csv(folder / f"{kind}.csv", dtype=str, keep_default_na=False).iloc[:, 1:]
+            for kind in ("dirty", "clean")
+        )
+        clean.columns = dirty.columns
+        peer = peers(folder)
+        rows = peer["labeled"] if peer else list(range(0, 50 * LABELS, 50))
+        labels = {row: clean.iloc[row].to_dict() for row in rows}
+        ours(dirty[:200], clean[:200], None)  # compiled
+        without, seconds = ours(dirty, clean, None)
+        report.add(f"{name}, no labels", f"{line(without.scores(clean))}, {seconds:.0f} s")
+        given, seconds = ours(dirty, clean, labels)
+        scores = given.scores(clean)
+        measured = f"{line(scores)}, {seconds:.0f} s"
+        if peer:
+            what = f"Raha and Baran: {line(peer['corrected'])}, {peer['seconds']:.0f} s"
+            met = scores.f1 >= peer["corrected"][2]
+            report.add(f"{name}, {LABELS} labeled rows", measured, what, met)
+        else:
+            report.add(f"{name}, {LABELS} labeled rows", measured)
+        curve = given.calibration(clean)
+        gap = np.average(abs(curve["probability"] - curve["right"]), weights=curve["count"])
+        report.add(f"{name}, expected calibration error of repairs, labeled", f"{gap:.3f}")
+    if peer:
+        versions = ", ".join(f"{name} {version}" for name, version in peer["versions"].items())
+        report.notes.append(
+            f"Raha chooses the rows that are labeled; Baran and minigibbs get the same. {versions}."
+        )
+    report.write()

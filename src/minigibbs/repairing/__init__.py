@@ -1,0 +1,1 @@
+"""Repair of tables: candidates for cells, features with tied weights, and their probabilities."""

@@ -1,0 +1,127 @@
+"""`mg.repair`: errors of a table found and corrected, with probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigibbs.errors import LearnError
+from minigibbs.repairing.constraints import read_rules
+from minigibbs.repairing.model import Model, chosen, fit
+from minigibbs.repairing.result import Repair
+from minigibbs.repairing.table import MISSING, Table, read_table
+from minigibbs.running.request import entropy_of
+from minigibbs.system.boundary import checked
+
+
+@checked(LearnError)
+def repair(
+    frame: Any,
+    constraints: str | Sequence[str] | None = None,
+    labels: Mapping[int, Mapping[str, Any]] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    automatic: bool = True,
+    certainty: float = 0.5,
+    missing: Sequence[Any] = ("",),
+    seed: int = 0,
+) -> Repair:
+    """Find cells of a table that are probably wrong, and what they should be.
+
+    Every cell is a variable whose candidates are its own value, values that go with other cells of
+    the row, and values that it may be a typo of. Features with tied weights speak for candidates:
+    their frequency, other columns that predict the column, rules, similarity of text, and votes
+    of rows that describe the same thing. Weights are learned from the other cells of the table, and
+    from labels. No cell is a witness for its own value.
+
+    Parameters
+    ----------
+    frame : frame or mapping
+        The table, of pandas, Polars or PyArrow, or a mapping from names to columns.
+    constraints : str or list of str, optional
+        Rules, one per line: dependencies such as `zip, street -> city`, or denial constraints in
+        the notation of HoloClean, `t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`.
+    labels : mapping, optional
+        True values of some rows: `{row: {column: value}}`, rows by position.
+    columns : list of str, optional
+        The columns whose cells may be wrong; by default all.
+    automatic : bool, default True
+        Whether columns that predict other columns are found and used.
+    certainty : float, default 0.5
+        A cell is changed if another value is at least so probable. Missing cells get their most
+        probable value.
+    missing : list, default [""]
+        Entries that stand for a missing cell, beside None and NaN.
+    seed : int, default 0
+        Fixes which cells weights are learned from.
+
+    Returns
+    -------
+    Repair
+        The repaired table, the changed cells and their probabilities.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> rows = {"zip": ["1", "2", "3"] * 20, "city": ["Rome", "Oslo", "Paris"] * 20}
+    >>> rows["city"][7] = "Osxo"
+    >>> found = mg.repair(rows, "zip -> city")
+    >>> [found.cells[name].tolist() for name in ("row", "before", "after")]
+    [[7], ['Osxo'], ['Oslo']]
+    """
+    entropy_of(seed)
+    if not 0.0 < certainty <= 1.0:
+        raise LearnError(f"certainty must be above 0 and at most 1, got {certainty}")
+    table = read_table(frame, "frame", missing)
+    table, known = read_labels(table, labels)
+    model = fitted(table, constraints, known, columns, automatic, seed)
+    return answered(model, frame, table, known, certainty)
+
+
+def fitted(
+    table: Table,
+    constraints: str | Sequence[str] | None,
+    known: Mapping[tuple[int, int], int],
+    columns: Sequence[str] | None,
+    automatic: bool,
+    seed: int,
+) -> Model:
+    """The model of a table that was read."""
+    rules = read_rules(constraints, table)
+    some = (
+        range(len(table.names)) if columns is None else [table.index(c, "columns") for c in columns]
+    )
+    return fit(table, rules, known, automatic, list(some), seed)
+
+
+def answered(
+    model: Model, frame: Any, table: Table, known: Mapping[tuple[int, int], int], certainty: float
+) -> Repair:
+    """The repair of a table by a model."""
+    found, probability = model.answer(table)
+    codes = chosen(table.codes, found, probability, certainty)
+    for (row, column), code in known.items():
+        codes[row, column] = code
+    return Repair(frame, table, model, found, probability, codes, dict(known))
+
+
+def read_labels(
+    table: Table, labels: Mapping[int, Mapping[str, Any]] | None
+) -> tuple[Table, dict[tuple[int, int], int]]:
+    """True codes by (row, column); new values are added to the table's."""
+    values = [dict.fromkeys(one) for one in table.values]
+    places = [{value: code for code, value in enumerate(one)} for one in values]
+    found: dict[tuple[int, int], int] = {}
+    for row, cells in (labels or {}).items():
+        if not 0 <= row < len(table):
+            raise LearnError(f"labels: there is no row {row}; there are {len(table):,} rows")
+        for name, value in cells.items():
+            column = table.index(str(name), f"labels, row {row}")
+            if table.is_blank(value):
+                found[row, column] = MISSING
+            else:
+                found[row, column] = places[column].setdefault(value, len(places[column]))
+    whole = tuple(tuple(place) for place in places)
+    return Table(table.names, whole, np.array(table.codes), table.blank), found

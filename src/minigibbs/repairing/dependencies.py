@@ -1,0 +1,55 @@
+"""Approximate functional dependencies of a table, found by how well groups agree."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from minigibbs.repairing.counts import Pairs
+from minigibbs.repairing.table import MISSING, Table
+
+_COVERED = 0.3  # cells in groups of two and more
+_EXPLAINED = 0.3  # of the errors of a guess by frequency, at least
+_CONTEXTS = 8  # of a column
+
+
+class Context(NamedTuple):
+    """A column that tells something about another one."""
+
+    given: int
+    column: int
+    explained: float  # share of the errors of the most frequent value that it removes
+
+
+def contexts_of(table: Table) -> list[list[Context]]:
+    """By column, the columns that predict it best, the strongest first.
+
+    A cell is predicted by the majority of the other cells in its group. A column in which nearly
+    every value is different predicts nothing, since most of its groups have one row.
+    """
+    found: list[list[Context]] = []
+    for column in range(len(table.names)):
+        target = table.codes[:, column]
+        seen = target != MISSING
+        if table.size(column) < 2:
+            found.append([])
+            continue
+        base = np.bincount(target[seen]).max() / max(int(seen.sum()), 1)
+        some = []
+        for given in range(len(table.names)):
+            if given == column or table.size(given) < 2:
+                continue
+            pairs = Pairs.of(table.codes[:, given], target, table.size(column))
+            accuracy, covered = pairs.loo_accuracy()
+            explained = covered * (accuracy - base) / max(1.0 - base, 1e-9)
+            if covered >= _COVERED and explained > 0.0:
+                some.append(Context(given, column, explained))
+        some.sort(key=lambda one: -one.explained)
+        found.append(some[:_CONTEXTS])
+    return found
+
+
+def strong(contexts: list[list[Context]]) -> list[Context]:
+    """The contexts that are approximate functional dependencies."""
+    return [one for some in contexts for one in some if one.explained >= _EXPLAINED]

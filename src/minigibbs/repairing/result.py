@@ -1,0 +1,322 @@
+"""What `mg.repair` returns: which cells are probably wrong, and what they should be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import LearnError
+from minigibbs.repairing.features import Candidates
+from minigibbs.repairing.model import Model, best
+from minigibbs.repairing.table import MISSING, Table
+from minigibbs.results import plots
+from minigibbs.results.report.markup import element, join, table
+from minigibbs.system.boundary import checked, shown
+from minigibbs.system.files import write_whole
+from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
+from minigibbs.system.text import printable
+
+_SHOWN = 12
+_LISTED = 1000  # cells of a page
+
+
+class Scores(NamedTuple):
+    """How well a table was repaired, where the truth is known."""
+
+    precision: float  # share of the changed cells that are right now
+    recall: float  # share of the wrong cells that are right now
+    f1: float
+    changed: int
+    wrong: int
+
+
+@checked(LearnError, init=False)
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """The result of `mg.repair`.
+
+    Attributes
+    ----------
+    frame : frame
+        The repaired table, of the library of the table that went in.
+    cells : frame
+        One row per changed cell: `row`, `column`, `before`, `after`, `probability`, the least
+        certain last.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> rows = {"zip": ["1", "2"] * 20, "city": ["Rome", "Oslo"] * 20}
+    >>> rows["city"][4] = "Romx"
+    >>> found = mg.repair(rows)
+    >>> found.cells["after"].tolist(), found.frame["city"][4]
+    (['Rome'], 'Rome')
+    """
+
+    given: Any = field(repr=False)
+    table: Table = field(repr=False)
+    model: Model = field(repr=False)
+    candidates: Candidates = field(repr=False)
+    probability: NDArray[np.float64] = field(repr=False)
+    codes: NDArray[np.int64] = field(repr=False)  # [row, column] after the repair
+    labels: Mapping[tuple[int, int], int] = field(repr=False)
+
+    @cached_property
+    def frame(self) -> Any:
+        """The repaired table."""
+        cells = {}
+        for column, name in enumerate(self._names):
+            rows = np.flatnonzero(self.codes[:, column] != self.table.codes[:, column])
+            if len(rows):
+                values = self._values(column, self.codes[rows, column])
+                cells[name] = (rows, values)
+        return with_cells(self.given, cells)
+
+    @cached_property
+    def _names(self) -> list[Any]:
+        return names_of(self.given)
+
+    @cached_property
+    def cells(self) -> Any:
+        """One row per changed cell, the most certain first."""
+        row, column, certain = self._changed()
+        names, before, after = self.table.names, [], []
+        for r, c in zip(row.tolist(), column.tolist(), strict=True):
+            before += self._values(c, self.table.codes[[r], c])
+            after += self._values(c, self.codes[[r], c])
+        return frame_like(
+            self.given,
+            {
+                "row": row,
+                "column": _objects([names[c] for c in column.tolist()]),
+                "before": _objects(before),
+                "after": _objects(after),
+                "probability": certain,
+            },
+        )
+
+    def _changed(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Row, column and probability of the changed cells, the most certain first."""
+        row, column = np.nonzero(self.codes != self.table.codes)
+        certain = self.certainty[row, column]
+        order = np.lexsort((column, row, -certain))
+        return row[order], column[order], certain[order]
+
+    @cached_property
+    def certainty(self) -> NDArray[np.float64]:
+        """[row, column] the probability of the value that each cell has after the repair."""
+        found = np.ones(self.table.codes.shape)
+        some = self.candidates
+        chosen = some.value == self.codes[some.row, some.column][some.cell]
+        found[some.row[some.cell[chosen]], some.column[some.cell[chosen]]] = self.probability[
+            chosen
+        ]
+        for place in self.labels:
+            found[place] = 1.0
+        return found
+
+    @property
+    def suspicion(self) -> NDArray[np.float64]:
+        """[row, column] the probability that each cell is wrong as it was given; 1 if missing."""
+        found = (self.table.codes == MISSING).astype(np.float64)
+        some = self.candidates
+        own = np.bincount(some.cell, self.probability * some.own, minlength=len(some.row))
+        found[some.row, some.column] = 1.0 - own
+        for (row, column), code in self.labels.items():
+            found[row, column] = float(code != self.table.codes[row, column])
+        clipped: NDArray[np.float64] = np.clip(found, 0.0, 1.0)
+        return clipped
+
+    @property
+    def dependencies(self) -> list[tuple[str, float]]:
+        """Approximate functional dependencies that were found, and how much each explains."""
+        names = self.table.names
+        return [
+            (f"{names[one.given]} -> {names[one.column]}", float(one.explained))
+            for one in self.model.found
+        ]
+
+    @property
+    def weights(self) -> Any:
+        """One row per weight: its kind, what it is about, and its value."""
+        places = list(self.model.featurizer.weights.places)[: len(self.model.weights)]
+        return frame_like(
+            self.given,
+            {
+                "kind": _objects([place.kind for place in places]),
+                "entry": _objects([place.entry for place in places]),
+                "weight": self.model.weights,
+            },
+        )
+
+    def scores(self, clean: Any) -> Scores:
+        """Precision, recall and F1 against the true table.
+
+        Parameters
+        ----------
+        clean : frame
+            The true table, with the same rows and columns.
+        """
+        truth, before, after = self._against(clean)
+        changed, wrong = after != before, before != truth
+        right = int((changed & (after == truth)).sum())
+        precision = right / max(int(changed.sum()), 1)
+        recall = right / max(int(wrong.sum()), 1)
+        f1 = 2 * precision * recall / max(precision + recall, 1e-12)
+        return Scores(precision, recall, f1, int(changed.sum()), int(wrong.sum()))
+
+    def calibration(self, clean: Any, bins: int = 10) -> Any:
+        """Stated probabilities of the changed cells against the share that is right.
+
+        Parameters
+        ----------
+        clean : frame
+            The true table, with the same rows and columns.
+        bins : int, default 10
+            How many bins of equal counts.
+
+        Returns
+        -------
+        frame
+            One row per bin: `probability` (mean), `right` (share), `count`.
+        """
+        if bins < 1:
+            raise LearnError(f"bins must be at least 1, got {bins}")
+        truth, before, after = self._against(clean)
+        changed = after != before
+        stated, right = self.certainty[changed], (after == truth)[changed]
+        order = np.argsort(stated, kind="stable")
+        parts = [part for part in np.array_split(order, bins) if len(part)]
+        return frame_like(
+            self.given,
+            {
+                "probability": np.array([stated[part].mean() for part in parts]),
+                "right": np.array([right[part].mean() for part in parts]),
+                "count": np.array([len(part) for part in parts], dtype=np.int64),
+            },
+        )
+
+    def plot_calibration(self, clean: Any, axes: Any = None) -> Any:
+        """Draw the calibration curve; returns Matplotlib's axes."""
+        if axes is not None and not hasattr(axes, "set_xlabel"):
+            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
+        if axes is None:
+            axes = plots.figure(1, width=5.0, height=4.6)[1][0]
+        found = self.calibration(clean)
+        axes.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+        stated, right = column_of(found, "probability"), column_of(found, "right")
+        axes.plot(stated, right, "o-", color="tab:blue")
+        axes.set(
+            xlabel="stated probability of a repair",
+            ylabel="share that is right",
+            title="Calibration of repairs",
+        )
+        return axes
+
+    def _against(
+        self, clean: Any
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Codes of the truth, of the table and of its repair."""
+        truth = self.table.read(clean, "clean")
+        if len(truth) != len(self.table):
+            raise LearnError(f"clean must have {len(self.table):,} rows, got {len(truth):,}")
+        return truth.codes, self.table.codes, self.codes
+
+    def _values(self, column: int, codes: NDArray[np.int64]) -> list[Any]:
+        values = self.table.values[column]
+        return [None if code == MISSING else values[code] for code in codes.tolist()]
+
+    def summary_rows(self) -> list[tuple[str, str]]:
+        """What is shown of it: label and value."""
+        changed = int((self.codes != self.table.codes).sum())
+        filled = int(((self.codes != self.table.codes) & (self.table.codes == MISSING)).sum())
+        rows, columns = self.codes.shape
+        return [
+            ("table", f"{rows:,} rows, {columns:,} columns"),
+            ("changed", f"{changed:,} cells, {filled:,} of them missing before"),
+            ("labels", f"{len(self.labels):,} cells"),
+            ("found", f"{len(self.model.found):,} approximate functional dependencies"),
+        ]
+
+    def __str__(self) -> str:
+        lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
+        lines += ["  ".join(line) for line in self._lines(_SHOWN)]
+        return "\n".join(lines)
+
+    def _lines(self, most: int) -> list[list[str]]:
+        """The most certain changes in words."""
+        found = []
+        for row, column, certain in zip(*(one.tolist() for one in self._changed()), strict=True):
+            before = self._values(column, self.table.codes[[row], column])[0]
+            after = self._values(column, self.codes[[row], column])[0]
+            found.append(
+                [
+                    f"{row:,}",
+                    printable(self.table.names[column]),
+                    "(missing)" if before is None else printable(before),
+                    printable(after),
+                    f"{certain:.4f}",
+                ]
+            )
+            if len(found) == most:
+                break
+        return found
+
+    def _repr_html_(self) -> str:
+        return str(join(*self._page(_SHOWN)))
+
+    def _page(self, most: int) -> list[Any]:
+        rows: list[list[object]] = [[label, value] for label, value in self.summary_rows()]
+        lines: list[list[object]] = [list(line) for line in self._lines(most)]
+        head = ["row", "column", "before", "after", "probability"]
+        return [table(["", ""], rows), table(head, lines)]
+
+    def report(self, path: str | os.PathLike[str], clean: Any = None) -> None:
+        """Write one HTML page: changed cells, dependencies, and scores if the truth is known.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        clean : frame, optional
+            The true table; the page then has scores and the calibration of probabilities.
+        """
+        parts: list[Any] = [element("h1", "Repaired table"), *self._page(_LISTED)]
+        found: list[list[object]] = [[one, f"{share:.2f}"] for one, share in self.dependencies]
+        parts += [element("h2", "Dependencies found"), table(["dependency", "explains"], found)]
+        if clean is not None:
+            got = self.scores(clean)
+            parts.append(element("h2", "Against the truth"))
+            numbers: list[list[object]] = [
+                [name, f"{getattr(got, name):.3f}"] for name in ("precision", "recall", "f1")
+            ]
+            parts.append(table(["score", "value"], numbers))
+            curve = self.calibration(clean)
+            columns = [
+                column_of(curve, name).tolist() for name in ("probability", "right", "count")
+            ]
+            lines: list[list[object]] = [
+                [f"{a:.3f}", f"{b:.3f}", f"{c:,}"] for a, b, c in zip(*columns, strict=True)
+            ]
+            parts.append(table(["stated probability", "share right", "cells"], lines))
+        text = f"<!doctype html><meta charset='utf-8'><title>Repaired table</title>{join(*parts)}"
+        write_whole(path, lambda stream: stream.write(text.encode("utf-8")))
+
+    def best(self) -> NDArray[np.int64]:
+        """[row, column] codes of the most probable values, whatever their probability."""
+        codes = self.table.codes.copy()
+        top = best(self.candidates, self.probability)
+        codes[self.candidates.row, self.candidates.column] = self.candidates.value[top]
+        return codes
+
+
+def _objects(entries: list[Any]) -> NDArray[Any]:
+    column = np.empty(len(entries), dtype=object)
+    column[:] = entries
+    return column

@@ -1,0 +1,254 @@
+"""Tables are repaired with and without rules and labels, and bad tables are answered or refused."""
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.repairing.constraints import Denial, Dependency, read_rules
+from minigibbs.repairing.counts import Pairs
+from minigibbs.repairing.dependencies import contexts_of, strong
+from minigibbs.repairing.table import read_table
+from minigibbs.repairing.typos import similarities
+from minigibbs.system.frames import column_of, frame_like
+
+
+def shops(rows=300, seed=0, share=0.04):
+    """A clean table and the same with typos."""
+    rng = np.random.default_rng(seed)
+    shop = rng.integers(0, 15, rows)
+    clean = {
+        "shop": [f"shop {'abcdefghijklmno'[k]}" for k in shop],
+        "zip": [f"{10000 + 7 * (k % 10)}" for k in shop],
+        "city": [f"city {'pqrstuvwyz'[k % 10]}" for k in shop],
+    }
+    dirty = {name: list(column) for name, column in clean.items()}
+    for name in ("zip", "city"):
+        for row in np.flatnonzero(rng.random(rows) < share).tolist():
+            text = dirty[name][row]
+            place = int(rng.integers(len(text)))
+            dirty[name][row] = f"{text[:place]}x{text[place + 1 :]}"
+    return dirty, clean
+
+
+@pytest.fixture(scope="module")
+def found():
+    dirty, clean = shops()
+    return mg.repair(dirty), dirty, clean
+
+
+def test_typos_are_repaired_without_rules_or_labels(found):
+    result, dirty, clean = found
+    scores = result.scores(clean)
+    assert scores.wrong > 15
+    # Each wrong cell has two columns that determine it, in groups of 20 rows.
+    assert scores.precision > 0.9
+    assert scores.recall > 0.9
+    cells = result.cells
+    assert (np.diff(cells["probability"]) <= 0).all()
+    assert len(cells["row"]) == scores.changed
+    row, column = cells["row"][0], cells["column"][0]
+    assert cells["before"][0] == dirty[column][row]
+    assert cells["after"][0] == result.frame[column][row]
+    assert "shop -> zip" in [name for name, _ in result.dependencies]
+
+
+def test_suspicion_is_a_probability_and_finds_the_errors(found):
+    result, dirty, clean = found
+    names = list(dirty)
+    wrong = np.array(
+        [[dirty[n][r] != clean[n][r] for n in names] for r in range(len(dirty["zip"]))]
+    )
+    assert ((result.suspicion >= 0) & (result.suspicion <= 1)).all()
+    assert result.suspicion[wrong].mean() > 0.8
+    assert result.suspicion[~wrong].mean() < 0.1
+
+
+def test_a_repair_is_shown_and_reported(found, tmp_path):
+    result, _, clean = found
+    assert "cells" in str(result)
+    assert "<table" in result._repr_html_()
+    result.report(tmp_path / "page.html", clean)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "precision" in page
+    assert "shop -&gt; zip" in page
+    curve = result.calibration(clean, bins=3)
+    assert curve["count"].sum() == result.scores(clean).changed
+    assert set(result.weights["kind"]) >= {"frequency", "context", "keep", "typo"}
+    pytest.importorskip("matplotlib")
+    assert result.plot_calibration(clean).get_xlabel()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_come_back_as_what_they_were(library):
+    module = pytest.importorskip(library)
+    dirty, clean = shops(120)
+    make = module.table if library == "pyarrow" else module.DataFrame
+    frame = make(dirty)
+    result = mg.repair(frame)
+    assert type(result.frame) is type(frame)
+    assert type(result.cells) is type(frame)
+    assert result.scores(frame_like(frame, clean)).recall > 0.5
+    row = int(column_of(result.cells, "row")[0])
+    name = column_of(result.cells, "column").tolist()[0]
+    assert column_of(result.frame, name)[row] == column_of(result.cells, "after")[0]
+
+
+def test_rules_alone_repair():
+    dirty, clean = shops()
+    text = "shop -> zip\nt1&t2&EQ(t1.shop,t2.shop)&IQ(t1.city,t2.city)\n# a comment"
+    result = mg.repair(dirty, text, automatic=False)
+    assert not set(result.weights["kind"]) & {"context"}
+    assert result.scores(clean).f1 > 0.9
+
+
+def test_a_constraint_of_one_row_speaks_against_values():
+    rows = {"role": ["boss", "clerk"] * 30, "level": ["9", "1"] * 30}
+    rows["level"][0] = "1"
+    result = mg.repair(rows, "t1&EQ(t1.role,'boss')&LT(t1.level,'5')", columns=["level"])
+    assert result.frame["level"][0] == "9"
+
+
+def test_violations_count_partners():
+    table = read_table({"pay": ["1", "2", "3"], "tax": ["3", "2", "9"]})
+    (rule,) = read_rules("t1&t2&GT(t1.pay,t2.pay)&LT(t1.tax,t2.tax)", table)
+    assert isinstance(rule, Denial)
+    rows = np.arange(3)
+    share = rule.violations(table, rows, 1, table.codes[:, 1])
+    assert share.tolist() == pytest.approx([1 / 3, 1 / 3, 0])  # rows 0 and 1 contradict each other
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("zip -> town", "there is no column 'town'"),
+        ("zip -> zip", "a column is on both sides"),
+        ("t1&t2&SAME(t1.zip,t2.zip)", "expected a predicate such as"),
+        ("t1&EQ(t1.zip)", "expected a predicate such as"),
+        ("t1&EQ(t3.zip,t1.zip)", "expected t1.column, t2.column"),
+        ("t1&t2", "expected predicates, or columns -> column"),
+    ],
+)
+def test_bad_rules_are_refused(text, message):
+    with pytest.raises(mg.LearnError, match=message):
+        read_rules(text, read_table({"zip": ["1"], "city": ["a"]}))
+
+
+def test_dependencies_of_denial_constraints():
+    table = read_table({"a b": ["1"], "c": ["x"], "d": ["y"]})
+    rules = read_rules(["a b, c -> d", "t1&t2&EQ(t1.a b,t2.a b)&IQ(t1.d,t2.d)"], table)
+    assert rules == [Dependency((0, 1), 2), Dependency((0,), 2)]
+    assert rules[0].text(table.names) == "a b, c -> d"
+
+
+def test_sources_that_are_right_are_found_from_labels():
+    """Ten sources report 40 items; four honest ones are outvoted by six that copy an error."""
+    rng = np.random.default_rng(3)
+    truth = {f"item {k}": f"value {rng.integers(1000, 9999)}" for k in range(40)}
+    lie = {item: f"value {rng.integers(1000, 9999)}" for item in truth}
+    rows = [(f"source {s}", item) for item in truth for s in range(10)]
+    honest = {f"source {s}" for s in range(4)}
+    dirty = {
+        "source": [s for s, _ in rows],
+        "item": [item for _, item in rows],
+        "value": [truth[item] if s in honest else lie[item] for s, item in rows],
+    }
+    clean = {**dirty, "value": [truth[item] for _, item in rows]}
+    labels = {r: {n: clean[n][r] for n in clean} for r in range(0, 400, 27)}
+    without, with_labels = mg.repair(dirty), mg.repair(dirty, labels=labels)
+    assert without.scores(clean).f1 < 0.3  # the majority lies
+    assert with_labels.scores(clean).f1 > 0.9
+    assert any(name.startswith("value by source") for name in with_labels.weights["entry"])
+
+
+def test_labels_win_and_may_be_new_values():
+    dirty, _ = shops(100)
+    result = mg.repair(dirty, labels={3: {"city": "elsewhere"}, 4: {"zip": None}})
+    assert result.frame["city"][3] == "elsewhere"
+    assert result.frame["zip"][4] is None
+    with pytest.raises(mg.LearnError, match="there is no row 100"):
+        mg.repair(dirty, labels={100: {"city": "x"}})
+    with pytest.raises(mg.LearnError, match="no column 'town'"):
+        mg.repair(dirty, labels={1: {"town": "x"}})
+
+
+def test_missing_cells_are_filled_and_never_candidates():
+    dirty, clean = shops()
+    for row in range(0, 300, 10):
+        dirty["city"][row] = "" if row % 20 else None
+    result = mg.repair(dirty)
+    rows = range(0, 300, 10)
+    filled = [result.frame["city"][row] for row in rows]
+    assert np.mean([result.frame["city"][row] == clean["city"][row] for row in rows]) > 0.9
+    assert "" not in filled
+    assert None not in filled
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"a": ["x"], "b": ["y"]},
+        {"a": ["x"] * 5, "b": ["y"] * 5},
+        {"a": [None] * 4, "b": ["x", "y", "x", "x"]},
+        {"a": [None] * 3, "b": [None] * 3},
+        {"a": [1, "1", 2.5, True, None], "b": [b"x", "x", 3, None, 4j]},
+        {"a": np.arange(2000).astype(str), "b": np.arange(2000) % 3},
+    ],
+    ids=["one row", "constant", "empty column", "all missing", "mixed types", "identifiers"],
+)
+def test_odd_tables_have_an_answer(rows):
+    result = mg.repair(rows)
+    assert list(result.frame) == list(rows)
+    assert str(result)
+
+
+def test_a_million_categories_are_counted_not_compared():
+    count = 100_000
+    rows = {"id": np.arange(count).astype(str), "kind": np.arange(count) % 3}
+    result = mg.repair(rows, columns=["kind"])
+    assert (result.codes == result.table.codes).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mg.repair({}), "must have rows and columns"),
+        (lambda: mg.repair({"a": []}), "must have rows and columns"),
+        (lambda: mg.repair({"a": [1], "b": [1, 2]}), "columns of one length"),
+        (lambda: mg.repair({"a": [1], 1: [1], "1": [2]}), "two columns have the same name"),
+        (lambda: mg.repair({"a": [1]}, certainty=0.0), "certainty must be above 0"),
+        (lambda: mg.repair({"a": [1]}, columns=["b"]), "no column 'b'"),
+        (lambda: mg.repair([1, 2]), "expected columns by name"),
+    ],
+)
+def test_bad_tables_are_refused(call, message):
+    with pytest.raises(mg.LearnError, match=message):
+        call()
+
+
+def test_duplicate_names_are_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([["a", "b"]], columns=["x", "x"])
+    with pytest.raises(mg.LearnError, match="more than one column is called 'x'"):
+        mg.repair(frame)
+
+
+def test_edit_distances():
+    texts = ["kitten", "sitting", "", "é"]
+    pairs = np.array([[0, 1], [2, 2], [0, 2], [3, 3]])
+    assert similarities(pairs, texts, texts) == pytest.approx([1 - 3 / 7, 1, 0, 1])
+
+
+def test_counts_leave_the_cell_out():
+    key = np.array([0, 0, 0, 1, 1, 2, -1])
+    value = np.array([0, 0, 1, 1, 1, 0, 0])
+    pairs = Pairs.of(key, value, 2)
+    assert pairs.count(np.array([0, 1, 5, -1]), np.array([0, 0, 0, 0])).tolist() == [2, 0, 0, 0]
+    accuracy, covered = pairs.loo_accuracy()
+    assert covered == pytest.approx(5 / 6)
+    assert accuracy == pytest.approx(4 / 5)  # the odd cell of key 0 is outvoted
+
+
+def test_keys_predict_nothing():
+    rng = np.random.default_rng(0)
+    table = read_table({"id": np.arange(200), "a": rng.integers(0, 3, 200)})
+    assert not strong(contexts_of(table))
