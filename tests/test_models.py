@@ -236,8 +236,59 @@ def test_every_generator_is_known_by_name():
         "potts-rbf",
         "ising-lattice",
         "potts-lattice",
+        "spin-glass",
+        "sherrington-kirkpatrick",
         "curie-weiss",
         "long-range-ising",
         "random-tables",
     }
     assert mg.models.curie_weiss is GENERATORS["curie-weiss"]
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_lattices_of_any_dimension(dimensions, periodic):
+    """Every site and its neighbors, one step along one axis, as a list of tuples says."""
+    side = 3
+    expected = set()
+    for site in np.ndindex((side,) * dimensions):
+        for axis in range(dimensions):
+            step = np.array(site)
+            step[axis] += 1
+            if periodic or step[axis] < side:
+                other = tuple(step % side)
+                pair = (np.ravel_multi_index(s, (side,) * dimensions) for s in (site, other))
+                expected.add(frozenset(int(one) for one in pair))
+    graph = mg.models.ising_lattice(side, 0.3, periodic, dimensions=dimensions)
+    found = [frozenset(pair) for pair in graph.factors[0].scope.tolist()]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    stencil = mg.models.potts_lattice(side, 2, 0.3, periodic, True, dimensions)
+    stored = mg.models.potts_lattice(side, 2, 0.3, periodic, False, dimensions)
+    states = np.random.default_rng(1).integers(0, 2, (20, side**dimensions))
+    np.testing.assert_allclose(stencil.energy(states), stored.energy(states))
+
+
+def test_glasses_have_the_couplings_that_were_asked_for():
+    glass = mg.models.spin_glass(6, beta=0.5, couplings="signs", seed=3).factors[0].coupling
+    assert set(glass.tolist()) == {-0.5, 0.5}
+    assert abs(glass.mean()) < 5 * 0.5 / len(glass) ** 0.5  # false alarms below 1e-6
+    again, other = (mg.models.spin_glass(6, seed=s).factors[0].coupling for s in (0, 1))
+    np.testing.assert_array_equal(again, mg.models.spin_glass(6).factors[0].coupling)
+    assert (again != other).all()
+    dense = mg.models.sherrington_kirkpatrick(300, beta=2.0).factors[0].coupling
+    assert dense.std() * 300**0.5 == pytest.approx(2.0, rel=0.03)  # six standard errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimensions": 0}, "dimensions must be an integer of at least 1"),
+        ({"dimensions": 100}, "dimensions must be at most"),
+        ({"couplings": "uniform"}, "couplings"),
+        ({"side": 2}, "side must be an integer of at least 3"),
+    ],
+)
+def test_glasses_that_cannot_be_built(options, message):
+    with pytest.raises(mg.GraphError, match=message):
+        mg.models.spin_glass(**({"side": 4} | options))

@@ -75,32 +75,157 @@ def potts_rbf(
 
 @checked(GraphError)
 def ising_lattice(
-    side: int, beta: float, periodic: bool = True, implicit: bool | None = None
+    side: int,
+    beta: float,
+    periodic: bool = True,
+    implicit: bool | None = None,
+    dimensions: int = 2,
 ) -> FactorGraph:
-    """The square-lattice Ising model with coupling beta between nearest neighbours.
+    """Build the Ising model with coupling beta between nearest neighbors of a lattice.
 
+    Parameters
+    ----------
+    side : int
+        Sites along each axis.
+    beta : float
+        The coupling.
+    periodic : bool, default True
+        Whether opposite faces are neighbors.
+    implicit : bool or None, default None
+        Whether couplings are one `Stencil`, which stores no pairs; by default for large lattices.
+    dimensions : int, default 2
+        Axes of the lattice: 1 for a chain, 2 for a square, 3 for a cube.
+
+    Returns
+    -------
+    FactorGraph
+
+    Examples
+    --------
     >>> ising_lattice(side=4, beta=0.4).stats.max_degree
     4
+    >>> ising_lattice(side=4, beta=0.2, dimensions=3)
+    <FactorGraph: 64 variables; factors: 192 ising>
     >>> ising_lattice(side=4096, beta=0.4)
     <FactorGraph: 16,777,216 variables; factors: 33,554,432 stencil>
     """
-    if _is_stencil(implicit, side):
-        return _alike(_stencil("ising", side, beta, periodic), int(side) ** 2, 2)
-    return _alike(Ising(*_lattice(side, periodic), beta), int(side) ** 2, 2)
+    if _is_stencil(implicit, side, dimensions):
+        group: Factors = _stencil("ising", side, beta, periodic, dimensions)
+    else:
+        group = Ising(*_lattice(side, periodic, dimensions), beta)
+    return _alike(group, int(side) ** dimensions, 2)
 
 
 @checked(GraphError)
 def potts_lattice(
-    side: int, states: int, beta: float, periodic: bool = True, implicit: bool | None = None
+    side: int,
+    states: int,
+    beta: float,
+    periodic: bool = True,
+    implicit: bool | None = None,
+    dimensions: int = 2,
 ) -> FactorGraph:
-    """The square-lattice Potts model with weight beta where nearest neighbours agree.
+    """Build the Potts model with weight beta where nearest neighbors of a lattice agree.
 
+    Parameters
+    ----------
+    side : int
+        Sites along each axis.
+    states : int
+        Values of a variable.
+    beta : float
+        The weight.
+    periodic, implicit, dimensions
+        As in `ising_lattice`.
+
+    Returns
+    -------
+    FactorGraph
+
+    Examples
+    --------
     >>> potts_lattice(side=4, states=3, beta=0.5, periodic=False)
     <FactorGraph: 16 variables; factors: 24 potts>
     """
-    if _is_stencil(implicit, side):
-        return _alike(_stencil("potts", side, beta, periodic), int(side) ** 2, states)
-    return _alike(Potts(*_lattice(side, periodic), beta), int(side) ** 2, states)
+    if _is_stencil(implicit, side, dimensions):
+        group: Factors = _stencil("potts", side, beta, periodic, dimensions)
+    else:
+        group = Potts(*_lattice(side, periodic, dimensions), beta)
+    return _alike(group, int(side) ** dimensions, states)
+
+
+@checked(GraphError)
+def spin_glass(
+    side: int,
+    beta: float = 1.0,
+    dimensions: int = 3,
+    couplings: str = "normal",
+    periodic: bool = True,
+    seed: int = 0,
+) -> FactorGraph:
+    """Build an Edwards-Anderson spin glass: random couplings between neighbors of a lattice.
+
+    Parameters
+    ----------
+    side : int
+        Sites along each axis.
+    beta : float, default 1.0
+        The inverse temperature, by which couplings are multiplied.
+    dimensions : int, default 3
+        Axes of the lattice.
+    couplings : {"normal", "signs"}, default "normal"
+        Standard normal couplings, or +1 and -1 with equal probability.
+    periodic : bool, default True
+        Whether opposite faces are neighbors.
+    seed : int, default 0
+        Fixes the couplings.
+
+    Returns
+    -------
+    FactorGraph
+
+    Examples
+    --------
+    >>> spin_glass(side=4, beta=0.8, couplings="signs")
+    <FactorGraph: 64 variables; factors: 192 ising>
+    """
+    i, j = _lattice(side, periodic, dimensions)
+    return _alike(
+        Ising(i, j, beta * _random_couplings(couplings, len(i), seed)), side**dimensions, 2
+    )
+
+
+@checked(GraphError)
+def sherrington_kirkpatrick(
+    n: int, beta: float = 1.0, couplings: str = "normal", seed: int = 0
+) -> FactorGraph:
+    """Build a Sherrington-Kirkpatrick spin glass: random couplings between every two of n spins.
+
+    Couplings have variance beta^2 / n, so that the glass transition is at beta = 1.
+
+    Parameters
+    ----------
+    n : int
+        Spins.
+    beta : float, default 1.0
+        The inverse temperature.
+    couplings : {"normal", "signs"}, default "normal"
+        The distribution of couplings, before they are scaled.
+    seed : int, default 0
+        Fixes the couplings.
+
+    Returns
+    -------
+    FactorGraph
+
+    Examples
+    --------
+    >>> sherrington_kirkpatrick(n=100)
+    <FactorGraph: 100 variables; factors: 4,950 ising>
+    """
+    n = _at_least("n", n, 2)
+    i, j = _all_pairs(n)
+    return _alike(Ising(i, j, beta / n**0.5 * _random_couplings(couplings, len(i), seed)), n, 2)
 
 
 @checked(GraphError)
@@ -263,6 +388,8 @@ GENERATORS: dict[str, Callable[..., FactorGraph]] = {
         potts_rbf,
         ising_lattice,
         potts_lattice,
+        spin_glass,
+        sherrington_kirkpatrick,
         curie_weiss,
         long_range_ising,
         random_tables,
@@ -302,14 +429,30 @@ def _is_implicit(implicit: bool | None, variables: int) -> bool:
     return variables > _MOST_STORED if implicit is None else bool(implicit)
 
 
-def _is_stencil(implicit: bool | None, side: int) -> bool:
-    return side * side > _MOST_LATTICE if implicit is None else bool(implicit)
+def _axes(dimensions: int) -> int:
+    if _at_least("dimensions", dimensions, 1) > _MOST_AXES:
+        raise GraphError(f"dimensions must be at most {_MOST_AXES}, got {dimensions}")
+    return int(dimensions)
 
 
-def _stencil(kind: str, side: int, beta: float, periodic: bool) -> Stencil:
-    """Nearest neighbours on a square grid, in the order of `_lattice`."""
-    _at_least("side", side, 3 if periodic else 2)
-    return Stencil((side, side), [(0, 1), (1, 0)], beta, bool(periodic), kind)
+def _random_couplings(kind: str, count: int, seed: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(_at_least("seed", seed, 0))
+    if kind == "signs":
+        return rng.choice([-1.0, 1.0], count)
+    if kind == "normal":
+        return rng.normal(size=count)
+    raise GraphError(f'couplings must be "normal" or "signs", got {kind!r}')
+
+
+def _is_stencil(implicit: bool | None, side: int, dimensions: int) -> bool:
+    return side ** _axes(dimensions) > _MOST_LATTICE if implicit is None else bool(implicit)
+
+
+def _stencil(kind: str, side: int, beta: float, periodic: bool, dimensions: int) -> Stencil:
+    """Nearest neighbors on a lattice, in the order of `_lattice`."""
+    side = _at_least("side", side, 3 if periodic else 2)
+    steps = np.eye(dimensions, dtype=int)[::-1].tolist()
+    return Stencil((side,) * dimensions, steps, beta, bool(periodic), kind)
 
 
 def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None) -> Factors:
@@ -322,16 +465,23 @@ def _rbf(kind: str, side: int, beta: float, gamma: float, implicit: bool | None)
     return {"ising": Ising, "potts": Potts}[kind](i, j, beta * np.exp(-gamma * square))
 
 
-def _lattice(side: int, periodic: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nearest neighbours on a square grid; a periodic side of 2 would join pairs twice."""
-    side = _at_least("side", side, 3 if periodic else 2)
+def _lattice(side: int, periodic: bool, dimensions: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Nearest neighbors on a lattice, along the last axis first.
+
+    A periodic side of 2 would join pairs twice.
+    """
+    side, dimensions = _at_least("side", side, 3 if periodic else 2), _axes(dimensions)
     memory.require(
-        side * side * 2 * _PAIR_BYTES, f"a lattice of {side} x {side}", "use a smaller one"
+        side**dimensions * dimensions * _PAIR_BYTES,
+        f"a lattice of {' x '.join([str(side)] * dimensions)}",
+        "use a smaller one",
     )
-    site = np.arange(side * side, dtype=np.int32).reshape(side, side)
-    if periodic:
-        right, down = np.roll(site, -1, axis=1), np.roll(site, -1, axis=0)
-        i = np.concatenate([site.ravel(), site.ravel()])
-        return i, np.concatenate([right.ravel(), down.ravel()])
-    i = np.concatenate([site[:, :-1].ravel(), site[:-1].ravel()])
-    return i, np.concatenate([site[:, 1:].ravel(), site[1:].ravel()])
+    site = np.arange(side**dimensions, dtype=np.int32).reshape((side,) * dimensions)
+    first, second = [], []
+    for axis in reversed(range(dimensions)):
+        here, there = site, np.roll(site, -1, axis)
+        if not periodic:
+            here, there = (np.take(one, range(side - 1), axis) for one in (here, there))
+        first.append(here.ravel())
+        second.append(there.ravel())
+    return np.concatenate(first), np.concatenate(second)

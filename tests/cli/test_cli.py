@@ -45,7 +45,17 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
-COMMANDS = ["demo", "infer", "sample", "resume", "explain", "learn", "reproduce", "report"]
+COMMANDS = [
+    "demo",
+    "infer",
+    "maximize",
+    "sample",
+    "resume",
+    "explain",
+    "learn",
+    "reproduce",
+    "report",
+]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -360,6 +370,8 @@ ARGUMENTS = {
     "potts-rbf": "side=3",
     "ising-lattice": "side=3,beta=0.1,periodic=false",
     "potts-lattice": "side=3,states=3,beta=-0.1,periodic=True",
+    "spin-glass": 'side=3,beta=0.4,dimensions=2,couplings="signs",seed=2',
+    "sherrington-kirkpatrick": "n=6,beta=0.4",
     "curie-weiss": "n=5,beta=1e-1,implicit=true",
     "long-range-ising": "n=5,alpha=2,beta=0.1",
     "random-tables": "variables=5,factors=3,arity=2,states=2,scale=0.5,unary=0.1,seed=3",
@@ -368,7 +380,7 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_generator_by_name(command, name):
-    code, out, _ = command("explain", f"{name}:{ARGUMENTS[name]}", "--json")
+    code, out, _ = command("explain", f"{name}:{ARGUMENTS[name]}".replace('"', ""), "--json")
     assert code == 0
     values = {}
     for part in ARGUMENTS[name].split(","):
@@ -471,7 +483,7 @@ def test_sample_shows_the_most_uncertain_marginals(command, tmp_path):
     assert all("yes 0." in line and "no 0." in line for line in lines)
     _, out, _ = command("sample", "a.mg", "-q", "--seed", 1, "--show", 3, "--json")
     shown = json.loads(out)["marginals"]
-    assert len(shown) == 3
+    assert list(shown) == [f"x{v}" for v in range(12)]
     assert all(sum(row.values()) == pytest.approx(1) for row in shown.values())
     assert "most uncertain" not in command("sample", "a.mg", "-q", "--show", 0)[1]
 
@@ -554,7 +566,7 @@ def test_a_dimmwitted_folder(command, tmp_path):
         (tmp_path / "g" / f"graph.{kind}").write_bytes(content)
     code, out, _ = command("sample", "g", "-q", "--seed", 1, "--json")
     assert code == 0
-    assert list(json.loads(out)["marginals"]) == ["x1"]
+    assert json.loads(out)["marginals"]["x0"] == {"0": 0.0, "1": 1.0}
     assert json.loads(out)["marginals"]["x1"]["1"] == pytest.approx(1 / (1 + np.exp(-1)), abs=0.1)
     _, out, _ = command("sample", "g", "-q", "--ignore-evidence", "--json")
     assert list(json.loads(out)["marginals"]) == ["x0", "x1"]

@@ -13,6 +13,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "bool": {"true": True, "false": False}.__getitem__,
+    "str": str,
 }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Container
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from minigibbs.cli.calls import call
@@ -13,6 +16,8 @@ from minigibbs.formats import read
 from minigibbs.formats.uai import read_evidence
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.models import GENERATORS
+
+_STDIN = "stdin:"  # followed by the ending of a model file
 
 
 def read_model(
@@ -29,6 +34,9 @@ def read_model(
         if options:
             raise SampleError(f"{text}: {', '.join(options)} is for model files")
         graph = call(text, GENERATORS, "generator")
+    elif text.startswith(_STDIN):
+        with warnings_in_lines():
+            graph = _from_stdin(text.removeprefix(_STDIN), options)
     elif not Path(text).exists():
         raise SampleError(
             f"no such model: {text!r} is neither a file nor one of {', '.join(GENERATORS)}"
@@ -39,6 +47,15 @@ def read_model(
     if evidence is not None:
         graph = graph.condition(read_evidence(evidence))
     return _condition(graph, given or [])
+
+
+def _from_stdin(ending: str, options: dict[str, Any]) -> FactorGraph:
+    """Read a model from standard input, as a file with this ending."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"stdin.{ending}")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return read(path, **options)
 
 
 def _condition(graph: FactorGraph, given: list[str]) -> FactorGraph:

@@ -11,7 +11,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A model file, or a generator by name: potts-rbf:side=20,states=10",
+        help="A model file, or a generator by name: potts-rbf:side=20,states=10. Or "
+        "standard input, by the ending of its format: stdin:uai",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -28,7 +29,13 @@ Floor = Annotated[
 IgnoreEvidence = Annotated[
     bool, typer.Option("--ignore-evidence", help="Sample the evidence of a DimmWitted graph too.")
 ]
-Show = Annotated[int, typer.Option(help="Marginals to print, the most uncertain ones.")]
+Show = Annotated[
+    int,
+    typer.Option(
+        help="Marginals to print, the most uncertain ones. JSON holds those of all variables, or "
+        "none with --show 0."
+    ),
+]
 Threads = Annotated[int | None, typer.Option(help="Chains to run at a time.")]
 Every = Annotated[str | None, typer.Option(help="How often to save: 30s, 5min, 1h [30s].")]
 MaxTime = Annotated[str | None, typer.Option(help="With --until: 60s, 5min, 1h.")]

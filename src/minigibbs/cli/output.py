@@ -111,11 +111,7 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
     summary = run.summary()
     recorded = run.counts is not None and run.visits.sum() > 0
     if as_json:
-        chosen = tables.uncertain(run, show) if recorded and show > 0 else {}
-        rows = {
-            run.domains.name(v): by_label(values, probability)
-            for v, (values, probability) in chosen.items()
-        }
+        rows = all_marginals(run) if recorded and show > 0 else {}
         info = {key: for_json(value) for key, value in asdict(run.info).items()}
         info["seed"] = str(run.info.seed)
         whole = {**summary.to_dict(), "info": info, "marginals": rows, **extra}
@@ -140,6 +136,15 @@ def print_run(run: Run, as_json: bool, show: int, **extra: Any) -> None:
             typer.echo(f"{label}: {printable(value)}")
     for warning in summary.warnings:
         warn(warning)
+
+
+def all_marginals(result: Run | Answer) -> dict[str, dict[str, float]]:
+    """Marginals of all variables by name, for JSON; clamped ones too."""
+    domains = result.domains
+    return {
+        domains.name(variable): by_label(domains.values(variable), shares)
+        for variable, shares in enumerate(tables.rows(result))
+    }
 
 
 def by_label(values: tuple[Any, ...], probability: NDArray[np.float64]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from minigibbs.system.optional import optional
 from minigibbs.system.text import cell, printable
 
 if TYPE_CHECKING:
+    from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Result
 
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
@@ -64,6 +65,19 @@ def print_csv(run: Result, stream: Any) -> None:
     marginals, writer = run.shares, csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(_lines(run, marginals))
+
+
+def write_state(best: Maximum, path: str | os.PathLike[str]) -> None:
+    """Write a state as CSV, one line per variable."""
+    write_whole(path, lambda stream: print_state(best, codecs.getwriter("utf-8")(stream)))
+
+
+def print_state(best: Maximum, stream: Any) -> None:
+    """Write a state as CSV to a text stream."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("variable", "name", "value"))
+    for variable in range(len(best.domains)):
+        writer.writerow((variable, cell(best.domains.name(variable)), cell(best.value(variable))))
 
 
 def _lines(run: Result, marginals: Shares) -> Iterator[tuple[object, ...]]:

@@ -24,13 +24,12 @@ from minigibbs.cli.options import (
 )
 from minigibbs.cli.output import (
     EXIT_CODES,
-    by_label,
+    all_marginals,
     check_out,
     print_marginals,
     save_marginals,
     warn,
 )
-from minigibbs.results import tables
 from minigibbs.system.files import check_target
 from minigibbs.system.text import printable
 from minigibbs.system.watch import INTERRUPTED, TERMINATED
@@ -87,11 +86,7 @@ def infer(
     if out is not None:
         save_marginals(answer, out)
     if out != Path("-") and as_json:
-        chosen = tables.uncertain(answer, show) if show > 0 else {}
-        rows = {
-            answer.domains.name(v): by_label(values, shares)
-            for v, (values, shares) in chosen.items()
-        }
+        rows = all_marginals(answer) if show > 0 else {}
         typer.echo(json.dumps({**answer.to_dict(), "marginals": rows}))
     elif out != Path("-"):
         for label, value in answer.rows():

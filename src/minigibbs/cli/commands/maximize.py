@@ -1,0 +1,80 @@
+"""`minigibbs maximize`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from minigibbs.cli.model import read_model
+from minigibbs.cli.options import (
+    Evidence,
+    Floor,
+    Given,
+    IgnoreEvidence,
+    Json,
+    Model,
+    Quiet,
+    Seed,
+    Threads,
+)
+from minigibbs.cli.output import EXIT_CODES, check_out, warnings_in_lines
+from minigibbs.results.tables import print_state, write_state
+from minigibbs.system.text import printable
+
+_STDOUT = Path("-")
+
+
+def maximize(
+    model: Model,
+    time: Annotated[str, typer.Option(help="10s, 5min, 1h.")] = "10s",
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds of each chain, in place of a time.")
+    ] = None,
+    chains: Annotated[int, typer.Option(help="Independent searches.")] = 4,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Try to prove that no state is better.")
+    ] = False,
+    seed: Seed = None,
+    threads: Threads = None,
+    given: Given = None,
+    evidence: Evidence = None,
+    floor: Floor = None,
+    ignore_evidence: IgnoreEvidence = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write the state here as CSV; - prints it."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the most probable state of a model: its ground state, or MAP state."""
+    from minigibbs.inference.maximize import maximize as search
+
+    check_out(out, ["marginals"], as_json)
+    graph = read_model(model, floor, ignore_evidence, evidence, given)
+    with warnings_in_lines():
+        best = search(
+            graph,
+            time,
+            rounds=rounds,
+            chains=chains,
+            seed=seed,
+            threads=threads,
+            progress=not quiet,
+            prove=prove,
+        )
+    if out == _STDOUT:
+        print_state(best, typer.get_text_stream("stdout"))
+    elif out is not None:
+        write_state(best, out)
+    if as_json:
+        typer.echo(json.dumps(best.to_dict()))
+    elif out != _STDOUT:
+        typer.echo(str(best))
+        if out is not None:
+            typer.echo(f"saved: {printable(out)}")
+    if best.ended in ("interrupted", "terminated"):
+        raise typer.Exit(EXIT_CODES[best.ended])
