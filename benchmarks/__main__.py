@@ -23,6 +23,7 @@ BENCHMARKS = [
     "observables",
     "learning",
     "repair",
+    "structure",
 ]
 
 GPU = ["gpu", "gpu_ladders", "gpu_colours", "gpu_learning", "gpu_points"]  # which need one

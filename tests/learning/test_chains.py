@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import chisquare
 
 import minigibbs as mg
+from minigibbs.graph.data import read_data
 from minigibbs.learning.chains import RowChains, Threads
-from minigibbs.learning.data import read_data
 from minigibbs.learning.lockstep import LearnedLayout, LockstepChains, LockstepRows
 from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.samplers.chromatic.small import small_colours

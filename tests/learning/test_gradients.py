@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
+from minigibbs.graph.data import read_data
 from minigibbs.learning.ascent import Ascent
 from minigibbs.learning.chains import Threads
-from minigibbs.learning.data import read_data
 from minigibbs.learning.exact import Eliminated, Enumerated
 from minigibbs.learning.optimiser import Optimiser
 from minigibbs.learning.penalty import read_penalty

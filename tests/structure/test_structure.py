@@ -66,7 +66,7 @@ def test_climbing_ends_where_no_change_of_an_edge_is_better(score):
     rows = draw(tables, 500, 2)
     found = learn(rows, "network", score=score, tabu=0)
     more = learn(rows, "network", score=score, tabu=30, restarts=3)
-    assert more.score >= found.score
+    assert more.score >= found.score - 1e-6
     assert all(edge.strength > 0 for edge in found.edges)
 
 

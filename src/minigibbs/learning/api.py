@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import LearnError, TooLargeError
+from minigibbs.graph.data import Data, read_data
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.rounding import rounding_warning
@@ -21,7 +22,6 @@ from minigibbs.learning.ascent import HELD_OUT, Ascent
 from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.checkpoint import Saved, Saver, Target
 from minigibbs.learning.climb import Climb
-from minigibbs.learning.data import Data, read_data
 from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
 from minigibbs.learning.information import Uncertainty
 from minigibbs.learning.moments import joint, marginals_of

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Chains, Threads
-from minigibbs.learning.data import Data
 from minigibbs.learning.moments import Moments, marginals_of
 from minigibbs.learning.natural import Natural
 from minigibbs.learning.optimiser import Optimiser

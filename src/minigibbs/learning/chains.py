@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.layout import ALIAS, CHANGES
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.learning.data import Data
 from minigibbs.running.backends.cpu import BACKEND, CpuGroup
 from minigibbs.running.backends.lockstep import LockstepGroup
 from minigibbs.running.backends.many import advance_many

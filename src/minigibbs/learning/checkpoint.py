@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import FormatError, LearnError, SampleError
+from minigibbs.graph.data import Data
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.ascent import Ascent
-from minigibbs.learning.data import Data
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.settings import SAMPLED, Settings
 from minigibbs.running.checkpoint.lock import Lock

@@ -8,9 +8,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
-from minigibbs.learning.data import Data
 from minigibbs.learning.penalty import Penalty
 
 _NAMED = 3  # parameters that a warning names

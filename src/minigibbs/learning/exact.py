@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 from minigibbs.exact.elimination import EliminationTree
+from minigibbs.graph.data import Data
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.statistics import add_statistics
-from minigibbs.learning.data import Data
 from minigibbs.system.watch import current
 
 _MOST = 20_000_000  # numbers of the statistics of all states

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.data import Data
 from minigibbs.graph.parameters import Frame
 from minigibbs.learning.chains import Chains
-from minigibbs.learning.data import Data
 from minigibbs.learning.exact import Enumerated
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.pseudo import PseudoLikelihood

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
-from minigibbs.learning.data import Data
 from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.small import SmallColours, centered
 from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.learning.chains import (
@@ -13,7 +14,6 @@ from minigibbs.learning.chains import (
     Threads,
     data_chains,
 )
-from minigibbs.learning.data import Data
 from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.lockstep import (
     LockstepChains,

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.pseudo import add_pseudo
 from minigibbs.learning.chains import Threads
-from minigibbs.learning.data import Data
 from minigibbs.system.watch import current
 
 _PIECES = 16  # that rows are shared out in, whatever the number of threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,12 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs._version import __version__
 from minigibbs.errors import LearnError
+from minigibbs.graph.data import read_data
 from minigibbs.graph.encoding import decode, encode
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
+from minigibbs.results.likelihood import LogLikelihood, log_likelihood
 from minigibbs.system import files
 from minigibbs.system.boundary import checked, shown
 from minigibbs.system.text import printable
+from minigibbs.system.watch import Watch
 
 FORMAT = "minigibbs-fit-1"
 _GRAPH = "graph."  # before the names of a graph's arrays
@@ -109,6 +112,55 @@ class Fit:
             return value, float("inf")
         variance = float(flat @ self.covariance @ flat)
         return value, math.sqrt(max(variance, 0.0))
+
+    def log_likelihood(
+        self,
+        rows: Any,
+        *,
+        columns: Sequence[int | str] | None = None,
+        weights: ArrayLike | None = None,
+        error: float = 0.05,
+        max_time: float | None = None,
+        seed: int = 0,
+    ) -> LogLikelihood:
+        """Return the mean log-likelihood of rows under the learned model, in nats.
+
+        What a row leaves open is summed out. log Z is exact where elimination fits, else from
+        annealed importance sampling.
+
+        Parameters
+        ----------
+        rows : array, mapping or frame
+            Data as in `mg.learn`.
+        columns, weights
+            As in `mg.learn`.
+        error : float, default 0.05
+            The standard error to reach where log Z is sampled.
+        max_time : float or None
+            Seconds after which sampling takes what it has.
+        seed : int, default 0
+            Fixes the draws.
+
+        Returns
+        -------
+        LogLikelihood
+            `mean` per row, its `error` (0 where it is exact), the `rows` and the `method`.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> coins = mg.FactorGraph([2] * 3, [mg.Unary([0, 1, 2], [0.0, 0.0], name="bias")])
+        >>> fit = mg.learn(coins, [[1, 1, 0], [1, 1, 1]], method="exact")
+        >>> round(fit.log_likelihood([[1, 1, 1]]).mean, 4)
+        -0.547
+        """
+        if not 0 < error < math.inf:
+            raise LearnError(f"error must be positive, got {error}")
+        if seed < 0:
+            raise LearnError(f"seed must not be negative, got {seed}")
+        data = read_data(self.graph, rows, columns, weights)
+        with Watch(max_time) as watch, watch.noted():
+            return log_likelihood(self.graph, data, error, seed, watch)
 
     @cached_property
     def not_determined(self) -> list[str]:

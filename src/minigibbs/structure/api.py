@@ -37,6 +37,7 @@ from minigibbs.system.watch import Watch
 METHODS = ("tree", "pairwise", "network")
 _SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
 _ROUNDS = 15  # of learning from a completed table and completing it anew
+_RESTARTS, _FEW_CELLS = 20, 1_000_000  # of networks, for tables of so many cells at the most
 _DRAWS = 5  # completions that the last parameters are averaged over
 
 
@@ -53,8 +54,8 @@ def learn_structure(
     max_parents: int | None = None,
     equivalent_size: float = 1.0,
     gamma: float = 0.25,
-    tabu: int = 20,
-    restarts: int = 0,
+    tabu: int = 10,
+    restarts: int | None = None,
     pseudocount: float = 1.0,
     bootstrap: int = 0,
     max_time: str | float | None = None,
@@ -95,9 +96,11 @@ def learn_structure(
         The equivalent sample size of BDeu.
     gamma : float, default 0.25
         The weight of the number of columns in the extended BIC; 0 is the ordinary BIC.
-    tabu, restarts : int, default 20 and 0
-        Networks: steps without a better network before the search ends, and how often it starts
-        again from the best network with random changes.
+    tabu : int, default 10
+        Networks: steps without a better network before a climb ends.
+    restarts : int or None
+        Networks: how often the search climbs again, from the best network with random changes. By
+        default 20 times for tables of up to a million cells, and never for larger ones.
     pseudocount : float, default 1.0
         Trees and networks: the weight of the prior of a conditional table, shared by its cells.
         0 gives relative frequencies.
@@ -148,6 +151,8 @@ def learn_structure(
         with Stage("reading data", progress):
             table = read_table(frame, bins)
         rules = _rules(table.domains, method, required, forbidden, tiers, max_parents)
+        if restarts is None:
+            restarts = _RESTARTS if table.rows * table.columns <= _FEW_CELLS else 0
         task = _Task(
             method, SCORES.get(score, BIC), equivalent_size, gamma, tabu, restarts, pseudocount
         )
@@ -310,7 +315,7 @@ def _check(
     equivalent_size: float,
     gamma: float,
     tabu: int,
-    restarts: int,
+    restarts: int | None,
     pseudocount: float,
     bootstrap: int,
 ) -> str:
@@ -324,7 +329,7 @@ def _check(
     if not 0 < equivalent_size < math.inf:
         raise LearnError(f"equivalent_size must be positive, got {equivalent_size}")
     least = {"gamma": gamma, "pseudocount": pseudocount, "tabu": tabu}
-    least |= {"restarts": restarts, "bootstrap": bootstrap}
+    least |= {"restarts": restarts or 0, "bootstrap": bootstrap}
     for key, value in least.items():
         if not 0 <= value < math.inf:
             raise LearnError(f"{key} must not be negative, got {value}")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Threads
-from minigibbs.learning.data import Data
 from minigibbs.learning.placing import row_chains
 from minigibbs.structure.table import Codes
 

@@ -1,8 +1,9 @@
 """Bayesian networks by hill climbing with a tabu list, and restarts from perturbed networks.
 
 A step adds, drops or reverses the edge that raises the score most, or lowers it least. Networks
-that were visited recently are tabu. The search ends after a number of steps without a new best
-network; restarts then change a few edges of the best one at random and climb again.
+that were visited recently are tabu. A climb ends after a number of steps without a new best
+network. Restarts then move from the best one to another of the same distributions, by reversing
+covered edges at random; every second one also changes a third as many edges as there are columns.
 """
 
 from __future__ import annotations
@@ -155,11 +156,13 @@ def hill_climbing(
     for attempt in range(restarts + 1):
         if attempt:
             search.become(best)
-            _perturb(search, max(len(best) // 10, 3), rng)
+            _wander(search, rng)
+            if attempt % 2 == 0:
+                _perturb(search, max(len(best) // 3, 3), rng)
         made, found, top = _climb(search, marks, tabu, watch)
         steps += made
-        if top > level + _SAME:
-            best, level = found, top
+        if top > level - _SAME:
+            best, level = found, max(top, level)
         if watch.ended:
             ended = watch.ended
             break
@@ -195,6 +198,19 @@ def _climb(
         if search.score > level + _SAME:
             best, level, worse = search.edge.copy(), search.score, 0
     return steps, best, level
+
+
+def _wander(search: Search, rng: np.random.Generator) -> None:
+    """Reverse covered edges at random: their ends have the same other parents."""
+    for _ in range(len(search.edge)):
+        edge, free = search.edge, search.edge & search.allowed.T & ~search.rules.required
+        parents, children = np.nonzero(free)
+        differ = edge[:, parents] ^ edge[:, children]
+        covered = np.flatnonzero(differ.sum(axis=0) == 1)  # by the parent itself
+        if not len(covered):
+            return
+        chosen = covered[rng.integers(len(covered))]
+        search.apply(REVERSE, int(parents[chosen]), int(children[chosen]))
 
 
 def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
