@@ -13,6 +13,7 @@ BENCHMARKS = [
     "conditional",
     "real",
     "uai",
+    "uai2022",
     "scale",
     "clusters",
     "elimination",

@@ -328,7 +328,7 @@ def test_marginals_that_are_not_recorded_are_refused_before_sampling(command, tm
 
 
 def test_explain_prints_the_papers_constants(command):
-    code, out, err = command("explain", "ising-rbf")
+    code, out, err = command("explain", "--trials", "0", "ising-rbf")
     assert (code, err) == (0, "")
     for piece in (
         "Delta",
@@ -345,19 +345,23 @@ def test_explain_prints_the_papers_constants(command):
 
 
 def test_explain_takes_the_scan_of_a_run(command):
-    told = json.loads(command("explain", "curie-weiss:n=600,beta=2.0", "--json")[1])
+    told = json.loads(
+        command("explain", "--trials", "0", "curie-weiss:n=600,beta=2.0", "--json")[1]
+    )
     assert told["lanes"] == 1
     arguments = ("--scan", "chromatic", "--json")
-    told = json.loads(command("explain", "curie-weiss:n=600,beta=2.0", *arguments)[1])
+    told = json.loads(
+        command("explain", "--trials", "0", "curie-weiss:n=600,beta=2.0", *arguments)[1]
+    )
     assert told["lanes"] == 64
     assert "2.46 times smaller" in told["guarantee"]
-    code, _, err = command("explain", "ising-rbf", "--scan", "sideways")
+    code, _, err = command("explain", "--trials", "0", "ising-rbf", "--scan", "sideways")
     assert code != 0
     assert "scan must be one of" in err
 
 
 def test_explain_prints_json(command):
-    code, out, err = command("explain", "potts-rbf:side=3,states=5", "--json")
+    code, out, err = command("explain", "--trials", "0", "potts-rbf:side=3,states=5", "--json")
     assert (code, err) == (0, "")
     got = json.loads(out)
     assert got["stats"]["variables"] == 9
@@ -380,7 +384,8 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_generator_by_name(command, name):
-    code, out, _ = command("explain", f"{name}:{ARGUMENTS[name]}".replace('"', ""), "--json")
+    model = f"{name}:{ARGUMENTS[name]}".replace('"', "")
+    code, out, _ = command("explain", "--trials", "0", model, "--json")
     assert code == 0
     values = {}
     for part in ARGUMENTS[name].split(","):
@@ -391,14 +396,14 @@ def test_every_generator_by_name(command, name):
 
 @pytest.mark.parametrize("model", ["curie-weiss:n=100000,beta=0.9", "curie-weiss:n=5,beta=0.9"])
 def test_implicit_models_by_name(command, model):
-    code, out, _ = command("explain", f"{model},implicit=true", "--json")
+    code, out, _ = command("explain", "--trials", "0", f"{model},implicit=true", "--json")
     assert code == 0
     assert json.loads(out)["stats"]["variables"] == (5 if "n=5" in model else 100_000)
 
 
 def test_a_damaged_model_file(command, tmp_path):
     (tmp_path / "model.mg").write_bytes(b"nothing of the kind")
-    code, out, err = command("explain", "model.mg")
+    code, out, err = command("explain", "--trials", "0", "model.mg")
     assert (code, out) == (2, "")
     assert "model.mg" in one_line(err)
 
@@ -539,11 +544,18 @@ def test_samplers_take_options(command):
 def test_explain_takes_evidence(command, tmp_path):
     (tmp_path / "hard.uai").write_text(HARD)
     (tmp_path / "e.evid").write_text("1 0 1")
-    whole = json.loads(command("explain", "hard.uai", "--floor", "0.1", "--json")[1])
+    whole = json.loads(
+        command("explain", "--trials", "0", "hard.uai", "--floor", "0.1", "--json")[1]
+    )
     for extra in (["--evidence", "e.evid"], ["--given", "x0=1"]):
-        given = json.loads(command("explain", "hard.uai", "--floor", "0.1", "--json", *extra)[1])
+        given = json.loads(
+            command("explain", "--trials", "0", "hard.uai", "--floor", "0.1", "--json", *extra)[1]
+        )
         assert (whole["stats"]["variables"], given["stats"]["variables"]) == (2, 1)
-    assert "note: raised 1 table entry" in command("explain", "hard.uai", "--floor", "0.1")[1]
+    assert (
+        "note: raised 1 table entry"
+        in command("explain", "--trials", "0", "hard.uai", "--floor", "0.1")[1]
+    )
 
 
 def test_a_network_by_names_and_labels(command):

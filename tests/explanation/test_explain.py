@@ -90,6 +90,44 @@ def test_table_has_a_row_per_sampler_and_says_what_cannot_run():
     assert rows["gibbs"].nanoseconds > rows["poisson-gibbs"].nanoseconds
 
 
+def test_trials_rank_samplers_that_move_many_variables():
+    """At the critical temperature chains of single updates mix slowly, clusters do not."""
+    explanation = mg.explain(mg.models.ising_lattice(32, 0.4407), COSTS, trials=1.0)
+    assert explanation.recommended == "swendsen-wang"
+    assert "effective sample took" in explanation.why
+    names = [trial.sampler for trial in explanation.trials]
+    assert {"poisson-gibbs", "tempering", "block-gibbs", "swendsen-wang", "exact"} <= set(names)
+    seconds = [trial.seconds for trial in explanation.trials if trial.seconds is not None]
+    assert seconds == sorted(seconds)
+    refused = {trial.sampler: trial for trial in explanation.trials}["exact"]
+    assert refused.seconds is None
+    assert "exact answers" in refused.note
+    assert "per effective sample" in str(explanation)
+    assert json.loads(json.dumps(explanation.to_dict()))["trials"][0]["sampler"] == names[0]
+
+
+def test_chains_that_are_stuck_are_not_called_fast():
+    """Spins that all agree: each chain stays in one of two modes."""
+    pairs = [(i, j) for i in range(20) for j in range(i)]
+    graph = mg.FactorGraph([2] * 20, [mg.Ising(*np.array(pairs).T, 1.0)])
+    found = {one.sampler: one for one in mg.explain(graph, COSTS, trials=1.0).trials}
+    assert "disagree" in found["gibbs"].note
+    assert found["gibbs"].effective < 0.1
+    assert not found["exact"].note
+    assert found["exact"].effective > 0.5  # of independent draws 1, but for its own error
+
+
+def test_no_trials_where_costs_are_given():
+    assert mg.explain(mg.models.ising_lattice(8, 0.3), COSTS).trials == ()
+
+
+def test_log_z_is_not_promised_for_implicit_factors():
+    text = str(mg.explain(IMPLICIT["kernel"], COSTS))
+    assert "marginals and log Z" not in text
+    assert "mg.infer(graph)" in text
+    assert "marginals and log Z" in str(mg.explain(mg.models.ising_lattice(8, 0.3), COSTS))
+
+
 def test_explanation_is_json():
     again = json.loads(json.dumps(mg.explain(ZOO["mixed"], COSTS).to_dict()))
     assert again["recommended"] == "poisson-gibbs"

@@ -285,3 +285,12 @@ def test_weights_that_hide_others_in_rounding_are_warned_of(options):
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
     answer = mg.infer(graph, "1s", seed=1, **options, **QUIET)
     assert any("rounding changes log-odds" in text for text in answer.warnings)
+
+
+def test_infer_does_not_send_its_users_to_infer():
+    """Chains of a dense model that hardly move are warned of, with advice that leads elsewhere."""
+    pairs = [(i, j) for i in range(60) for j in range(i)]
+    graph = mg.FactorGraph([2] * 60, [mg.Ising(*np.array(pairs).T, 0.2)])
+    answer = mg.infer(graph, "1s", exact=False, sampler=mg.Gibbs(), seed=1, progress=False)
+    assert answer.warnings
+    assert not any("mg.infer" in text for text in answer.warnings)

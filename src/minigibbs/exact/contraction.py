@@ -45,6 +45,7 @@ _LOST = 1e-290  # products of scaled numbers that may have lost digits
 _SCALED = 2.0**100  # numbers beyond it, or below its inverse, are scaled
 _BLAS = 4  # rows and columns from which on matrices are left to BLAS
 _AT_ONCE = 1 << 31  # products between two looks at the clock
+_AT_ONCE_LOGS = 1 << 20  # the same for entries of tables of logarithms
 _THREADED = 1 << 20  # products that are worth several threads
 _THREADED_BLAS = 1 << 25  # the same for BLAS
 _SLOWNESS = (0.5, 20.0)  # within which machines are believed to be
@@ -395,15 +396,38 @@ def multiply_logs(
     columns = tuple(v for v in right if v not in one)
     first = _matrices(sizes, left, a, both, rows, depth)
     second = _matrices(sizes, right, b, both, depth, columns)
-    tops = [_largest(first, 3), _largest(second, 2)]
-    out = _matmul(np.exp(first - tops[0]), np.exp(second - tops[1]))
-    lost = np.nonzero(out < _LOST)
-    with np.errstate(divide="ignore"):
-        np.log(out, out=out)
-    out += tops[0]
-    out += tops[1]
-    _sum_one_by_one(first, second, lost, out)
+    out = np.empty((max(len(a), len(b)), first.shape[1], first.shape[2], second.shape[3]))
+    if first.size >= second.size:
+        _log_matmul(first, second, out)
+    else:
+        _log_matmul(second.swapaxes(2, 3), first.swapaxes(2, 3), out.swapaxes(2, 3))
     return out.reshape(len(out), *(sizes[v] for v in (*both, *rows, *columns)))
+
+
+def _log_matmul(first: Numbers, second: Numbers, out: Numbers) -> None:
+    """Multiply stacks of matrices of logarithms, the first of which are the larger ones."""
+    top = _largest(second, 2)
+    numbers = np.exp(second - top)
+
+    def work(some: tuple[int, int, int, int]) -> None:
+        begin, end, low, high = some
+        part, target = first[:, begin:end, low:high], out[:, begin:end, low:high]
+        own = _largest(part, 3)
+        plain = np.exp(part - own)
+        if min(*plain.shape[2:], numbers.shape[3]) < _BLAS:
+            products = np.empty(target.shape)
+            _thin_matmul(plain, numbers[:, begin:end], products)
+        else:
+            products = np.matmul(plain, numbers[:, begin:end])
+        lost = np.nonzero(products < _LOST)
+        with np.errstate(divide="ignore"):
+            np.log(products, out=target)
+        target += own
+        target += top[:, begin:end]
+        _sum_one_by_one(part, second[:, begin:end], lost, target)
+
+    count = -(-(first.size + out.size) // _AT_ONCE_LOGS)
+    in_pieces(work, _pieces(first.shape[1], first.shape[2], _AT_ONCE * count, math.inf))
 
 
 def _largest(table: Numbers, axis: int | tuple[int, ...]) -> Numbers:
@@ -416,9 +440,8 @@ def _sum_one_by_one(
     first: Numbers, second: Numbers, places: tuple[NDArray[np.intp], ...], out: Numbers
 ) -> None:
     """Set some entries of the product of stacks of matrices of logarithms."""
-    length = max(1, (_AT_ONCE >> 10) // first.shape[3])
+    length = max(1, _AT_ONCE_LOGS // first.shape[3])
     for begin in range(0, len(places[0]), length):
-        current().check()
         e, b, i, k = (some[begin : begin + length] for some in places)
         logs = first[e % len(first), b, i] + second[e % len(second), b, :, k]
         out[e, b, i, k] = _summed_logs((0,), logs, set())[1]
@@ -549,7 +572,7 @@ def _steps(view: Numbers) -> NDArray[np.int64]:
 
 
 def _pieces(
-    matrices: int, length: int, products: int, most: int
+    matrices: int, length: int, products: int, most: float
 ) -> list[tuple[int, int, int, int]]:
     """Ranges of matrices, or of one of their axes, of bounded work."""
     count = -(-products // _AT_ONCE)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from minigibbs.errors import SampleError
 from minigibbs.explanation.costs import machine_costs, predict
+from minigibbs.explanation.trials import Trial, try_samplers
 from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.results.summary import for_json
+from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, Backend
 from minigibbs.running.plan import CHROMATIC, SCANS
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
@@ -35,6 +37,12 @@ _FOOTNOTE = (
 
 
 _ANSWERS = "For marginals and log Z with errors: mg.infer(graph), or minigibbs infer."
+_ANSWERS_IMPLICIT = (
+    "For marginals with errors: mg.infer(graph), or minigibbs infer. Log Z of implicit factors is "
+    "known only where an exact answer fits."
+)
+_TRIALS = "3s"  # of all samplers together, where the costs of this machine are used
+_CLEARLY = 2.0  # times as fast as the default in trials, to be recommended in its place
 
 
 _ORDERS = {
@@ -75,9 +83,11 @@ class Explanation:
     recommended: str
     why: str
     bounded: str = ""  # which of the stats are bounds, and why
-    scan: str = ""  # of a run in sweeps, and why
+    scan: str = ""  # of a run of the default sampler in sweeps, and why
     lanes: int = 1  # chains that wait for each other in that run; see `Sampler.describe`
     guarantee: str = ""  # what is proven of that run
+    trials: tuple[Trial, ...] = ()  # the fastest first
+    answers: str = _ANSWERS  # who gives marginals and log Z
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
@@ -102,7 +112,13 @@ class Explanation:
                 f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
             )
         lines += ["", _FOOTNOTE]
-        lines += ["", f"Use {self.recommended}: {self.why}", self.scan, self.guarantee, _ANSWERS]
+        if self.trials:
+            lines += ["", f"{'in trials':<15}{'per effective sample':>22}{'per sweep':>12}"]
+        for trial in self.trials:
+            each, sweep = (_seconds(value) for value in (trial.seconds, trial.sweep))
+            lines.append(f"{trial.sampler:<15}{each:>22}{sweep:>12}  {trial.note}".rstrip())
+        lines += ["", f"Use {self.recommended}: {self.why}"]
+        lines += [text for text in (self.scan, self.guarantee, self.answers) if text]
         return "\n".join(lines)
 
 
@@ -114,11 +130,16 @@ def explain(
     scan: str | None = None,
     backend: str = "cpu",
     chains: int | None = None,
+    trials: str | float | None = None,
 ) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 
     Bounds and draws are those of the run that `mg.sample` would make with the same scan, backend
     and number of chains, because these decide which factors the default sampler minibatches.
+
+    Short trials rank the samplers by processor time per effective sample: the default sampler,
+    plain Gibbs, blocked Gibbs, Swendsen-Wang clusters, tempering and exact draws. Another sampler
+    than the default is recommended if it is at least twice as fast.
 
     Parameters
     ----------
@@ -132,6 +153,9 @@ def explain(
         "cpu" or "cuda". No GPU is needed.
     chains : int, optional
         The number of chains; by default the backend's.
+    trials : str or float, optional
+        The time of all trials together, such as "10s"; 0 for none. By default "3s", or none where
+        costs are given or the backend is a GPU.
 
     Returns
     -------
@@ -157,20 +181,48 @@ def explain(
         raise SampleError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
     if scan is not None and scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
+    if trials is None:
+        trials = _TRIALS if costs is None and backend == "cpu" else 0.0
+    limit = 0.0 if trials == 0 else durations.seconds(trials, "trials")
     costs, default = machine_costs() if costs is None else costs, PoissonGibbs()
     way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
     chosen = way.scan_of(default, graph)
     lanes = way.lanes_of(default, graph)
+    found = try_samplers(graph, limit) if limit > 0 else ()
+    faster = _faster(found, default)
+    answers = _ANSWERS_IMPLICIT if graph.implicits else _ANSWERS
+    recommended, why, subject = default.name, default.reason(graph, lanes), "It"
+    if faster is not None:
+        recommended, why, subject = faster.sampler, _faster_why(found, faster), default.name
     return Explanation(
         graph.stats,
         tuple(_row(graph, kind(), costs, way) for kind in SINGLE_SITE.values()),
-        default.name,
-        default.reason(graph, lanes),
+        recommended,
+        why,
         _bounded(graph),
-        f"It scans in {_ORDERS[chosen.scan]}: {chosen.why}.",
+        f"{subject} scans in {_ORDERS[chosen.scan]}: {chosen.why}.",
         lanes,
         guarantee(default.guaranteed_slowdown(graph, lanes), chosen.scan),
+        found,
+        answers,
     )
+
+
+def _faster(trials: tuple[Trial, ...], default: Sampler) -> Trial | None:
+    """The best sampler of the trials if it is clearly better than the default one."""
+    usual = next((trial.seconds for trial in trials if trial.sampler == default.name), None)
+    best = next((trial for trial in trials if trial.seconds is not None and not trial.note), None)
+    if best is None or best.seconds is None or best.sampler == default.name:
+        return None
+    return best if usual is None or best.seconds * _CLEARLY < usual else None
+
+
+def _faster_why(trials: tuple[Trial, ...], best: Trial) -> str:
+    usual = next(trial for trial in trials if trial.sampler == PoissonGibbs.name)
+    with_it = "the default sampler was too slow to try"
+    if usual.seconds is not None:
+        with_it = f"with {usual.sampler} it took {_seconds(usual.seconds)}"
+    return f"an effective sample took {_seconds(best.seconds)} in trials; {with_it}."
 
 
 class _Way(NamedTuple):
@@ -236,6 +288,10 @@ def _no_guarantee(sampler: Sampler, graph: FactorGraph) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.4g}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return _time(None if seconds is None else 1e9 * seconds)
 
 
 def _time(nanoseconds: float | None) -> str:

@@ -19,6 +19,7 @@ from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
+from minigibbs.results.verdict import advice_within_infer
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
@@ -271,7 +272,10 @@ def _sampled(
     if run.interrupted and not run.visits.any():
         raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
-    warnings = [text for text in run.summary().warnings if run.info.ended != TIME or text != _LATE]
+    said = run.summary().warnings
+    warnings = [
+        advice_within_infer(text) for text in said if run.info.ended != TIME or text != _LATE
+    ]
     if run.info.ended == LENGTH:
         sweeps = marginals.sweeps
         warnings.append(

@@ -41,6 +41,26 @@ class Finding:
     name: str | None = None  # of the variable that it is about
 
 
+_OTHER_ADVICE = (  # in warnings of `mg.infer` itself
+    ("; use mg.infer or mg.Tempering()", "; give more time, or sampler=mg.Tempering()"),
+    ("; check with mg.infer", "; compare other samplers and seeds (sampler=..., seed=...)"),
+    ("; use mg.infer", "; give more time, or another sampler (sampler=...)"),
+    ("run longer, with a warm-up, or use mg.infer", "give more time, or another sampler"),
+    ("run longer, with a warm-up", "give more time"),
+)
+
+
+def advice_within_infer(warning: str) -> str:
+    """A warning whose advice suits somebody who has called `mg.infer` already.
+
+    >>> advice_within_infer("nothing moved; use mg.infer")
+    'nothing moved; give more time, or another sampler (sampler=...)'
+    """
+    for own, other in _OTHER_ADVICE:
+        warning = warning.replace(own, other)
+    return warning
+
+
 def findings(run: Run, summary: Summary) -> list[Finding]:
     """All that is wrong with a run, the worst first; or that nothing seems to be."""
     apart = [*_standstill(run), *_disagreement(run, summary)]

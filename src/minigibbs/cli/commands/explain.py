@@ -21,13 +21,17 @@ def explain(
     scan: Annotated[str | None, typer.Option(help="The scan of the run, as for sample.")] = None,
     backend: Annotated[str, typer.Option(help="cpu or cuda; no GPU is needed.")] = "cpu",
     chains: Annotated[int | None, typer.Option(help="The number of chains of the run.")] = None,
+    trials: Annotated[
+        str, typer.Option(help='The time of short trials of all samplers; "0" for none.')
+    ] = "3s",
     as_json: Json = False,
 ) -> None:
     """Say how large a model is in the paper's terms, and what each sampler would cost."""
     from minigibbs.explanation.explain import explain as compare
 
     graph = read_model(model, floor, ignore_evidence, evidence, given)
-    explanation = compare(graph, scan=scan, backend=backend, chains=chains)
+    limit = 0.0 if trials == "0" or backend != "cpu" else trials
+    explanation = compare(graph, scan=scan, backend=backend, chains=chains, trials=limit)
     typer.echo(json.dumps(explanation.to_dict()) if as_json else str(explanation))
     for note in () if as_json else graph.domains.notes:
         typer.echo(f"note: {printable(note)}")

@@ -1,0 +1,85 @@
+"""Models of the UAI-2022 competition: `mg.infer` in 60 s beside the scores of its solvers.
+
+Scores are those of the final scoreboard at 20 s, 100 being best.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.data import DATA
+from benchmarks.exact import load
+from benchmarks.report import Report
+from minigibbs.formats import uai
+
+SECONDS = 60
+MEMORY = "12G"
+CLOSE = 0.05  # of log10 Z
+CLOSE_MARGINALS = 0.02
+LAST_DIGIT = {"BN": 0.05, "protein": 0.05}  # half of the last digit that is published
+SOLVERS = {
+    "MAR": {"lbp": "lbp-mar", "uai14": "uai14-mar", "ibia": "ibia-mar"},
+    "PR": {
+        "lbp": "lbp-pr",
+        "uai14": "uai14-pr",
+        "ibia": "ibia-pr",
+        "AbstractionSampling": "AbstractionSampling",
+    },
+}
+
+
+def main() -> None:
+    report = Report("uai2022", "Models of UAI-2022 in 60 s", column="competition at 20 s")
+    mg.infer(mg.models.ising_lattice(12, 0.5, periodic=False), progress=False)  # compiled
+    mg.infer(load("uai2014/Grids_11"), progress=False)
+    mg.infer(mg.models.ising_lattice(6, 0.5), 2, exact=False, progress=False)
+    for entry in json.loads((DATA / "uai2022" / "index.json").read_text()):
+        measure(report, entry)
+    report.notes.append(
+        f"`mg.infer(graph, {SECONDS}, memory={MEMORY!r})` on a shared machine: seconds are "
+        "processor time of all threads. Bars: log10 Z within "
+        f"{CLOSE} of the published value, and of half its last digit; marginals within "
+        f"{CLOSE_MARGINALS} of exact ones where these are known. Log Z that is not exact must lie "
+        "within the proven bounds. Two exact runs of pedigree51 with different trees of products "
+        "agree in all digits; the published value is an estimate."
+    )
+    report.write()
+
+
+def measure(report: Report, entry: dict) -> None:
+    name = entry["name"]
+    graph = load(f"uai2022/{name}")
+    begun, started = time.process_time(), time.perf_counter()
+    answer = mg.infer(graph, SECONDS, memory=MEMORY, seed=1, progress=False)
+    seconds, wall = time.process_time() - begun, time.perf_counter() - started
+    scores = "; ".join(
+        f"{task}: " + ", ".join(f"{short} {found[key]:g}" for short, key in solvers.items())
+        for task, solvers in SOLVERS.items()
+        if task in entry["scores"]
+        for found in [entry["scores"][task]["20sec"]]
+    )
+    how = f"{answer.method}, {seconds:.1f} s of processor time, {wall:.1f} s"
+    report.add(name, how + (", warned" if answer.warnings else ""), last=scores)
+    if answer.log_z is not None:
+        ten = answer.log_z / math.log(10)
+        apart = abs(ten - entry["published_log10Z"])
+        bar = CLOSE + LAST_DIGIT.get(entry["family"], 0.005)
+        published = f"published {entry['published_log10Z']:g}"
+        report.add("  log10 Z", f"{ten:.3f}", f"{published}, within {bar:g}", apart <= bar)
+        if not answer.exact:
+            low, high = (bound / math.log(10) for bound in answer.bounds)
+            within = low <= entry["published_log10Z"] <= high
+            report.add("  bounds of log10 Z", f"{low:.1f} to {high:.1f}", published, within)
+    truth = DATA / "uai2022" / f"{name}.uai.MAR"
+    if truth.exists():
+        error = max(
+            float(np.abs(own - answer.marginals[v, : len(own)]).max())
+            for v, own in enumerate(uai.read_marginals(truth))
+        )
+        bar = f"at most {CLOSE_MARGINALS}"
+        report.add("  largest error of a marginal", f"{error:.2g}", bar, error <= CLOSE_MARGINALS)

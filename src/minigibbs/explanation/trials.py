@@ -1,0 +1,146 @@
+"""Short trials of samplers on a graph: how long an effective sample takes with each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import MinigibbsError
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.graph.packing import free_variables
+from minigibbs.results.diagnostics import ess, rhat
+from minigibbs.results.run import Run
+from minigibbs.running.api import sample, time_updates
+from minigibbs.running.request import Record
+from minigibbs.samplers import (
+    BlockGibbs,
+    Exact,
+    Gibbs,
+    PoissonGibbs,
+    Sampler,
+    SwendsenWang,
+    Tempering,
+)
+from minigibbs.system.watch import StopError, Watch
+
+_CANDIDATES = (PoissonGibbs, Gibbs, BlockGibbs, SwendsenWang, Tempering, Exact)
+_CHAINS = 4
+_LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
+_WARMUP = 4  # a warm-up of one sweep for so many recorded ones
+_TIMED = 0.05  # share of a trial's seconds for each of the stretches that are timed
+_PREPARING = 4.0  # shares of a trial that a sampler may take to prepare
+_VARIABLES = 256  # whose values are recorded
+_PROJECTIONS = 16
+_APART = 1.2  # R-hat of chains that a trial is too short for
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One sampler's trial.
+
+    Attributes
+    ----------
+    sampler
+        Its name.
+    seconds
+        Processor seconds per effective sample; None where it was not tried.
+    sweep
+        Seconds per sweep of one chain.
+    effective
+        Effective samples per sweep.
+    note
+        Why there was no trial, or that its chains disagree.
+    """
+
+    sampler: str
+    seconds: float | None
+    sweep: float | None
+    effective: float | None
+    note: str
+
+
+def try_samplers(graph: FactorGraph, seconds: float) -> tuple[Trial, ...]:
+    """Run samplers on a graph for a few seconds together; the fastest comes first.
+
+    The effective sample size is the smallest one of the energy and of random projections of the
+    state. How chains from dispersed starts differ enters, so that chains that are stuck count
+    little.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    seconds
+        The time of all trials together, without compilation.
+    """
+    share = seconds / len(_CANDIDATES)
+    found = [_try(graph, kind(), share) for kind in _CANDIDATES]
+    return tuple(sorted(found, key=lambda one: np.inf if one.seconds is None else one.seconds))
+
+
+def _try(graph: FactorGraph, sampler: Sampler, share: float) -> Trial:
+    name = sampler.name
+    free = max(len(free_variables(graph.evidence)), 1)
+    late = f"not ready in {_PREPARING * share:.2g} s"
+    watch = Watch(_PREPARING * share)
+    try:
+        with watch:
+            sampler = sampler.settled(graph)
+            sweep = free * time_updates(graph, sampler, seconds=_TIMED * share)
+        length = int(share / (_CHAINS * sweep) * _WARMUP / (_WARMUP + 1))
+        if length < _LEAST_SWEEPS:
+            return Trial(name, None, sweep, None, f"{length} sweeps in {share:.2g} s are too few")
+        length = min(length, _MOST_SWEEPS)
+        rng = np.random.default_rng(free)
+        variables = free_variables(graph.evidence)
+        if len(variables) > _VARIABLES:
+            variables = np.sort(rng.choice(variables, _VARIABLES, replace=False))
+        run = sample(
+            graph,
+            sampler,
+            sweeps=length,
+            warmup=length // _WARMUP,
+            chains=_CHAINS,
+            seed=1,
+            threads=1,
+            record=Record("draws", "energy", thin=1, variables=variables.tolist()),
+            progress=False,
+        )
+    except MinigibbsError as error:
+        return Trial(name, None, None, None, late if watch.left <= 0 else str(error).split(";")[0])
+    except StopError:
+        return Trial(name, None, None, None, late)
+    effective, agree = _effective(run, rng)
+    note = "" if agree else "chains disagree: the trial is too short to rely on"
+    each = _CHAINS * length * sweep / effective
+    return Trial(name, each, sweep, effective / (_CHAINS * length), note)
+
+
+def _effective(run: Run, rng: np.random.Generator) -> tuple[float, bool]:
+    """The smallest effective sample size, and whether the chains agree."""
+    series = [run.energy[:, :, None]] if run.energy is not None else []
+    series.append(_projections(run, rng))
+    least, agree = float(run.draws.shape[0] * run.draws.shape[1]), True
+    for some in series:
+        apart = np.asarray(rhat(some))
+        sizes = np.asarray(ess(some))
+        moved = ~np.isnan(apart)
+        if moved.any():
+            # chains that each stay at a value of their own are one sample each
+            sizes = np.where(np.isinf(apart) | np.isnan(sizes), float(len(some)), sizes)[moved]
+            least = min(least, float(sizes.min()))
+            agree = agree and float(apart[moved].max()) < _APART
+    return max(least, 1.0), agree
+
+
+def _projections(run: Run, rng: np.random.Generator) -> NDArray[np.float64]:
+    """[chain, draw, projection] Random functions of single variables, summed over variables."""
+    draws = run.draws
+    result = np.zeros((*draws.shape[:2], _PROJECTIONS))
+    for k in range(draws.shape[2]):
+        values, places = np.unique(draws[:, :, k], return_inverse=True)
+        weights = rng.normal(size=(len(values), _PROJECTIONS))
+        result += weights[places.reshape(draws.shape[:2])]
+    return result
