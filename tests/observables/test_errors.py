@@ -247,7 +247,7 @@ def test_overlaps_pair_the_chains():
         mg.observables.overlap(mg.sample(PAIR, sweeps=3, chains=1, record="draws", **QUIET))
 
 
-@pytest.mark.parametrize("scale", [math.nan, math.inf, [1.0, math.nan], "1", None, [[1.0]]])
+@pytest.mark.parametrize("scale", [[], math.nan, math.inf, [1.0, math.nan], "1", None, [[1.0]]])
 def test_reweighting_needs_finite_scales(scale):
     run = mg.sample(PAIR, sweeps=20, record="energy", observe={"m": "magnetization"}, **QUIET)
     with pytest.raises(mg.SampleError, match=r"scale must be a (finite )?number"):

@@ -181,7 +181,7 @@ def reweight(
         )
     rule = "reweight: scale must be a finite number, or several"
     scales = np.atleast_1d(as_array(scale, "iuf", rule, SampleError)).astype(np.float64)
-    if scales.ndim != 1 or not np.isfinite(scales).all():
+    if scales.ndim != 1 or not scales.size or not np.isfinite(scales).all():
         raise SampleError(f"{rule}; got {scale!r}")
     parts, shift = [], energies.max()
     for number in scales.tolist():

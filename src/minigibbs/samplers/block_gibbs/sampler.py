@@ -184,12 +184,16 @@ class BlockGibbs(SweepSampler):
 
 def _read_blocks(blocks: Any) -> tuple[tuple[Any, ...], ...]:
     rule = "BlockGibbs: blocks must be lists of variables, such as [[0, 1], [2, 3]]"
-    listed = isinstance(blocks, Iterable) and not isinstance(blocks, str)
-    rows = list(blocks) if listed else [blocks]
+    rows = list(blocks) if _is_list(blocks) else [blocks]
     for row in rows:
-        if isinstance(row, str) or not isinstance(row, Iterable):
+        if not _is_list(row):
             raise SampleError(f"{rule}; got {row!r}")
     return tuple(tuple(v.item() if isinstance(v, np.generic) else v for v in row) for row in rows)
+
+
+def _is_list(given: Any) -> bool:
+    scalar = isinstance(given, np.ndarray) and not given.ndim
+    return isinstance(given, Iterable) and not isinstance(given, str) and not scalar
 
 
 def _stream(number: int) -> NDArray[np.uint64]:
