@@ -94,6 +94,10 @@ INSIDE = {
     "Other libraries": [
         "interop.dimod.MiniGibbsSampler",
         "interop.dimod.MiniGibbsAnnealer",
+        "interop.sklearn.imputer.CategoricalImputer",
+        "interop.sklearn.repairer.TableRepairer",
+        "interop.sklearn.machines.BoltzmannMachine",
+        "interop.sklearn.machines.RestrictedBoltzmannMachine",
         "interop.torch.Expectations",
         "interop.torch.Moments",
         "interop.torch.expectations",

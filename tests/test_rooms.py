@@ -35,6 +35,7 @@ ROOMS = (
     "jax",
     "numpyro",
     "pymc",
+    "sklearn",
     "torch",
     "explanation",
     "theory",
@@ -130,6 +131,6 @@ def test_every_room_says_what_it_is_for(folder):
 
 def test_tests_mirror_the_rooms():
     folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").exists()}
-    bridges = {"jax", "numpyro", "pymc", "torch"}
+    bridges = {"jax", "numpyro", "pymc", "sklearn", "torch"}
     alone = {"_version", "errors", "models", "__main__"} | bridges  # single files
     assert set(ROOMS) - alone <= folders

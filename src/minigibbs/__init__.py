@@ -274,7 +274,7 @@ __all__ = [
 
 
 # Bridges to large libraries: public modules that `from minigibbs import *` leaves alone.
-_BRIDGES = ("jax", "numpyro", "pymc", "torch")
+_BRIDGES = ("jax", "numpyro", "pymc", "sklearn", "torch")
 
 
 def __getattr__(name: str) -> Any:

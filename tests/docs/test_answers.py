@@ -7,7 +7,7 @@ import pytest
 from tests.paths import ROOT
 
 
-@pytest.mark.parametrize("page", ["answers.md", "learning.md", "repair.md"])
+@pytest.mark.parametrize("page", ["answers.md", "learning.md", "repair.md", "sklearn.md"])
 def test_blocks_print_what_they_say(page, capsys):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     blocks, names = re.findall(r"```python\n(.*?)```", text, re.DOTALL), {}

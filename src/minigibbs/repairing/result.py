@@ -74,7 +74,7 @@ class Repair:
         for column, name in enumerate(self._names):
             rows = np.flatnonzero(self.codes[:, column] != self.table.codes[:, column])
             if len(rows):
-                values = self._values(column, self.codes[rows, column])
+                values = self.entries(column, self.codes[rows, column])
                 cells[name] = (rows, values)
         return with_cells(self.given, cells)
 
@@ -88,8 +88,8 @@ class Repair:
         row, column, certain = self._changed()
         names, before, after = self.table.names, [], []
         for r, c in zip(row.tolist(), column.tolist(), strict=True):
-            before += self._values(c, self.table.codes[[r], c])
-            after += self._values(c, self.codes[[r], c])
+            before += self.entries(c, self.table.codes[[r], c])
+            after += self.entries(c, self.codes[[r], c])
         return frame_like(
             self.given,
             {
@@ -228,7 +228,8 @@ class Repair:
             raise LearnError(f"clean must have {len(self.table):,} rows, got {len(truth):,}")
         return truth.codes, self.table.codes, self.codes
 
-    def _values(self, column: int, codes: NDArray[np.int64]) -> list[Any]:
+    def entries(self, column: int, codes: NDArray[np.int64]) -> list[Any]:
+        """The values that codes of a column stand for; None for a missing cell."""
         values = self.table.values[column]
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
@@ -253,8 +254,8 @@ class Repair:
         """The most certain changes in words."""
         found = []
         for row, column, certain in zip(*(one.tolist() for one in self._changed()), strict=True):
-            before = self._values(column, self.table.codes[[row], column])[0]
-            after = self._values(column, self.codes[[row], column])[0]
+            before = self.entries(column, self.table.codes[[row], column])[0]
+            after = self.entries(column, self.codes[[row], column])[0]
             found.append(
                 [
                     f"{row:,}",

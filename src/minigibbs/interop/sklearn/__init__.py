@@ -1,0 +1,1 @@
+"""Estimators with the conventions of scikit-learn; `minigibbs.sklearn` has their public names."""

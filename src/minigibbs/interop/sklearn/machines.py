@@ -1,0 +1,362 @@
+"""Boltzmann machines, with and without hidden units."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log1p
+
+from minigibbs.errors import LearnError, TooLargeError
+from minigibbs.exact.elimination import exact_draws
+from minigibbs.graph.factors import Ising, Unary
+from minigibbs.graph.graph import FactorGraph
+from minigibbs.inference.infer import infer
+from minigibbs.interop.sklearn.reading import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    check_is_fitted,
+    check_random_state,
+    validate_data,
+)
+from minigibbs.learning.api import learn
+from minigibbs.running.api import sample
+from minigibbs.running.request import Record
+from minigibbs.system.boundary import checked
+
+_WARM = 200  # sweeps before draws
+_CHAINS = 8
+_THIN = 10  # sweeps between draws
+
+
+class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What both machines share: graphs of spins with fields h and couplings J."""
+
+    steps: int
+    method: str
+    l2: float
+    threshold: float
+    log_z_time: str | float
+    random_state: Any
+
+    def _binary(self, X: Any, reset: bool) -> NDArray[np.int8]:  # noqa: N803
+        array = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+        dense = array.toarray() if hasattr(array, "toarray") else array
+        rows: NDArray[np.int8] = (dense > self.threshold).astype(np.int8)
+        return rows
+
+    def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
+        """Learn the parameters of a graph whose first variables are the columns."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit = learn(
+                graph,
+                rows,
+                self.method,
+                columns=list(range(rows.shape[1])),
+                steps=self.steps,
+                l2=self.l2,
+                errors=False,
+                seed=seed,
+                progress=False,
+            )
+        self.fit_, self.graph_ = fit, fit.graph
+        answer = infer(fit.graph, self.log_z_time, seed=seed, progress=False)
+        self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)
+        error = answer.log_z_error
+        self.log_z_error_ = float("nan") if error is None else float(error)
+
+    def log_likelihood(self, X: Any) -> tuple[float, float]:  # noqa: N803
+        """The mean log-likelihood of rows, and its standard error.
+
+        The error is that of log Z, which is 0 where it is computed exactly.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            Rows of the table.
+        """
+        check_is_fitted(self)
+        rows = self._binary(X, reset=False)
+        return float(self._free(rows).mean() - self.log_z_), self.log_z_error_
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """The mean log-likelihood of rows; `log_likelihood` also gives its error.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            Rows of the table.
+        y : None
+            Not used.
+        """
+        return self.log_likelihood(X)[0]
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """The log-likelihood of each row."""
+        check_is_fitted(self)
+        found: NDArray[np.float64] = self._free(self._binary(X, reset=False)) - self.log_z_
+        return found
+
+    def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
+        """The logarithm of the sum of exp(log-potential) over hidden units."""
+        raise NotImplementedError
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int8]:
+        """Draws from the model, [sample, column].
+
+        Draws are independent where exact sampling fits. Otherwise they are states of chains, 10
+        sweeps apart.
+
+        Parameters
+        ----------
+        n_samples : int, default 1
+            How many draws.
+        random_state : int, RandomState or None
+            Fixes the draws; by default that of the estimator.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise LearnError(f"n_samples must be at least 1, got {n_samples}")
+        random = self.random_state if random_state is None else random_state
+        seed = int(check_random_state(random).randint(2**31 - 1))
+        try:
+            drawn = exact_draws(self.graph_, n_samples, seed)
+        except TooLargeError:
+            each = -(-n_samples // _CHAINS)
+            run = sample(
+                self.graph_,
+                chains=_CHAINS,
+                sweeps=_THIN * each,
+                warmup=_WARM,
+                record=Record("draws", thin=_THIN),
+                seed=seed,
+                progress=False,
+            )
+            states = np.asarray(run.draws)
+            drawn = states.transpose(1, 0, 2).reshape(-1, states.shape[2])[:n_samples]
+        return drawn[:, : self.n_features_in_].astype(np.int8)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+@checked(LearnError, init=False)
+class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
+    """A pairwise model of all pairs of binary columns.
+
+    log p(s) = sum of h_i s_i + sum of J_ij s_i s_j - log Z, where s_i is +1 where the cell is above
+    the threshold and -1 elsewhere.
+
+    Parameters
+    ----------
+    method : {"pcd", "cd", "pseudo", "exact"}, default "pcd"
+        How it is learned, as in `mg.learn`.
+    steps : int, default 500
+        Gradient steps at the most.
+    l2 : float, default 0.001
+        The penalty l2 / 2 * value**2.
+    threshold : float, default 0.5
+        Cells above it are 1, others 0.
+    log_z_time : str or float, default "10s"
+        A limit for log Z, where it is sampled.
+    random_state : int, RandomState or None, default None
+        Fixes every draw.
+
+    Attributes
+    ----------
+    coupling_ : array
+        [column, column] J, symmetric, 0 on the diagonal.
+    field_ : array
+        [column] h.
+    log_z_, log_z_error_ : float
+        Log Z and its standard error, 0 where exact.
+    graph_ : FactorGraph
+        The model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minigibbs.sklearn import BoltzmannMachine
+    >>> rows = np.repeat([[0, 0], [1, 1], [0, 1]], [40, 40, 20], axis=0)
+    >>> machine = BoltzmannMachine(method="exact").fit(rows)
+    >>> bool(machine.coupling_[0, 1] > 0), machine.log_likelihood(rows)[1]
+    (True, 0.0)
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "pcd",
+        steps: int = 500,
+        l2: float = 1e-3,
+        threshold: float = 0.5,
+        log_z_time: str | float = "10s",
+        random_state: Any = None,
+    ) -> None:
+        self.method = method
+        self.steps = steps
+        self.l2 = l2
+        self.threshold = threshold
+        self.log_z_time = log_z_time
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> BoltzmannMachine:  # noqa: N803
+        """Learn fields and couplings.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            One row per case.
+        y : None
+            Not used.
+        """
+        rows = self._binary(X, reset=True)
+        count = rows.shape[1]
+        i, j = np.triu_indices(count, 1)
+        factors: list[Any] = [Unary(np.arange(count), np.zeros((count, 2)), name="field")]
+        if len(i):
+            factors.append(Ising(i, j, 0.0, name="coupling"))
+        self._fit(FactorGraph([2] * count, factors), rows)
+        table = self.fit_.parameters["field"]
+        self.field_ = (table[:, 1] - table[:, 0]) / 2
+        self._offset = float(table.mean(axis=1).sum())
+        self.coupling_ = np.zeros((count, count))
+        if len(i):
+            self.coupling_[i, j] = self.coupling_[j, i] = self.fit_.parameters["coupling"]
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """[row, column] the probability that each cell is 1, given the other cells of its row."""
+        check_is_fitted(self)
+        spins = 2.0 * self._binary(X, reset=False) - 1.0
+        found: NDArray[np.float64] = expit(2.0 * (spins @ self.coupling_ + self.field_))
+        return found
+
+    def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
+        spins = 2.0 * rows - 1.0
+        pairs = 0.5 * np.einsum("ij,ij->i", spins @ self.coupling_, spins)
+        found: NDArray[np.float64] = pairs + spins @ self.field_ + self._offset
+        return found
+
+
+@checked(LearnError, init=False)
+class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # type: ignore[misc]
+    """Binary columns that depend on each other through hidden units.
+
+    Parameters
+    ----------
+    n_components : int, default 16
+        The number of hidden units.
+    method : {"pcd", "cd", "exact"}, default "pcd"
+        How it is learned, as in `mg.learn`.
+    steps : int, default 500
+        Gradient steps at the most.
+    l2 : float, default 0.001
+        The penalty l2 / 2 * value**2.
+    threshold : float, default 0.5
+        Cells above it are 1, others 0.
+    log_z_time : str or float, default "10s"
+        A limit for log Z, where it is sampled.
+    random_state : int, RandomState or None, default None
+        Fixes every draw.
+
+    Attributes
+    ----------
+    components_ : array
+        [hidden, column] couplings of spins.
+    field_, hidden_field_ : array
+        Fields of columns and of hidden units.
+    log_z_, log_z_error_ : float
+        Log Z and its standard error, 0 where exact.
+    graph_ : FactorGraph
+        The model: columns first, then hidden units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minigibbs.sklearn import RestrictedBoltzmannMachine
+    >>> rows = np.repeat([[0, 0, 1], [1, 1, 0]], 30, axis=0)
+    >>> machine = RestrictedBoltzmannMachine(n_components=2, steps=200, random_state=0).fit(rows)
+    >>> machine.transform(rows).shape, bool(machine.score(rows) > -3 * np.log(2))
+    ((60, 2), True)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        method: str = "pcd",
+        steps: int = 500,
+        l2: float = 1e-3,
+        threshold: float = 0.5,
+        log_z_time: str | float = "10s",
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.steps = steps
+        self.l2 = l2
+        self.threshold = threshold
+        self.log_z_time = log_z_time
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> RestrictedBoltzmannMachine:  # noqa: N803
+        """Learn fields and couplings.
+
+        Parameters
+        ----------
+        X : array or sparse matrix
+            One row per case.
+        y : None
+            Not used.
+        """
+        if self.n_components < 1:
+            raise LearnError(f"n_components must be at least 1, got {self.n_components}")
+        rows = self._binary(X, reset=True)
+        count, hidden = rows.shape[1], self.n_components
+        random = check_random_state(self.random_state)
+        j, i = np.divmod(np.arange(count * hidden), count)
+        start = 0.05 * random.standard_normal(count * hidden)
+        share = np.clip(rows.mean(axis=0), 0.01, 0.99)
+        field = np.zeros((count + hidden, 2))
+        field[:count, 1] = np.log(share / (1.0 - share))
+        units = Unary(np.arange(count + hidden), field, name="field")
+        pairs = Ising(i, count + j, start, name="coupling")
+        self._fit(FactorGraph([2] * (count + hidden), [units, pairs]), rows)
+        table = self.fit_.parameters["field"]
+        fields = (table[:, 1] - table[:, 0]) / 2
+        self._offset = float(table.mean(axis=1).sum())
+        self.field_, self.hidden_field_ = fields[:count], fields[count:]
+        self.components_ = self.fit_.parameters["coupling"].reshape(hidden, count)
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """[row, hidden] the probability that each hidden unit is 1."""
+        check_is_fitted(self)
+        found: NDArray[np.float64] = expit(2.0 * self._inputs(self._binary(X, reset=False)))
+        return found
+
+    def _inputs(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
+        spins = 2.0 * rows - 1.0
+        found: NDArray[np.float64] = spins @ self.components_.T + self.hidden_field_
+        return found
+
+    def _free(self, rows: NDArray[np.int8]) -> NDArray[np.float64]:
+        inputs = np.abs(self._inputs(rows))
+        hidden = inputs + log1p(np.exp(-2.0 * inputs))
+        found: NDArray[np.float64] = (
+            hidden.sum(axis=1) + (2.0 * rows - 1.0) @ self.field_ + self._offset
+        )
+        return found
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)

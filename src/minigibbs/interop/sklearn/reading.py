@@ -1,0 +1,116 @@
+"""Tables as estimators take them: frames, arrays and sparse matrices, and results of their type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from minigibbs.errors import MissingDependencyError
+from minigibbs.system import memory
+from minigibbs.system.frames import as_column, column_of, has_columns, names_of, with_cells
+
+try:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassNamePrefixFeaturesOutMixin,
+        OneToOneFeatureMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import check_random_state
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise MissingDependencyError(
+        'scikit-learn is not installed: pip install "minigibbs[sklearn]"'
+    ) from None
+
+__all__ = [
+    "BaseEstimator",
+    "ClassNamePrefixFeaturesOutMixin",
+    "Given",
+    "OneToOneFeatureMixin",
+    "TransformerMixin",
+    "available_if",
+    "check_is_fitted",
+    "check_random_state",
+    "read",
+    "validate_data",
+]  # the only module that imports scikit-learn
+
+_CELL_BYTES = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A table that was given, as columns, and how to make one of the same type."""
+
+    original: Any
+    columns: dict[str, NDArray[Any]]  # missing cells are None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def with_cells(self, cells: Mapping[str, tuple[NDArray[np.int64], Any]]) -> Any:
+        """A copy with other entries in some rows of some columns, of the type that was given."""
+        if has_columns(self.original):
+            names = {str(name): name for name in names_of(self.original)}
+            return with_cells(self.original, {names[key]: one for key, one in cells.items()})
+        whole = self.original.toarray() if sparse.issparse(self.original) else self.original
+        whole = np.array(whole)
+        for number, name in enumerate(self.columns):
+            if name in cells:
+                whole[cells[name][0], number] = cells[name][1]
+        if sparse.issparse(self.original):
+            return type(self.original)(whole)
+        return whole
+
+
+def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa: N803
+    """The columns of a table, checked as scikit-learn checks tables.
+
+    Parameters
+    ----------
+    estimator
+        Whose `n_features_in_` and `feature_names_in_` are set or compared.
+    X
+        A frame, an array or a sparse matrix; cells of any type, missing ones included.
+    reset
+        Whether this is the table that the estimator is fitted to.
+    least
+        The fewest rows.
+    """
+    if has_columns(X) and not isinstance(X, dict):
+        names = names_of(X)
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        columns = {str(name): column_of(X, name) for name in names}
+        rows = len(next(iter(columns.values()), ()))
+        if rows < least or not columns:
+            raise ValueError(
+                f"Found array with {rows} sample(s) (shape=({rows}, {len(names)})) while a minimum "
+                f"of {least} is required by {type(estimator).__name__}."
+            )
+        return Given(X, columns)
+    array = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=None,
+        accept_sparse=["csr", "csc"],
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=least,
+    )
+    memory.require(
+        _CELL_BYTES * float(np.prod(array.shape)),
+        f"a table of shape {array.shape}",
+        "give fewer rows",
+    )
+    dense = array.toarray() if sparse.issparse(array) else array
+    names = [f"x{k}" for k in range(dense.shape[1])]
+    return Given(
+        array, {name: as_column(dense[:, k], f"column {k}") for k, name in enumerate(names)}
+    )

@@ -1,0 +1,244 @@
+"""Estimators: the conventions of scikit-learn, exact answers, and tables of every kind."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+
+pytest.importorskip("sklearn")
+from scipy import sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from minigibbs.sklearn import (
+    BoltzmannMachine,
+    CategoricalImputer,
+    RestrictedBoltzmannMachine,
+    TableRepairer,
+)
+
+
+@parametrize_with_checks(
+    [
+        CategoricalImputer(random_state=0),
+        TableRepairer(),
+        BoltzmannMachine(steps=20, random_state=0),
+        RestrictedBoltzmannMachine(n_components=2, steps=20, random_state=0),
+    ]
+)
+def test_conventions(estimator, check):
+    check(estimator)
+
+
+def weather(rows=400, seed=0):
+    """A chain of three columns, and the same with a fifth of the cells missing."""
+    rng = np.random.default_rng(seed)
+    sky = rng.choice(["sun", "rain"], rows)
+    street = np.where(rng.random(rows) < 0.9, np.where(sky == "rain", "wet", "dry"), "wet")
+    mood = np.where(rng.random(rows) < 0.85, np.where(sky == "sun", "good", "bad"), "good")
+    whole = np.stack([sky, street, mood], axis=1).astype(object)
+    holes = whole.copy()
+    holes[rng.random(whole.shape) < 0.2] = None
+    return whole, holes
+
+
+NAMES = ["sky", "street", "mood"]
+
+
+def test_cells_are_filled_in_with_exact_posteriors():
+    _, holes = weather()
+    imputer = CategoricalImputer("tree", random_state=0).fit(holes)
+    filled = imputer.transform(holes)
+    present = holes != np.array(None)
+    assert (filled[present] == holes[present]).all()
+    assert (filled != np.array(None)).all()
+    shares = imputer.predict_proba(holes)
+    graph = imputer.structure_.graph
+    for row in np.flatnonzero(~present.all(axis=1))[:20].tolist():
+        known = {f"x{k}": holes[row, k] for k in range(3) if holes[row, k] is not None}
+        answer = mg.infer(graph.condition(known), progress=False)
+        for k, name in enumerate(["x0", "x1", "x2"]):
+            mine = shares[row, imputer.slices_[name]]
+            assert mine == pytest.approx(answer.marginal(name).probability, abs=1e-9)
+            if holes[row, k] is None:
+                assert filled[row, k] == imputer.categories_[k][mine.argmax()]
+
+
+def test_draws_for_multiple_imputation_follow_the_posterior():
+    """The share of a value among 300 draws is within 4.5 deviations: 7 in a million fail."""
+    _, holes = weather(200)
+    imputer = CategoricalImputer("tree", random_state=0).fit(holes)
+    one = np.array([[None, "dry", None]], dtype=object)
+    share = imputer.predict_proba(one)[0, imputer.slices_["x0"]]
+    drawn = imputer.sample(np.repeat(one, 300, axis=0), n_samples=1)[0]
+    place = imputer.categories_[0].tolist().index("rain")
+    wanted = share[place]
+    found = np.mean(drawn[:, 0] == "rain")
+    assert abs(found - wanted) < 4.5 * np.sqrt(wanted * (1 - wanted) / 300)
+    assert (drawn[:, 1] == "dry").all()
+    two = imputer.sample(holes, n_samples=2)
+    assert (two[0] != two[1]).any()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_come_back_as_what_they_were(library):
+    module = pytest.importorskip(library)
+    _, holes = weather(120)
+    columns = {name: holes[:, k].tolist() for k, name in enumerate(NAMES)}
+    frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
+    imputer = CategoricalImputer("tree", random_state=0)
+    filled = imputer.fit_transform(frame)
+    assert type(filled) is type(frame)
+    assert type(imputer.sample(frame, 1)[0]) is type(frame)
+    array = CategoricalImputer("tree", random_state=0).fit_transform(holes)
+    got = filled.to_pandas() if library == "pyarrow" else filled
+    assert [list(got[name]) for name in NAMES] == array.T.tolist()
+    repaired = TableRepairer().fit_transform(frame)
+    assert type(repaired) is type(frame)
+
+
+def test_pipelines_searches_and_pickles():
+    from sklearn.feature_selection import SelectKBest
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    whole, holes = weather(150)
+    pipe = make_pipeline(
+        CategoricalImputer("tree", random_state=0),
+        OneHotEncoder(sparse_output=True),
+        SelectKBest(k=2),
+    )
+    assert pipe.fit_transform(holes, whole[:, 0] == "sun").shape == (150, 2)
+    imputer = pickle.loads(pickle.dumps(CategoricalImputer("tree", random_state=0).fit(holes)))
+    assert (imputer.transform(holes) == imputer.transform(holes)).all()
+    rows = (whole == np.array(["sun", "wet", "good"])).astype(float)
+    search = GridSearchCV(BoltzmannMachine(method="exact"), {"l2": [1e-3, 10.0]}, cv=2).fit(rows)
+    assert search.best_params_ == {"l2": 1e-3}
+    assert pickle.loads(pickle.dumps(search.best_estimator_)).score(rows) == pytest.approx(
+        search.best_estimator_.score(rows)
+    )
+
+
+def test_the_log_likelihood_of_a_boltzmann_machine_is_exact():
+    rng = np.random.default_rng(0)
+    rows = (rng.random((300, 4)) < 0.5).astype(int)
+    rows[:, 1] = rows[:, 0]
+    machine = BoltzmannMachine(method="exact", l2=1e-3).fit(sparse.csr_array(rows))
+    states = np.array(np.meshgrid(*[[0, 1]] * 4, indexing="ij")).reshape(4, -1).T
+    total = np.exp(machine.score_samples(states)).sum()
+    assert total == pytest.approx(1.0, abs=1e-9)
+    value, error = machine.log_likelihood(rows)
+    assert (value, error) == (machine.score(rows), 0.0)
+    # Three free bits are the entropy of the data.
+    assert value == pytest.approx(-3 * np.log(2), abs=0.1)
+    assert machine.coupling_[0, 1] > 1.0
+    drawn = machine.sample(2000, random_state=1)
+    assert np.mean(drawn[:, 0] == drawn[:, 1]) > 0.9
+    chances = machine.transform(states)
+    at = np.flatnonzero((states == [1, 0, 0, 0]).all(axis=1))[0]
+    weight = np.exp(machine.score_samples(np.array([[1, 0, 0, 0], [1, 1, 0, 0]])))
+    assert chances[at, 1] == pytest.approx(weight[1] / weight.sum())
+
+
+def test_the_likelihood_of_a_restricted_machine_sums_to_one():
+    rng = np.random.default_rng(0)
+    rows = np.repeat([[0, 0, 1, 1], [1, 1, 0, 0]], 50, axis=0)
+    rows[rng.random(rows.shape) < 0.05] ^= 1
+    machine = RestrictedBoltzmannMachine(3, steps=200, random_state=0).fit(rows)
+    states = np.array(np.meshgrid(*[[0, 1]] * 4, indexing="ij")).reshape(4, -1).T
+    assert np.exp(machine.score_samples(states)).sum() == pytest.approx(1.0, abs=1e-9)
+    assert machine.score(rows) > -4 * np.log(2)
+    assert machine.transform(rows).shape == (100, 3)
+    assert machine.get_feature_names_out().tolist()[0] == "restrictedboltzmannmachine0"
+    assert machine.sample(5).shape == (5, 4)
+
+
+def test_draws_of_wide_machines_come_from_chains(monkeypatch):
+    from minigibbs.interop.sklearn import machines
+
+    def refuse(*_):
+        raise mg.TooLargeError("too wide")
+
+    rows = np.repeat([[0, 0], [1, 1]], 50, axis=0)
+    machine = BoltzmannMachine(method="exact", l2=0.01, random_state=0).fit(rows)
+    monkeypatch.setattr(machines, "exact_draws", refuse)
+    drawn = machine.sample(403)
+    assert drawn.shape == (403, 2)
+    assert np.mean(drawn[:, 0] == drawn[:, 1]) > 0.7
+
+
+def test_repairs_name_cells_of_new_rows():
+    rows = np.array([["1", "Rome"], ["2", "Oslo"]] * 20, dtype=object)
+    repairer = TableRepairer().fit(rows)
+    found = repairer.repairs(np.array([["2", "Oslx"]], dtype=object))
+    assert found.cells["after"].tolist() == ["Oslo"]
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
+def test_sparse_tables_stay_sparse(kind):
+    rng = np.random.default_rng(0)
+    rows = (rng.random((80, 3)) < 0.4).astype(float)
+    rows[:, 1] = rows[:, 0]
+    holes = rows.copy()
+    holes[:10, 1] = np.nan
+    filled = CategoricalImputer("tree", random_state=0).fit_transform(kind(holes))
+    assert sparse.issparse(filled)
+    assert (filled.toarray() == rows).mean() > 0.98
+
+
+def test_odd_columns_have_an_answer():
+    rng = np.random.default_rng(0)
+    rows = {
+        "constant": ["x"] * 60,
+        "empty": [None] * 60,
+        "number": rng.normal(size=60).tolist(),
+        "mixed": [1, "1", True] * 20,
+        "kind": rng.choice(["a", "b"], 60).tolist(),
+    }
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({name: pandas.Series(v, dtype=object) for name, v in rows.items()})
+    frame.loc[:5, ["constant", "kind", "number", "mixed"]] = None
+    imputer = CategoricalImputer(random_state=0).fit(frame)
+    filled = imputer.transform(frame)
+    assert filled["empty"].isna().all()
+    assert not filled.drop(columns="empty").isna().any().any()
+    assert filled["constant"].unique().tolist() == ["x"]
+    assert filled["number"].between(-3, 3).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([["a", "b"]], "minimum of 2 is required|1 sample"),
+        ([[str(k), "x"] for k in range(1500)], "1,500 different values, more than max_categories"),
+    ],
+    ids=["one row", "many categories"],
+)
+def test_bad_tables_are_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        CategoricalImputer().fit(np.array(rows, dtype=object))
+
+
+def test_all_missing_and_duplicate_names():
+    pandas = pytest.importorskip("pandas")
+    nothing = np.full((4, 2), None, dtype=object)
+    assert (CategoricalImputer().fit_transform(nothing) == nothing).all()
+    frame = pandas.DataFrame([["a", "b"]] * 3, columns=["x", "x"])
+    with pytest.raises(mg.GraphError, match="more than one column is called 'x'"):
+        CategoricalImputer().fit(frame)
+
+
+def test_wide_models_are_sampled():
+    """Exact answers are compared with chains: 200 sweeps give deviations below 0.2."""
+    from sklearn.utils import check_random_state
+
+    from minigibbs.interop.sklearn.imputer import _sampled
+
+    graph = mg.models.ising_lattice(3, beta=0.2, periodic=False)
+    codes = np.full((50, 9), -1)
+    codes[:, 0] = 1
+    found = _sampled(graph, codes, check_random_state(0)).mean(axis=0)
+    exact = mg.infer(graph.condition({0: 1}), progress=False).shares.pooled
+    assert found == pytest.approx(exact, abs=0.06)  # 10,000 correlated draws: above 5 deviations
