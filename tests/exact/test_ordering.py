@@ -83,8 +83,38 @@ def test_other_weights_and_evidence_reuse_the_plan(monkeypatch):
     assert EliminationTree.of(graph.with_parameters({"J": [1.0, 2.0, 3.0, 4.0]})).plan is first.plan
     one = EliminationTree.of(graph.condition({0: 1}))
     assert EliminationTree.of(graph.condition({0: 0})).plan is one.plan
-    assert len(made) == 2
-    assert made[1][-1] == first.order  # where the second search begins
+    assert len(made) == 1  # the second plan follows the tree of the first
+
+
+def test_a_search_begins_with_the_latest_order(monkeypatch):
+    made = []
+
+    def noted(*arguments):
+        made.append(arguments)
+        return order_variables(*arguments)
+
+    monkeypatch.setattr(elimination, "order_variables", noted)
+    monkeypatch.setattr(elimination, "_ALIKE", 0.0)
+    graph = grid(4)
+    first = EliminationTree.of(graph)
+    EliminationTree.of(graph.condition({0: 1}))
+    assert made[1][-1] == first.order
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plan_that_follows_another_gives_the_same_answers(seed):
+    """Other evidence removes some variables and restores others."""
+    rng = np.random.default_rng(seed)
+    tables = [rng.choice(12, 3, replace=False) for _ in range(14)]
+    factors = [mg.Table([scope], rng.normal(size=(1, 2, 2, 2))) for scope in tables]
+    graph = mg.FactorGraph([2] * 12, factors)
+    EliminationTree.of(graph.condition({0: 1, 1: 0, 2: 0}))
+    for evidence in ({0: 0, 1: 0, 2: 1}, {3: 1, 0: 0}, {}):
+        given = graph.condition(evidence)
+        alone = mg.FactorGraph([2] * 12, factors).condition(evidence)
+        tree = EliminationTree.of(given)
+        assert tree.upward() == pytest.approx(EliminationTree.of(alone).upward())
+        assert sorted(tree.order.variables) == sorted(set(range(12)) - set(evidence))
 
 
 def test_a_known_order_is_used_where_the_search_finds_none_better():

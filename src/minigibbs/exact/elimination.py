@@ -25,7 +25,7 @@ from minigibbs.errors import GraphError, SampleError
 from minigibbs.exact.contraction import LOGS, SUM, Choose, Contraction, UnderflowError, slowness
 from minigibbs.exact.device import FASTER, Card
 from minigibbs.exact.ordering import SEARCHED, Order, order_variables, refuse, refuse_dense
-from minigibbs.exact.plan import Plan, make_plan
+from minigibbs.exact.plan import Plan, make_plan, plan_like
 from minigibbs.exact.rotation import rotated
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.factors.implicit.base import Implicit
@@ -47,6 +47,7 @@ _FACTOR_BYTES = 300  # and per factor
 _WRITTEN = 5  # arrays of a leaf's size while it is written out
 _WORKING = 4  # arrays of the largest table's size while it is used
 _SMALL_BUDGET = 2**24  # bytes that are never worth a refusal
+_ALIKE = 1.25  # times the predicted seconds of a plan whose tree is used again
 _ORDERS = 8  # plans kept with a graph and those derived from it
 _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
@@ -450,7 +451,8 @@ def _prepared(
 ) -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
     """An order and a plan, made once for all graphs that differ in weights alone.
 
-    The order of a graph with other evidence is where the search begins.
+    A graph with other evidence uses the tree of products of the latest plan, if that is as fast.
+    Otherwise the latest order is where the search begins.
     """
     model = whole.packed
     digest = hashlib.blake2b(sizes.tobytes())
@@ -459,6 +461,14 @@ def _prepared(
 
     def make() -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
         latest = shared(graph, "latest order", (), list[Order])
+        plans = shared(graph, "latest plan", draws, list[Plan])
+        if plans:
+            leaves = _leaves(whole, sizes, latest[0], joint)
+            settled = leaves.pop((), ())
+            plan = plan_like(plans[0], tuple(leaves), sizes)
+            fast = _ALIKE * plans[0].seconds
+            if plan is not None and plan.seconds <= fast and plan.made <= most:
+                return _order_of(plan, sizes), plan, (*leaves.values(), settled)
         scopes = _scopes(whole, sizes) + [np.array([some], dtype=np.int32) for some in joint]
         order = order_variables(sizes, scopes, most, latest[0] if latest else None)
         if not latest or len(order.variables) > len(latest[0].variables):
@@ -468,6 +478,8 @@ def _prepared(
         plan = make_plan(order.variables, tuple(leaves), sizes)
         if not draws and len(order.variables) <= SEARCHED:
             plan = rotated(plan, sizes, most)
+        if not plans or len(plan.leaf_of) > len(plans[0].leaf_of):
+            plans[:] = [plan]
         return order, plan, (*leaves.values(), settled)
 
     key = (digest.digest(), joint, draws)
@@ -475,6 +487,15 @@ def _prepared(
     if plan.made > most:
         refuse(order.width + 1, math.log2(plan.made), most)
     return order, plan, leaves
+
+
+def _order_of(plan: Plan, sizes: NDArray[np.int64]) -> Order:
+    """The order in which a plan sums variables out."""
+    variables = tuple(v for step in plan.steps for v in step.summed)
+    cliques = [(*step.scope, *step.summed) for step in plan.steps]
+    products = sum(math.prod(sizes[list(clique)].tolist()) for clique in cliques)
+    width = max(map(len, cliques), default=1) - 1
+    return Order(variables, width, float(products), plan.made)
 
 
 def _leaves(
@@ -495,7 +516,7 @@ def _leaves(
         model.factors["scope_start"].tolist(), model.factors["scope_end"].tolist(), strict=True
     ):
         scopes.append(slots[first:last])
-    lonely = dict.fromkeys(order.variables)  # variables without any factor
+    lonely = dict.fromkeys(np.flatnonzero(sizes > 1).tolist())  # variables without any factor
     for number, scope in enumerate([*scopes, *joint]):
         key = tuple(sorted({v for v in scope if wide[v]}, key=rank.__getitem__))
         own = found.setdefault(key, [])

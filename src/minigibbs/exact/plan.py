@@ -137,6 +137,69 @@ def plan_of_tree(
     return made.plan()
 
 
+def tree_of(plan: Plan) -> list[tuple[int, int]]:
+    """The children of each product of two tables; components are joined to one tree.
+
+    Sums of a single table are left to the product that uses it. The last product is the root.
+    """
+    children = list[tuple[int, int]]()
+    alias = list(range(plan.leaves))
+    for step in plan.steps:
+        if step.right < 0:
+            alias.append(alias[step.left])
+            continue
+        alias.append(plan.leaves + len(children))
+        children.append((alias[step.left], alias[step.right]))
+    top, *others = [alias[root] for root in plan.roots]
+    for other in others:
+        children.append((top, other))
+        top = plan.leaves + len(children) - 1
+    return children
+
+
+def plan_like(
+    known: Plan, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]
+) -> Plan | None:
+    """The plan of other leaves that follows the tree of a known one; None where there is no tree.
+
+    For a graph with other evidence, whose leaves are nearly those of the known plan. A leaf takes
+    the place of the smallest known one of those that share most variables with it.
+
+    Parameters
+    ----------
+    known
+        The plan of a graph with other evidence.
+    scopes
+        The variables of each leaf.
+    sizes
+        How many values each variable may take.
+    """
+    if len(scopes) < 2 or not known.steps:
+        return None
+    holders: dict[int, list[int]] = {}
+    for leaf, scope in enumerate(known.scopes[: known.leaves]):
+        for v in scope:
+            holders.setdefault(v, []).append(leaf)
+    nodes: dict[int, int] = {}  # of the known tree, in the new one
+    children = list[tuple[int, int]]()
+
+    def join(place: int, node: int) -> None:
+        if place in nodes:
+            children.append((nodes[place], node))
+            node = len(scopes) + len(children) - 1
+        nodes[place] = node
+
+    for number, scope in enumerate(scopes):
+        shared = Counter(leaf for v in scope for leaf in holders.get(v, ()))
+        places = sorted(shared, key=lambda leaf: (-shared[leaf], len(known.scopes[leaf]), leaf))
+        join(places[0] if places else 0, number)
+    for product, pair in enumerate(tree_of(known)):
+        for child in pair:
+            if child in nodes:
+                join(known.leaves + product, nodes[child])
+    return plan_of_tree(scopes, children, sizes)
+
+
 def tree_scopes(
     scopes: Sequence[tuple[int, ...]], children: Sequence[tuple[int, int]]
 ) -> list[set[int]]:

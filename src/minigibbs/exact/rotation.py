@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.exact.plan import PASSES, PRICES, Plan, plan_of_tree, tree_scopes
+from minigibbs.exact.plan import PASSES, PRICES, Plan, plan_of_tree, tree_of, tree_scopes
 from minigibbs.kernels.trees import price_tree, rotate_tree
 from minigibbs.system.watch import current
 
@@ -64,7 +64,7 @@ class _Search:
         self.bits = np.log2(sizes[members].astype(np.float64))
         self.words = max(-(-len(members) // 64), 1)
         place = dict(zip(members.tolist(), range(len(members)), strict=True))
-        children = _binary(plan)
+        children = tree_of(plan)
         self.children = np.array(children, dtype=np.int64)
         scopes = tree_scopes(plan.scopes[: self.leaves], children)
         self.rows = np.zeros((len(scopes), self.words), dtype=np.uint64)
@@ -144,22 +144,3 @@ def _allowed() -> float:
     left = _SHARE * current().left
     return math.inf if left == math.inf else 2.0 ** math.floor(math.log2(max(left, 1e-3)))
 
-
-def _binary(plan: Plan) -> list[tuple[int, int]]:
-    """The children of each product of two tables; components are joined to one tree.
-
-    Sums of a single table are left to the product that uses it.
-    """
-    children = list[tuple[int, int]]()
-    alias = list(range(plan.leaves))
-    for step in plan.steps:
-        if step.right < 0:
-            alias.append(alias[step.left])
-            continue
-        alias.append(plan.leaves + len(children))
-        children.append((alias[step.left], alias[step.right]))
-    top, *others = [alias[root] for root in plan.roots]
-    for other in others:
-        children.append((top, other))
-        top = plan.leaves + len(children) - 1
-    return children
