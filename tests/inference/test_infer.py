@@ -1,6 +1,7 @@
 """`mg.infer`: exact where that fits, else sampled; and it says which, why, and what is wrong."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import minigibbs as mg
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.inference import infer as inference
 from minigibbs.system.memory import read_size
-from minigibbs.system.watch import Watch
+from minigibbs.system.watch import Watch, current
 from tests.hard import HARD
 from tests.paths import DATA
 from tests.zoo import IMPLICIT, ZOO
@@ -294,3 +295,15 @@ def test_infer_does_not_send_its_users_to_infer():
     answer = mg.infer(graph, "1s", exact=False, sampler=mg.Gibbs(), seed=1, progress=False)
     assert answer.warnings
     assert not any("mg.infer" in text for text in answer.warnings)
+
+
+def test_plain_chains_answer_where_no_sampler_was_ready(monkeypatch):
+    def late(graph):
+        time.sleep(0.3)
+        current().check()
+
+    monkeypatch.setattr(inference, "_choose", late)
+    torus = mg.models.ising_lattice(6, 1.0)
+    answer = mg.infer(torus, 0.2, exact=False, seed=1, progress=False)
+    assert "time was up" in answer.reason
+    assert np.isfinite(answer.marginals).all()

@@ -1,6 +1,7 @@
 """`infer_many`: the same as `infer` with each row as evidence."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -102,3 +103,26 @@ def test_frames_that_do_not_fit(frame, message):
 def test_values_of_grids_are_points():
     graph = mg.FactorGraph([mg.Grid(0.0, 4.0, 3), 2], [])  # points 0, 2 and 4
     assert mg.infer_many(graph, {0: [2.0, math.nan]}).marginal(0)[0].tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", ["threads", "dask"])
+def test_executors_give_the_same_answers(kind):
+    here = mg.infer_many(CHAIN, FRAME)
+    if kind == "threads":
+        with ThreadPoolExecutor(2) as executor:
+            there = mg.infer_many(CHAIN, FRAME, executor=executor)
+    else:
+        distributed = pytest.importorskip("distributed")
+        with distributed.Client(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as client:
+            there = mg.infer_many(CHAIN, FRAME, executor=client)
+    np.testing.assert_allclose(there.log_z, here.log_z)
+    np.testing.assert_allclose(there.log_probability, here.log_probability)
+    for variable in CHAIN.names:
+        np.testing.assert_allclose(there.marginal(variable), here.marginal(variable))
+
+
+def test_an_executor_must_have_submit():
+    with pytest.raises(mg.SampleError, match="executor must be"):
+        mg.infer_many(CHAIN, FRAME, executor="dask")

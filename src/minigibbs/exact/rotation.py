@@ -143,4 +143,3 @@ def _allowed() -> float:
     """Seconds that the call under way can spare, in powers of two, so that plans seldom differ."""
     left = _SHARE * current().left
     return math.inf if left == math.inf else 2.0 ** math.floor(math.log2(max(left, 1e-3)))
-

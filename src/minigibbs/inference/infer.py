@@ -38,6 +38,7 @@ _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
+_LATE_SHARE = 0.2  # of the time spent, in which plain chains are run where no result was ready
 _TEMPERED = 1_000_000  # variables times levels, at the most
 
 
@@ -122,9 +123,16 @@ def infer(
                 return answer if observe is None else call.observed(answer)
         if sampler is None and not graph.implicits and graph.influence < 1.0:
             return call.two_runs(why, watch)
-        with Stage("choosing a sampler", progress):
-            chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
-        run = call.sample(graph, chosen, watch, observe)
+        try:
+            with Stage("choosing a sampler", progress):
+                chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
+            run = call.sample(graph, chosen, watch, observe)
+        except StopError:
+            if watch.signal:
+                raise
+            watch.extend(max(2 * _BEYOND, _LATE_SHARE * watch.spent))
+            reason = "time was up before another sampler was ready"
+            run = call.sample(graph, PoissonGibbs(), watch, observe)
         return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
 
 

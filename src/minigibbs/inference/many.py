@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time as clocks
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,17 @@ from minigibbs.system.watch import Watch, current
 
 _BATCH_BYTES = 2**27  # of the tables of the rows that are answered together
 _MOST_ROWS = 4096  # answered together
+_TASKS = 16  # groups of rows that an executor gets
 
 
 @checked(SampleError)
-def infer_many(graph: FactorGraph, frame: Any, *, memory: str | float | None = None) -> Answers:
+def infer_many(
+    graph: FactorGraph,
+    frame: Any,
+    *,
+    memory: str | float | None = None,
+    executor: Executor | Any = None,
+) -> Answers:
     """Exact marginals and log Z of a graph given each of many rows of evidence.
 
     The tree of the graph is made once, and many rows go through it together. Where the graph
@@ -40,6 +48,9 @@ def infer_many(graph: FactorGraph, frame: Any, *, memory: str | float | None = N
         an array has one column per variable. NaN, None and other missing values are unobserved.
     memory : str, float or None, default None
         What the tree may use, "4G" or bytes; by default 4 GiB, or half of what is free.
+    executor : Executor, Dask client or None, default None
+        Where groups of rows are answered: a `concurrent.futures.Executor` or the client of a Dask
+        cluster, whose workers make the tree once each. By default in this process.
 
     Returns
     -------
@@ -62,11 +73,16 @@ def infer_many(graph: FactorGraph, frame: Any, *, memory: str | float | None = N
     begun = clocks.monotonic()
     budget = None if memory is None else read_size(memory, "memory")
     rows = _read(graph, frame)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise SampleError(
+            "executor must be a concurrent.futures.Executor or a Dask client, got "
+            f"{type(executor).__name__}"
+        )
     with Watch():
-        try:
-            flat, log_z, whole = _together(graph, rows, budget)
-        except TooLargeError:
-            flat, log_z, whole = _one_by_one(graph, rows, budget)
+        if executor is None or len(rows) == 0:
+            flat, log_z, whole = _answer(graph, rows, budget)
+        else:
+            flat, log_z, whole = _elsewhere(graph, rows, budget, executor)
     return Answers(graph.domains, flat, log_z, log_z - whole, clocks.monotonic() - begun)
 
 
@@ -111,6 +127,35 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
         )
     rows[:, fixed] = FREE
     return rows
+
+
+_Numbers = tuple[NDArray[np.float64], NDArray[np.float64], float]
+
+
+def _answer(graph: FactorGraph, rows: NDArray[np.int64], memory: float | None) -> _Numbers:
+    """Marginals [row, value], log Z of each row, and log Z without their evidence."""
+    try:
+        return _together(graph, rows, memory)
+    except TooLargeError:
+        return _one_by_one(graph, rows, memory)
+
+
+def _elsewhere(
+    graph: FactorGraph, rows: NDArray[np.int64], memory: float | None, executor: Any
+) -> _Numbers:
+    """The same on an executor: every task has the graph and a group of rows."""
+    groups = np.array_split(rows, min(len(rows), _TASKS))
+    # a Dask client would take equal arguments for the same task
+    options = {"pure": False} if hasattr(executor, "scatter") else {}
+    tasks = [executor.submit(_answer, graph, group, memory, **options) for group in groups]
+    try:
+        done = [task.result() for task in tasks]
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        raise
+    flat, log_z = (np.concatenate([part[k] for part in done]) for k in (0, 1))
+    return flat, log_z, float(done[0][2])
 
 
 def _together(
