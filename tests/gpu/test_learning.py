@@ -70,11 +70,11 @@ def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
         values = draws.normal(0, 0.4, graph.frame.size)
         for one in (here, there):
             one.set_weights(values)
-            one.advance(3)
-        differ = (here.states != there.states).any(axis=1).sum()
+            one.sweep(3)
+        differ = (here.states() != there.states()).any(axis=1).sum()
         assert differ <= (1 if name == "sites" else 0)
-        assert (there.states != before).any()
-        before = there.states.copy()
+        assert (there.states() != before).any()
+        before = there.states().copy()
 
 
 def machine(seen=10, hidden=6):
@@ -125,5 +125,23 @@ def test_what_does_not_fit_is_refused():
     graph = mg.FactorGraph([2] * 3, [mg.Logical("and", [[0, 1, 2]], 0.0, name="w")])
     with pytest.raises(mg.LearnError, match='backend="cuda" is for graphs'):
         mg.learn(graph, [[0, 1, 1]], backend="cuda", l2=0.1, progress=False)
-    with pytest.raises(mg.LearnError, match="leave sampler out"):
-        mg.learn(ring(), rows_of(ring()), backend="cuda", sampler="gibbs", progress=False)
+
+
+def test_ladders_learn_what_they_learn_on_the_cpu():
+    """Ladders of bits are those of the CPU, and keep their levels while the weights move."""
+    i = np.arange(9)
+    graph = mg.FactorGraph([2] * 9, [mg.Ising(i, (i + 1) % 9, 0.1, name="J")])
+    rows = (np.random.default_rng(1).random((200, 9)) < 0.6).astype(int)
+    options = {"chains": 40, "steps": 12, "l2": 0.05, "seed": 1, "progress": False}
+    fits = [
+        mg.learn(graph, rows, sampler=mg.Tempering(), backend=backend, **options)
+        for backend in ("cpu", "cuda")
+    ]
+    here, there = (fit.parameters["J"] for fit in fits)
+    np.testing.assert_allclose(there, here, rtol=1e-9)
+
+
+def test_any_sampler_makes_the_chains_of_a_fit():
+    options = {"chains": 64, "steps": 12, "l2": 0.05, "seed": 1, "progress": False}
+    fit = mg.learn(ring(), rows_of(ring()), backend="cuda", sampler="gibbs", **options)
+    assert all(np.isfinite(values).all() for values in fit.parameters.values())

@@ -45,18 +45,18 @@ class Direct:
             self.group = kind(self.plan, laid)
             self.group.key = self.key
             self.group.place(self.first)
+            self.group.swept = self.swept
         else:
             self.group.set_weights(laid)
 
     def anew(self, laid):
-        self.first, self.group = self.states, None
+        self.first, self.group = self.states(), None
         self.set_weights(laid)
 
-    def advance(self, sweeps):
-        self.group.sweep(self.swept, sweeps)
+    def sweep(self, sweeps):
+        self.group.advance(sweeps * self.group.unit)
         self.swept += sweeps
 
-    @property
     def states(self):
         return self.group.states()
 
@@ -100,12 +100,12 @@ def run_case(path):
         elif name == "anew":
             chains.anew(laid[value])
         elif name == "put":
-            chains.put(states[value])
+            chains.load(states[value])
         else:
-            chains.advance(value)
+            chains.sweep(value)
             if case["sampler"] is None:  # before states are asked for
                 counts.append(chains.summed(frame, None, None))
-            seen.append(chains.states.copy())
+            seen.append(chains.states().copy())
     np.savez(path.with_suffix(".out.npz"), *seen)
     np.savez(path.with_suffix(".counts.npz"), *counts)
 

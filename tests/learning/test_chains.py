@@ -84,12 +84,12 @@ def test_lockstep_chains_have_the_models_law(name, wrong):
     assert isinstance(chains, LockstepChains)
     values *= 1 + wrong
     chains.set_weights(values)
-    chains.advance(20)
+    chains.sweep(20)
     chains.set_weights(values)
-    chains.advance(20)
+    chains.sweep(20)
     states, law = mg.theory.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
-    counts = np.bincount(chains.states.astype(int) @ strides, minlength=len(states))
+    counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
     assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
 
 
@@ -102,8 +102,8 @@ def test_draws_do_not_depend_on_threads_or_pieces(count):
         chains = model_chains(graph, None, count, 5, Threads(threads))
         for sweeps in pieces:
             chains.set_weights(values)
-            chains.advance(sweeps)
-        found.append(chains.states.copy())
+            chains.sweep(sweeps)
+        found.append(chains.states().copy())
     np.testing.assert_array_equal(*found)
     assert (found[0][0] != found[0][1:]).any()
 
@@ -141,12 +141,12 @@ def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
     chains = row_chains(graph, data, 3, Threads(2))
     assert isinstance(chains, LockstepRows)
     chains.set_weights((1 + wrong) * graph.frame.flat(graph.factors))
-    chains.advance(5)
+    chains.sweep(5)
     assert chains.swept == 1
-    assert (chains.states[:, :4] == row).all()
+    assert (chains.states()[:, :4] == row).all()
     given = graph.condition(dict(enumerate(row)))
     states, law = mg.theory.exact_distribution(given)
-    counts = np.bincount(chains.states[:, 4] * 2 + chains.states[:, 5], minlength=4)
+    counts = np.bincount(chains.states()[:, 4] * 2 + chains.states()[:, 5], minlength=4)
     law = np.bincount(states[:, 4] * 2 + states[:, 5], law, minlength=4)
     assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
 
@@ -160,14 +160,14 @@ def test_some_rows_are_drawn_and_others_stay():
         chains = row_chains(graph, data, 3, Threads(threads))
         model.set_weights(graph.frame.flat(graph.factors))
         assert chains.share(model)
-        before = chains.states.copy()
+        before = chains.states().copy()
         chosen = np.arange(3, 140, 2)
-        chains.advance(1, chosen)
+        chains.sweep(1, chosen)
         others = np.setdiff1d(np.arange(150), chosen)
-        np.testing.assert_array_equal(chains.states[others], before[others])
-        assert (chains.states[chosen] != before[chosen]).any()
-        np.testing.assert_array_equal(chains.states[:, :4], rows)
-        found.append(chains.states.copy())
+        np.testing.assert_array_equal(chains.states()[others], before[others])
+        assert (chains.states()[chosen] != before[chosen]).any()
+        np.testing.assert_array_equal(chains.states()[:, :4], rows)
+        found.append(chains.states().copy())
     np.testing.assert_array_equal(*found)
 
 
@@ -205,6 +205,6 @@ def test_rows_that_are_chosen_twice_do_not_depend_on_who_is_first():
     for threads in (Threads(1), backwards):
         chains = row_chains(graph, data, 3, threads)
         chains.set_weights(graph.frame.flat(graph.factors))
-        chains.advance(1, chosen)
-        found.append(chains.states.copy())
+        chains.sweep(1, chosen)
+        found.append(chains.states().copy())
     np.testing.assert_array_equal(*found)

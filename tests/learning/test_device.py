@@ -175,10 +175,10 @@ def on_the_cpu(graph, chains, steps):
         if name == "take":
             made.set_weights(values[value])
         elif name == "put":
-            made.put(states[value])
+            made.load(states[value])
         else:
-            made.advance(value)
-            seen.append(made.states.copy())
+            made.sweep(value)
+            seen.append(made.states().copy())
     return seen
 
 

@@ -178,13 +178,13 @@ def test_chains_have_the_models_law():
     graph = mixed()
     chains = model_chains(graph, None, 4000, 3, Threads(2))
     chains.set_weights(flat(graph))
-    chains.advance(30)
+    chains.sweep(30)
     states, law = mg.theory.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
-    counts = np.bincount(chains.states.astype(int) @ strides, minlength=len(states))
+    counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
     order = all_states(graph) @ strides
     assert (order == np.arange(len(states))).all()
     assert chisquare(counts, 4000 * law).pvalue > 1e-4
-    moved = chains.states.copy()
-    chains.advance(1)
-    assert (moved != chains.states).any()
+    moved = chains.states().copy()
+    chains.sweep(1)
+    assert (moved != chains.states()).any()

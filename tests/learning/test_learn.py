@@ -299,7 +299,7 @@ def test_every_temperature_keeps_its_state_when_weights_change():
             for group, old, beta in zip(chains._groups, before, betas, strict=True):
                 place = np.abs(beta - group.data.beta[:, None]).argmin(axis=1)
                 np.testing.assert_array_equal(by_level(group), old[:, :, place])
-            chains.advance(3)
+            chains.sweep(3)
         levels = by_level(chains._groups[0])
         assert (levels != levels[:, :, -1:]).any()
 

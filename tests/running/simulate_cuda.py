@@ -224,7 +224,8 @@ def run_case(path):
     run.save(path.with_suffix(".run"))
 
 
-def main(folder: Path) -> None:
+def set_up() -> None:
+    """Make the simulator ready: few threads, and what only the compiler has in Python."""
     np.seterr(over="ignore")  # the generator's words wrap
     simulator.install()
     extending.intrinsic = in_python
@@ -258,6 +259,10 @@ def main(folder: Path) -> None:
     cuda_group._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
+
+
+def main(folder: Path) -> None:
+    set_up()
     for path in sorted(folder.rglob("*.json")):
         if json.loads(path.read_text())["die_after"] is None:
             run_case(path)

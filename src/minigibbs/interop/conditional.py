@@ -69,8 +69,8 @@ class ConditionalGibbs:
                 self._chains = RowChains(self.graph, given[None], free, (0,), Threads(1))
             chains = self._chains
             chains.streams[:] = streams(seed_of(tuple(map(int, seed))), 1)
-            chains.put(given[None])
+            chains.load(given[None])
             chains.set_weights(values)
-            chains.advance(self.sweeps)
-            found: NDArray[Any] = chains.states[0].copy()
+            chains.sweep(self.sweeps)
+            found: NDArray[Any] = chains.states()[0].copy()
         return found

@@ -141,12 +141,12 @@ class Sampled:
         """The moments at some parameters; chains continue from their latest states."""
         plan, frame = self._plan, self._graph.frame
         self._chains.set_weights(values)
-        self._chains.advance(plan.warmup if self._fresh else plan.sweeps)
+        self._chains.sweep(plan.warmup if self._fresh else plan.sweeps)
         self._fresh = False
         drawn = []
         for _ in range(plan.draws):
-            self._chains.advance(plan.sweeps)
-            drawn.append(self._chains.states.copy())
+            self._chains.sweep(plan.sweeps)
+            drawn.append(self._chains.states().copy())
         groups = min(_GROUPS, plan.chains)
         used = plan.chains // groups * groups
         states = np.stack(drawn, axis=1)[:used]  # [chain, draw, variable]

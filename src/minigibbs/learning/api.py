@@ -133,7 +133,8 @@ def learn(
         What a sampler carries persists between steps: `mg.Tempering()` keeps the state of every
         temperature. What it finds out before a run is found again at steps 1, 2, 4, 8 and so on.
     backend
-        "cpu", or "cuda": the model's chains are on a GPU, where lockstep fits.
+        "cpu", or "cuda": the model's chains are on a GPU. Without `sampler` that is for variables
+        of few values, joined by pairs and by tables of two that are learned by their entries.
     l1, l2, prior
         Penalties l1 * abs(value) and l2 / 2 * value**2, taken off the mean log-likelihood of a
         row; one number, or some by name. `prior` gives a normal prior by name: its deviation, or
@@ -383,7 +384,7 @@ class _Task:
             one.set_weights(values)
             for _ in range(_BURN):
                 current().check()
-                one.advance(sweeps)
+                one.sweep(sweeps)
         found, score = information.from_chains(
             frame, ascent.model, sweeps, ascent.rows, ascent.observed, ascent.data_moments
         )
@@ -454,7 +455,7 @@ class _Task:
         for one, weight in zip(chains, weights, strict=False):
             total, made = np.zeros(frame.size), 0
             while made == 0 or (made < _BURN and not current().ended):
-                one.advance(self.settings.sweeps)
+                one.sweep(self.settings.sweeps)
                 total += one.summed(frame, weight, pool) / len(one)
                 made += 1
             found.append(total / made)
@@ -481,7 +482,7 @@ class _Task:
             for _ in range(_BURN):
                 if current().ended:
                     break
-                one.advance(settings.sweeps)
+                one.sweep(settings.sweeps)
         return chains
 
     def _climbed_errors(

@@ -143,12 +143,12 @@ class Ascent:
             data = self._at_the_data(values)
         if not self._shared:
             self.model.set_weights(values)
-        self.model.advance(settings.sweeps)
+        self.model.sweep(settings.sweeps)
         frame = self.graph.frame
         model = self.model.summed(frame, None, self.threads) / len(self.model)
         _blend(self.model_moments, model, self._share())
         if self._looks():
-            marginals = marginals_of(frame, self.model.states)
+            marginals = marginals_of(frame, self.model.states())
             _blend(self.model_marginals, marginals, self._look_share())
         difference: NDArray[np.float64] = data - model
         return difference
@@ -164,10 +164,10 @@ class Ascent:
                 self.rows.share(self.model)
             else:
                 self.rows.set_weights(values)
-            self.rows.advance(self.settings.sweeps, chosen)
-            states = self.rows.states[chosen]
+            self.rows.sweep(self.settings.sweeps, chosen)
+            states = self.rows.states()[chosen]
         if self.settings.method == "cd":
-            self.model.put(states)
+            self.model.load(states)
             weight = np.ones(len(chosen))
         moments = frame.summed(states, _some(weight), self.threads)
         moments /= weight.sum()
@@ -264,7 +264,7 @@ class Ascent:
         """Everything that the ascent needs to continue, as JSON and arrays."""
         arrays: dict[str, NDArray[Any]] = {
             **{f"optimiser.{name}": array for name, array in self.optimiser.state().items()},
-            **{f"model.{name}": array for name, array in self.model.save().items()},
+            **{f"model.{name}": array for name, array in self.model.state().items()},
             **{f"history.{name}": np.array(series) for name, series in self.history.items()},
             "data_moments": self.data_moments,
             "model_moments": self.model_moments,
@@ -272,7 +272,7 @@ class Ascent:
             "model_marginals": self.model_marginals,
         }
         if self.rows is not None:
-            arrays |= {f"rows.{name}": array for name, array in self.rows.save().items()}
+            arrays |= {f"rows.{name}": array for name, array in self.rows.state().items()}
         if self.best is not None:
             arrays["best"] = self.best
         return {"step": self.optimiser.step, "seconds": self.seconds}, arrays

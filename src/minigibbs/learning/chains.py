@@ -1,4 +1,4 @@
-"""The chains of learning, behind one seam: go on, take new parameters, give statistics.
+"""The chains of learning: ensembles whose parameters change, and that give statistics.
 
 `RowChains` hold many chains in one array, each with variables of its own to visit; they are plain
 Gibbs, and new parameters cost them no more than writing the weights. `GroupChains` run any
@@ -9,7 +9,7 @@ sampler by the groups of `running`, which are placed anew for new parameters and
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,13 +26,13 @@ from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.layout import ALIAS, CHANGES
 from minigibbs.kernels.random import streams
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.running.backends.cpu import BACKEND, CpuGroup
-from minigibbs.running.backends.lockstep import LockstepGroup
+from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.many import advance_many
 from minigibbs.running.checkpoint.folder import restore_states
 from minigibbs.running.checkpoint.saver import stacked
-from minigibbs.running.plan import MOST_UPDATES
-from minigibbs.running.request import Options, start_states
+from minigibbs.running.ensemble import Ensemble, State
+from minigibbs.running.group import Group
+from minigibbs.running.request import start_states, unrecorded
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.gibbs.sampler import (
     GibbsData,
@@ -65,43 +65,96 @@ class Threads:
             self._pool.shutdown()
 
 
-class Chains(ABC):
-    """Persistent chains whose parameters move."""
+class Chains(Ensemble):
+    """Persistent chains whose parameters move. They record nothing, and go in whole sweeps."""
 
-    states: NDArray[Any]  # [chain, variable]
+    graph: FactorGraph
+    _states: NDArray[Any]  # [chain, variable]
 
     def __len__(self) -> int:
-        return len(self.states)
+        return len(self._states)
 
-    def put(self, states: NDArray[Any]) -> None:
-        """Go on from these states."""
-        self.states[:] = states
+    @property
+    def chains(self) -> int:  # type: ignore[override]
+        """How many chains there are."""
+        return len(self)
+
+    @property
+    def unit(self) -> int:  # type: ignore[override]
+        """Updates of a sweep."""
+        return max(len(free_variables(self.graph.evidence)), 1)
+
+    def states(self) -> NDArray[Any]:
+        """The current states, to be read: [chain, variable]."""
+        return self._states
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Continue from these states; random numbers continue."""
+        self._states[:] = states
+
+    def advance(self, updates: int, recording: bool = False) -> None:
+        """Make whole sweeps; nothing is recorded."""
+        sweeps, left = divmod(updates, self.unit)
+        if recording or left:
+            raise ValueError(f"expected whole sweeps of {self.unit} updates, got {updates}")
+        self.sweep(sweeps)
+
+    @abstractmethod
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+        """Sweep through the variables of every chain.
+
+        Parameters
+        ----------
+        sweeps : int
+            How many times.
+        chosen : array [some chains], optional
+            The chains to sweep, by number; by default all of them.
+        """
+
+    @abstractmethod
+    def set_weights(self, values: NDArray[np.float64]) -> None:
+        """Continue with other parameters.
+
+        Parameters
+        ----------
+        values : array [parameter]
+            As `Frame.flat` orders them.
+        """
+
+    def share(self, other: Chains) -> bool:
+        """Continue with the parameters that other chains have, without laying them out again.
+
+        Parameters
+        ----------
+        other : Chains
+            Chains of the same graph, whose weights are set.
+
+        Returns
+        -------
+        bool
+            False if that is not possible, and nothing has changed.
+        """
+        return False
 
     def summed(
         self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
     ) -> NDArray[np.float64]:
-        """The statistics of all chains, by their weights if they have any."""
-        return frame.summed(self.states, weights, threads)
+        """Sum the statistics of all chains.
 
-    @abstractmethod
-    def set_weights(self, values: NDArray[np.float64]) -> None:
-        """Go on with other parameters."""
+        Parameters
+        ----------
+        frame : Frame
+            What the parameters stand for.
+        weights : array [chain] or None
+            What each chain's statistics are multiplied by.
+        threads : Threads
+            What the work is distributed over.
 
-    @abstractmethod
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
-        """Sweep every chain so often, or the chosen ones."""
-
-    def share(self, other: Chains) -> bool:
-        """Go on with the parameters that other chains have taken, where that is possible."""
-        return False
-
-    @abstractmethod
-    def save(self) -> dict[str, NDArray[Any]]:
-        """What the chains need to go on."""
-
-    @abstractmethod
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Take up what `save` gave."""
+        Returns
+        -------
+        array [parameter]
+        """
+        return frame.summed(self.states(), weights, threads)
 
 
 class RowChains(Chains):
@@ -116,7 +169,7 @@ class RowChains(Chains):
         threads: Threads,
     ) -> None:
         """Chains at these states; `free` holds which variables each visits, or all of them."""
-        self.states, self.threads, self.graph = np.ascontiguousarray(states), threads, graph
+        self._states, self.threads, self.graph = np.ascontiguousarray(states), threads, graph
         self.streams = streams(seed_of(seed), len(states))
         self.moving: Moving = graph.frame.moving()
         self._model = self.moving.model
@@ -145,14 +198,14 @@ class RowChains(Chains):
             self._model, self._data = other._model, other._data
         return isinstance(other, RowChains)
 
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """On threads, a stretch of chains each: every chain has a stream of its own."""
         if chosen is None:
-            self._run(self.states, self.streams, self._ends, sweeps)
+            self._run(self._states, self.streams, self._ends, sweeps)
             return
-        states, own = self.states[chosen], self.streams[chosen]
+        states, own = self._states[chosen], self.streams[chosen]
         self._run(states, own, self._ends[chosen], sweeps)
-        self.states[chosen], self.streams[chosen] = states, own
+        self._states[chosen], self.streams[chosen] = states, own
 
     def _run(
         self, x: NDArray[Any], own: NDArray[np.uint64], ends: NDArray[np.int64], sweeps: int
@@ -179,14 +232,14 @@ class RowChains(Chains):
 
         self.threads(work, pieces)
 
-    def save(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """States and streams."""
-        return {"states": self.states, "streams": self.streams}
+        return {"states": self._states, "streams": self.streams}
 
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Take them up."""
-        refill(self.states, saved["states"], self.graph)
-        refill(self.streams, saved["streams"])
+        refill(self._states, state["states"], self.graph)
+        refill(self.streams, state["streams"])
 
 
 class GroupChains(Chains):
@@ -205,25 +258,22 @@ class GroupChains(Chains):
         states: NDArray[Any],
         seed: tuple[int, ...],
         threads: Threads,
+        backend: str = "cpu",
     ) -> None:
         """Chains at these states."""
         self.graph, self.threads, self._sampler = graph, threads, sampler
-        unit = max(len(free_variables(graph.evidence)), 1)
-        options = Options(sampler=sampler, chains=len(states), seed=seed_of(seed), record=())
-        self._plan = replace(  # nothing is recorded, so that all updates are warm-up
-            options.plan(graph, 0, unit), warmup=MOST_UPDATES // unit * unit
-        )
-        self._unit, self._taken = unit, 0
+        self._backend = BACKENDS[backend]
+        self._plan = unrecorded(graph, sampler, len(states), seed_of(seed), backend)
+        self._taken = 0
         self._values = self._settled = graph.frame.flat(graph.factors)
-        self.states = np.ascontiguousarray(states)
+        self._states = np.ascontiguousarray(states)
         self._groups = self._placed(self._values)
 
-    def _placed(self, values: NDArray[np.float64]) -> list[CpuGroup | LockstepGroup]:
+    def _placed(self, values: NDArray[np.float64]) -> list[Group]:
         """Fresh groups at the present states."""
         self._plan = replace(self._plan, graph=self.graph.with_flat(values))
-        groups: list[Any] = BACKEND.groups(
-            self._plan, BACKEND.prepare(self._plan), lambda: self.states
-        )
+        data = self._backend.prepare(self._plan)
+        groups = self._backend.groups(self._plan, data, lambda: self._states)
         groups[0].compile()
         return groups
 
@@ -233,12 +283,12 @@ class GroupChains(Chains):
             settled = self._sampler.settled(self.graph.with_flat(values))
             self._plan, self._settled = replace(self._plan, sampler=settled), values.copy()
 
-    def put(self, states: NDArray[Any]) -> None:
+    def load(self, states: NDArray[Any]) -> None:
         """Restart at these states; random streams continue."""
-        super().put(states)
+        super().load(states)
         first = 0
         for group in self._groups:
-            group.put(self.states[first : first + group.chains])
+            group.load(self._states[first : first + group.chains])
             first += group.chains
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
@@ -249,52 +299,52 @@ class GroupChains(Chains):
         before, self._groups = self._groups, self._placed(values)
         self._values = values.copy()
         for group, old in zip(self._groups, before, strict=True):
-            group.follow(old)  # type: ignore[arg-type]
+            group.follow(old)
 
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Advance a group at a time on each thread; all chains, since none are of rows."""
         assert chosen is None
 
         def work(piece: int) -> None:
             group = self._groups[piece]
-            group.advance(sweeps * self._unit, False)
-            group.warmed += sweeps * self._unit
+            group.advance(sweeps * self.unit, False)
+            group.warmed += sweeps * self.unit
 
         self.threads(work, len(self._groups))
-        self.states[:] = np.concatenate([group.states() for group in self._groups])
+        self._states[:] = np.concatenate([group.states() for group in self._groups])
 
-    def save(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """The groups, and the parameters that they and the sampler were prepared for."""
         groups = stacked(list(self._groups))
         return {
-            "states": self.states,
+            "states": self._states,
             "values": self._values,
             "settled": self._settled,
             "taken": np.array([self._taken]),
             **{f"group.{name}": array for name, array in groups.items()},
         }
 
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Restore what `save` returned."""
-        if "values" not in saved:
+        if "values" not in state:
             raise LearnError(
                 "a checkpoint of minigibbs 0.2 with a sampler cannot be resumed; learn again, with "
                 "start= for the parameters so far"
             )
-        refill(self.states, saved["states"], self.graph)
+        refill(self._states, state["states"], self.graph)
         for name in ("values", "settled"):
-            found, wanted = saved[name], self._values
+            found, wanted = state[name], self._values
             if found.shape != wanted.shape or found.dtype != wanted.dtype or np.isnan(found).any():
                 raise LearnError(f"a checkpoint holds {name} that are no parameters of the graph")
-        taken = saved["taken"]
+        taken = state["taken"]
         if taken.shape != (1,) or taken.dtype != np.int64 or taken[0] < 0:
             raise LearnError(f"a checkpoint holds {taken} as a number of steps")
         self._taken = int(taken[0])
-        self._settle(saved["settled"])
-        self._values = saved["values"].copy()
+        self._settle(state["settled"])
+        self._values = state["values"].copy()
         self._groups = self._placed(self._values)
         prefix = "group."
-        states = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+        states = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         restore_states(self._plan, list(self._groups), states)
 
 

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from minigibbs.errors import LearnError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
-from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import Chains, Threads, refill, seed_of
 from minigibbs.learning.lockstep import LearnedLayout, sweeps_of
-from minigibbs.running.backends.cuda import GROUPS, CudaBackend
+from minigibbs.running.backends import BACKENDS
+from minigibbs.running.backends.cuda import GROUPS
 from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.shapes import configure
-from minigibbs.running.request import Options
+from minigibbs.running.ensemble import State
+from minigibbs.running.request import unrecorded
 from minigibbs.samplers.gibbs.sampler import Gibbs
-from minigibbs.samplers.registry import learned_layout
+from minigibbs.samplers.registry import CHROMATIC, CUDA, learned_layout
 
 _MOST_COUNTED = 1 << 22  # values, alone or two together: half a gigabyte while they are listed
 
@@ -38,20 +39,16 @@ class DeviceChains(Chains):
                 "joined by pairs and by tables of two that are learned by their entries; use "
                 'backend="cpu"'
             )
-        CudaBackend().check()
-        self.graph, self.swept = graph, 0
-        self.layout = LearnedLayout(graph)
-        self._states, self._key = np.ascontiguousarray(states), key_of(seed_of(seed))
+        BACKENDS[CUDA].check()
+        self.graph, self.layout = graph, LearnedLayout(graph)
+        self._states, self._seed = np.ascontiguousarray(states), seed_of(seed)
         self._group: Any = None
         self._here = True  # whether the host's states are those of the chains
         self._counts: Counts | None = None
+        self._swept = 0  # sweeps before there was a group
 
-    def __len__(self) -> int:
-        return len(self._states)
-
-    @property
-    def states(self) -> NDArray[Any]:  # type: ignore[override]
-        """The chains' states on the host, to be read; see `put`."""
+    def states(self) -> NDArray[Any]:
+        """The chains' states on the host, to be read; see `load`."""
         if not self._here:
             self._states[:] = self._group.states()
             self._here = True
@@ -59,13 +56,12 @@ class DeviceChains(Chains):
         states.flags.writeable = False
         return states
 
-    def put(self, states: NDArray[Any]) -> None:
+    def load(self, states: NDArray[Any]) -> None:
         """Send states."""
         self._states[:] = states
         self._here = True
         if self._group is not None:
-            with without_size_warnings():
-                self._group.load(self._states)
+            self._group.load(self._states)
 
     def summed(
         self, frame: Frame, weights: NDArray[np.float64] | None, threads: Threads
@@ -89,37 +85,31 @@ class DeviceChains(Chains):
                 self._group.set_weights(laid)
 
     def _placed(self, laid: Any) -> Any:
-        options = Options(
-            sampler=Gibbs(),
-            chains=len(self._states),
-            seed=0,
-            record=(),
-            scan="chromatic",
-            backend="cuda",
-        )
-        plan = options.plan(self.graph, 0, len(self.graph))
+        plan = unrecorded(self.graph, Gibbs(), len(self), self._seed, CUDA, CHROMATIC)
         group: Any = GROUPS[type(laid)](plan, laid)
-        group.key = [int(word) for word in self._key]
         group.place(self._states)
+        group.swept = self._swept
         return group
 
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Sweep on the device."""
         assert chosen is None
-        with without_size_warnings():
-            self._group.sweep(self.swept, sweeps)
-        self.swept, self._here = self.swept + sweeps, False
+        self._group.advance(sweeps * self.unit)
+        self._here = False
 
-    def save(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """States, and how many sweeps were made."""
-        return {"states": self.states, "swept": np.array([self.swept])}
+        swept = self._swept if self._group is None else self._group.swept
+        return {"states": self.states(), "swept": np.array([swept])}
 
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
-        """Take them up."""
+    def restore(self, state: State) -> None:
+        """Restore what `state` returned."""
         states = self._states.copy()
-        refill(states, saved["states"], self.graph)
-        self.put(states)
-        self.swept = sweeps_of(saved)
+        refill(states, state["states"], self.graph)
+        self.load(states)
+        self._swept = sweeps_of(state)
+        if self._group is not None:
+            self._group.swept = self._swept
 
 
 class Counts:

@@ -110,8 +110,8 @@ def _spread(
     square, total = np.zeros((len(free), len(free))), np.zeros((count, len(free)))
     for _ in range(_DRAWS):
         current().check()
-        chains.advance(sweeps)
-        drawn = frame.statistics(chains.states)[:, free]
+        chains.sweep(sweeps)
+        drawn = frame.statistics(chains.states())[:, free]
         square += (drawn * share[:, None]).T @ drawn
         total += drawn
     means, draws = total / _DRAWS, count * _DRAWS

@@ -21,6 +21,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame, Moving
 from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
+from minigibbs.running.ensemble import State
 from minigibbs.samplers.chromatic.places import order_places
 from minigibbs.samplers.chromatic.small import SmallColours, centered
 from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours
@@ -116,7 +117,7 @@ class LockstepChains(Chains):
         self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...], threads: Threads
     ) -> None:
         self.graph, self.threads, self._layout = graph, threads, LearnedLayout(graph)
-        self.states, self.swept = np.ascontiguousarray(states), 0
+        self._states, self.swept = np.ascontiguousarray(states), 0
         self._key = seed_of(seed)
         self._tiles: list[Tile] = []
         self.laid: Any = None
@@ -127,15 +128,15 @@ class LockstepChains(Chains):
         for tile in self._tiles:
             tile.data = data
         if not self._tiles:
-            for first in range(0, len(self.states), LANES):
-                own = self.states[first : first + LANES]
+            for first in range(0, len(self._states), LANES):
+                own = self._states[first : first + LANES]
                 if len(own) == 1:  # a tile of one chain is laid out otherwise
                     own = np.repeat(own, 2, axis=0)
                 tile = make_tile(Gibbs(), self.graph, data, first, own, self._key)
                 tile.compile()
                 self._tiles.append(tile)
 
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Sweeps are numbered: a chain's draws depend on the number, on it and on the variable."""
         assert chosen is None
 
@@ -143,27 +144,27 @@ class LockstepChains(Chains):
             tile, first = self._tiles[piece], piece * LANES
             tile.load(self._own(first, tile.chains))
             tile.advance(self.swept, sweeps, False)
-            own = self.states[first : first + LANES]
+            own = self._states[first : first + LANES]
             own[:] = tile.states()[: len(own)]
 
         self.threads(work, len(self._tiles))
         self.swept += sweeps
 
     def _own(self, first: int, count: int) -> NDArray[Any]:
-        own = self.states[first : first + LANES]
+        own = self._states[first : first + LANES]
         return own if len(own) == count else np.repeat(own, 2, axis=0)
 
-    def save(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """States, and how many sweeps were made."""
-        return {"states": self.states, "swept": np.array([self.swept])}
+        return {"states": self._states, "swept": np.array([self.swept])}
 
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Take them up."""
-        refill(self.states, saved["states"], self.graph)
-        self.swept = sweeps_of(saved)
+        refill(self._states, state["states"], self.graph)
+        self.swept = sweeps_of(state)
 
 
-def sweeps_of(saved: dict[str, NDArray[Any]]) -> int:
+def sweeps_of(saved: State) -> int:
     """How many sweeps were made, by what chains have saved."""
     swept = saved["swept"]
     if swept.shape != (1,) or swept.dtype != np.int64 or not 0 <= swept[0] < 2**62:
@@ -186,7 +187,7 @@ class LockstepRows(Chains):
         threads: Threads,
     ) -> None:
         self.graph, self.colours, self._key = graph, colours, seed_of(seed)
-        self.states, self.swept, self.threads = np.ascontiguousarray(states), 0, threads
+        self._states, self.swept, self.threads = np.ascontiguousarray(states), 0, threads
         self._layout: LearnedLayout | None = None
         self._laid: Any = None
         self._tiles: list[Tile] = []
@@ -202,17 +203,17 @@ class LockstepRows(Chains):
             self._laid = other.laid
         return isinstance(other, LockstepChains)
 
-    def advance(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
+    def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Draw what the chosen rows leave open; bits depend on a row's place among them."""
-        rows = np.arange(len(self.states)) if chosen is None else chosen
+        rows = np.arange(len(self._states)) if chosen is None else chosen
         sweeps = 1 if self.colours.stop - self.colours.start == 1 else sweeps
         pieces = -(-len(rows) // LANES)
         while len(self._tiles) < pieces:
             first = len(self._tiles) * LANES
-            own = np.repeat(self.states[:1], LANES, axis=0)
+            own = np.repeat(self._states[:1], LANES, axis=0)
             self._tiles.append(make_tile(Gibbs(), self.graph, self._laid, first, own, self._key))
 
-        drawn = self.states[rows]
+        drawn = self._states[rows]
 
         def work(piece: int) -> None:
             tile, some = self._tiles[piece], drawn[LANES * piece : LANES * (piece + 1)]
@@ -224,17 +225,17 @@ class LockstepRows(Chains):
             some[:] = tile.states()[: len(some)]
 
         self.threads(work, pieces)
-        self.states[rows] = drawn  # at once: of a row that was chosen twice the last one stays
+        self._states[rows] = drawn  # at once: of a row that was chosen twice the last one stays
         self.swept += sweeps
 
-    def save(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> State:
         """States, and how many sweeps were made."""
-        return {"states": self.states, "swept": np.array([self.swept])}
+        return {"states": self._states, "swept": np.array([self.swept])}
 
-    def restore(self, saved: dict[str, NDArray[Any]]) -> None:
+    def restore(self, state: State) -> None:
         """Take them up."""
-        refill(self.states, saved["states"], self.graph)
-        self.swept = sweeps_of(saved)
+        refill(self._states, state["states"], self.graph)
+        self.swept = sweeps_of(state)
 
 
 def open_colours(graph: FactorGraph, data: Data) -> slice | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from minigibbs.errors import LearnError
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
@@ -43,9 +42,10 @@ def model_chains(
     what = f"learning with {chains:,} chains of {len(graph):,} variables"
     memory.require(chains * each, what, "use fewer chains (chains=...)")
     if backend == "cuda":
-        if sampler is not None:
-            raise LearnError('backend="cuda" has plain Gibbs chains: leave sampler out')
-        return DeviceChains(graph, first_states(graph, chains, seed), (seed, MODEL))
+        if sampler is None:
+            return DeviceChains(graph, first_states(graph, chains, seed), (seed, MODEL))
+        states = start_states(graph, "random", chains, seed)
+        return GroupChains(graph, sampler, states, (seed, MODEL), threads, backend)
     if sampler is None and chains >= TOGETHER and learned_layout(graph) is not None:
         return LockstepChains(graph, first_states(graph, chains, seed), (seed, MODEL), threads)
     states = start_states(graph, "random", chains, seed)

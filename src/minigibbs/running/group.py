@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.running.ensemble import Ensemble, State
 from minigibbs.running.plan import Plan
+
+__all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]
 
 RECORDED = ("draws", "energy", "error", "observed")  # what has a row per record
 _GROWTH = 8.0  # of a segment over the one before, at the most
-
-State = dict[str, NDArray[Any]]  # everything that a group needs to go on, but for its past records
 
 
 class Collected(NamedTuple):
@@ -48,12 +49,11 @@ class Counted(NamedTuple):
     visits: NDArray[np.int64]  # [row] what the counts of a row are divided by
 
 
-class Group(ABC):
+class Group(Ensemble):
     """Some chains of a plan: their arrays, how far they are, and what is recorded of them."""
 
     first_segment: int = 16  # updates
     segment_seconds: float = 0.2  # between two looks at Ctrl-C and the progress bar
-    unit: int = 1  # updates that are made together: more than 1 for samplers that sweep
 
     def __init__(self, plan: Plan, number: int, chains: int) -> None:
         self.plan, self.number, self.chains = plan, number, chains
@@ -71,17 +71,21 @@ class Group(ABC):
     def compile(self) -> None:
         """Compile, or load compiled code, so that no segment has to."""
 
-    @abstractmethod
-    def advance(self, updates: int, recording: bool) -> None:
-        """Make so many updates of each chain."""
+    def follow(self, before: Any) -> None:
+        """Continue the chains of a group whose graph has other weights.
 
-    @abstractmethod
-    def state(self) -> State:
-        """What the group needs to go on: its own arrays where they are here, else copies."""
+        Parameters
+        ----------
+        before : Group
+            A group of the same kind, with the same chains. Random numbers continue, and what a
+            sampler can carry over is carried over.
 
-    @abstractmethod
-    def restore(self, state: State) -> None:
-        """Take up a state: arrays that `state` gave, here or elsewhere, now or long ago."""
+        Raises
+        ------
+        NotImplementedError
+            If chains of this kind cannot change their weights.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no weights that change")
 
     @abstractmethod
     def recorded(self) -> dict[str, NDArray[Any]]:
@@ -113,7 +117,7 @@ class Group(ABC):
     def collect(self) -> Collected:
         """What has been recorded."""
 
-    def share(self, threads: int) -> None:  # noqa: B027
+    def share(self, threads: int) -> None:
         """Let so many threads work on the group at a time, if it can use them."""
 
     @property

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numba
@@ -30,6 +30,7 @@ from minigibbs.running.plan import (
     CONTINUED,
     DISPERSED,
     GIVEN,
+    MOST_UPDATES,
     ONE_STATE,
     RANDOM_START,
     RECORDS,
@@ -550,3 +551,40 @@ def _marks(chains: int, graph: FactorGraph, first: int, seed: int) -> Marks:
         else:
             own = (np.random.default_rng(s.spawn(1)[0]) for s in seeds[begin : begin + rows])
             yield begin, np.stack([one.random(variables) for one in own])
+
+
+def unrecorded(
+    graph: FactorGraph,
+    sampler: Sampler,
+    chains: int,
+    seed: int,
+    backend: str = "cpu",
+    scan: str | None = None,
+) -> Plan:
+    """Return the plan of chains that advance as long as they are asked to, and record nothing.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+    sampler : Sampler
+        What updates the variables.
+    chains : int
+        How many chains there are.
+    seed : int
+        Of their random numbers.
+    backend : str, default "cpu"
+        Where they run.
+    scan : str, optional
+        The order of visits; by default that of `mg.sample`.
+
+    Returns
+    -------
+    Plan
+        All of its updates are warm-up.
+    """
+    unit = max(len(free_variables(graph.evidence)), 1)
+    options = Options(
+        sampler=sampler, chains=chains, seed=seed, record=(), backend=backend, scan=scan
+    )
+    return replace(options.plan(graph, 0, unit), warmup=MOST_UPDATES // unit * unit)

@@ -38,10 +38,10 @@ class Completion:
             data = Data(self.codes.astype(kind), self.seen, np.ones(len(self.rows)))
             chains = row_chains(graph, data, self.seed + self._drawn, pool)
             if self._drawn:
-                chains.put(self.codes.astype(kind))
+                chains.load(self.codes.astype(kind))
             chains.set_weights(graph.frame.flat(graph.factors))
-            chains.advance(_SWEEPS)
-            self.codes = np.asarray(chains.states).astype(self.codes.dtype)
+            chains.sweep(_SWEEPS)
+            self.codes = chains.states().astype(self.codes.dtype)
         self._drawn += 1
         whole: NDArray[np.generic] = self.table.codes.copy()
         whole[:, self.rows] = self.codes.T

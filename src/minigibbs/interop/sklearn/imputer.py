@@ -340,8 +340,8 @@ def _sampled(graph: FactorGraph, codes: NDArray[np.int64], random: Any) -> NDArr
     with closing(Threads(None)) as pool:
         chains = row_chains(graph, data, int(random.randint(2**31 - 1)), pool)
         chains.set_weights(graph.frame.flat(graph.factors))
-        chains.advance(_WARM)
+        chains.sweep(_WARM)
         for _ in range(_SWEEPS):
-            chains.advance(1)
-            found[rows, first + np.asarray(chains.states).astype(np.int64)] += 1.0 / _SWEEPS
+            chains.sweep(1)
+            found[rows, first + chains.states().astype(np.int64)] += 1.0 / _SWEEPS
     return found

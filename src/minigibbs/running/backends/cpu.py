@@ -173,7 +173,7 @@ class CpuGroup(Group):
         """The chain's state: [1, variable]."""
         return self.chain.x[None]
 
-    def put(self, states: NDArray[Any]) -> None:
+    def load(self, states: NDArray[Any]) -> None:
         """Restart the chain at a state [1, variable]; its random stream continues."""
         self.chain.x[:] = states[0]
         self.begin()
@@ -186,7 +186,7 @@ class CpuGroup(Group):
         if self.scan.kind == SHARED:
             self.scan.stream[:] = before.scan.stream
         self.warmed = before.warmed
-        self.put(before.states())
+        self.load(before.states())
 
     def _record_all(self) -> None:
         """Everything is clamped: all records are the same, and known before time passes."""
@@ -218,7 +218,7 @@ class CpuGroup(Group):
         if self.plan.observe:
             self.observer.measure(self.chain.x[None])
 
-    def advance(self, updates: int, recording: bool) -> None:
+    def advance(self, updates: int, recording: bool = False) -> None:
         """Make so many updates."""
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
             self._stand_still(updates if recording else 0)

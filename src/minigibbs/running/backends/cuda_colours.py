@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from minigibbs.kernels.layout import CHANGES, DRAWS, EVALUATIONS
 from minigibbs.kernels.philox import key_of
-from minigibbs.running.backends.cuda_group import COUNT_EVERY, CudaGroup
+from minigibbs.running.backends.cuda_group import COUNT_EVERY, CudaGroup, without_size_warnings
 from minigibbs.running.backends.device.access import load
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
@@ -66,18 +66,28 @@ class CudaColours(CudaGroup):
         """Put states [chain, variable] on the device."""
 
     def load(self, states: NDArray[Any]) -> None:
-        """Go on from these states [chain, variable]."""
-        self._write(states)
+        """Restart the chains at states [chain, variable]; sweeps are numbered as before."""
+        with without_size_warnings():
+            self._write(states)
 
     def states(self) -> NDArray[Any]:
         """All states on the host: [chain, variable]."""
-        return self._read()
+        with without_size_warnings():
+            return self._read()
 
-    def sweep(self, first: int, sweeps: int) -> None:
-        """Make so many sweeps of all chains, from number `first` on; nothing is recorded."""
-        for number in range(first, first + sweeps):
-            for launch in self.launches:
-                launch(number, self.chains)
+    def follow(self, before: Any) -> None:
+        """Continue the chains of a group whose graph has other weights."""
+        self._sweep, self.warmed = before._sweep, before.warmed
+        self.load(before.states())
+
+    @property
+    def swept(self) -> int:
+        """How many sweeps were made, those of the warm-up included."""
+        return self._sweep
+
+    @swept.setter
+    def swept(self, sweeps: int) -> None:
+        self._sweep = sweeps
 
     def _again(
         self, launch: Any, before: tuple[Any, ...], chains: int, *after: Callable[[], Any] | Any

@@ -26,7 +26,7 @@ from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer
 from minigibbs.running.plan import Plan
-from minigibbs.samplers.base import carries
+from minigibbs.samplers.base import Carried, SweepSampler, carries
 from minigibbs.system import memory
 
 WARP = 32  # threads of a warp, which go in step
@@ -69,6 +69,9 @@ class CudaGroup(Group):
         # Whether the kernels that advance count, since launches would take longer than sweeps.
         self.within = self.marginals and 0 < len(plan.order) < COUNT_EVERY
         self.recording = False
+        self._path: Any = None  # the next stretch of the scan, and how much of it is done
+        self._walked = 0
+        self._path_begin: Any = None  # the scan where that begins
         self.sweeping = plan.sampler.sweeps
         check_data(data)
         check_measures(plan)
@@ -159,11 +162,56 @@ class CudaGroup(Group):
         self._place_chains(states, words)
         self._place_records()
         self._new_path()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let the sampler set what it carries."""
         arguments = (self.device_data, self.device_model, self.device_chains)
         if self.sweeping:
             self._by_chain(self.kernels.start_sweeps)(*arguments, self.device_replicas)
         elif carries(self.data):
             self._by_chain(self.kernels.start_chains)(*arguments)
+
+    def states(self) -> NDArray[Any]:
+        """All states, copied to the host: [chain, variable]."""
+        with without_size_warnings():
+            return self._turned(self.device_chains.x)
+
+    def load(self, states: NDArray[Any]) -> None:
+        """Restart the chains at states [chain, variable]; random streams continue."""
+        with without_size_warnings():
+            self._turn(states, self.device_chains.x)
+            self._begin()
+
+    def follow(self, before: Any) -> None:
+        """Continue the chains of a group whose graph has other weights."""
+        self.device_chains.streams.copy_to_device(before.device_chains.streams)
+        self.scan, self.warmed = before.scan, before.warmed
+        self._path, self._walked = before._path, before._walked
+        self._path_begin = before._path_begin
+        self.load(before.states())
+        sampler = self.plan.sampler
+        if isinstance(sampler, SweepSampler) and self.scan.variables:
+            self._carry_over(sampler, before)
+
+    def _carry_over(self, sampler: SweepSampler, before: CudaGroup) -> None:
+        """Let the sampler carry over what chains carry, one chain after another on the host."""
+        with without_size_warnings():
+            arrays = [
+                [group._turned(array) for array in (group.device_chains.carried, replicas)]
+                for group, replicas in (
+                    (before, before.device_replicas),
+                    (self, self.device_replicas),
+                )
+            ]
+            for chain in range(self.chains):
+                old, new = (
+                    Carried(group.data, *(array[chain] for array in own))
+                    for group, own in zip((before, self), arrays, strict=True)
+                )
+                sampler.carry_over(old, new)
+            self._turn(arrays[1][0], self.device_chains.carried)
+            self._turn(arrays[1][1], self.device_replicas)
 
     def _by_chain(self, kernel: Any) -> Any:
         """A kernel with a thread per chain."""
@@ -286,7 +334,7 @@ class CudaGroup(Group):
                 self._launch(0)
             self.cuda.synchronize()
 
-    def advance(self, updates: int, recording: bool) -> None:
+    def advance(self, updates: int, recording: bool = False) -> None:
         """Make so many updates of every chain."""
         self.recording = recording
         with without_size_warnings():

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.kernels.random import streams
 from minigibbs.running.backends.cuda_colours import WORD, Launch
 from minigibbs.running.backends.cuda_colours_bits import CudaBits
+from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
@@ -33,6 +34,7 @@ from minigibbs.samplers.tempering.ladder import (
     TRIPS,
     noted,
 )
+from minigibbs.samplers.tempering.sampler import nearest_slots
 from minigibbs.samplers.tempering.spins import SpinLadder
 
 _ADDING = 1 << 17  # threads that add up energies
@@ -48,6 +50,7 @@ class CudaLadders(CudaBits):
         self.stride = 4 * self.quads
         self.columns = self.stride * ladder.twins  # of a group of ladders
         self.groups = -(-plan.chains // WORD)
+        self._begun = 0  # the number of the sweep that was the first round
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
 
     @property
@@ -80,7 +83,7 @@ class CudaLadders(CudaBits):
                 for sweep in self._sweeps:
                     sweep.launch(*sweep.before, 0, 0, self.levels_of, self.words_of)
                 return
-            self._round(number)
+            self._round(number - self._begun)
 
         return [run]
 
@@ -89,8 +92,8 @@ class CudaLadders(CudaBits):
         ladder, cuda, m = self.ladder, self.cuda, len(self.data.variable)
         model, levels, twins = ladder.model, len(ladder.beta), ladder.twins
         chains = WORD * self.groups
-        rows = streams(self.plan.seed, chains)
-        self.keys = to_device(cuda, _first_keys(rows))
+        self._streams = streams(self.plan.seed, chains)
+        self.keys = to_device(cuda, self._draw_keys())
         self.level_spins = [
             to_device(cuda, getattr(model.spins, name)) for name in self.own.Spins._fields
         ]
@@ -106,13 +109,13 @@ class CudaLadders(CudaBits):
         field = model.field if model.field.any() else np.empty(0, np.int64)
         self.terms_of = [to_device(cuda, part) for part in (model.pair, model.weight, field)]
         across = (self.groups * self.columns, WORD)
-        self.totals = [cuda.to_device(np.zeros(across, np.int64)) for _ in range(2)]
-        self.masks = [cuda.to_device(np.zeros(across[0], np.uint32)) for _ in range(2)]
-        self.labels = [cuda.to_device(np.zeros((twins, levels, chains), np.uint8)) for _ in "ab"]
-        self.trips = cuda.to_device(np.zeros((twins, chains), np.int64))
-        self.accepted = cuda.to_device(np.zeros((twins, levels - 1, chains)))
-        self.logs = cuda.to_device(np.full((BLOCKS, twins, levels - 1, 2, chains), EMPTY))
-        self.block_rounds = 1  # rounds of a block
+        self.totals = [cuda.device_array(across, np.int64) for _ in range(2)]
+        self.masks = [cuda.device_array(across[0], np.uint32) for _ in range(2)]
+        self.labels = [cuda.device_array((twins, levels, chains), np.uint8) for _ in range(2)]
+        self.trips = cuda.device_array((twins, chains), np.int64)
+        self.accepted = cuda.device_array((twins, levels - 1, chains), np.float64)
+        self.logs = cuda.device_array((BLOCKS, twins, levels - 1, 2, chains), np.float64)
+        self._clear()
         if twins == 2:
             rank = np.empty(m, np.int32)
             rank[model.raster] = np.arange(m, dtype=np.int32)
@@ -195,6 +198,58 @@ class CudaLadders(CudaBits):
         spread = configure(self.compiled.spread_states, self.levels_of.size, 128)
         spread(self.x, self.columns, self.levels_of)
 
+    def load(self, states: NDArray[Any]) -> None:
+        """Restart the ladders at states [chain, variable]; keys are drawn from their streams."""
+        with without_size_warnings():
+            self._clear()
+            self.keys.copy_to_device(self._draw_keys())
+            self._begun = self._sweep
+            self._write(states)
+
+    def follow(self, before: Any) -> None:
+        """Continue ladders whose graph has other weights; see `Tempering.carry_over`."""
+        self._sweep, self.warmed = before._sweep, before.warmed
+        self._streams[:] = before._streams
+        self.load(before.states())
+        old, new = self._by_column(before), self._by_column(self)
+        place = np.empty(len(self.places), np.int64)
+        place[before.data.variable] = np.arange(len(before.data.variable))
+        slots = nearest_slots(before.ladder, self.ladder)
+        source, target = before._columns(slots), self._columns(np.arange(len(slots)))
+        new[:, :, target] = old[place[self.data.variable]][:, :, source]
+        self.words_of.copy_to_device(new.ravel())
+        self._begun = self._sweep - before.rounds % 2
+
+    @staticmethod
+    def _by_column(group: CudaLadders) -> NDArray[np.uint32]:
+        """The words of all levels on the host: [place, group of 32 ladders, column]."""
+        words: NDArray[np.uint32] = group.words_of.copy_to_host()
+        return words.reshape(len(group.data.variable), group.groups, group.columns)
+
+    def _columns(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The columns of slots, which are numbered by twin and level."""
+        levels = len(self.ladder.beta)
+        columns: NDArray[np.int64] = slots // levels * self.stride + slots % levels
+        return columns
+
+    @property
+    def rounds(self) -> int:
+        """Rounds since the ladders began."""
+        return self._sweep - self._begun
+
+    def _draw_keys(self) -> NDArray[np.uint32]:
+        """The keys of all ladders: the next word of each stream, [2, chain]."""
+        word = _next_words(self._streams)
+        halves = [word & np.uint64(0xFFFFFFFF), word >> np.uint64(32)]
+        return np.array(halves).astype(np.uint32)
+
+    def _clear(self) -> None:
+        """Empty all that ladders note."""
+        for array in (*self.totals, *self.masks, *self.labels, self.trips, self.accepted):
+            array.copy_to_device(np.zeros(array.shape, array.dtype))
+        self.logs.copy_to_device(np.full(self.logs.shape, EMPTY))
+        self.block_rounds = 1  # rounds of a block
+
     def _evaluations(self, draws: int) -> int:
         ladder = self.ladder
         each = ladder.sweeps * len(ladder.place) * len(ladder.model.spins.weight)
@@ -206,6 +261,7 @@ class CudaLadders(CudaBits):
         even = np.zeros(len(words) + len(words) % 2, np.uint32)
         even[: len(words)] = words
         return super().state() | {
+            "stream": self._streams[: self.chains].copy(),
             "carried": self._carried(),
             "replicas": even.view(np.uint64)[None],
         }
@@ -216,13 +272,13 @@ class CudaLadders(CudaBits):
         levels, twins = len(ladder.beta), ladder.twins
         pairs, slots = levels - 1, levels * twins
         found = np.zeros((chains, noted(levels, twins)))
-        found[:, ROUNDS], found[:, LENGTH] = self._sweep, self.block_rounds
+        found[:, ROUNDS], found[:, LENGTH] = self.rounds, self.block_rounds
         found[:, TRIPS] = self.trips.copy_to_host().sum(axis=0)[:chains]
         found[:, [KEY_0, KEY_1]] = self.keys.copy_to_host()[:, :chains].T
         accepted = self.accepted.copy_to_host().sum(axis=0)
         found[:, SWAPS : SWAPS + pairs] = accepted[:, :chains].T
         first = SWAPS + pairs + slots
-        label = self.labels[self._sweep % 2].copy_to_host()[:, :, :chains]
+        label = self.labels[self.rounds % 2].copy_to_host()[:, :, :chains]
         found[:, first : first + slots] = label.reshape(slots, chains).T
         logs = np.logaddexp.reduce(self.logs.copy_to_host()[..., :chains], axis=1)
         found[:, first + 2 * slots + twins :] = logs.reshape(-1, chains).T
@@ -237,6 +293,8 @@ class CudaLadders(CudaBits):
         levels, twins = len(ladder.beta), ladder.twins
         pairs, slots = levels - 1, levels * twins
         self.block_rounds = int(notes[0, LENGTH])
+        self._begun = self._sweep - int(notes[0, ROUNDS])
+        self._streams[:chains] = state["stream"]
         first = SWAPS + pairs + slots
 
         def put(array: Any, values: NDArray[Any]) -> None:
@@ -247,20 +305,29 @@ class CudaLadders(CudaBits):
 
         trips, accepted = np.zeros((twins, chains), np.int64), np.zeros((twins, pairs, chains))
         trips[0], accepted[0] = notes[:, TRIPS], notes[:, SWAPS : SWAPS + pairs].T
+        put(self.keys, notes[:, [KEY_0, KEY_1]].T)
         put(self.trips, trips)
         put(self.accepted, accepted)
         label = notes[:, first : first + slots].T.reshape(twins, levels, chains)
-        put(self.labels[self._sweep % 2], label)
+        put(self.labels[self.rounds % 2], label)
         logs = np.full((BLOCKS, twins, pairs, 2, chains), EMPTY)
         logs[:, 0] = notes[:, first + 2 * slots + twins :].T.reshape(BLOCKS, pairs, 2, chains)
         put(self.logs, logs)
 
 
-def _first_keys(rows: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """The keys of chains, as a ladder draws them from its stream: [2, chain]."""
+def _next_words(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The next word of each stream [chain, 4]; see `kernels.random.next_word`."""
     with np.errstate(over="ignore"):
-        total = rows[:, 0] + rows[:, 3]
-        turned = (total << np.uint64(23)) | (total >> np.uint64(41))
-        word = turned + rows[:, 0]
-    halves = [word & np.uint64(0xFFFFFFFF), word >> np.uint64(32)]
-    return np.array(halves).astype(np.uint32)
+        words: NDArray[np.uint64] = _rotated(rows[:, 0] + rows[:, 3], 23) + rows[:, 0]
+    shifted = rows[:, 1] << np.uint64(17)
+    rows[:, 2] ^= rows[:, 0]
+    rows[:, 3] ^= rows[:, 1]
+    rows[:, 1] ^= rows[:, 2]
+    rows[:, 0] ^= rows[:, 3]
+    rows[:, 2] ^= shifted
+    rows[:, 3] = _rotated(rows[:, 3], 45)
+    return words
+
+
+def _rotated(words: NDArray[np.uint64], left: int) -> NDArray[np.uint64]:
+    return (words << np.uint64(left)) | (words >> np.uint64(64 - left))

@@ -119,14 +119,14 @@ class LockstepGroup(Group):
         """The states of the chains that were asked for: [chain, variable]."""
         return self.tile.states()[: self.chains]
 
-    def put(self, states: NDArray[Any]) -> None:
+    def load(self, states: NDArray[Any]) -> None:
         """Restart the chains at states [chain, variable]; sweeps are numbered as before."""
         self.tile.load(_filled(states, self.tile.chains))
 
     def follow(self, before: LockstepGroup) -> None:
         """Continue the chains of a group whose graph has other weights."""
         self._swept, self.warmed = before._swept, before.warmed
-        self.put(before.states())
+        self.load(before.states())
 
     def compile(self) -> None:
         """Compile, or load compiled code."""
@@ -135,7 +135,7 @@ class LockstepGroup(Group):
             if "energy" in self.plan.kept:
                 self.tile.energies()
 
-    def advance(self, updates: int, recording: bool) -> None:
+    def advance(self, updates: int, recording: bool = False) -> None:
         """Make so many updates of every chain: whole sweeps."""
         if not len(self.plan.order):  # everything is clamped: time passes, nothing changes
             first = self.records

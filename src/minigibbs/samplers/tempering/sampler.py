@@ -235,11 +235,7 @@ class Tempering(SweepSampler):
         Exchanges alternate between even and odd pairs, so the parity of the rounds is kept, too.
         """
         old, new = before.data, after.data
-        levels = len(old.beta)
-        nearest = np.abs(old.beta - new.beta[:, None]).argmin(axis=1)
-        nearest[-1] = levels - 1  # with hard constraints the last two levels have the same beta
-        twin = np.arange(new.twins) % old.twins
-        slots = (twin[:, None] * levels + nearest).ravel()
+        slots = nearest_slots(old, new)
         put_states(new, after.replicas, ladder_states(old, before.replicas)[:, slots])
         after.carried[new.own + ROUNDS] = before.carried[old.own + ROUNDS] % 2
 
@@ -266,6 +262,27 @@ class Tempering(SweepSampler):
             f"Tempering: exact; {count} levels{pairs}; a sweep is one of every level. "
             f"{guarantee(None)}"
         )
+
+
+def nearest_slots(old: Any, new: Any) -> NDArray[np.int64]:
+    """Find the slot of a ladder from which each slot of another one starts.
+
+    Parameters
+    ----------
+    old, new : SpinLadder or CopyLadder
+        Slots are numbered by twin and level.
+
+    Returns
+    -------
+    array [slot of the new ladder]
+        The slot of the old ladder with the nearest inverse temperature.
+    """
+    levels = len(old.beta)
+    nearest = np.abs(old.beta - new.beta[:, None]).argmin(axis=1)
+    nearest[-1] = levels - 1  # with hard constraints the last two levels have the same beta
+    twin = np.arange(new.twins) % old.twins
+    slots: NDArray[np.int64] = (twin[:, None] * levels + nearest).ravel()
+    return slots
 
 
 def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:

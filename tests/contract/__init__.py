@@ -1,0 +1,1 @@
+"""The contract of ensembles: every layout, on every device, does the same."""

@@ -1,0 +1,160 @@
+"""What an ensemble has to do, step by step: the same on a CPU, in the simulator and on a GPU."""
+
+import numpy as np
+
+import minigibbs as mg
+from minigibbs.running.checkpoint.folder import restore_states
+from minigibbs.running.checkpoint.saver import stacked
+from minigibbs.running.request import Options
+
+WARMUP, FIRST_RECORDS, RECORDS, SEED = 2, 3, 5, 11  # in sweeps
+# Names of what `perform` returns that is one state per chain.
+STATES = ("first", "warmed", "recorded", "later", "restored", "loaded", "moved", "reweighted")
+
+
+def plan_of(model, graph, chains, backend="cpu"):
+    """A run that records every sweep of every chain."""
+    rows = {"chains": chains} if backend == "cuda" else {}
+    options = Options(
+        sampler=model.sampler,
+        chains=chains,
+        seed=SEED,
+        warmup=WARMUP,
+        scan=model.scan,
+        backend=backend,
+        record=mg.Record("marginals", "draws", "energy", **rows),
+    )
+    return options.plan(graph, RECORDS, sweep_of(graph))
+
+
+def sweep_of(graph):
+    """Updates of a sweep."""
+    return int((graph.evidence < 0).sum())
+
+
+def states_of(graph, chains, seed):
+    """States at random, by a seed; those of few chains are the first of many."""
+    values = np.random.default_rng(seed).random((chains, len(graph))) * graph.sizes
+    clamped = graph.evidence >= 0
+    states = values.astype(graph.state_type)
+    states[:, clamped] = graph.evidence[clamped]
+    return states
+
+
+class Whole:
+    """The groups of a plan as one ensemble.
+
+    `own` says whether they are those that the backend makes, and whose states it can check.
+    """
+
+    def __init__(self, groups, own=True):
+        self.groups, self.own = groups, own
+
+    def states(self):
+        return np.concatenate([group.states() for group in self.groups]).copy()
+
+    def load(self, states):
+        first = 0
+        for group in self.groups:
+            group.load(states[first : first + group.chains])
+            first += group.chains
+
+    def advance(self, updates, recording=False):
+        for group in self.groups:
+            group.advance(updates, recording)
+            group.warmed += 0 if recording else updates
+
+    def state(self):
+        """Copies: groups may return their own arrays."""
+        rows = [
+            {name: array.copy() for name, array in group.rows(0).items()} for group in self.groups
+        ]
+        return stacked(self.groups), rows
+
+    def restore(self, saved):
+        states, rows = saved
+        if self.own:  # as a checkpoint is: all arrays are checked
+            restore_states(self.groups[0].plan, self.groups, states)
+        for number, group in enumerate(self.groups):
+            if not self.own:
+                group.restore({name: array[number] for name, array in states.items()})
+            group.put_rows(0, rows[number])
+
+    def follow(self, before):
+        for group, old in zip(self.groups, before.groups, strict=True):
+            group.follow(old)
+
+    def collected(self):
+        """What was recorded of all chains."""
+        parts = [group.collect() for group in self.groups]
+        names = ("draws", "energy", "counts", "visits")
+        return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+
+    def counts_every_sweep(self, sweep):
+        """Whether marginals are counted after every sweep, as opposed to updates or some sweeps."""
+        return all(
+            getattr(group, "every", group.unit) == group.unit == sweep for group in self.groups
+        )
+
+
+def perform(place, graph, chains):
+    """Take an ensemble through everything that it can do.
+
+    `place(which, states)` makes a `Whole` of the model's weights "graph" or "other".
+    """
+    sweep, found = sweep_of(graph), {}
+    start, elsewhere = states_of(graph, chains, 1), states_of(graph, chains, 2)
+    whole = place("graph", start)
+    found["first"] = whole.states()
+    whole.advance(WARMUP * sweep)
+    found["warmed"] = whole.states()
+    whole.advance(FIRST_RECORDS * sweep, True)
+    found["recorded"], saved = whole.states(), whole.state()
+    whole.advance((RECORDS - FIRST_RECORDS) * sweep, True)
+    found["later"] = whole.states()
+    found |= whole.collected()
+    again = place("graph", elsewhere)
+    again.restore(saved)
+    again.advance((RECORDS - FIRST_RECORDS) * sweep, True)
+    found["restored"] = again.states()
+    found |= {f"restored {name}": array for name, array in again.collected().items()}
+    whole.load(elsewhere)
+    found["loaded"] = whole.states()
+    whole.advance(2 * sweep)
+    found["moved"] = whole.states()
+    other = place("other", start)
+    other.follow(whole)
+    other.advance(2 * sweep)
+    found["reweighted"] = other.states()
+    found["every sweep"] = np.array(whole.counts_every_sweep(sweep))
+    return found
+
+
+def check(graph, chains, found, reference, bits=True):
+    """Compare what an ensemble did with the reference, and with what must hold in any case."""
+    if bits:
+        for name in (*STATES, "draws"):
+            expected = reference[name][:chains]
+            np.testing.assert_array_equal(found[name], expected, err_msg=name)
+    np.testing.assert_array_equal(found["first"], states_of(graph, chains, 1))
+    np.testing.assert_array_equal(found["loaded"], states_of(graph, chains, 2))
+    np.testing.assert_array_equal(found["draws"][:, -1], found["later"])
+    energies = [graph.energy(draws) for draws in found["draws"]]
+    np.testing.assert_allclose(found["energy"] + graph.offset, energies, rtol=1e-9, atol=1e-9)
+    counts, first = found["counts"], graph.packed.first
+    np.testing.assert_array_equal(
+        np.add.reduceat(counts, first, axis=1), np.repeat(found["visits"][:, None], len(graph), 1)
+    )
+    if found["every sweep"]:
+        seen = np.zeros(counts.shape)
+        for state in np.moveaxis(found["draws"], 1, 0):
+            np.add.at(seen, (np.arange(chains)[:, None], first + state), 1)
+        np.testing.assert_allclose(counts / found["visits"][:, None], seen / RECORDS, rtol=1e-12)
+    for name in ("draws", "energy", "counts", "visits"):
+        np.testing.assert_array_equal(found[f"restored {name}"], found[name], err_msg=name)
+    np.testing.assert_array_equal(found["restored"], found["later"])
+    clamped = graph.evidence >= 0
+    for name in STATES:
+        assert (found[name] < graph.sizes).all()
+        assert (found[name][:, clamped] == graph.evidence[clamped]).all()
+    assert chains == 1 or (found["warmed"] != found["first"]).any()
