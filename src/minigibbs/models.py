@@ -422,7 +422,7 @@ def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
     memory.require(
         variables * _VARIABLE_BYTES, f"a model of {variables:,} variables", "use a smaller one"
     )
-    return FactorGraph(np.full(variables, states), [group])
+    return FactorGraph(np.full(variables, states, np.int32), [group])
 
 
 def _is_implicit(implicit: bool | None, variables: int) -> bool:

@@ -110,10 +110,12 @@ class FactorGraph(Frozen):
                 )
             groups[number] = group.resolve(domains, number)
             groups[number].check_domains(domains, number)
-        clamped = np.full(len(domains), FREE) if evidence is None else evidence
-        vars(self).update(
-            domains=domains, factors=tuple(groups), evidence=_read_evidence(clamped, domains)
-        )
+        if evidence is None:
+            clamped = np.full(len(domains), FREE, np.int32)
+            clamped.flags.writeable = False
+        else:
+            clamped = _read_evidence(evidence, domains)
+        vars(self).update(domains=domains, factors=tuple(groups), evidence=clamped)
 
     def __len__(self) -> int:
         return len(self.domains)
@@ -124,6 +126,11 @@ class FactorGraph(Frozen):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+    @cached_property
+    def free(self) -> int:
+        """How many variables are not clamped."""
+        return int(np.count_nonzero(self.evidence == FREE))
 
     @property
     def sizes(self) -> NDArray[np.int32]:
@@ -277,6 +284,8 @@ class FactorGraph(Frozen):
         """The stencil of a graph of one stencil and unary factors; None for any other graph."""
         if len(self.stencils) != 1 or self.implicits:
             return None
+        if len(self.factors) == 1:
+            return self.stencils[0]
         rows = self.rest.packed.rows
         return None if (rows["start"] < rows["unary_begin"]).any() else self.stencils[0]
 
@@ -300,7 +309,9 @@ class FactorGraph(Frozen):
     @cached_property
     def first(self) -> NDArray[np.int64]:
         """Where the values of each variable begin, if those of all follow one another."""
-        first: NDArray[np.int64] = np.cumsum(self.sizes, dtype=np.int64) - self.sizes
+        from minigibbs.graph.packing import first_values
+
+        first = first_values(self.sizes)
         first.flags.writeable = False
         return first
 
@@ -379,6 +390,8 @@ class FactorGraph(Frozen):
     @cached_property
     def hard(self) -> NDArray[np.intp]:
         """The numbers, in `packed.factors`, of the factors that hold a zero under the evidence."""
+        if len(self.stencils) == len(self.factors):  # pairs hold none
+            return np.empty(0, np.intp)
         return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
     def where(self, factor: int) -> str:
@@ -416,6 +429,17 @@ class FactorGraph(Frozen):
         """
         from minigibbs.graph.packing import factor_spans
 
+        if self._alone is not None:
+            degrees, local = self._alone.local(self.sizes, self.evidence)
+            factors, total = self._alone.totals(self.sizes, self.evidence)
+            return Stats(
+                variables=len(self),
+                factors=factors,
+                max_degree=int(degrees.max()),
+                local_energy=float(local.max()),
+                total_energy=total,
+                max_domain=int(self.sizes.max()),
+            )
         spans = factor_spans(self.rest.packed, self.evidence)
         factors, total = int(np.count_nonzero(spans)), float(spans.sum())
         rows, free = self.rest.packed.rows, self.evidence == FREE
@@ -438,6 +462,11 @@ class FactorGraph(Frozen):
             max_domain=int(self.sizes.max()),
         )
 
+    @property
+    def _alone(self) -> Stencil | None:
+        """The stencil of a graph that has nothing else, and no evidence."""
+        return self.lattice if len(self.factors) == 1 and self.free == len(self) else None
+
     @cached_property
     def influence(self) -> float:
         """A bound on how strongly variables depend on each other; below 1, Gibbs mixes fast.
@@ -451,6 +480,8 @@ class FactorGraph(Frozen):
         """
         from minigibbs.graph.packing import influence_at
 
+        if self._alone is not None:
+            return float(self._alone.local(self.sizes, self.evidence)[1].max()) / 2
         influence = influence_at(self.rest.packed)
         for group in self.implicits:
             influence += group.energy_per_weight * group.local_weights() / 2

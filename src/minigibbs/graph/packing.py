@@ -47,12 +47,20 @@ def lower_all(
     pair = _join([group.scope for group in pairs], np.int32, (0, 2))
     pair_weight = _join([group.weight for group in pairs], np.float64)
     general, slots, table = _join_general([g for g in lowered if isinstance(g, General)])
-    first = np.cumsum(sizes, dtype=np.int64) - sizes
+    first = first_values(sizes)
     none = np.empty(0, np.int32)
     nothing = np.empty(0, ROW), first, none, np.empty(0)
     return Model(*nothing, pair, pair_weight, general, slots, table), sum(
         group.offset for group in lowered
     )
+
+
+def first_values(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where the values of each variable begin, if those of all follow one another."""
+    if len(sizes) and (sizes == sizes[0]).all():
+        return np.arange(0, len(sizes) * int(sizes[0]), int(sizes[0]), dtype=np.int64)
+    first: NDArray[np.int64] = np.cumsum(sizes, dtype=np.int64) - sizes
+    return first
 
 
 def sealed(model: Model) -> Model:
@@ -134,6 +142,8 @@ def _join_general(groups: Sequence[General]) -> tuple[NDArray[Any], NDArray[Any]
 def energy_at(model: Model) -> NDArray[np.float64]:
     """For each free variable the sum of its factors' M; the largest is the paper's L."""
     rows = model.rows
+    if not len(model.weight):
+        return np.zeros(len(rows))
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     return np.bincount(owner, entry_spans(model), minlength=len(rows)).astype(np.float64)
 
@@ -191,7 +201,10 @@ def entry_spans(model: Model) -> NDArray[np.float64]:
 
 def free_variables(evidence: NDArray[np.int32]) -> NDArray[np.int32]:
     """The variables that a sampler visits: those that no evidence clamps."""
-    return np.flatnonzero(evidence == FREE).astype(np.int32)
+    free = evidence == FREE
+    if free.all():
+        return np.arange(len(free), dtype=np.int32)
+    return np.flatnonzero(free).astype(np.int32)
 
 
 @entry

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
 from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, encode, read_observe, unknown
 from minigibbs.results.run import Run
 from minigibbs.running import durations
-from minigibbs.running.backends import BACKENDS
+from minigibbs.running.backends import BACKENDS, mpi
 from minigibbs.running.backends.cpu import CpuGroup, cpu_group
 from minigibbs.running.backends.lockstep import LockstepGroup
 from minigibbs.running.checkpoint.folder import Checkpoint, Generation, take_up
@@ -124,7 +123,8 @@ def sample(
         where writing would take more than 1% of the time.
     backend
         "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
-        There, marginals are counted about once per sweep, over all chains.
+        There, marginals are counted about once per sweep, over all chains. "mpi" splits one model
+        over the processes that `mpiexec` or `srun` started: `pip install "minigibbs[mpi]"`.
     observe
         What to measure at every record, by name: functions of the state (`x[i]` is the number of
         variable i's value), which give a number or a tuple and are compiled; `mg.observables`; or
@@ -141,7 +141,7 @@ def sample(
     """
     options = Options.gather(locals())
     with Watch() as watch:
-        length, unit = run_length(updates, sweeps, len(free_variables(graph.evidence)))
+        length, unit = run_length(updates, sweeps, graph.free)
         with Stage("preparing", progress):
             plan = options.plan(graph, length, unit, reference)
         return _run(options, plan, watch)
@@ -207,7 +207,7 @@ def sample_until(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Watch(limit) as watch:
         with Stage("preparing", progress):
-            plan = options.plan(graph, None, max(len(free_variables(graph.evidence)), 1))
+            plan = options.plan(graph, None, max(graph.free, 1))
         goal.check_kept(plan.kept)
         spacing = plan.thin * plan.energy_every  # of what the goal is looked at by
         plan = replace(plan, length=goal.first_length(plan.rows, spacing))
@@ -228,6 +228,24 @@ def _run(
         data, groups = _place(plan, options.start)
     loop = Loop(plan, groups, goal)
     share_threads(groups, options.threads)
+
+    def run() -> Run:
+        return _run_placed(options, plan, data, loop, watch, interval, goal, max_time)
+
+    return BACKENDS[plan.backend].together(groups, run)
+
+
+def _run_placed(
+    options: Options,
+    plan: Plan,
+    data: Any,
+    loop: Loop,
+    watch: Watch,
+    interval: float | None,
+    goal: Goal | None,
+    max_time: float | None,
+) -> Run:
+    """Run groups that are placed, in a new checkpoint if one is wanted."""
     with runner_for(options.executor, plan, data, options.threads) as runner:
         if options.checkpoint is None:
             return loop.run(runner, options.progress, watch)
@@ -297,36 +315,68 @@ def resume(
     True
     """
     check_counts(threads=threads)
-    interval = None if every is None else durations.seconds(every, "every")
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
-    with Checkpoint.open(checkpoint) as saved:
-        base, request = saved.read_plan()
-        base = _with_functions(base, read_observe(observe))
-        BACKENDS[base.backend].check()
-        with Stage("reading the checkpoint", progress):
-            data, loop = saved.latest(lambda found: _take_up(base, request, found))
-        more = 0
-        if updates is not None or sweeps is not None:
-            length, unit = run_length(updates, sweeps, len(base.order))
-            more = length * unit
-            if more % base.unit:
-                raise SampleError(
-                    f"this run is made of sweeps of {base.unit:,} updates; give sweeps in place of "
-                    f"updates={length}"
-                )
-        if loop.ended in FINISHED and not more:
-            return loop.result()
-        if saved.read_only:
-            raise SampleError(
-                f"{checkpoint} cannot be written to, and its run has not ended; copy the folder, "
-                "and resume the copy"
+    if mpi.follows():
+        base, _ = Checkpoint.inspect(checkpoint).read_plan()
+        if base.backend == mpi.BACKEND.name:
+            _, groups = _place(_with_functions(base, read_observe(observe)))
+            return mpi.BACKEND.together(groups, _never)
+    try:
+        with Checkpoint.open(checkpoint) as saved:
+            return _resume(
+                saved, updates, sweeps, progress, threads, executor, every, limit, observe
             )
-        loop.grow(more)
-        share_threads(loop.groups, threads)
-        interval = request.get("every") if every is None else interval
-        limit = request.get("max_time") if max_time is None else limit
-        with runner_for(executor, loop.plan, data, threads) as runner, Watch(limit) as watch:
-            return loop.run(runner, progress, watch, saved, interval)
+    except BaseException as error:
+        mpi.BACKEND.release(error)
+        raise
+
+
+def _never() -> Run:
+    raise AssertionError("rank 0 runs the loop")
+
+
+def _resume(
+    saved: Checkpoint,
+    updates: int | None,
+    sweeps: int | None,
+    progress: bool,
+    threads: int | None,
+    executor: Any,
+    every: str | float | None,
+    limit: float | None,
+    observe: Observe,
+) -> Run:
+    """Continue the run of an open checkpoint."""
+    interval = None if every is None else durations.seconds(every, "every")
+    base, request = saved.read_plan()
+    base = _with_functions(base, read_observe(observe))
+    BACKENDS[base.backend].check()
+    with Stage("reading the checkpoint", progress):
+        data, loop = saved.latest(lambda found: _take_up(base, request, found))
+    more = 0
+    if updates is not None or sweeps is not None:
+        length, unit = run_length(updates, sweeps, len(base.order))
+        more = length * unit
+        if more % base.unit:
+            raise SampleError(
+                f"this run is made of sweeps of {base.unit:,} updates; give sweeps in place of "
+                f"updates={length}"
+            )
+    if loop.ended in FINISHED and not more:
+        return BACKENDS[base.backend].together(loop.groups, loop.result)
+    if saved.read_only:
+        raise SampleError(
+            f"{saved.folder} cannot be written to, and its run has not ended; copy the folder, "
+            "and resume the copy"
+        )
+    loop.grow(more)
+    share_threads(loop.groups, threads)
+    interval = request.get("every") if every is None else interval
+    limit = request.get("max_time") if limit is None else limit
+    with runner_for(executor, loop.plan, data, threads) as runner, Watch(limit) as watch:
+        return BACKENDS[base.backend].together(
+            loop.groups, lambda: loop.run(runner, progress, watch, saved, interval)
+        )
 
 
 def _with_functions(plan: Plan, given: dict[str, Observable]) -> Plan:

@@ -107,7 +107,7 @@ class Plan:
     @property
     def unit(self) -> int:
         """Updates that are made together: a sweep's, where all variables are moved at once."""
-        return max(len(self.order), 1) if self.sweeps else 1
+        return max(self.graph.free, 1) if self.sweeps else 1
 
     @property
     def sweeps(self) -> bool:

@@ -17,7 +17,6 @@ from minigibbs.errors import SampleError
 from minigibbs.exact.support import Support, forbidding
 from minigibbs.graph.checks import as_array
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import SEEDED
 from minigibbs.observables import Observable
 from minigibbs.observables.reading import Observe, read_observe
@@ -186,7 +185,7 @@ class Options:
             sampler=sampler,
             backend=backend.name,
             chains=chains,
-            seed=entropy_of(self.seed),
+            seed=self._entropy(backend),
             length=updates,
             warmup=self._warmup(length) * unit,
             start=start_kind(self.start),
@@ -210,7 +209,12 @@ class Options:
         for name in backend.refused:
             if getattr(self, name) is not None:
                 raise SampleError(f'{name} is for backend="cpu"; backend="{self.backend}" has none')
-        return backend if len(free_variables(graph.evidence)) else BACKENDS["cpu"]
+        return backend if graph.free else BACKENDS["cpu"]
+
+    def _entropy(self, backend: Backend) -> int:
+        """The seed that was given, or a fresh one."""
+        seed = entropy_of(self.seed)
+        return backend.shared_seed(seed) if self.seed is None else seed
 
     def _warmup(self, length: int | None) -> int:
         """Units before the recording; `length` counts units that are recorded, None if unknown.
@@ -251,7 +255,7 @@ class Options:
         """Updates between two records."""
         if record.thin is not None:
             return int(record.thin) * unit
-        sweep = max(len(free_variables(graph.evidence)), 1)
+        sweep = max(graph.free, 1)
         thin = sweep if length is None else max(sweep, -(-length * unit // DEFAULT_RECORDS), 1)
         return -(-thin // sweep) * sweep if sweeps else thin
 
@@ -260,7 +264,7 @@ def _check_whole(
     graph: FactorGraph, scan: str, sampler: Sampler, length: int | None, unit: int
 ) -> None:
     """Refuse a length in updates where a run is made of sweeps."""
-    free = len(free_variables(graph.evidence))
+    free = graph.free
     if unit == 1 and length and free > 1:
         who = f'scan="{scan}"' if scan == CHROMATIC else type(sampler).__name__
         raise SampleError(
@@ -583,7 +587,7 @@ def unrecorded(
     Plan
         All of its updates are warm-up.
     """
-    unit = max(len(free_variables(graph.evidence)), 1)
+    unit = max(graph.free, 1)
     options = Options(
         sampler=sampler, chains=chains, seed=seed, record=(), backend=backend, scan=scan
     )

@@ -466,14 +466,7 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
     if graph.implicits:
         why = "implicit factors couple all variables, so no two can be updated at once"
         return _one_by_one(sampler, why)
-    if not pairs_of_spins(graph) and not small_domains(graph):
-        why = "chromatic scans have no layout for hard constraints, large domains or large scopes"
-        return _one_by_one(sampler, why)
-    if crowd and _first(sampler, graph, device) not in (GENERAL, None):
-        return ScanChoice(CHROMATIC, "this many chains are updated together")
-    free = int((graph.evidence < 0).sum())
-    if not free:
-        return _one_by_one(sampler, "evidence clamps every variable")
+    free = graph.free
     bits = stencil_bits(graph) if sampler.evaluates_all(graph) else None
     if bits is not None and free >= LEAST_COLOR * bits.lattice.colors:
         colors = bits.lattice.colors
@@ -482,6 +475,13 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
             f"its {colors} colors have {free // colors:,} variables each, which are stored as bits "
             "and updated together",
         )
+    if not pairs_of_spins(graph) and not small_domains(graph):
+        why = "chromatic scans have no layout for hard constraints, large domains or large scopes"
+        return _one_by_one(sampler, why)
+    if crowd and _first(sampler, graph, device) not in (GENERAL, None):
+        return ScanChoice(CHROMATIC, "this many chains are updated together")
+    if not free:
+        return _one_by_one(sampler, "evidence clamps every variable")
     entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
     if 2 * entries > free * free or free < LEAST_COLOR * graph.colours.count:
         return _one_by_one(sampler, f"its colors have fewer than {LEAST_COLOR} variables each")

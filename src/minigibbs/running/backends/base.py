@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import forget, prepared
 from minigibbs.kernels.observe import BATCHES
+from minigibbs.results.run import Run
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.observed import check_observed_state
 from minigibbs.running.plan import CHROMATIC, MOST_UPDATES, Plan
@@ -57,6 +58,11 @@ class Backend(ABC):
     refused: ClassVar[tuple[str, ...]]  # options of a run that it does not take
     in_threads: ClassVar[bool]  # whether groups run on threads and executors
 
+    @property
+    def device(self) -> str:
+        """What `samplers.registry` calls it: where the chains are stored."""
+        return self.name
+
     def default_chains(self, sampler: Sampler, graph: FactorGraph) -> int:
         """How many chains a run has where the user asks for no number."""
         return self.chains
@@ -75,7 +81,7 @@ class Backend(ABC):
     def prepare(self, plan: Plan) -> Any:
         """What the sampler prepares for a plan, or what chromatic sweeps read."""
         sampler, graph = plan.sampler, plan.graph
-        chosen = chromatic_layout(sampler, graph, self.name) if plan.scan == CHROMATIC else None
+        chosen = chromatic_layout(sampler, graph, self.device) if plan.scan == CHROMATIC else None
 
         def make() -> Any:
             if chosen is not None:
@@ -110,7 +116,7 @@ class Backend(ABC):
         if isinstance(sampler, SweepSampler):
             return sampler.lanes
         if scan == CHROMATIC:
-            return chromatic_layout(sampler, graph, self.name).lanes
+            return chromatic_layout(sampler, graph, self.device).lanes
         return self.lanes
 
     def promise(self, plan: Plan) -> Promise:
@@ -145,7 +151,7 @@ class Backend(ABC):
         ScanChoice
             One of `running.plan.SCANS`, and why.
         """
-        return choose_scan(sampler, graph, chains, sweeps, self.name)
+        return choose_scan(sampler, graph, chains, sweeps, self.device)
 
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
@@ -154,6 +160,27 @@ class Backend(ABC):
         Where these states are `counted`, that is `samplers.chromatic.first`'s, a backend may make
         them where they are needed.
         """
+
+    def together(self, groups: list[Group], run: Callable[[], Run]) -> Run:
+        """Run groups that are placed; where several processes share them, all return the run.
+
+        Parameters
+        ----------
+        groups : list of Group
+            What `groups` returned.
+        run : callable
+            Advances the groups to their end, and returns the run.
+
+        Returns
+        -------
+        Run
+            The same in all processes.
+        """
+        return run()
+
+    def shared_seed(self, seed: int) -> int:
+        """The seed of a run for which none was given, the same in all processes."""
+        return seed
 
     @abstractmethod
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class CpuBackend(Backend):
     chains = 4
     rows = None
     lanes = 1
-    refused = ()
+    refused: ClassVar[tuple[str, ...]] = ()
     in_threads = True
 
     def check(self) -> None:

@@ -33,13 +33,16 @@ def group_chains(plan: Plan) -> int:
     return 8 * -(-plan.chains // (8 * groups))  # which share words of random bits
 
 
-def lockstep_groups(plan: Plan, data: Any, states: NDArray[Any]) -> list[Group]:
-    """All chains, at their first states."""
+def lockstep_groups(
+    plan: Plan, data: Any, states: NDArray[Any], kind: type[LockstepGroup] | None = None
+) -> list[Group]:
+    """All chains, at their first states, in groups of one kind."""
+    kind = LockstepGroup if kind is None else kind
     each = group_chains(plan)
     groups: list[Group] = []
     for number in range(-(-plan.chains // each)):
         own = states[number * each : (number + 1) * each]
-        groups.append(LockstepGroup(plan, data, _filled(own, each), number))
+        groups.append(kind(plan, data, _filled(own, each), number))
     return groups
 
 
@@ -109,7 +112,7 @@ class LockstepGroup(Group):
         self.observer.make_room(records)
         for name, array in old.items():
             self._rows[name][: len(array)] = array
-        if not len(plan.order) and records:
+        if not plan.graph.free and records:
             self._keep(slice(0, records), 1)
 
     def begin(self) -> None:
@@ -130,14 +133,14 @@ class LockstepGroup(Group):
 
     def compile(self) -> None:
         """Compile, or load compiled code."""
-        if len(self.plan.order):
+        if self.plan.graph.free:
             self.tile.compile()
             if "energy" in self.plan.kept:
                 self.tile.energies()
 
     def advance(self, updates: int, recording: bool = False) -> None:
         """Make so many updates of every chain: whole sweeps."""
-        if not len(self.plan.order):  # everything is clamped: time passes, nothing changes
+        if not self.plan.graph.free:  # everything is clamped: time passes, nothing changes
             first = self.records
             self._clock += updates if recording else 0
             if self.plan.observe and self.records > first:
@@ -202,7 +205,7 @@ class LockstepGroup(Group):
     def _keep(self, records: slice, visits: int) -> None:
         """Keep what was asked for."""
         rows, plan = self._rows, self.plan
-        moving = len(plan.order) > 0
+        moving = plan.graph.free > 0
         states = np.empty((self.tile.chains, 0), plan.graph.state_type)  # where none are needed
         if len(rows["draws"]) or (len(self._summed.own) < len(plan.observe) and moving):
             states = self.tile.states()
@@ -215,7 +218,7 @@ class LockstepGroup(Group):
         if plan.reference is not None and len(rows["error"]):
             times = np.full(self.tile.chains, visits)
             first = plan.graph.first
-            counts = self._counts(visits) if len(plan.order) else self.tile.counts(1)
+            counts = self._counts(visits) if plan.graph.free else self.tile.counts(1)
             rows["error"][records] = mean_distance(counts, times, plan.reference, first)
 
     def _observe(self, states: NDArray[Any], records: slice) -> None:
@@ -237,9 +240,12 @@ class LockstepGroup(Group):
         if not self.marginals:
             return self._before
         sweeps = (clock - self._from) // self.unit
-        if not len(self.plan.order):
+        if not self.plan.graph.free:
             sweeps = clock - self._from
-        return self._before + self.tile.counts(sweeps) * self.unit
+        counts = self.tile.counts(sweeps)
+        counts *= self.unit
+        counts += self._before
+        return counts
 
     def state(self) -> State:
         """Copies of what lies in the tile."""
@@ -249,7 +255,7 @@ class LockstepGroup(Group):
             "carried": np.zeros(0),
             "replicas": np.zeros(0, self.plan.graph.state_type),
             "tally": self._tally + self.tile.tally(self.chains),
-            "order": self.plan.order[:0],
+            "order": np.empty(0, np.int32),
             "position": np.zeros(1, np.int64),
             "path": shared_stream(self.plan.seed),
             "counts": self._counts(self._clock),
@@ -329,7 +335,7 @@ def collect_lockstep(plan: Plan, state: State, rows: dict[str, NDArray[Any]]) ->
 def check_lockstep(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:
     """Raise `ValueError` unless groups stand where they must, after the sweeps that they say."""
     swept, first, each = state["swept"], state["first"], group_chains(plan)
-    made = (state["clock"] + state["warmed"]) // plan.unit if len(plan.order) else 0
+    made = (state["clock"] + state["warmed"]) // plan.unit if plan.graph.free else 0
     numbers = each * np.arange(len(first))[:, None]
     for name, array, right in (("swept", swept, made), ("first", first, numbers)):
         if array.dtype != np.int64 or not (array == right).all():

@@ -23,7 +23,7 @@ def runner_for(executor: Any, plan: Plan, data: Any, threads: int | None) -> Run
         return Inline()
     workers = min(threads or os.cpu_count() or 1, plan.chains)
     name = executor if isinstance(executor, str) else None
-    if executor is None or name == "threads" or not len(plan.order):
+    if executor is None or name == "threads" or not plan.graph.free:
         return Threads(ThreadPoolExecutor(workers), own=True)
     if name == "processes":
         return OwnProcesses(plan, data, workers)

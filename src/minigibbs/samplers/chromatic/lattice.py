@@ -221,8 +221,8 @@ def unpack_bits(lattice, x, begin, end, out):
 
 
 @literal_entry
-def unpack_numbers(lattice, numbers, begin, end, out):
-    """Numbers [unit * 32 + bit] by site."""
+def unpack_counts(lattice, ones, sweeps, begin, end, out):
+    """Write counts of both values by site, from those of value 1: [unit * 32 + bit]."""
     at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
     side = lattice.shape[len(lattice.shape) - 1]
     for unit in range(begin, end):
@@ -232,7 +232,8 @@ def unpack_numbers(lattice, numbers, begin, end, out):
         site = row * side + phase + lattice.colors * BITS * word
         count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
         for k in range(count):
-            out[site] = numbers[BITS * unit + k]
+            one = np.int64(ones[BITS * unit + k])
+            out[site, 0], out[site, 1] = sweeps - one, one
             site += lattice.colors
 
 

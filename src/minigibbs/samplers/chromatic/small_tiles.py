@@ -51,6 +51,14 @@ class SmallTile(Tile):
     def _flush(self) -> None:
         self.counters.flush()
 
+    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
+        """Places of blocks, and their values."""
+        first = np.append(self.data.blocks["first"], len(self.data.variable))[[begin, end]]
+        low, high = first.tolist()
+        values = int(self.data.first[low]), int(self.data.first[high])
+        counts = [(array, *values) for array in self.counters.arrays()]
+        return [(self.x, low, high), *counts]
+
     @abstractmethod
     def _counts(self) -> NDArray[Any]:
         """The counts [chain, value of a place]."""

@@ -38,6 +38,14 @@ class SpinTile(Tile):
     def _ends(self) -> NDArray[np.int64]:
         return self.data.block_ends  # type: ignore[no-any-return]
 
+    x: NDArray[Any]
+
+    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
+        """Places of blocks."""
+        first = np.append(self.data.blocks["first"], len(self.data.variable))[[begin, end]]
+        low, high = first.tolist()
+        return [(array, low, high) for array in (self.x, *self.ones.arrays())]
+
     def _whole(self, free: NDArray[Any], clamped: NDArray[Any], kind: Any) -> NDArray[Any]:
         """Numbers of the free variables [chain, place], with those of clamped ones."""
         whole = np.empty((self.chains, len(self.graph)), kind)

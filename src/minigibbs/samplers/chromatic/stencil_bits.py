@@ -100,8 +100,8 @@ def _laid_out(graph: FactorGraph) -> StencilBits | None:
     step = np.concatenate([[1], np.cumprod(many + 1)])[:-1].astype(np.int64)
     fine = _thresholds(sizes, many, field, 1)
     sign, absent = _signs(stencil, lattice, used), _zeros(stencil, lattice, used)
-    clamped = graph.evidence >= 0
-    free = packed(lattice, ~clamped) if clamped.any() else np.empty(0, np.uint32)
+    every = graph.free == len(graph)
+    free = np.empty(0, np.uint32) if every else packed(lattice, graph.evidence < 0)
     data = StencilBits(
         lattice=lattice,
         digit=np.repeat(digit[group], 2),
@@ -128,7 +128,7 @@ def _half(stencil: Stencil) -> float:
 
 def _field(graph: FactorGraph) -> float | None:
     """The log-odds of value 1 by unary factors, if they are the same at all free variables."""
-    unary = sum_unary(graph.rest.packed)
+    unary = sum_unary(graph.rest.packed) if len(graph.factors) > 1 else np.empty(0)
     if not len(unary):
         return 0.0
     odds = (unary[1::2] - unary[::2])[graph.evidence < 0]

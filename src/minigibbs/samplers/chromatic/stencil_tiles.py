@@ -17,7 +17,7 @@ from minigibbs.samplers.chromatic.lattice import (
     Lattice,
     pack_bits,
     unpack_bits,
-    unpack_numbers,
+    unpack_counts,
 )
 from minigibbs.samplers.chromatic.stencil_bits import (
     ABREAST,
@@ -85,12 +85,20 @@ class StencilTile(Tile):
             self._few(chain)  # before threads ask for it
         super()._advance(sweep, sweeps, counting)
 
+    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
+        """Words, and 32 counters for each."""
+        out: list[tuple[NDArray[Any], int, int]] = [(own, begin, end) for own in self.x]
+        for own in self.ones:
+            if len(own.many):
+                out += [(array, BITS * begin, BITS * end) for array in own.arrays()]
+        return out
+
     def _few(self, chain: int) -> NDArray[np.uint8]:
         if not len(self.ones[chain].few):
             self.ones[chain] = Counters(self.units * BITS)
         return self.ones[chain].few
 
-    def _lanes(self) -> int:
+    def _width(self) -> int:
         return self.chains
 
     def tally(self, chains: int) -> NDArray[np.int64]:
@@ -104,17 +112,16 @@ class StencilTile(Tile):
     def counts(self, sweeps: int) -> NDArray[np.int64]:
         """Both values' counts, from those of value 1; clamped variables never move."""
         self._flush()
-        counts = np.empty((self.chains, len(self.graph), 2), np.int64)
-        one = np.zeros(len(self.graph), np.int64)
-        clamped = self.graph.evidence >= 0
+        counts = np.zeros((self.chains, len(self.graph), 2), np.int64)
+        clamped = np.flatnonzero(self.graph.evidence >= 0)
         for chain, own in enumerate(counts):
             values = self.ones[chain].values()
-            one[:] = 0
             if len(values):
-                unpack_numbers(self.data.lattice, values, 0, self.units, one)
-            one[clamped] = sweeps * (self.graph.evidence[clamped] == 1)
-            own[:, 1] = one
-            np.subtract(sweeps, one, out=own[:, 0])
+                unpack_counts(self.data.lattice, values, sweeps, 0, self.units, own)
+            else:
+                own[:, 0] = sweeps
+            own[clamped] = 0
+            own[clamped, self.graph.evidence[clamped]] = sweeps
         return counts.reshape(self.chains, -1)
 
     def clear(self) -> None:

@@ -7,6 +7,7 @@ go over chains. Draws depend on neither.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -66,9 +67,16 @@ class Counters:
         self.few[:] = 0
         self.flushed += FEW
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """What holds the counts up to the last flush."""
+        return [self.many] if self.totals is None else [self.many, self.totals]
+
     def values(self) -> NDArray[Any]:
         """What was counted up to the last flush, to be read."""
         return self.many if self.totals is None else self.many + self.totals
+
+
+Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps in place of a tile's own threads
 
 
 class Tile(ABC):
@@ -82,10 +90,11 @@ class Tile(ABC):
         self.graph, self.data, self.first = graph, data, first
         self.chains, self.key = len(states), key_of(seed)
         self.threads = 1
+        self.spread: Spread | None = None  # over processes
         self.noted: NDArray[np.int64] = np.zeros(1, np.int64)  # [lane, ...]
         self.swept = 0  # sweeps since `clear`
         self._since = 0  # sweeps counted since the last flush
-        self._free = int((graph.evidence < 0).sum())
+        self._free = graph.free
 
     @abstractmethod
     def load(self, states: NDArray[Any]) -> None:
@@ -154,8 +163,26 @@ class Tile(ABC):
         ends = self._ends()
         self.noted += self._sweep(int(ends[first]), int(ends[last]), sweep, 1, False)
 
+    def shares(self, begin: int, end: int) -> list[tuple[NDArray[Any], int, int]]:
+        """What the units of work from `begin` to `end` of `_ends` write to.
+
+        Parameters
+        ----------
+        begin, end : int
+            Units, all of one color.
+
+        Returns
+        -------
+        list of (array, first, last)
+            States first, [.., place]; then counters. Tiles that processes can share have them.
+        """
+        raise NotImplementedError
+
     def _advance(self, sweep: int, sweeps: int, counting: bool) -> None:
         ends = self._ends()
+        if self.spread is not None:
+            self.spread(self, sweep, sweeps, counting)
+            return
         threads = min(self.threads, self._free * self._width() // (_WORTH * max(len(ends) - 1, 1)))
         if threads < 2:
             self.noted += self._sweep(0, int(ends[-1]), sweep, sweeps, counting)

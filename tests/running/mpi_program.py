@@ -1,0 +1,119 @@
+"""What every rank of a test runs: `python -m tests.running.mpi_program folder case [arguments]`.
+
+Rank k writes what it found to `k.json` in the folder.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import minigibbs as mg
+
+CUBE = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+
+
+def graphs():
+    """Lattices, sparse graphs and small tables; some with evidence."""
+    rng, n = np.random.default_rng(0), 300
+    i = rng.integers(0, n, 500)
+    j = (i + rng.integers(1, n, 500)) % n
+    square = mg.Stencil((24, 70), [(0, 1), (1, 0)], 0.4)
+    signs = 0.3 * rng.choice([-1.0, 1.0], (3, 7, 6, 70))
+    glass = mg.Stencil((7, 6, 70), CUBE, signs, periodic=(False, True, True))
+    line = mg.Stencil((700,), [(1,), (3,)], [0.4, 0.1])
+    table = mg.Table(np.stack([i[:200], j[:200]], axis=1), rng.normal(size=(3, 3)))
+    return {
+        "square": mg.FactorGraph([2] * 1680, [square]).condition({3: 1, 900: 0}),
+        "glass": mg.FactorGraph([2] * 2940, [glass]),
+        "line": mg.FactorGraph([2] * 700, [line]),
+        "sparse": mg.FactorGraph([2] * n, [mg.Ising(i, j, rng.normal(size=500) * 0.4)]),
+        "tables": mg.FactorGraph([3] * n, [table]).condition({5: 2}),
+    }
+
+
+def digest(run):
+    """Hashes of everything that a run computes."""
+    observed = run.observables["e"]
+    numbers = np.array([observed.mean, observed.error])
+    arrays = [run.state, run.counts, run.energy, run.draws, numbers]
+    text = [hashlib.blake2b(np.ascontiguousarray(array).tobytes()).hexdigest() for array in arrays]
+    return [one[:12] for one in text] + [run.info.changed]
+
+
+OPTIONS = {
+    "seed": 4,
+    "record": ("marginals", "energy", "draws"),
+    "observe": {"e": mg.observables.Energy()},
+    "progress": False,
+}
+
+
+def everything(backend):
+    """Digests of runs of all graphs; of some also with 33 chains."""
+    options = {"sweeps": 8, "scan": "chromatic", "backend": backend, **OPTIONS}
+    found = {}
+    for name, graph in graphs().items():
+        for chains in (1, 33) if name in ("square", "sparse") else (1,):
+            found[f"{name} {chains}"] = digest(mg.sample(graph, chains=chains, **options))
+    dense, sampler = mg.models.ising_rbf(side=6), mg.PoissonGibbs(heavy=1, theta=1.0)
+    found["minibatched"] = digest(mg.sample(dense, sampler, chains=1, **options))
+    return found
+
+
+def resumed(folder):
+    """Continue a run, with functions of the user's own."""
+    return digest(mg.resume(folder, sweeps=8, progress=False))
+
+
+def begun(folder):
+    """A run in a checkpoint."""
+    graph = graphs()["glass"]
+    return digest(mg.sample(graph, sweeps=8, backend="mpi", checkpoint=folder, **OPTIONS))
+
+
+def disagreeing(what):
+    """Ranks that make different calls."""
+    from mpi4py import MPI
+
+    rank = MPI.COMM_WORLD.rank
+    graph = mg.models.ising_lattice(70, 0.4 + (rank if what == "graph" else 0), implicit=True)
+    options = {"seed": 1 + (rank if what == "seed" else 0), "progress": False}
+    if what == "fail" and rank == 0:
+        options["checkpoint"] = "/dev/null/nowhere"
+    try:
+        mg.sample(graph, sweeps=2, backend="mpi", **options)
+    except mg.MinigibbsError as error:
+        return str(error)
+    return "no error"
+
+
+def seedless():
+    """Without a seed, all ranks have that of rank 0."""
+    run = mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False)
+    return str(run.info.seed)
+
+
+def dying():
+    """A rank fails in the middle of a run."""
+    from mpi4py import MPI
+
+    from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+
+    if MPI.COMM_WORLD.rank == 1:
+
+        def fail(*_):
+            raise MemoryError("no room")
+
+        StencilTile._sweep = fail
+    return str(mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False))
+
+
+if __name__ == "__main__":
+    folder, case, *arguments = sys.argv[1:]
+    found = json.dumps(globals()[case](*arguments))
+    from mpi4py import MPI
+
+    Path(folder, f"{MPI.COMM_WORLD.rank}.json").write_text(found, encoding="utf-8")

@@ -1,0 +1,134 @@
+"""One model on several ranks: the same bits as on one machine, and errors in place of hangs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+from minigibbs.running.backends.mpi import Partition, _between, cuts
+from minigibbs.samplers.chromatic.lattice import lattice_of
+from minigibbs.samplers.chromatic.stencil_bits import stencil_bits
+from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
+from tests.running import mpi_program
+
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+pytest.importorskip("mpi4py")
+launched = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec")
+
+
+@pytest.fixture
+def launch(tmp_path_factory):
+    """Run a case of `mpi_program` on some ranks; returns what each of them found."""
+
+    def run(ranks, *arguments, fails=False):
+        folder = tmp_path_factory.mktemp("found")
+        program = [sys.executable, "-m", "tests.running.mpi_program", folder, *arguments]
+        command = [MPIEXEC, "-n", ranks, *program]
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, timeout=300, check=False
+        )
+        if fails:
+            assert done.returncode != 0
+            return done.stderr
+        assert done.returncode == 0, done.stderr
+        files = [folder / f"{rank}.json" for rank in range(ranks)]
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+    return run
+
+
+@launched
+def test_results_are_the_same_on_any_number_of_ranks(launch):
+    expected = json.loads(json.dumps(mpi_program.everything("cpu")))
+    assert json.loads(json.dumps(mpi_program.everything("mpi"))) == expected  # one rank
+    for ranks in (2, 3, 7):
+        assert launch(ranks, "everything", "mpi") == [expected] * ranks
+
+
+@launched
+def test_a_checkpoint_is_resumed_on_another_number_of_ranks(tmp_path, launch):
+    graph = mpi_program.graphs()["glass"]
+    whole = mg.sample(graph, sweeps=8, chains=1, checkpoint=tmp_path / "a", **mpi_program.OPTIONS)
+    more = mpi_program.digest(mg.resume(tmp_path / "a", sweeps=8, progress=False))
+    assert launch(3, "begun", tmp_path / "b") == [mpi_program.digest(whole)] * 3
+    assert launch(2, "resumed", tmp_path / "b") == [more] * 2
+
+
+@launched
+@pytest.mark.parametrize("what", ["graph", "seed"])
+def test_ranks_that_disagree_all_say_so(what, launch):
+    answers = launch(3, "disagreeing", what)
+    assert len(answers) == 3
+    for answer in answers:
+        assert f"rank 0 and rank 1 disagree on the {what}" in answer
+
+
+@launched
+def test_errors_of_rank_0_reach_all(launch):
+    answers = launch(2, "disagreeing", "fail")
+    assert len(answers) == 2
+    assert all("cannot make the checkpoint folder" in answer for answer in answers)
+
+
+@launched
+def test_a_rank_that_fails_ends_the_job(launch):
+    assert "rank 1 of 2 failed: MemoryError: no room" in launch(2, "dying", fails=True)
+
+
+@launched
+def test_a_run_without_a_seed_has_one_seed(launch):
+    seeds = launch(2, "seedless")
+    assert seeds[0] == seeds[1]
+
+
+def test_other_scans_and_options_are_refused():
+    graph = mg.models.ising_lattice(10, 0.3, implicit=True)
+    with pytest.raises(mg.SampleError, match='needs scan="chromatic"'):
+        mg.sample(graph, sweeps=2, backend="mpi", scan="random", progress=False)
+    with pytest.raises(mg.SampleError, match='threads is for backend="cpu"'):
+        mg.sample(graph, sweeps=2, backend="mpi", threads=2, progress=False)
+    hard = mg.FactorGraph([2, 2], [mg.Table([0, 1], [[0.0, 1.0], [1.0, -np.inf]])])
+    with pytest.raises(mg.SampleError, match="this one has another layout"):
+        mg.sample(hard, sweeps=2, backend="mpi", progress=False)
+
+
+def test_cuts():
+    assert cuts(4, 14, 3) == [4, 7, 10, 14]
+    assert cuts(0, 12, 5, slab=4) == [0, 0, 4, 4, 8, 12]
+    assert _between(0, 10, [(0, 2), (8, 10)]) == [(2, 8)]
+    assert _between(3, 3, []) == []
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7])
+def test_a_rank_is_sent_all_that_it_reads(ranks, periodic):
+    """A word that is stale at a rank, and not sent to it, is none that its updates read."""
+    offsets = [(2, 0, 1), (0, 1, 0)]
+    stencil = mg.Stencil((9, 4, 70), offsets, 0.4, (periodic, True, False))
+    graph = mg.FactorGraph([2] * stencil.variables, [stencil])
+    lattice, data = lattice_of(stencil), stencil_bits(graph)
+    state = np.random.default_rng(1).integers(0, 2, (1, len(graph)), np.uint8)
+    whole = StencilTile(graph, data, 0, state, 3)
+    partition = Partition(whole._ends(), ranks, lattice)
+    whole.advance(0, 1, False)
+    for rank in range(ranks):
+        tile = StencilTile(graph, data, 0, state, 3)
+        known = np.zeros(tile.units, bool)
+        for color in range(lattice.colors):
+            for source in range(ranks):
+                for low, high in partition.sent(color, source, rank):
+                    known[low:high] = True
+            known[slice(*partition.own(color, rank))] = True
+        tile.x[0, ~known] ^= np.uint32(0x5A5A5A5A)  # what a rank does not know
+        for color in range(lattice.colors):
+            tile._sweep(*partition.own(color, rank), 0, 1, False)
+            begin, end = partition.own(color, rank)
+            np.testing.assert_array_equal(tile.x[0, begin:end], whole.x[0, begin:end])
+            for source in range(ranks):
+                for low, high in partition.sent(color, source, rank):
+                    tile.x[0, low:high] = whole.x[0, low:high]
