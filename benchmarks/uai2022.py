@@ -19,6 +19,7 @@ from benchmarks.report import Report
 from minigibbs.formats import uai
 
 SECONDS = float(os.environ.get("MINIGIBBS_SECONDS", "60"))  # more where the machine is loaded
+SAMPLED = {"rus": 60.0}  # seconds of families that are too wide for exact answers
 MEMORY = "12G"
 CLOSE = 0.05  # of log10 Z
 CLOSE_MARGINALS = 0.02
@@ -46,8 +47,9 @@ def main() -> None:
         report.write()
     report.notes.append(
         f"`mg.infer(graph, {SECONDS:g}, memory={MEMORY!r})` on a shared machine with a load "
-        f"average of {os.getloadavg()[2]:.0f}. Seconds are processor time of all threads, then "
-        f"time passed. Bars: log10 Z within {CLOSE} of the published value, and of half its last "
+        f"average of {os.getloadavg()[2]:.0f}, and 60 s for rus models. Seconds are processor "
+        f"time of all threads, then time passed. Bars: log10 Z within {CLOSE} of the published "
+        "value, and of half its last "
         f"digit; marginals within {CLOSE_MARGINALS} of exact ones where these are known. Log Z "
         "that is not exact must lie "
         "within the proven bounds. Two exact runs of pedigree51 with different trees of products "
@@ -58,9 +60,9 @@ def main() -> None:
 
 def measure(report: Report, entry: dict) -> None:
     name = entry["name"]
-    graph = load(f"uai2022/{name}")
+    graph, limit = load(f"uai2022/{name}"), SAMPLED.get(entry["family"], SECONDS)
     begun, started = time.process_time(), time.perf_counter()
-    answer = mg.infer(graph, SECONDS, memory=MEMORY, seed=1, progress=False)
+    answer = mg.infer(graph, limit, memory=MEMORY, seed=1, progress=False)
     seconds, wall = time.process_time() - begun, time.perf_counter() - started
     scores = "; ".join(
         f"{task}: " + ", ".join(f"{short} {found[key]:g}" for short, key in solvers.items())
