@@ -24,6 +24,7 @@ BENCHMARKS = [
     "observables",
     "learning",
     "repair",
+    "imputation",
     "structure",
 ]
 

@@ -155,7 +155,10 @@ def frame_like(frame: Any, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) 
     import narwhals.stable.v2 as nw
 
     backend = nw.from_native(frame, eager_only=True).implementation
-    ready = {name: _uniform(column) for name, column in columns.items()}
+    mixed = backend.is_pandas()  # which stores entries of several types in a column
+    ready = {
+        name: _plain(column) if mixed else _uniform(column) for name, column in columns.items()
+    }
     return nw.from_dict(ready, backend=backend).to_native()
 
 
@@ -238,7 +241,7 @@ def _plain(entries: Sequence[Any] | NDArray[Any]) -> Any:
 
 
 def _uniform(column: Sequence[Any] | NDArray[Any]) -> Any:
-    """A column that every library stores: entries of several types become text."""
+    """A column that Polars and PyArrow store: entries of several types become text."""
     plain = _plain(column)
     if isinstance(plain, list):
         kinds = {type(entry) for entry in plain if entry is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -52,19 +51,17 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
         """Learn the parameters of a graph whose first variables are the columns."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fit = learn(
-                graph,
-                rows,
-                self.method,
-                columns=list(range(rows.shape[1])),
-                steps=self.steps,
-                l2=self.l2,
-                errors=False,
-                seed=seed,
-                progress=False,
-            )
+        fit = learn(
+            graph,
+            rows,
+            self.method,
+            columns=list(range(rows.shape[1])),
+            steps=self.steps,
+            l2=self.l2,
+            errors=False,
+            seed=seed,
+            progress=False,
+        )
         self.fit_, self.graph_ = fit, fit.graph
         answer = infer(fit.graph, self.log_z_time, seed=seed, progress=False)
         self.log_z_ = float("nan") if answer.log_z is None else float(answer.log_z)

@@ -31,7 +31,8 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     constraints : str or list of str, optional
         Rules, as in `mg.repair`.
     labels : mapping, optional
-        True values of some rows of the table that is fitted, as in `mg.repair`.
+        True values of some rows of the table that is fitted, as in `mg.repair`. The columns of an
+        array are called x0, x1 and so on.
     automatic : bool, default True
         Whether columns that predict other columns are found and used.
     certainty : float, default 0.5
