@@ -20,29 +20,28 @@ from minigibbs.structure.equivalence import class_distance
 NETWORKS = ("alarm", "insurance", "hailfinder", "win95pts")
 SEEDS = (0, 1, 2)
 ROWS = 5000
+NOTE = (
+    "SHD: structural Hamming distance of equivalence classes, summed over three tables of 5,000 "
+    "rows. Seconds are processor time of all threads, summed likewise; compiling is not included. "
+    "pgmpy: HillClimbSearch with its default tabu list and BIC. pyAgrum: GreedyHillClimbing and "
+    "LocalSearchWithTabuList, each with its default score (BDeu) and with BIC; our distance is "
+    "compared with the best of all peers, our time with the least of pyAgrum's. scikit-learn: one "
+    "LogisticRegression with L1 per column and six penalties, an edge where both ends choose it; "
+    "the penalty of each column by the extended BIC with the same gamma, and, as a bound that no "
+    "user can reach, the penalty that gives the best F1 against the truth."
+)
 
 
 def main() -> None:
     report = Report("structure", "Structure from tables, beside peers")
-    networks(report)
-    planted(report)
-    large(report)
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}"
         for name in ("pgmpy", "pyAgrum", "scikit-learn", "pandas")
     )
-    report.notes += [
-        f"{versions}.",
-        "SHD: structural Hamming distance of equivalence classes, summed over three tables of "
-        "5,000 rows. Seconds are processor time of all threads, summed likewise; compiling is not "
-        "included. pgmpy: HillClimbSearch with its default tabu list and BIC. pyAgrum: "
-        "GreedyHillClimbing and LocalSearchWithTabuList, each with its default score (BDeu) and "
-        "with BIC; ours is compared with the best distance of the four and the least time. "
-        "scikit-learn: one LogisticRegression with L1 per column, an edge where both ends choose "
-        "it; each column's penalty by the extended BIC with the same gamma, and, as a bound that "
-        "no user can reach, the penalty that gives the best F1 against the truth.",
-    ]
-    report.write()
+    report.notes += [f"{versions}.", NOTE]
+    for part in (large, networks, planted):
+        part(report)
+        report.write()
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -233,11 +232,12 @@ def large(report: Report) -> None:
     truth = matrix(100, [(int(p), k) for k, own in enumerate(parents) for p in own])
     for method in ("tree", "network"):
         begun = time.perf_counter()
-        edges = ours(rows, method)
-        spent = time.perf_counter() - begun
+        edges, spent = timed(lambda method=method: ours(rows, method))
+        wall = time.perf_counter() - begun
         far = class_distance(truth, matrix(100, edges))
-        what = f"{method}, 100 columns of 3 values and 1,000,000 rows: seconds (wall time)"
-        report.add(what, f"{spent:.3g}", "at most 60 s on two cores", spent <= 60)
+        what = f"{method}, 100 columns of 3 values and 1,000,000 rows: processor seconds"
+        bar = "at most 120: 60 s on two cores"
+        report.add(what, f"{spent:.3g}, wall time {wall:.3g}", bar, spent <= 120)
         report.add("  SHD", f"{far} ({truth.sum()} edges)")
 
 

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         TunaMH,
     )
     from minigibbs.structure.api import learn_structure
+    from minigibbs.structure.parameters import learn_tables
     from minigibbs.structure.structure import Structure
 
 # Where each public name lives. Names load on first use, since compiling tools are slow to import.
@@ -141,6 +142,7 @@ _HOMES = {
     "infer_many": "inference.many",
     **dict.fromkeys(["learn", "resume_learning"], "learning.api"),
     "learn_structure": "structure.api",
+    "learn_tables": "structure.parameters",
     "Structure": "structure.structure",
     "maximize": "inference.maximize",
     "Repair": "repairing.result",
@@ -253,6 +255,7 @@ __all__ = [
     "ising_from_matrix",
     "learn",
     "learn_structure",
+    "learn_tables",
     "load",
     "maximize",
     "models",

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minigibbs.errors import GraphError
+from minigibbs.errors import FormatError, GraphError
+from minigibbs.formats.networks import conditionals
 from minigibbs.formats.pruning import TableFactor, cut, prune
 from minigibbs.formats.tables import group_tables
 from minigibbs.graph.checks import as_array
@@ -69,8 +70,8 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
 
 
 @checked(GraphError)
-def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
-    """A graph as pgmpy's `DiscreteMarkovNetwork`, or its `FactorGraph`.
+def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = False) -> Any:
+    """A graph as pgmpy's `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork`.
 
     Factors become tables of exp(energy), one for all that share their variables. A variable
     without factors gets one of ones; a clamped one gets one that forbids its other values.
@@ -81,7 +82,12 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
         The model; implicit factors must be stored first (`graph.stored()`).
     factor_graph
         Whether to build a `pgmpy.models.FactorGraph`.
+    network
+        Whether to build a `DiscreteBayesianNetwork`. The graph must have one conditional table per
+        variable, as one read from a `.bif` file or learned by `mg.learn_tables` has.
     """
+    if network:
+        return _to_network(graph)
     models = optional("pgmpy.models", "pgmpy")
     discrete = optional("pgmpy.factors.discrete", "pgmpy")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
@@ -101,6 +107,36 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False) -> Any:
         result.add_nodes_from(names)
         result.add_edges_from(pair for f in factors for pair in combinations(f.variables, 2))
     result.add_factors(*factors)
+    return result
+
+
+def _to_network(graph: FactorGraph) -> Any:
+    """A product of conditional tables as pgmpy's Bayesian network."""
+    models = optional("pgmpy.models", "pgmpy")
+    discrete = optional("pgmpy.factors.discrete", "pgmpy")
+    names = [graph.domains.name(variable) for variable in range(len(graph))]
+    states = {names[v]: list(all_states(graph.domains, v)) for v in range(len(graph))}
+    kind = getattr(models, "DiscreteBayesianNetwork", None) or models.BayesianNetwork
+    try:
+        found = conditionals(graph, "to_pgmpy")
+    except FormatError as error:
+        raise GraphError(str(error)) from None
+    result = kind()
+    result.add_nodes_from(names)
+    for one in found:
+        result.add_edges_from((names[parent], names[one.child]) for parent in one.parents)
+        members = [names[v] for v in (one.child, *one.parents)]
+        table = np.moveaxis(one.table, -1, 0)
+        table = table / table.sum(axis=0)
+        cpd = discrete.TabularCPD(
+            names[one.child],
+            len(table),
+            table.reshape(len(table), -1),
+            members[1:] or None,
+            list(table.shape[1:]) or None,
+            {name: states[name] for name in members},
+        )
+        result.add_cpds(cpd)
     return result
 
 

@@ -18,7 +18,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.learning import checks, information
-from minigibbs.learning.ascent import HELD_OUT, Ascent
+from minigibbs.learning.ascent import HELD_OUT, STEPS, Ascent
 from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.checkpoint import Saved, Saver, Target
 from minigibbs.learning.climb import Climb
@@ -50,6 +50,7 @@ _NATURAL_NEEDS = (
     "all learned by their entries and none fixed"
 )
 _BURN = 20  # sweeps before errors are looked at, in units of a step's
+_EXTENSIONS = 3  # times the default number of steps that follow while moments differ
 _PSEUDO_STEPS = 200  # of start="pseudo"
 
 
@@ -117,7 +118,9 @@ def learn(
         pseudo-likelihood; "independent", fields that give each variable the shares of the data, as
         by default for natural steps where all tables are 0; or numbers by name.
     steps
-        Gradient steps at the most; by default 1,000.
+        Gradient steps at the most. By default 1,000, and up to 4,000 while "pcd" and "cd" are more
+        than half a standard error from the end, by the gap between the moments of data and model
+        beyond the noise of the chains. This needs `errors` and is not done with a checkpoint.
     rate, decay, optimizer
         Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
         (by default a twentieth of them, of natural ones a fifth), and "adam", "sgd" or "natural".
@@ -208,7 +211,8 @@ def learn(
             extra = {"evidence": data is None, "errors": errors, "max_time": limit}
             extra["prior"] = bool(prior)
             saver = Saver(target, ascent, interval, extra, held)
-        return task.sampled(ascent, saver, progress)
+        more = steps is None and saver is None
+        return task.sampled(ascent, saver, progress, more)
 
 
 @checked(LearnError)
@@ -347,19 +351,25 @@ class _Task:
             held,
         )
 
-    def sampled(self, ascent: Ascent, saver: Saver | None, progress: bool) -> Fit:
-        """Run the ascent, and return what was learned, however it ended."""
+    def sampled(
+        self, ascent: Ascent, saver: Saver | None, progress: bool, more: bool = False
+    ) -> Fit:
+        """Run the ascent, and return what was learned, however it ended.
+
+        With `more`, steps continue while the moments of data and model differ by more than noise.
+        """
         steps, watch = self.settings.steps, current()
         with StepBar(steps, ascent.optimiser.step, progress) as bar, watch.noted():
-            ended = ascent.run(bar, watch, saver)
+            ended, known = ascent.run(bar, watch, saver), None
+            if more and ended == STEPS and self.errors:
+                ended, known = self._until_converged(ascent, bar, watch)
             if saver is not None:
                 saver(True)
             values = ascent.best if ended == HELD_OUT else None
             values = ascent.result() if values is None else values
-            known = None
             with suppress(StopError):
                 watch.check()
-                if self.errors:
+                if self.errors and known is None:
                     known = self._sampled_errors(ascent, values)
         history = {name: np.array(series) for name, series in ascent.history.items()}
         return self._fit(
@@ -372,6 +382,27 @@ class _Task:
             ascent.model_moments,
             known,
         )
+
+    def _until_converged(
+        self, ascent: Ascent, bar: StepBar, watch: Watch
+    ) -> tuple[str, Uncertainty | None]:
+        """Continue until parameters are near the end, by moments against their noise."""
+        for extension in range(_EXTENSIONS + 1):
+            try:
+                watch.check()
+                known = self._sampled_errors(ascent, ascent.result())
+            except StopError:
+                return watch.ended, None
+            if known is None or known.away <= checks.UNFINISHED:
+                return STEPS if known is None else CONVERGED, known
+            if extension == _EXTENSIONS:
+                break
+            longer = ascent.settings.steps + self.settings.steps
+            ascent.settings = replace(ascent.settings, steps=longer)
+            ended = ascent.run(bar, watch, None)
+            if ended != STEPS:
+                return ended, None
+        return STEPS, known
 
     def _sampled_errors(self, ascent: Ascent, values: NDArray[np.float64]) -> Uncertainty | None:
         """How far parameters are known, from chains that go on with what was learned."""
@@ -528,6 +559,8 @@ class _Task:
         found = checks.unspoken(self.whole, self.data)
         if self.data.complete:
             found += checks.separated(frame, data, self.penalty)
+        elif self.settings.method in SAMPLED:
+            found += checks.pinned(self.whole, self.data, data, self.penalty)
         found += checks.grown(frame, values, deviations, self.penalty) if not found else []
         if known is not None and ended != CONVERGED and not found:
             found += checks.unfinished(known.away)

@@ -16,7 +16,8 @@ from minigibbs.learning.penalty import Penalty
 _NAMED = 3  # parameters that a warning names
 _SEPARATED = 1e-9  # of a range: a moment that is so near its end is there
 _LARGE = 10.0  # a share of a factor's energy that, without penalty, is no longer an answer
-_UNFINISHED = 0.5  # standard errors from the end, beyond noise
+_PINNED = 0.01  # of a range: a hidden variable that is so seldom elsewhere
+UNFINISHED = 0.5  # standard errors from the end, beyond noise
 _UNTOLD = 4.0  # a standard error of such a share: the data say next to nothing
 
 
@@ -103,6 +104,41 @@ def separated(frame: Frame, moments: NDArray[np.float64], penalty: Penalty) -> l
     ]
 
 
+def pinned(
+    graph: FactorGraph, data: Data, moments: NDArray[np.float64], penalty: Penalty
+) -> list[str]:
+    """Warn of fields of hidden variables that have one value in nearly all rows.
+
+    The likelihood rises as such a field goes to infinity. Noisy steps are still far from there
+    when they end, so that the size of the field does not tell.
+    """
+    if data.seen is None:
+        return []
+    frame, hidden = graph.frame, ~np.asarray(data.seen.any(axis=0))
+    factors, ties = frame.structure.factors, frame.ties
+    alone = (factors["scope_end"] - factors["scope_start"] == 1) & (ties.factor >= 0)
+    variable = frame.structure.slots["variable"][factors["scope_start"]]
+    own = np.flatnonzero(alone & hidden[variable])
+    fields = np.zeros(frame.size, dtype=np.bool_)
+    fields[ties.factor[own[~ties.entries[own]]]] = True
+    tables = own[ties.entries[own]]
+    sizes = frame.table_sizes(tables)
+    for size in np.unique(sizes).tolist():
+        starts = ties.factor[tables[sizes == size]]
+        fields[(starts[:, None] + np.arange(size)).ravel()] = True
+    low, high = frame.ranges
+    span = high - low
+    free = fields & ~frame.fixed & (span > 0) & (penalty.l1 + penalty.l2 == 0)
+    near = _PINNED * span
+    stuck = free & ((moments >= high - near) | (moments <= low + near))
+    if not stuck.any():
+        return []
+    return [
+        f"{_names(frame, stuck)} may run to infinity: a hidden variable has one value in nearly "
+        "all rows; add l2= or a prior, or use fewer hidden variables"
+    ]
+
+
 def grown(
     frame: Frame,
     values: NDArray[np.float64],
@@ -129,7 +165,7 @@ def unfinished(away: float) -> list[str]:
 
     `away` counts standard errors from the end, noise taken off.
     """
-    if away <= _UNFINISHED:
+    if away <= UNFINISHED:
         return []
     return [
         f"the steps ended too early: parameters are about {away:.2g} standard errors from where "

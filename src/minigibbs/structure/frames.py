@@ -60,8 +60,9 @@ def _read_array(frame: Any) -> dict[str, Column]:
     if array.ndim != 2:
         raise LearnError(f"{rule}; got an array of {array.ndim} dimensions")
     names = [f"x{k}" for k in range(array.shape[1])]
+    array = array.T.copy()  # columns that are contiguous
     return {
-        name: _column(name, as_column(array[:, k], f"frame, column {name!r}", LearnError))
+        name: _column(name, as_column(array[k], f"frame, column {name!r}", LearnError))
         for k, name in enumerate(names)
     }
 

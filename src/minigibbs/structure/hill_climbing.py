@@ -36,6 +36,8 @@ class Search:
         self.own = np.zeros(columns)
         self.known: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.float64], ...]] = {}
         self.allowed = rules.allowed & ~np.eye(columns, dtype=np.bool_)
+        constant = counter.sizes < 2  # an edge to or from one changes nothing
+        self.allowed[constant] = self.allowed[:, constant] = False
         for parent, child in np.argwhere(rules.required).tolist():
             self.edge[parent, child] = True
         if self.reach is None:

@@ -37,8 +37,8 @@ class Reading:
             return self.cuts.grid
         return len(self.labels)
 
-    def codes(self, name: str, column: Column, strict: bool) -> NDArray[np.int64]:
-        """The code of each cell, `FREE` where it is missing, or unknown and not `strict`."""
+    def codes(self, name: str, column: Column) -> NDArray[np.int64]:
+        """The code of each cell, `FREE` where it is missing or its value is unknown."""
         found = np.full(len(column.cells), FREE, dtype=np.int64)
         seen = ~column.missing
         if self.cuts is not None:
@@ -49,9 +49,6 @@ class Reading:
         number = {label: code for code, label in enumerate(self.labels)}
         values, inverse = _distinct(column.cells[seen])
         codes = np.array([number.get(value, FREE) for value in values], dtype=np.int64)
-        if strict and len(codes) and codes.min() == FREE:
-            unknown = values[int(codes.argmin())]
-            raise LearnError(f"frame: column {name!r} has a value {unknown!r} that is not known")
         found[seen] = codes[inverse] if len(codes) else FREE
         return found
 
@@ -105,7 +102,7 @@ class Codes:
         rows = np.full((length, self.columns), FREE, dtype=np.int64)
         for name, column in columns.items():
             k = self.domains.index(name)
-            rows[:, k] = self.readings[k].codes(name, column, strict=False)
+            rows[:, k] = self.readings[k].codes(name, column)
         return rows
 
 
@@ -125,10 +122,11 @@ def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
             raise LearnError(f"bins: there is no column {strange[0]!r}")
     if length < 2:
         raise LearnError(f"frame must have at least 2 rows to learn a structure from, got {length}")
-    readings, notes = [], []
+    readings, notes, known = [], [], []
     for name, column in columns.items():
-        reading = _reading(name, column, bins)
+        reading, found = _reading(name, column, bins)
         readings.append(reading)
+        known.append(found)
         seen = int(np.count_nonzero(~column.missing))
         if len(reading.labels) == 1:
             notes.append(f"column {name!r} has one value: it is independent of all others")
@@ -140,10 +138,9 @@ def read_table(frame: Any, bins: Bins | Mapping[str, Bins] | None) -> Codes:
     domains = _domains(list(columns), readings)
     kind = np.uint8 if int(domains.sizes.max()) < 255 else np.int32
     codes = np.empty((len(columns), length), dtype=kind)
-    for k, (name, column) in enumerate(columns.items()):
-        found = readings[k].codes(name, column, strict=True)
-        found[found == FREE] = domains.sizes[k]
-        codes[k] = found
+    for k, column in enumerate(columns.values()):
+        codes[k, column.missing] = domains.sizes[k]
+        codes[k, ~column.missing] = known[k]
     for note in notes:
         warnings.warn(note, stacklevel=4)
     return Codes(domains, codes, tuple(readings), tuple(notes))
@@ -159,8 +156,10 @@ def _domains(names: list[str], readings: list[Reading]) -> Domains:
     return Domains([reading.size for reading in readings], names, kept or None)
 
 
-def _reading(name: str, column: Column, bins: Bins | Mapping[str, Bins]) -> Reading:
-    """How the cells of a column become codes."""
+def _reading(
+    name: str, column: Column, bins: Bins | Mapping[str, Bins]
+) -> tuple[Reading, NDArray[Any]]:
+    """How the cells of a column become codes, and the codes of those that are not missing."""
     cells = column.cells[~column.missing]
     if not len(cells):
         raise LearnError(f"frame: column {name!r} has no values: drop it")
@@ -168,14 +167,16 @@ def _reading(name: str, column: Column, bins: Bins | Mapping[str, Bins]) -> Read
     if asked and not column.numeric:
         raise LearnError(f"bins: column {name!r} does not hold numbers")
     if column.categories is not None:
-        return Reading(column.categories)
-    values, _ = _distinct(cells)
+        reading = Reading(column.categories)
+        return reading, reading.codes(name, column)[~column.missing]
+    values, codes = _distinct(cells)
     if column.numeric and (asked or len(values) > MOST_VALUES):
         cuts = read_cuts(name, cells, wanted)
-        return Reading(cuts.labels() if cuts.grid is None else (0,) * len(cuts), cuts)
+        labels = cuts.labels() if cuts.grid is None else (0,) * len(cuts)
+        return Reading(labels, cuts), cuts.codes(cells).astype(np.int32)
     if len(values) > MAX_DOMAIN:
         raise LearnError(f"frame: column {name!r} has too many values")
-    return Reading(tuple(values))
+    return Reading(tuple(values)), codes.astype(np.int32)
 
 
 def _distinct(cells: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

@@ -1,0 +1,66 @@
+"""Fits end when moments agree within their noise, and warn where they cannot end."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import minigibbs as mg
+
+
+def learn(*args, **options):
+    return mg.learn(*args, **{"progress": False, "seed": 1, "threads": 1, **options})
+
+
+def chain(coupling=0.5, rows=500):
+    pairs = mg.Ising([0, 1, 2], [1, 2, 3], 0.0, name="J", tied=0)
+    graph = mg.FactorGraph([2] * 4, [pairs])
+    return graph, mg.theory.exact_draws(graph.with_parameters({"J": coupling}), rows, seed=1)
+
+
+def test_default_steps_end_when_moments_agree_within_noise():
+    graph, rows = chain()
+    fit = learn(graph, rows)
+    assert fit.ended == "converged"
+    assert fit.steps == 1000
+    assert learn(graph, rows, steps=1000).ended == "steps"
+
+
+@pytest.mark.parametrize("rate", [3e-4])
+def test_steps_continue_while_moments_differ(rate):
+    """With small steps a thousand are not enough: the fit goes on, and warns if it must end."""
+    graph, rows = chain(coupling=1.5, rows=5000)
+    options = {"rate": rate, "decay": 1e6, "chains": 100}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        short = learn(graph, rows, steps=1000, **options)
+        longer = learn(graph, rows, **options)
+    assert "the steps ended too early" in short.warnings[0]
+    assert longer.steps > 1000
+    best = learn(graph, rows, method="exact").parameters["J"][0]
+    assert abs(longer.parameters["J"][0] - best) < abs(short.parameters["J"][0] - best)
+
+
+def star(share):
+    """One hidden variable whose coupling alone cannot explain so frequent a visible value."""
+    bias = mg.Unary([0], [[0.0, 0.0]], name="bias", fixed=[[True, False]])
+    table = mg.Table([[0, 1]], [[0.0, 0.0], [0.0, 1.0]])
+    graph = mg.FactorGraph([2, 2], [bias, table], names=["hidden", "seen"])
+    rows = (np.arange(400) < share * 400).astype(int)
+    return graph, {"seen": rows}
+
+
+def test_a_hidden_field_on_its_way_to_infinity_warns_with_pcd():
+    # Given the hidden value 1, the visible one has probability 0.73 at the most.
+    graph, rows = star(0.9)
+    for method in ("exact", "pcd"):
+        with pytest.warns(UserWarning, match="'bias'.*(infinity|no finite best)"):
+            learn(graph, rows, method=method)
+    finite, rows = star(0.65)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = learn(finite, rows)
+    assert abs(fit.parameters["bias"][0, 1]) < 5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learn(graph, star(0.9)[1], l2=0.01)
