@@ -27,6 +27,7 @@ from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
+from minigibbs.learning.trajectory import Trajectory
 from minigibbs.running.driver import drive
 from minigibbs.running.plan import CONVERGED
 from minigibbs.samplers import Sampler
@@ -50,6 +51,7 @@ class Ascent:
     threads: Threads
     sampler: Sampler | None = None
     held_out: PseudoLikelihood | None = None
+    followed: bool = False  # whether the log-likelihood is estimated along the way
     seconds: float = 0.0
     history: dict[str, list[float]] = field(default_factory=dict)
     best: NDArray[np.float64] | None = None  # of the held-out pseudo-likelihood
@@ -57,6 +59,7 @@ class Ascent:
     observed: Data = field(init=False)  # the rows, repeated where they are fewer than chains
     rows: Chains | None = field(init=False, default=None)
     natural: Natural | None = field(init=False, default=None)
+    trajectory: Trajectory | None = field(init=False, default=None)
     _shared: bool = field(init=False, default=False)  # whether rows take the model's weights
 
     def __post_init__(self) -> None:
@@ -83,6 +86,7 @@ class Ascent:
         self.model_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
         names = ["step", "seconds", "error", "pearson"]
         names += ["held_out"] if self.held_out else []
+        names += ["log_likelihood"] if self.followed else []
         self.history = self.history or {name: [] for name in names}
 
     def run(self, bar: StepBar, watch: Watch, saver: Callable[[bool], None] | None) -> str:
@@ -129,11 +133,17 @@ class Ascent:
 
     def step(self) -> None:
         """One step along the gradient."""
+        if self.followed and self.trajectory is None:
+            self.trajectory = Trajectory(
+                self.graph, self.optimiser.values, self.data, self.settings, self.threads
+            )
         gradient = self.gradient()
         if self.natural is not None:
             gradient = self.natural.centred(gradient)
         values = self.optimiser.values
         self.optimiser.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
+        if self.trajectory is not None:
+            self.trajectory.follow(self.optimiser.values)
 
     def gradient(self) -> NDArray[np.float64]:
         """The data's moments minus the model's, as chains have them now."""
@@ -236,6 +246,9 @@ class Ascent:
         }
         if self.held_out is not None:
             seen["held_out"] = self.held_out.of(self.result(), slope=False)[0]
+        if self.followed:
+            known = self.trajectory
+            seen["log_likelihood"] = float("nan") if known is None else known.log_likelihood()
         for name, value in seen.items():
             self.history[name].append(value)
         goals = []
