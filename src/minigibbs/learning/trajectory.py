@@ -54,7 +54,7 @@ class Trajectory:
         some = self.rng.permutation(len(data))[:_ROWS]
         self.data = data if len(data) <= _ROWS else data.some(np.sort(some))
         chains.set_weights(values)
-        chains.advance(_WARMUP)
+        chains.sweep(_WARMUP)
         self.values = values.copy()
         first = graph.with_flat(self.values)
         try:
@@ -65,7 +65,7 @@ class Trajectory:
 
     def follow(self, values: NDArray[np.float64]) -> None:
         """Weight the chains for a step from the last parameters to these."""
-        states = self.chains.states
+        states = self.chains.states()
         before = self.graph.with_flat(self.values).energy(states)
         self.values = values.copy()
         self.weights += np.asarray(self.graph.with_flat(self.values).energy(states)) - before
@@ -76,10 +76,10 @@ class Trajectory:
             places = (self.rng.random() + np.arange(len(shares))) / len(shares)
             ends = np.cumsum(shares)
             chosen = np.searchsorted(ends / ends[-1], places).clip(max=len(shares) - 1)
-            self.chains.put(states[chosen].copy())
+            self.chains.load(states[chosen].copy())
             self.weights[:] = 0.0
         self.chains.set_weights(self.values)
-        self.chains.advance(self.sweeps)
+        self.chains.sweep(self.sweeps)
 
     @property
     def log_z(self) -> float:
