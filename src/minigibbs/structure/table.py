@@ -151,7 +151,11 @@ def _domains(names: list[str], readings: list[Reading]) -> Domains:
     labels = {
         k: reading.labels for k, reading in enumerate(readings) if isinstance(reading.size, int)
     }
-    plain = {k for k, found in labels.items() if found == tuple(range(len(found)))}
+    plain = {
+        k
+        for k, found in labels.items()
+        if found == tuple(range(len(found))) and all(type(label) is int for label in found)
+    }
     kept = {k: found for k, found in labels.items() if k not in plain}
     return Domains([reading.size for reading in readings], names, kept or None)
 
