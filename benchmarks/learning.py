@@ -66,9 +66,9 @@ def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
 def drawn(graph, chains: int, seed: int, sweeps: int = 300):
     """States of fresh chains after so many sweeps."""
     made = model_chains(graph, None, chains, seed, Threads(None))
-    made.take(graph.frame.flat(graph.factors))
-    made.advance(sweeps)
-    return made.states
+    made.set_weights(graph.frame.flat(graph.factors))
+    made.sweep(sweeps)
+    return made.states()
 
 
 def connected(states):
@@ -166,11 +166,11 @@ def middle(work):
 def sampling_rate(graph, chains: int, backend: str, sweeps: int = 10) -> float:
     """Updates a second of a learned model's chains, by ten sweeps."""
     made = model_chains(graph, None, chains, 1, Threads(None), backend)
-    made.take(graph.frame.flat(graph.factors))
-    made.advance(sweeps)
-    _ = made.states  # which waits for a GPU
+    made.set_weights(graph.frame.flat(graph.factors))
+    made.sweep(sweeps)
+    _ = made.states()  # which waits for a GPU
     begun = time.perf_counter()
-    made.advance(sweeps)
+    made.sweep(sweeps)
     if backend == "cuda":
         from numba import cuda
 
@@ -246,10 +246,10 @@ def million(report: Report, factors: int = 1_000_000) -> None:
     observed = {int(v): int(rng.integers(2)) for v in rng.choice(count, count // 2, replace=False)}
     given = graph.condition(observed)
     chains = model_chains(graph, None, 4, 1, Threads(2))
-    chains.take(graph.frame.flat(graph.factors))
-    chains.advance(1)
+    chains.set_weights(graph.frame.flat(graph.factors))
+    chains.sweep(1)
     begun = time.perf_counter()
-    chains.advance(5)
+    chains.sweep(5)
     sweep = (time.perf_counter() - begun) / 5
     options = {"chains": 4, "errors": False, "l2": 1e-6, "seed": 1, "progress": False}
     mg.learn(given, steps=1, **options)

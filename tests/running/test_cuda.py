@@ -63,7 +63,7 @@ def matrix(kind):
 
 def chains_type(state):
     parts = (state, types.uint64, types.float64, types.float64, types.int64, types.int64)
-    return types.NamedTuple([matrix(kind) for kind in parts], backend.Chains)
+    return types.NamedTuple([matrix(kind) for kind in parts], backend.ChainArrays)
 
 
 COUNTING = types.NamedTuple(
