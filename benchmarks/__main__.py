@@ -21,6 +21,7 @@ BENCHMARKS = [
     "answers",
     "dense",
     "sparse",
+    "lattices",
     "observables",
     "learning",
     "repair",
