@@ -97,6 +97,21 @@ def test_other_scans_and_options_are_refused():
         mg.sample(hard, sweeps=2, backend="mpi", progress=False)
 
 
+def test_explain_says_what_ranks_do():
+    costs = {"read": 1.0, "draw": 10.0}
+    square = mg.models.ising_lattice(1024, 0.4, implicit=True)
+    told = mg.explain(square.condition({0: 1}), costs=costs, ranks=64).ranks
+    # 16 rows per rank, of 16 words per color; one row of each color goes to each neighbor
+    assert "64 ranks: each updates up to 16,384 variables" in told
+    assert "256 B in 4 messages per chain and sweep." in told
+    small = mg.models.ising_lattice(4, 0.4, implicit=True)
+    assert "3 ranks have nothing to do" in mg.explain(small, costs=costs, ranks=7).ranks
+    stored = mg.explain(small.stored(), costs=costs, ranks=2)
+    assert "sends its values to all others" in str(stored)
+    with pytest.raises(mg.SampleError, match="ranks must be an integer of at least 1"):
+        mg.explain(small, costs=costs, ranks=0)
+
+
 def test_cuts():
     assert cuts(4, 14, 3) == [4, 7, 10, 14]
     assert cuts(0, 12, 5, slab=4) == [0, 0, 4, 4, 8, 12]

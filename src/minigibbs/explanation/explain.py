@@ -12,7 +12,9 @@ from minigibbs.graph.graph import FactorGraph, Stats
 from minigibbs.results.summary import for_json
 from minigibbs.running import durations
 from minigibbs.running.backends import BACKENDS, Backend
+from minigibbs.running.backends.mpi import describe_ranks
 from minigibbs.running.plan import CHROMATIC, SCANS
+from minigibbs.running.request import check_counts
 from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST, guarantee
@@ -88,6 +90,7 @@ class Explanation:
     guarantee: str = ""  # what is proven of that run
     trials: tuple[Trial, ...] = ()  # the fastest first
     answers: str = _ANSWERS  # who gives marginals and log Z
+    ranks: str = ""  # what each process of a run with `backend="mpi"` would do
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
@@ -118,7 +121,8 @@ class Explanation:
             each, sweep = (_seconds(value) for value in (trial.seconds, trial.sweep))
             lines.append(f"{trial.sampler:<15}{each:>22}{sweep:>12}  {trial.note}".rstrip())
         lines += ["", f"Use {self.recommended}: {self.why}"]
-        lines += [text for text in (self.scan, self.guarantee, self.answers) if text]
+        notes = (self.scan, self.guarantee, self.answers, self.ranks)
+        lines += [text for text in notes if text]
         return "\n".join(lines)
 
 
@@ -131,6 +135,7 @@ def explain(
     backend: str = "cpu",
     chains: int | None = None,
     trials: str | float | None = None,
+    ranks: int | None = None,
 ) -> Explanation:
     """Compare the samplers on a graph, with batches from the paper's recipes.
 
@@ -157,6 +162,9 @@ def explain(
         The time of all trials together, such as "10s"; 0 for none. By default "3s", or none where
         costs are given or the backend is a GPU.
 
+    ranks : int, optional
+        The number of processes of a run with `backend="mpi"`: says what each does and sends.
+
     Returns
     -------
     Explanation
@@ -181,6 +189,7 @@ def explain(
         raise SampleError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
     if scan is not None and scan not in SCANS:
         raise SampleError(f"scan must be one of {', '.join(SCANS)}; got {scan!r}")
+    check_counts(ranks=ranks)
     if trials is None:
         trials = _TRIALS if costs is None and backend == "cpu" else 0.0
     limit = 0.0 if trials == 0 else durations.seconds(trials, "trials")
@@ -205,6 +214,7 @@ def explain(
         guarantee(default.guaranteed_slowdown(graph, lanes), chosen.scan),
         found,
         answers,
+        "" if ranks is None else describe_ranks(default, graph, ranks),
     )
 
 

@@ -346,6 +346,7 @@ _LEAST = {
     "threads": 1,
     "thin": 1,
     "record_chains": 1,
+    "ranks": 1,
 }
 
 

@@ -36,9 +36,11 @@ from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.lattice import BITS, Lattice
 from minigibbs.samplers.chromatic.small_tiles import SmallTile
 from minigibbs.samplers.chromatic.spin_tiles import SpinTile
+from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import Tile
-from minigibbs.samplers.registry import CPU, ScanChoice
+from minigibbs.samplers.registry import CPU, ScanChoice, chromatic_layout
+from minigibbs.system.memory import readable
 from minigibbs.system.optional import optional
 
 PATIENCE = 120.0  # seconds that ranks wait for each other before the first sweep
@@ -120,6 +122,56 @@ def _slabs(lattice: Lattice) -> tuple[int, int, bool]:
     if len(lattice.shape) > 1:
         return lattice.units // int(lattice.shape[0]), steps, wraps
     return 1, -(-steps // (lattice.colors * BITS)) + 1, wraps
+
+
+def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
+    """Say what each of some ranks would do, and what it would send.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model.
+    ranks : int
+        The number of processes.
+
+    Returns
+    -------
+    str
+        Two sentences.
+    """
+    layout = chromatic_layout(sampler, graph, CPU)
+    most = -(-graph.free // ranks)
+    if layout.data is not StencilBits:
+        whole = most * (ranks - 1)
+        return (
+            f"{ranks} ranks: each updates about {most:,} variables. After each color a rank sends "
+            f"its values to all others: {readable(whole)} per chain and sweep; few ranks gain."
+        )
+    lattice = layout.lay_out(sampler, graph).lattice
+    partition = Partition(np.arange(lattice.colors + 1) * lattice.units, ranks, lattice)
+    colors, every = range(lattice.colors), range(ranks)
+    words = [sum(end - begin for begin, end in _owned(partition, rank)) for rank in every]
+    sent = [
+        [
+            high - low
+            for color in colors
+            for other in every
+            for low, high in partition.sent(color, rank, other)
+        ]
+        for rank in every
+    ]
+    idle = words.count(0)
+    text = (
+        f"{ranks} ranks: each updates up to {max(words) * BITS:,} variables. A rank sends up to "
+        f"{readable(4 * max(map(sum, sent)))} in {max(map(len, sent))} messages per chain and sweep"
+    )
+    return text + (f"; {idle} ranks have nothing to do." if idle else ".")
+
+
+def _owned(partition: Partition, rank: int) -> Ranges:
+    return [partition.own(color, rank) for color in range(len(partition.colors))]
 
 
 class _Shared:
