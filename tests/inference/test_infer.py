@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,6 +61,16 @@ def test_implicit_models_are_sampled_where_they_are_too_wide():
     assert answer.log_z is None
     assert abs(answer.marginals[:, 1] - 0.5).max() < 0.12
     assert mg.infer(IMPLICIT["complete"]).exact  # a small one is stored for it
+
+
+@pytest.mark.parametrize(("shift", "warned"), [(0.0, False), (-50.0, True), (50.0, True)])
+def test_log_z_outside_its_proven_bounds_is_warned_of(shift, warned):
+    graph = mg.models.ising_lattice(side=5, beta=0.3)
+    ladder = SimpleNamespace(log_z=mg.infer(graph).log_z + shift, log_z_error=0.1)
+    with Watch(10.0) as watch:
+        text = inference._beyond_bounds(graph, ladder, watch)
+    assert (text is not None) == warned
+    assert not warned or "proven bounds" in text
 
 
 def test_weak_models_are_left_to_single_chains():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigibbs.errors import SampleError, TooLargeError
+from minigibbs.exact.bounds import log_z_bounds
 from minigibbs.exact.device import Card
 from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.graph import FactorGraph
@@ -290,6 +291,9 @@ def _sampled(
             f"the time was too short to sample this graph: {sweeps:.3g} sweeps of each chain were "
             "recorded beyond it, too few to tell how far from the truth they are; give more time"
         )
+    beyond = None if ladder is None or run.interrupted else _beyond_bounds(graph, ladder, watch)
+    if beyond is not None:
+        warnings.append(beyond)
     return Answer(
         domains=graph.domains,
         known=Known(
@@ -308,4 +312,29 @@ def _sampled(
     )
 
 
+def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | None:
+    """Return a warning if log Z lies outside its proven bounds: the ladder missed modes.
+
+    Bounds are computed for graphs of few factors, in a twentieth of the time that was spent.
+    """
+    if graph.implicits or graph.stats.factors > _MOST_BOUNDED:
+        return None
+    watch.extend(max(_LEAST_BOUNDING, 0.05 * watch.spent))
+    try:
+        lower, upper = log_z_bounds(graph, entries=_ENTRIES)
+    except (StopError, TooLargeError):
+        return None
+    error = ladder.log_z_error
+    slack = np.inf if error is None or not np.isfinite(error) else 5.0 * error
+    if lower - slack <= ladder.log_z <= upper + slack:
+        return None
+    return (
+        f"log Z = {ladder.log_z:.4g} is outside its proven bounds, {lower:.4g} to {upper:.4g}: the "
+        "chains missed probable states, and marginals are wrong; give more time"
+    )
+
+
+_MOST_BOUNDED = 20_000  # factors of a graph whose log Z is compared with its bounds
+_LEAST_BOUNDING = 0.5  # seconds that bounds may take at least
+_ENTRIES = 2**14  # of a table of the bounds
 _LATE = "time was up before R-hat and ESS were as wanted: run longer"
