@@ -29,7 +29,7 @@ BENCHMARKS = [
     "structure",
 ]
 
-GPU = ["gpu", "gpu_ladders", "gpu_colours", "gpu_learning", "gpu_points"]  # which need one
+GPU = ["gpu", "gpu_ladders", "gpu_colors", "gpu_learning", "gpu_points"]  # which need one
 ALL = [*BENCHMARKS, *GPU]
 
 for name in sys.argv[1:] or BENCHMARKS:

@@ -1,4 +1,4 @@
-"""Clusters and blocks near criticality: effective samples of the magnetisation squared a second."""
+"""Clusters and blocks near criticality: effective samples of the magnetization squared a second."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minigibbs.results.diagnostics import ess
 from minigibbs.running.api import one_chain
 
 CRITICAL = math.log(1.0 + math.sqrt(2.0)) / 2.0  # of the square lattice
-LONG_RANGE = 0.23  # of 1/r^1.5: from here on the magnetisation grows at this length
+LONG_RANGE = 0.23  # of 1/r^1.5: from here on the magnetization grows at this length
 TURNS = 40
 
 
 class Series:
-    """A chain whose magnetisation squared is noted every so many sweeps."""
+    """A chain whose magnetization squared is noted every so many sweeps."""
 
     def __init__(self, graph, sampler, start, sweeps: int) -> None:
         self.group = one_chain(graph, sampler, start, np.array([1, 2, 3, 4], dtype=np.uint64))
@@ -47,7 +47,7 @@ def main() -> None:
     chain = mg.models.long_range_ising(100_000, 1.5, LONG_RANGE)
     compare(report, "1/r^1.5 chain of 1e5 spins, beta = 0.23", chain, (5, 1), 160.0)
     report.notes.append(
-        "Effective samples of the magnetisation squared per second of processor time; both chains "
+        "Effective samples of the magnetization squared per second of processor time; both chains "
         "start from the same state, 200 sweeps of Swendsen-Wang from a random one, and take turns. "
         "Of a series that is hardly longer than its correlation the number is too large: the "
         "default's may be, and the ratio is then too small."

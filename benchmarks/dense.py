@@ -232,8 +232,8 @@ def mean_field() -> list[str]:
     field = DenseCRF2D(width, height, len(unary))
     field.setUnaryEnergy(unary.reshape(len(unary), -1).astype(np.float32))
     field.addPairwiseGaussian(sxy=3, compat=3 * WEAK)
-    colours = np.array(pixels)  # which it wants to be writable
-    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=colours, compat=10 * WEAK)
+    colors = np.array(pixels)  # which it wants to be writable
+    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=colors, compat=10 * WEAK)
     begun = time.perf_counter()
     approximate = np.array(field.inference(20)).reshape(len(unary), height, width)
     took = time.perf_counter() - begun

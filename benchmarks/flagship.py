@@ -150,7 +150,7 @@ def sparse(report: Report) -> None:
 
 
 def truncated(report: Report) -> None:
-    """Plain Gibbs on the 8 nearest neighbours alone: fast, and biased."""
+    """Plain Gibbs on the 8 nearest neighbors alone: fast, and biased."""
     graph = mg.models.potts_rbf()
     (group,) = graph.factors
     near = group.weight > 4.6 * np.exp(-1.5 * 2.5)
@@ -158,7 +158,7 @@ def truncated(report: Report) -> None:
     best = race({"ours": Timed(graph, mg.PoissonGibbs()), "short": Timed(short, mg.Gibbs())})
     ratio = best["ours"] / best["short"]
     report.add(
-        "over plain Gibbs on the 8 nearest neighbours",
+        "over plain Gibbs on the 8 nearest neighbors",
         f"{ratio:.2f}x",
         "at most 1.3x",
         ratio <= 1.3,

@@ -27,7 +27,7 @@ def main() -> None:
         f"median of {REPEATS} launches of about 50 ms. A device-to-device copy moves "
         f"{bandwidth / 1e12:.2f} TB/s, read and written bytes together. The floor is the time that "
         "the least bytes an update must move would take at that rate: one of the state for each "
-        "neighbour looked at, one for the old value and one for the new."
+        "neighbor looked at, one for the old value and one for the new."
     )
     ising, potts = mg.models.ising_rbf(), mg.models.potts_rbf()
     for name, graph, bar in (("Potts", potts, 2.5e10), ("Ising", ising, 6e10)):
@@ -98,8 +98,8 @@ def rate(graph, sampler, chains, scan="shared") -> float:
     return chains * updates / median_seconds(lambda: launch(run, updates))
 
 
-def neighbours(graph, sampler) -> float:
-    """Mean neighbours that an update looks at."""
+def neighbors(graph, sampler) -> float:
+    """Mean neighbors that an update looks at."""
     from minigibbs.running.backends.cuda_group import WARP
 
     data = sampler.prepare(graph, WARP)
@@ -111,7 +111,7 @@ def neighbours(graph, sampler) -> float:
 def floor_ratio(graph, sampler, updates_per_second, bandwidth) -> str:
     """Time over the floor; see the report's notes."""
     size = graph.state_type.itemsize
-    least = size * (neighbours(graph, sampler) + 2) / bandwidth
+    least = size * (neighbors(graph, sampler) + 2) / bandwidth
     return f"{1 / updates_per_second / least:.1f}x"
 
 

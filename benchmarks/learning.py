@@ -51,7 +51,7 @@ NOTE = (
 
 
 def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
-    """A family: contacts of neighbours and of partners, two patterns that all sites share."""
+    """A family: contacts of neighbors and of partners, two patterns that all sites share."""
     rng, (i, j) = np.random.default_rng(seed), np.triu_indices(sites, 1)
     contact = (j - i == 1) | (i + j == sites - 1)
     patterns = rng.normal(0, 1, (2, sites, states))

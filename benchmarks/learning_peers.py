@@ -115,14 +115,14 @@ def machine(given, folder: Path) -> dict:
     params = BBRBM(0.01 * torch.randn(visible, hidden), torch.zeros(visible), torch.zeros(hidden))
     for one in params.parameters():
         one.grad = torch.zeros_like(one)
-    optimiser = torch.optim.SGD(params.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(params.parameters(), lr=0.01)
     states, begun = params.init_chains(chains), 0.0
     for step in range(steps + 2):
         if step == 2:
             begun = time.perf_counter()
         batch = data[torch.randint(len(data), (chains,))], torch.ones(chains, 1)
         states, _ = fit_batch_pcd(batch, states, params, SWEEPS, 1.0)
-        optimiser.step()
+        optimizer.step()
     np.savez(folder / "out.npz")
     return {"rate": steps / (time.perf_counter() - begun)}
 

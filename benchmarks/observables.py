@@ -86,7 +86,7 @@ def default_call(report: Report, name: str, graph: mg.FactorGraph, sweeps: int) 
 
 
 def lattice(report: Report) -> None:
-    """A magnetisation every sweep on a million spins."""
+    """A magnetization every sweep on a million spins."""
     graph, sweeps = mg.models.ising_lattice(side=1000, beta=0.44), 100
     record = mg.Record("marginals", thin=1)
     best: dict[str, float] = {}
@@ -98,7 +98,7 @@ def lattice(report: Report) -> None:
     assert abs(measured - (2.0 * last - 1.0)) < 1e-9, "what was observed is not the state"
     ratio = best["observed"] / best["plain"]
     report.add(
-        "1,000 x 1,000 lattice, the magnetisation of every sweep",
+        "1,000 x 1,000 lattice, the magnetization of every sweep",
         f"{best['plain']:.1f} ns without, {best['observed']:.1f} ns with: {ratio:.3f}x",
         f"at most {OBSERVED}x",
         ratio <= OBSERVED,

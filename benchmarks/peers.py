@@ -139,13 +139,13 @@ def hamon(graph: mg.FactorGraph, seconds: float) -> np.ndarray | None:
 
     begun = time.perf_counter()
     field = np.diff(simple.unary.reshape(-1, 2), axis=1)[:, 0] / 2
-    coloured = nx.Graph(simple.pair.tolist())
-    coloured.add_nodes_from(range(len(graph)))
-    colours = nx.coloring.greedy_color(coloured, strategy="DSATUR")
+    colored = nx.Graph(simple.pair.tolist())
+    colored.add_nodes_from(range(len(graph)))
+    colors = nx.coloring.greedy_color(colored, strategy="DSATUR")
     nodes = [peer.SpinNode() for _ in range(len(graph))]
     blocks = [
-        peer.Block([nodes[i] for i, own in colours.items() if own == colour])
-        for colour in range(max(colours.values()) + 1)
+        peer.Block([nodes[i] for i, own in colors.items() if own == color])
+        for color in range(max(colors.values()) + 1)
     ]
     edges = [(nodes[i], nodes[j]) for i, j in simple.pair.tolist()]
     numbers = [jax.numpy.asarray(a, dtype="float32") for a in (field, simple.pair_weight / 2)]

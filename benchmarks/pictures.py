@@ -150,8 +150,8 @@ def draw(path: Path) -> None:
     places = [0.0]
     for (before, _, _), (group, _, _) in pairwise(bars):
         places.append(places[-1] + (1.5 if several and group != before else 1.0))
-    colours = [OTHERS if who in PEERS else OURS for _, who, _ in bars]
-    drawn = axes.barh(places, [number for _, _, number in bars], color=colours)
+    colors = [OTHERS if who in PEERS else OURS for _, who, _ in bars]
+    drawn = axes.barh(places, [number for _, _, number in bars], color=colors)
     axes.bar_label(drawn, [_shown(number) for _, _, number in bars], padding=4)
     axes.set_yticks(places, [f"{group}: {who}" if several else group for group, who, _ in bars])
     axes.invert_yaxis()

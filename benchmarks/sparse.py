@@ -22,12 +22,12 @@ Rival = Callable[[int], int | tuple[int, float]]
 
 
 def main() -> None:
-    report = Report("sparse", "Sparse models by colour, in lockstep and on threads")
+    report = Report("sparse", "Sparse models by color, in lockstep and on threads")
     report.notes.append(
         "Nanoseconds an update, the best of five turns that rivals take one after the other. Ours "
         'are whole calls of mg.sample(..., scan="chromatic", record="marginals"), without '
         "compiling. mcising and peapods make Metropolis updates, and know lattices alone; "
-        "ferrotherm and thrml (JAX, on all cores) make Gibbs updates by colours, dwave-samplers "
+        "ferrotherm and thrml (JAX, on all cores) make Gibbs updates by colors, dwave-samplers "
         "Gibbs updates in a random order."
     )
     one_chain(report)
@@ -161,7 +161,7 @@ def dwave(graph: mg.FactorGraph) -> Rival | None:
 
 
 def thrml(graph: mg.FactorGraph, together: int = 16, chains: int = 0) -> Rival | None:
-    """Gibbs by two colours in JAX, so many sweeps at a time, since each number of them compiles.
+    """Gibbs by two colors in JAX, so many sweeps at a time, since each number of them compiles.
 
     One chain on the CPU, or many on what JAX finds.
     """
@@ -183,8 +183,8 @@ def thrml(graph: mg.FactorGraph, together: int = 16, chains: int = 0) -> Rival |
         jax.numpy.array(group.coupling),
         jax.numpy.ones(()),
     )
-    colour = graph.colours.colour
-    blocks = [Block([nodes[i] for i in np.flatnonzero(colour == c)]) for c in np.unique(colour)]
+    color = graph.colors.color
+    blocks = [Block([nodes[i] for i in np.flatnonzero(color == c)]) for c in np.unique(color)]
     program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
     schedule = SamplingSchedule(n_warmup=together - 1, n_samples=1, steps_per_sample=1)
 

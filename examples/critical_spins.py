@@ -1,7 +1,7 @@
 """A million fully connected spins at their critical point.
 
 Every spin is coupled to every other: 499,999,500,000 factors, none of which is stored. From the
-state "all up" the magnetisation falls to 0 exponentially above the critical temperature, stays
+state "all up" the magnetization falls to 0 exponentially above the critical temperature, stays
 below it, and at the critical point (coupling 1/n) dies by a power law, sqrt(3 / (2 t)) after t
 sweeps. In the limit of many spins it obeys m' = tanh(beta m) - m, which is drawn beside the
 samples: a million spins hardly fluctuate.
@@ -15,7 +15,7 @@ import minigibbs as mg
 SPINS, SWEEPS = 1_000_000, 30
 
 
-def magnetisation(beta):
+def magnetization(beta):
     """The size of m after each sweep; a fully connected model's energy tells it."""
     graph = mg.models.curie_weiss(SPINS, beta)
     up = np.ones(SPINS, int)
@@ -46,17 +46,17 @@ def limit(beta, steps=100):
 # %% Three temperatures
 sweeps = np.arange(1, SWEEPS + 1)
 figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-colours = {0.8: "tab:red", 1.0: "black", 1.2: "tab:blue"}
+colors = {0.8: "tab:red", 1.0: "black", 1.2: "tab:blue"}
 names = {0.8: "above the critical temperature", 1.0: "critical", 1.2: "below it"}
-for beta, colour in colours.items():
-    sampled, expected = magnetisation(beta), limit(beta)
-    axes.loglog(sweeps, expected, color=colour, alpha=0.4, linewidth=4)
-    axes.loglog(sweeps, sampled, ".", color=colour, markersize=5, label=names[beta])
+for beta, color in colors.items():
+    sampled, expected = magnetization(beta), limit(beta)
+    axes.loglog(sweeps, expected, color=color, alpha=0.4, linewidth=4)
+    axes.loglog(sweeps, sampled, ".", color=color, markersize=5, label=names[beta])
     print(f"  after {SWEEPS} sweeps m = {sampled[-1]:.4f}, in the limit {expected[-1]:.4f}")
 axes.loglog(sweeps[4:], np.sqrt(1.5 / sweeps[4:]), "k:", label=r"$\sqrt{3 / 2t}$")
 axes.set(
     xlabel="sweeps t",
-    ylabel="magnetisation m",
+    ylabel="magnetization m",
     ylim=(5e-4, 1.5),
     title="A million spins, each coupled to all others",
 )

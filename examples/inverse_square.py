@@ -1,6 +1,6 @@
 """The Ising chain with couplings 1/r^2: its transition temperature against the published one.
 
-The magnetisation of this chain jumps at the transition, as in the theory of Kosterlitz and
+The magnetization of this chain jumps at the transition, as in the theory of Kosterlitz and
 Thouless: there 2 <m^2> / T is 1 for the infinite chain and 1 + 1 / (log N + c) for N spins. Chains
 of three sizes are sampled near the transition by cluster moves that are O(N), and reweighted to
 temperatures around it; the transition is where that form fits. Fukui and Todo, J. Comput. Phys.

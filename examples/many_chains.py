@@ -2,7 +2,7 @@
 
 A hot lattice is suddenly cooled below its critical temperature. Each chain chooses a sign, up or
 down, or is held up by a wall between domains. Sixteen thousand chains at once show the law of the
-magnetisation at every moment. Without a GPU the script runs 512 chains on the CPU, as it did for
+magnetization at every moment. Without a GPU the script runs 512 chains on the CPU, as it did for
 the picture shown here.
 """
 
@@ -35,8 +35,8 @@ chains = run.info.chains
 laws, edges = [], np.linspace(-1, 1, 42)
 begun = time.perf_counter()
 for step in range(STEPS):
-    magnetisation = 2 * run.state.mean(axis=1) - 1
-    laws.append(np.histogram(magnetisation, edges)[0] / chains)
+    magnetization = 2 * run.state.mean(axis=1) - 1
+    laws.append(np.histogram(magnetization, edges)[0] / chains)
     run = mg.sample(
         graph, sweeps=SWEEPS, chains=chains, start=run, backend=backend, **options | {"seed": step}
     )
@@ -44,7 +44,7 @@ seconds = time.perf_counter() - begun
 updates = chains * STEPS * SWEEPS * SIDE**2
 print(f"{chains:,} chains on {backend}: {updates:,} updates in {seconds:.1f} s")
 print(f"{updates / seconds:.3g} updates/s, every call included")
-walls = np.mean(np.abs(magnetisation) < 0.7)
+walls = np.mean(np.abs(magnetization) < 0.7)
 print(f"after {STEPS * SWEEPS} sweeps {walls:.1%} of the chains are still divided by a wall")
 
 # %% The picture
@@ -55,7 +55,7 @@ image = axes.imshow(
 )
 axes.set(
     xlabel="sweeps since the quench",
-    ylabel="magnetisation",
+    ylabel="magnetization",
     title=f"A quench, seen by {chains:,} chains",
 )
 figure.colorbar(image, label="log10 of the share of chains")

@@ -2,7 +2,7 @@
 
 Mean field takes the variables of a model for independent, each in the average field of the others.
 It is quick, and gives no sign of how far it is off. Here are 144 spins with random fields. On a
-grid, where each has four neighbours, `mg.infer` has the exact marginals: mean field is too sure of
+grid, where each has four neighbors, `mg.infer` has the exact marginals: mean field is too sure of
 itself, the more so the stronger the coupling, until it breaks the symmetry between up and down
 by itself. With the same coupling spread over all other spins it is nearly right.
 """
@@ -42,7 +42,7 @@ def right(graph, exact):
 
 # %% How far mean field is off
 errors, scatter = {}, {}
-for name, shape in {"a grid: 4 neighbours": grid, "everyone: 143 neighbours": everyone}.items():
+for name, shape in {"a grid: 4 neighbors": grid, "everyone: 143 neighbors": everyone}.items():
     errors[name] = []
     for total in TOTALS:
         truth = right(mg.ising_from_matrix(total * shape, fields), exact=shape is grid)
@@ -69,7 +69,7 @@ for name, line in errors.items():
 axes[1].set(
     xlabel="total coupling of a spin",
     ylabel="error of a marginal, mean over spins",
-    title="Mean field errs where neighbours are few",
+    title="Mean field errs where neighbors are few",
 )
 axes[1].legend(frameon=False)
 figure.savefig("mean_field.png", dpi=120)

@@ -1,6 +1,6 @@
 """The two-dimensional Ising model against Kaufman's and Onsager's solutions.
 
-Specific heat of a 32 x 32 torus against Kaufman's sum for that very size, and the magnetisation
+Specific heat of a 32 x 32 torus against Kaufman's sum for that very size, and the magnetization
 below the critical temperature against Yang's formula for the infinite lattice. Writes onsager.png.
 """
 
@@ -38,7 +38,7 @@ def heat(temperature: float, n: int = SIDE, step: float = 1e-3) -> float:
 
 
 def magnetization(temperature: np.ndarray) -> np.ndarray:
-    """Yang's spontaneous magnetisation, 0 above the critical temperature."""
+    """Yang's spontaneous magnetization, 0 above the critical temperature."""
     inside = 1.0 - np.sinh(2.0 / np.minimum(temperature, CRITICAL)) ** -4.0
     return np.maximum(inside, 0.0) ** 0.125
 

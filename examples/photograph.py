@@ -1,6 +1,6 @@
 """A photograph segmented by a fully connected random field, with its doubts.
 
-Every two pixels are coupled, the more the closer they lie and the more alike their colours are:
+Every two pixels are coupled, the more the closer they lie and the more alike their colors are:
 almost five million pairs, none stored. A few strokes say what is person and what is background.
 Samples of the field spread that over the picture, and tell where it is in doubt, which one best
 segmentation cannot. The photograph (Grace Hopper, by the US Navy) comes with Matplotlib.
@@ -57,8 +57,8 @@ axes[0].imshow(image / 255)
 for rows, columns, label in strokes:
     corner = (columns.start - 0.5, rows.start - 0.5)
     size = (columns.stop - columns.start, rows.stop - rows.start)
-    colour = "tab:cyan" if label else "tab:red"
-    axes[0].add_patch(plt.Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2))
+    color = "tab:cyan" if label else "tab:red"
+    axes[0].add_patch(plt.Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=2))
 axes[1].imshow(np.where((person > 0.5)[..., None], image / 255, 1.0))
 axes[2].imshow(person, cmap="gray", vmin=0, vmax=1)
 axes[3].imshow(doubt, cmap="magma", vmin=0, vmax=0.5)

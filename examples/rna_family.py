@@ -17,16 +17,16 @@ FOLD = "(((((((..((((........)))).(((((.......))))).....(((((.......))))))))))))
 BASES = "ACGU"
 STRENGTH = {"AU": 1.4, "UA": 1.4, "CG": 2.0, "GC": 2.0, "GU": 0.6, "UG": 0.6}
 
-# %% A family with this fold: each position has its favourite bases, and the stems pair
+# %% A family with this fold: each position has its favorite bases, and the stems pair
 n, opened, stems = len(FOLD), [], []
 for place, sign in enumerate(FOLD):
     if sign == "(":
         opened.append(place)
     elif sign == ")":
         stems.append((opened.pop(), place))
-favour = np.random.default_rng(1).normal(0.0, 0.7, (n, 4))
+favor = np.random.default_rng(1).normal(0.0, 0.7, (n, 4))
 paired = np.array([[STRENGTH.get(a + b, 0.0) for b in BASES] for a in BASES])
-planted = mg.FactorGraph([4] * n, [mg.Unary(range(n), favour), mg.Table(stems, paired)])
+planted = mg.FactorGraph([4] * n, [mg.Unary(range(n), favor), mg.Table(stems, paired)])
 family = mg.theory.exact_draws(planted, 400, seed=1)
 print(f"{len(family)} sequences of {n} bases, {len(stems)} pairs in the fold")
 

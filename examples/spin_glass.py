@@ -13,7 +13,7 @@ import minigibbs as mg
 
 SIDE, BETA, SWEEPS = 6, 1.4, 15_000
 
-# %% The glass: a periodic cube, each spin coupled to six neighbours
+# %% The glass: a periodic cube, each spin coupled to six neighbors
 site = np.arange(SIDE**3).reshape(SIDE, SIDE, SIDE)
 i = np.concatenate([site.ravel()] * 3)
 j = np.concatenate([np.roll(site, -1, axis=axis).ravel() for axis in range(3)])

@@ -14,7 +14,7 @@ def differ(values):
 
 
 def _apart():
-    """No two neighbours of a ring may both be 1, with weak factors beside."""
+    """No two neighbors of a ring may both be 1, with weak factors beside."""
     ring = [[k, (k + 1) % 5] for k in range(5)]
     weak = mg.Ising([0, 1, 2], [2, 3, 4], [0.4, -0.3, 0.5])
     return mg.FactorGraph(
@@ -38,8 +38,8 @@ def _tables():
     )
 
 
-def _colours():
-    """Neighbours of a path of four colours differ; some colours are dearer."""
+def _colors():
+    """Neighbors of a path of four colors differ; some colors are dearer."""
     rng = np.random.default_rng(4)
     near = mg.Table([[0, 1], [1, 2], [2, 3]], differ(4))
     far = mg.Potts([0, 1, 0], [2, 3, 3], [0.5, -0.4, 0.3])
@@ -65,7 +65,7 @@ def _clamped():
 HARD = {
     "apart": _apart(),
     "tables": _tables(),
-    "colours": _colours(),
+    "colors": _colors(),
     "large": _large(),
     "clamped": _clamped(),
 }

@@ -77,10 +77,10 @@ def test_marginals_against_the_stored_models(scale):
     assert 0.4 < np.mean(z**2) < 2.5
 
 
-def test_kernels_can_be_left_out_and_are_normalised_or_not():
+def test_kernels_can_be_left_out_and_are_normalized_or_not():
     rng = np.random.default_rng(0)
     image, unary = rng.integers(0, 255, (5, 4)), rng.random((3, 20))
-    bare = mg.models.dense_crf(image, unary, bilateral_compat=0.0, normalise=False, sxy=(2.0, 1.0))
+    bare = mg.models.dense_crf(image, unary, bilateral_compat=0.0, normalize=False, sxy=(2.0, 1.0))
     assert len(bare.implicits) == 1
     i, j = np.triu_indices(20, 1)
     dx, dy = (i % 4 - j % 4) / 2.0, i // 4 - j // 4

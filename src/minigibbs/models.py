@@ -303,12 +303,12 @@ def dense_crf(
     bilateral_sxy: float | tuple[float, float] = 80.0,
     srgb: float | tuple[float, ...] = 13.0,
     bilateral_compat: float = 10.0,
-    normalise: bool = True,
+    normalize: bool = True,
 ) -> FactorGraph:
     """A fully connected conditional random field over the pixels of an image.
 
     Every two pixels that have the same label gain compat * k(places) + bilateral_compat *
-    k(places, colours), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
+    k(places, colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
     pydensecrf's parameters; a compat of 0 leaves a kernel out.
 
     Parameters
@@ -321,9 +321,9 @@ def dense_crf(
     sxy, compat
         Width of the kernel over places, in pixels (or along x and along y), and its strength.
     bilateral_sxy, srgb, bilateral_compat
-        The same of the kernel over places and colours; `srgb` is its width in colours (or in each
+        The same of the kernel over places and colors; `srgb` is its width in colors (or in each
         channel).
-    normalise
+    normalize
         Whether a kernel is divided by sqrt(n_i * n_j), n_i the sum of k over all pixels, i itself
         counted: pydensecrf's NORMALIZE_SYMMETRIC, its default.
 
@@ -349,10 +349,10 @@ def dense_crf(
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
     near = np.stack([x, y], axis=1) / _widths("sxy", sxy, 2)
     wide = np.stack([x, y], axis=1) / _widths("bilateral_sxy", bilateral_sxy, 2)
-    colours = pixels.reshape(count, -1) / _widths("srgb", srgb, pixels.shape[2])
-    norms = "sums" if normalise else None
+    colors = pixels.reshape(count, -1) / _widths("srgb", srgb, pixels.shape[2])
+    norms = "sums" if normalize else None
     groups: list[Factors] = [Unary(np.arange(count), -energy.T)]
-    for features, weight in ((near, compat), (np.hstack([wide, colours]), bilateral_compat)):
+    for features, weight in ((near, compat), (np.hstack([wide, colors]), bilateral_compat)):
         if weight:
             groups.append(Points(features, weight=weight, norms=norms))
     return FactorGraph(np.full(count, len(energy)), groups)

@@ -18,7 +18,7 @@ from tests.running import simulate_cuda
 def run_case(path):
     import minigibbs as mg  # after `set_up`, which changes what is compiled
     from minigibbs.graph import packing
-    from minigibbs.running.backends import BACKENDS, cuda_colours_bits
+    from minigibbs.running.backends import BACKENDS, cuda_colors_bits
     from minigibbs.samplers.encoding import sampler_from
     from tests.contract import steps
 
@@ -26,7 +26,7 @@ def run_case(path):
     sampler, chains = sampler_from(case["sampler"]), case["chains"]
     model = SimpleNamespace(sampler=sampler, scan=case["scan"])
     graphs, plans, data, energies = {}, {}, {}, {}
-    cuda_colours_bits.spin_energy = lambda graph, variable: energies[id(graph.packed)]
+    cuda_colors_bits.spin_energy = lambda graph, variable: energies[id(graph.packed)]
     with np.load(path.with_suffix(".npz")) as arrays:
         for which in ("graph", "other"):
             packed = simulate_cuda.restore(case[which]["model"], arrays)

@@ -15,8 +15,8 @@ from minigibbs.running.backends import BACKENDS
 from minigibbs.running.backends.lockstep import LockstepGroup
 from minigibbs.samplers import registry
 from minigibbs.samplers.chromatic.spin_energy import spin_energy
-from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
-from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
+from minigibbs.samplers.chromatic.spins import SpinColors
 from minigibbs.samplers.encoding import describe_sampler
 from minigibbs.samplers.tempering.spins import SpinLadder
 from tests.contract.models import CHROMATIC, LADDERS, MODELS, VARIANTS
@@ -36,14 +36,14 @@ def layout_of(name):
 def data_of(model, graph):
     """What sweeps read."""
     if model.scan == "chromatic":
-        return registry.colour_data(model.sampler, graph)
+        return registry.color_data(model.sampler, graph)
     return model.sampler.prepare(graph)
 
 
 def energy_parts(model, graph):
     """What energies of spins on a device are made of."""
     data = data_of(model, graph)
-    spins = isinstance(data, SpinColours | SpinTailColours)
+    spins = isinstance(data, SpinColors | SpinTailColors)
     return spin_energy(graph, data.variable) if spins else None
 
 

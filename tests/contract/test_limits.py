@@ -13,10 +13,10 @@ import pytest
 import minigibbs as mg
 from minigibbs.running.backends import cuda as backend
 from minigibbs.running.backends import (
-    cuda_colours,
-    cuda_colours_bits,
-    cuda_colours_points,
-    cuda_colours_small,
+    cuda_colors,
+    cuda_colors_bits,
+    cuda_colors_points,
+    cuda_colors_small,
     cuda_group,
     cuda_ladders,
     cuda_observed,
@@ -31,10 +31,10 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
 CHAINS = [1, 31, 32, 33, 65_535, 65_536, 131_072, 2_097_152, 4_194_304]
 MODULES = (
-    cuda_colours,
-    cuda_colours_bits,
-    cuda_colours_points,
-    cuda_colours_small,
+    cuda_colors,
+    cuda_colors_bits,
+    cuda_colors_points,
+    cuda_colors_small,
     cuda_group,
     cuda_ladders,
     cuda_observed,

@@ -57,7 +57,7 @@ def test_the_layout_passes_the_contract(skeleton, monkeypatch):
     model = Model(graph.condition({2: 1}), graph.condition({2: 1}), mg.Gibbs())
     assert registry.chromatic_layout(model.sampler, model.graph) is skeleton.APART
     plan = plan_of(model, model.graph, 33)
-    data = registry.colour_data(model.sampler, model.graph)
+    data = registry.color_data(model.sampler, model.graph)
 
     def together(which, states):
         return Whole(BACKENDS["cpu"].groups(plan, data, lambda: states))

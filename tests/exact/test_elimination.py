@@ -116,7 +116,7 @@ def test_a_long_grid_of_width_ten_takes_seconds():
 
 
 def test_a_hub_with_many_leaves():
-    """A hub has too many neighbours to count its fill-in; its leaves go first."""
+    """A hub has too many neighbors to count its fill-in; its leaves go first."""
     star = mg.FactorGraph([2] * 3001, [mg.Ising([0] * 3000, range(1, 3001), 0.3)])
     assert mg.theory.treewidth_bound(star) == 1
     assert mg.theory.log_partition(star) == pytest.approx(

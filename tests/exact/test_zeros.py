@@ -161,7 +161,7 @@ def test_states_are_possible_and_absence_is_proved(way, monkeypatch):
     assert none > 3
 
 
-@pytest.mark.parametrize("model", ["apart", "tables", "colours"])
+@pytest.mark.parametrize("model", ["apart", "tables", "colors"])
 def test_through_the_tree_all_possible_states_are_alike(model):
     graph = HARD[model]
     states = filled(graph, 30_000, seed=5)
@@ -170,7 +170,7 @@ def test_through_the_tree_all_possible_states_are_alike(model):
     assert chisquare(counts).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize("model", ["apart", "tables", "colours"])
+@pytest.mark.parametrize("model", ["apart", "tables", "colors"])
 def test_a_search_finds_all_possible_states(model, monkeypatch):
     monkeypatch.setattr(support, "_MANY", 0)
     found = np.unique(filled(HARD[model], 3000, seed=6), axis=0)
@@ -200,17 +200,17 @@ def test_a_search_that_is_cut_off_says_so(monkeypatch):
 def test_further_chains_go_without_a_search_of_their_own(monkeypatch):
     monkeypatch.setattr(support, "_MANY", 0)
     monkeypatch.setattr(support, "_MORE_VISITS", 100)
-    states = filled(HARD["colours"], 200)
-    assert (HARD["colours"].energy(states) > ZERO).all()
+    states = filled(HARD["colors"], 200)
+    assert (HARD["colors"].energy(states) > ZERO).all()
     assert 1 < len(np.unique(states, axis=0)) < 30
 
 
 def test_a_hard_problem_is_solved():
-    """Colourings of a random graph of 4.2 neighbours a site in three colours, wide and tight."""
+    """Colorings of a random graph of 4.2 neighbors a site in three colors, wide and tight."""
     n, rng = 400, np.random.default_rng(8)
-    colour = rng.integers(0, 3, n)  # planted, so that there is one
+    color = rng.integers(0, 3, n)  # planted, so that there is one
     pairs = rng.integers(0, n, (3000, 2))
-    pairs = pairs[colour[pairs[:, 0]] != colour[pairs[:, 1]]][: int(2.1 * n)]
+    pairs = pairs[color[pairs[:, 0]] != color[pairs[:, 1]]][: int(2.1 * n)]
     graph = mg.FactorGraph([3] * n, [mg.Table(pairs, differ(3))])
     with pytest.raises(mg.TooLargeError):
         elimination.EliminationTree.of(zeros_alone(graph), support._NARROW)

@@ -183,7 +183,7 @@ SLOWER: dict[str, Bomb] = {
     "energies of states": lambda: grid(20).energy(many(0, 10**8, 400, kind=np.int8)),
     "statistics of states": lambda: learnable().statistics(many(0, BILLION, 4, kind=np.int8)),
     "stored form": lambda: points(200_000).stored(),
-    "colors": lambda: mg.FactorGraph(np.full(10**6, 2), []).colours,
+    "colors": lambda: mg.FactorGraph(np.full(10**6, 2), []).colors,
     "influence": lambda: large_potts(10**6).influence,
     "sizes": lambda: mg.FactorGraph([2**31 - 1] * 8, [mg.Potts([0], [1], 1.0)]),
     "chains": lambda: sample(grid(), chains=BILLION),

@@ -177,7 +177,7 @@ def wild(rng, sizes):
     return rng.choice(graphs.KINDS)(rng, sizes, False)
 
 
-def cancelling(rng, sizes):
+def canceling(rng, sizes):
     """Large weights of one pair that cancel, and a small one."""
     if two(rng, sizes) is None:
         return None
@@ -219,4 +219,4 @@ def field(rng, sizes):
     return mg.Unary([i], [[rng.uniform(-1.0, 1.0) for _ in range(sizes[i])]])
 
 
-MAKERS = [wild, wild, cancelling, tied, crowded, locked, field, field]
+MAKERS = [wild, wild, canceling, tied, crowded, locked, field, field]

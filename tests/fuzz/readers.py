@@ -111,8 +111,8 @@ def _models():
         [mg.Grid(-1.0, 2.5, 4), 3, 2],
         [mg.Unary([0], [[0.1, 0.2, 0.3, 0.4]]), mg.Potts([1], [2], 0.1)],
         names=["height", "sky", "wet é"],
-        labels={"sky": ["blue", "grey", "black"], 2: [10, 20]},
-    ).condition({"sky": "grey"})
+        labels={"sky": ["blue", "gray", "black"], 2: [10, 20]},
+    ).condition({"sky": "gray"})
     pruned = mg.read(LAWN.parent / "sprinkler.bif")
     learned = models.mixed(names=["a", "b", "c", "d"], evidence=[-1, -1, 2, -1])
     graphs = [*ZOO.values(), *IMPLICIT.values(), named, pruned, learned]
@@ -140,8 +140,8 @@ def _runs():
         several.append(in_folder(lambda folder, run=run: run.save(folder / "a.run")))
     options = {"sweeps": 12, "seed": 1, "chains": 2, "progress": False}
     ladder = mg.sample(ZOO["potts"], mg.Tempering(levels=(0.0, 0.5, 1.0)), **options)
-    colours = mg.sample(ZOO["ising"], mg.Gibbs(), scan="chromatic", observe=OBSERVED, **options)
-    for run in (ladder, colours):
+    colors = mg.sample(ZOO["ising"], mg.Gibbs(), scan="chromatic", observe=OBSERVED, **options)
+    for run in (ladder, colors):
         several.append(in_folder(lambda folder, run=run: run.save(folder / "a.run")))
     return several
 
@@ -166,14 +166,14 @@ def _checkpoints():
         sampler = mg.Tempering(levels=(0.0, 0.5, 1.0))
         mg.sample(ZOO["potts"], sampler, sweeps=12, checkpoint=folder, **options)
 
-    def colours(folder):
+    def colors(folder):
         asked = {"scan": "chromatic", "observe": OBSERVED}
         mg.sample(ZOO["ising"], mg.Gibbs(), sweeps=12, checkpoint=folder, **asked, **options)
 
     def implicit(folder):
         mg.sample(IMPLICIT["points"], sweeps=12, checkpoint=folder, **options)
 
-    kinds = [plain, ladder, colours, implicit, goal]
+    kinds = [plain, ladder, colors, implicit, goal]
     return [in_folder(kind) for kind in kinds]
 
 

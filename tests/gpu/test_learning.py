@@ -33,7 +33,7 @@ def ring(n=12, q=3):
 
 
 def line(n=12):
-    """Spins with few neighbours, whose values are looked up; ties."""
+    """Spins with few neighbors, whose values are looked up; ties."""
     i = np.arange(n - 1)
     pairs = mg.Ising(i, i + 1, [0.0, 0.0], name="J", tied=i % 2)
     return mg.FactorGraph([2] * n, [pairs, mg.Unary(range(n), np.zeros((n, 2)), name="h")])
@@ -48,7 +48,7 @@ def template(n=12, q=3):
 
 
 GRAPHS = {"spins": spins, "line": line, "sites": sites, "ring": ring, "template": template}
-MOVED = GRAPHS | {"crowd": lambda: spins(70)}  # so many colours that threads go through all
+MOVED = GRAPHS | {"crowd": lambda: spins(70)}  # so many colors that threads go through all
 
 
 def rows_of(graph, count=300):

@@ -56,7 +56,7 @@ def named():
         [2, 3, 2],
         [mg.Potts([0, 1], [1, 2], [1.0, 0.5])],
         names=["rain", "sky", "wet"],
-        labels={"rain": ["no", "yes"], 1: ["blue", "grey", "black"]},
+        labels={"rain": ["no", "yes"], 1: ["blue", "gray", "black"]},
     )
 
 
@@ -159,7 +159,7 @@ def test_a_point_between_or_beyond_the_grids_is_refused_at_any_scale(value):
 
 
 def test_condition_twice_adds_up_and_may_repeat_itself():
-    graph = named().condition({"rain": 0}).condition({"sky": "grey", "rain": "no"})
+    graph = named().condition({"rain": 0}).condition({"sky": "gray", "rain": "no"})
     assert graph.evidence.tolist() == [0, 1, -1]
     assert graph.stats.variables == 1
 

@@ -148,5 +148,5 @@ def test_a_million_pairs():
     x = rng.integers(0, 3, n)
     assert graph.energy(x) == pytest.approx(weight[x[i] == x[j]].sum(), abs=1e-6)
     place = slice(rows["start"][7], rows["end"][7])
-    neighbours = np.concatenate([j[i == 7], i[j == 7]])
-    assert sorted(graph.packed.target[place]) == sorted(neighbours)
+    neighbors = np.concatenate([j[i == 7], i[j == 7]])
+    assert sorted(graph.packed.target[place]) == sorted(neighbors)

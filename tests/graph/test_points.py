@@ -187,7 +187,7 @@ def test_a_bound_that_is_none_for_a_point_and_itself_is_refused(bound):
 
 
 @pytest.mark.parametrize("least", [0.0, 1e-3])
-def test_sums_of_labelled_pairs(least):
+def test_sums_of_labeled_pairs(least):
     n, rule = 400, RULES["gaussian"]
     scale = np.random.default_rng(3).uniform(0.5, 2.0, n).astype(np.float32)
     rows, labels = cloud(n, 2), np.random.default_rng(4).integers(0, 3, n)
@@ -196,9 +196,9 @@ def test_sums_of_labelled_pairs(least):
     values = np.exp(-(r**2) / 2) * scale.astype(float)
     np.fill_diagonal(values, 0.0)
     tree = scaled(grow_tree(rows), scale)
-    for labelled in (None, labels):
-        same = np.ones((n, n)) if labelled is None else labels[:, None] == labels
-        found = pair_sums(tree, rule, least, labelled)
+    for labeled in (None, labels):
+        same = np.ones((n, n)) if labeled is None else labels[:, None] == labels
+        found = pair_sums(tree, rule, least, labeled)
         want = (values * same).sum(axis=1)
         assert (np.abs(found - want) <= n * 2.0 * least + 1e-10).all()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.graph.simple import lighter, neighbours, simplified
+from minigibbs.graph.simple import lighter, neighbors, simplified
 from minigibbs.kernels.energy import factor_values
 from tests.zoo import ZOO
 
@@ -66,9 +66,9 @@ def test_there_is_less_to_look_at():
     assert not (clamped.pair == 0).any()
 
 
-def test_neighbours_share_a_factor():
+def test_neighbors_share_a_factor():
     graph = GRAPHS["tables"]
-    start, target = neighbours(graph, simplified(graph))
+    start, target = neighbors(graph, simplified(graph))
     found = {(i, int(j)) for i in range(len(graph)) for j in target[start[i] : start[i + 1]]}
     scopes = [(0, 1, 2), (1, 3), (2, 0)]
     assert found == {(i, j) for scope in scopes for i in scope for j in scope if i != j}
@@ -84,12 +84,12 @@ def test_a_lighter_graph_has_the_same_law(name):
     assert (light is graph) == bool(len(simplified(graph).rest))
 
 
-def test_neighbours_of_wide_factors_with_evidence_and_repeated_scopes():
+def test_neighbors_of_wide_factors_with_evidence_and_repeated_scopes():
     """Against pairs written down one by one."""
     scopes = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 4, 5, 6], [2, 6, 4, 0]]
     graph = mg.FactorGraph([2] * 7, [mg.Logical("or", scopes, 1.0), mg.Potts([0], [6], 1.0)])
     graph = graph.condition({1: 0})
-    start, target = neighbours(graph, simplified(graph))
+    start, target = neighbors(graph, simplified(graph))
     pairs = {(0, 6)} | {(a, b) for s in scopes for a in s for b in s if 1 not in (a, b)}
     for i in range(7):
         own = {b for a, b in pairs if a == i} | {a for a, b in pairs if b == i}

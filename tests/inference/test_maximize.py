@@ -128,15 +128,15 @@ def test_a_ferromagnet():
     assert len(set(best.state.tolist())) == 1
 
 
-def test_colours_with_zeros():
-    """A ring of 30 has a proper colouring only if no two neighbours agree; some colours pay."""
+def test_colors_with_zeros():
+    """A ring of 30 has a proper coloring only if no two neighbors agree; some colors pay."""
     ring = [[k, (k + 1) % 30] for k in range(30)]
     likes = np.where(np.arange(30) % 3 == 0, 2.0, 1.0)[:, None] * [1.0, 0.0, 0.0]
     differ = np.where(np.eye(3) > 0, -np.inf, 0.0)
     graph = mg.FactorGraph([3] * 30, [mg.Table(ring, differ), mg.Unary(range(30), likes)])
     best = mg.maximize(graph, rounds=400, seed=1, **QUIET)
-    colours = best.state.tolist()
-    assert all(a != b for a, b in itertools.pairwise([*colours, colours[0]]))
+    colors = best.state.tolist()
+    assert all(a != b for a, b in itertools.pairwise([*colors, colors[0]]))
     assert best.energy == 20.0  # every third pays 2, and those between hold no two of 1 beside it
 
 

@@ -64,6 +64,6 @@ def exact():
 
 
 def _spread(message, b):
-    """Sum over a neighbour's value."""
+    """Sum over a neighbor's value."""
     zero, one = message
     return np.stack([np.logaddexp(zero + b, one), np.logaddexp(zero, one + b)])

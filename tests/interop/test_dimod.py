@@ -96,7 +96,7 @@ def test_energies_of_all_states_of_a_dqm():
 
 def test_labels_of_cases():
     dqm = dimod.CaseLabelDQM()
-    dqm.add_variable(["red", "blue"], label="colour", shared_labels=True)
+    dqm.add_variable(["red", "blue"], label="color", shared_labels=True)
     dqm.add_variable(3, label="size")
     dqm.set_linear("size", [0.0, 1.0, 2.0])
     graph = mg.from_dqm(dqm)

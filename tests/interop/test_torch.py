@@ -111,8 +111,8 @@ def test_sampled_moments_and_gradients_cover_95_percent():
     parameters = tensors(graph)
     rows, law = enumerated(graph, parameters)
     mean = law @ rows
-    centred = rows - mean
-    gradient = (centred * law[:, None]).T @ centred @ weights.numpy()
+    centered = rows - mean
+    gradient = (centered * law[:, None]).T @ centered @ weights.numpy()
     head = Expectations(graph, exact=False, sweeps=3, draws=8, seed=2, threads=1)
     bound = stats.t.ppf(0.975, 15)
     inside, steep = [], []
@@ -222,9 +222,9 @@ def exact_crf(unary, features, weights, vector):
     law = np.exp(energy - energy.max())
     law /= law.sum()
     rows = np.hstack([hot, pairs])
-    centred = rows - law @ rows
+    centered = rows - law @ rows
     along = hot @ vector.ravel()
-    gradient = (centred * law[:, None]).T @ (along - law @ along)
+    gradient = (centered * law[:, None]).T @ (along - law @ along)
     return (law @ hot).reshape(points, labels), gradient
 
 

@@ -1,4 +1,4 @@
-"""Large domains: a variable whose neighbours are all clamped is drawn from a law that is known."""
+"""Large domains: a variable whose neighbors are all clamped is drawn from a law that is known."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SIZE = 20
 
 
 def star(weights, values, unary=None, size=SIZE):
-    """One free variable of `size` values, tied to neighbours that are clamped to `values`."""
+    """One free variable of `size` values, tied to neighbors that are clamped to `values`."""
     count = len(weights)
     factors = [mg.Potts(np.zeros(count, int), np.arange(1, count + 1), weights)]
     if unary is not None:
@@ -88,7 +88,7 @@ def test_strong_repulsion_everywhere(sampler, each):
 
 
 @pytest.mark.parametrize("sampler", [mg.Gibbs(), mg.PoissonGibbs(heavy=2, theta=1.0)])
-def test_repulsion_from_what_the_unary_factors_favour(sampler):
+def test_repulsion_from_what_the_unary_factors_favor(sampler):
     """The one value with any base weight loses it."""
     unary = np.random.default_rng(4).normal(0, 0.5, SIZE)
     unary[3] = 800.0

@@ -36,12 +36,12 @@ class Direct:
         self.first, self.key, self.group, self.swept = states, key, None, 0
 
     def set_weights(self, laid):
-        from minigibbs.running.backends.cuda_colours_bits import CudaBits
-        from minigibbs.running.backends.cuda_colours_small import CudaSmall
-        from minigibbs.samplers.chromatic.small_tails import SmallTailColours
+        from minigibbs.running.backends.cuda_colors_bits import CudaBits
+        from minigibbs.running.backends.cuda_colors_small import CudaSmall
+        from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 
         if self.group is None:
-            kind = CudaSmall if isinstance(laid, SmallTailColours) else CudaBits
+            kind = CudaSmall if isinstance(laid, SmallTailColors) else CudaBits
             self.group = kind(self.plan, laid)
             self.group.key = self.key
             self.group.place(self.first)
@@ -66,7 +66,7 @@ def run_case(path):
     import minigibbs as mg
     from minigibbs.graph import packing
     from minigibbs.learning import device
-    from minigibbs.running.backends import cuda_colours_bits
+    from minigibbs.running.backends import cuda_colors_bits
     from minigibbs.samplers.encoding import sampler_from
 
     case = json.loads(path.read_text())
@@ -76,7 +76,7 @@ def run_case(path):
         states = [simulate_cuda.restore(one, arrays) for one in case["states"]]
         counted = simulate_cuda.restore(case["counted"], arrays)
     packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
-    cuda_colours_bits._WALKERS = case["walkers"]
+    cuda_colors_bits._WALKERS = case["walkers"]
     graph = mg.read(path.with_suffix(".mg"))
     frame = SimpleNamespace(
         countable=True,
@@ -116,7 +116,7 @@ def main(folder):
     extending.intrinsic = simulate_cuda.in_python
     from minigibbs.running.backends import (
         cuda_bits,
-        cuda_colours,
+        cuda_colors,
         cuda_counts,
         cuda_group,
         cuda_small,
@@ -124,7 +124,7 @@ def main(folder):
 
     simulate_cuda.small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
-    cuda_colours.CudaColours.slots = 8
+    cuda_colors.CudaColors.slots = 8
     cuda_counts.THREADS = 4
     for path in sorted(folder.glob("*.json")):
         run_case(path)

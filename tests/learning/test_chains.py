@@ -9,8 +9,8 @@ from minigibbs.graph.data import read_data
 from minigibbs.learning.chains import RowChains, Threads
 from minigibbs.learning.lockstep import LearnedLayout, LockstepChains, LockstepRows
 from minigibbs.learning.placing import model_chains, row_chains
-from minigibbs.samplers.chromatic.small import small_colours
-from minigibbs.samplers.chromatic.spins import spin_colours
+from minigibbs.samplers.chromatic.small import small_colors
+from minigibbs.samplers.chromatic.spins import spin_colors
 from minigibbs.samplers.registry import learned_layout
 from tests.learning.models import mixed
 
@@ -63,7 +63,7 @@ def test_the_layout_follows_the_parameters(name):
     for seed in range(3):
         values = np.random.default_rng(seed).normal(size=graph.frame.size)
         found = layout.at(values)
-        anew = (spin_colours if layout.spins else small_colours)(graph.with_flat(values))
+        anew = (spin_colors if layout.spins else small_colors)(graph.with_flat(values))
         for field, one, other in zip(found._fields, found, anew, strict=True):
             if np.asarray(one).dtype.kind == "f":
                 np.testing.assert_allclose(one, other, atol=3e-6, err_msg=field)
@@ -174,7 +174,7 @@ def test_some_rows_are_drawn_and_others_stay():
 def test_rows_that_differ_in_what_they_leave_open_go_one_by_one():
     graph = machine()
     rows = np.zeros((30, 6), dtype=int)
-    rows[:, 4] = -1  # half a colour
+    rows[:, 4] = -1  # half a color
     assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), RowChains)
     rows[:, 5] = -1
     assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), LockstepRows)

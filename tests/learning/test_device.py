@@ -14,12 +14,12 @@ from minigibbs.kernels.philox import key_of
 from minigibbs.learning.chains import MODEL, Threads
 from minigibbs.learning.lockstep import LearnedLayout, LockstepChains
 from minigibbs.samplers.encoding import describe_sampler
-from minigibbs.samplers.registry import colour_data, learned_layout
+from minigibbs.samplers.registry import color_data, learned_layout
 from tests.running.simulate_cuda import flatten
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-SEED, MANY, ALL = (4, MODEL), 1000, 1  # walkers from which on threads go through all colours
+SEED, MANY, ALL = (4, MODEL), 1000, 1  # walkers from which on threads go through all colors
 
 
 def rows_of(graph, chains, seed):
@@ -32,14 +32,14 @@ def fields(n, q):
 
 
 def chain_of_spins(n=6):
-    """Few neighbours, whose values are looked up; ties, and a pair that is not learned."""
+    """Few neighbors, whose values are looked up; ties, and a pair that is not learned."""
     i = np.arange(n - 1)
     pairs = mg.Ising(i, i + 1, [0.0, 0.0], name="J", tied=i % 2)
     return mg.FactorGraph([2] * n, [pairs, mg.Potts([0], [n - 1], 0.7), fields(n, 2)])
 
 
 def all_spins(n=7):
-    """More neighbours than are looked up."""
+    """More neighbors than are looked up."""
     i, j = np.triu_indices(n, 1)
     return mg.FactorGraph([2] * n, [mg.Ising(i, j, 0.0, name="J"), fields(n, 2)])
 
@@ -125,7 +125,7 @@ def tailed(name, beta):
         graph = mg.models.ising_rbf(side=3, beta=beta, implicit=False)
     else:
         graph = mg.models.potts_rbf(side=3, states=4, beta=beta, implicit=False)
-    return graph, colour_data(mg.PoissonGibbs(heavy=2), graph)
+    return graph, color_data(mg.PoissonGibbs(heavy=2), graph)
 
 
 TAILS = ["bits-tails", "small-tails"]

@@ -8,7 +8,7 @@ from minigibbs.graph.data import read_data
 from minigibbs.learning.ascent import Ascent
 from minigibbs.learning.chains import Threads
 from minigibbs.learning.exact import Eliminated, Enumerated
-from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.optimizer import Optimizer
 from minigibbs.learning.penalty import read_penalty
 from minigibbs.learning.placing import model_chains
 from minigibbs.learning.pseudo import PseudoLikelihood
@@ -66,12 +66,12 @@ def test_pseudo_likelihood(evidence):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_pseudo_likelihood_leaves_out_what_has_missing_neighbours():
+def test_pseudo_likelihood_leaves_out_what_has_missing_neighbors():
     chain = mg.Potts([0, 1, 2], [1, 2, 3], 0.5, name="J")
     graph = mg.FactorGraph([2] * 4, [chain])
     likelihood = PseudoLikelihood(graph, read_data(graph, [[0, 0, 1, -1]]), Threads(1))
     value, found = likelihood.of(flat(graph))
-    assert likelihood.counted == 2  # variable 2 has a missing neighbour
+    assert likelihood.counted == 2  # variable 2 has a missing neighbor
     agree, both = np.exp(0.5) / (1 + np.exp(0.5)), 1 / 2
     assert value == pytest.approx(np.log(agree) + np.log(both))
     np.testing.assert_allclose(found, [1 - agree + 1 / 2, -1 / 2, 0.0], atol=1e-12)
@@ -99,14 +99,14 @@ def mean_gradient(graph, rows, looks=40, sampler=None, **given):
     """The mean of gradients at parameters that stand still, and its standard error."""
     whole = mg.FactorGraph(graph.domains, graph.factors) if rows is None else graph
     data, values = read_data(graph, rows), flat(whole)
-    optimiser = Optimiser("adam", 0.05, 10.0, values, ~whole.frame.fixed)
+    optimizer = Optimizer("adam", 0.05, 10.0, values, ~whole.frame.fixed)
     penalty = read_penalty(whole.frame, 0.0, 0.0, None, 1)
-    ascent = Ascent(whole, data, settings(**given), penalty, optimiser, Threads(1), sampler)
+    ascent = Ascent(whole, data, settings(**given), penalty, optimizer, Threads(1), sampler)
     for _ in range(20):  # warm up: chains start at random states
         ascent.gradient()
     found = []
     for step in range(looks):
-        optimiser.step = step
+        optimizer.step = step
         found.append(np.mean([ascent.gradient() for _ in range(3)], axis=0))
     found = np.array(found)
     return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(looks)

@@ -59,7 +59,7 @@ def best(rows):
 def test_planted_weights_come_back(method, missing, rows):
     """Within 5 errors; of 21 normal numbers one is beyond in 80,000 seeds, CD's small bias left."""
     if missing and method == "pseudo":
-        pytest.skip("few variables have all their neighbours observed")
+        pytest.skip("few variables have all their neighbors observed")
     truth, data = planted(), rows.astype(int)
     data[np.random.default_rng(3).random(data.shape) < missing] = -1
     fit = learn(blank(truth), data, method, sweeps=5 if method == "cd" else 1)
@@ -523,8 +523,8 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
     [
         ("state.model.states", 200, "a state that the graph does not have"),
         ("state.model.streams", 0, "a stream of zeros"),
-        ("state.optimiser.second", -1.0, "squares are not negative"),
-        ("state.optimiser.values", np.nan, "expected .* doubles"),
+        ("state.optimizer.second", -1.0, "squares are not negative"),
+        ("state.optimizer.values", np.nan, "expected .* doubles"),
         ("penalty.l2", -1.0, "must not be negative"),
         ("data.weight", 0.0, "a finite sum above 0"),
     ],
@@ -579,10 +579,10 @@ def test_frames_and_labels(backwards):
         [2, 3],
         [mg.Table([0, 1], np.zeros((2, 3)), name="t")],
         names=["rain", "sky"],
-        labels={"rain": ["no", "yes"], "sky": ["blue", "grey", "black"]},
+        labels={"rain": ["no", "yes"], "sky": ["blue", "gray", "black"]},
     )
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"rain": ["yes", None, "no"], "sky": ["black", "grey", "blue"]})
+    frame = pandas.DataFrame({"rain": ["yes", None, "no"], "sky": ["black", "gray", "blue"]})
     if backwards:
         frame = frame[["sky", "rain"]]
     named = learn(graph, frame, "exact", l2=0.1)

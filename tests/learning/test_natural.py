@@ -42,14 +42,14 @@ def test_the_step_solves_the_information_of_independent_variables():
     law = np.exp(np.log(natural.share)[frame.structure.first + states].sum(axis=1))
     assert law.sum() == pytest.approx(1.0)
     own = frame.statistics(states)
-    centred = own - law @ own
-    information = (centred * law[:, None]).T @ centred
-    gradient = centred.T @ (law * np.random.default_rng(2).normal(size=len(law)))
-    step = natural.scale * natural.centred(gradient.copy())
+    centered = own - law @ own
+    information = (centered * law[:, None]).T @ centered
+    gradient = centered.T @ (law * np.random.default_rng(2).normal(size=len(law)))
+    step = natural.scale * natural.centered(gradient.copy())
     # tables of all pairs do not overlap once fields are taken out: one step is Newton's
     expected = np.linalg.pinv(information, rcond=1e-10) @ gradient
-    np.testing.assert_allclose(centred @ step, centred @ expected, atol=1e-8)
-    assert np.abs(centred @ (natural.scale * gradient) - centred @ expected).max() > 0.1
+    np.testing.assert_allclose(centered @ step, centered @ expected, atol=1e-8)
+    assert np.abs(centered @ (natural.scale * gradient) - centered @ expected).max() > 0.1
 
 
 def test_natural_steps_arrive_where_the_exact_gradient_does():
@@ -58,8 +58,8 @@ def test_natural_steps_arrive_where_the_exact_gradient_does():
     best = learn(family(), rows, method="exact", l2=1e-3)
     fit = learn(family(), rows, optimizer="natural", rate=0.1, steps=600, l2=1e-3)
     np.testing.assert_allclose(fit.model_moments, best.data_moments, atol=0.02)
-    centred = [one.graph.energy(rows[:200]) for one in (fit, best)]
-    gap = centred[0] - centred[1]
+    centered = [one.graph.energy(rows[:200]) for one in (fit, best)]
+    gap = centered[0] - centered[1]
     assert np.abs(gap - gap.mean()).max() < 0.15
     assert fit.pearson > 0.99
 

@@ -62,7 +62,7 @@ WAVES = {"waves": mg.observables.StructureFactor((5, 5)), "zeros": mg.observable
 @pytest.mark.parametrize("record", ["marginals", "energy", "draws"])
 @pytest.mark.parametrize("chains", [1, 3, 18])
 @pytest.mark.parametrize("observe", [{"m": "magnetization"}, READY | WAVES, ALL])
-def test_the_series_by_colours_does_not_depend_on_what_else_is_kept(record, chains, observe, mode):
+def test_the_series_by_colors_does_not_depend_on_what_else_is_kept(record, chains, observe, mode):
     """Counted as spins lie, a byte or a bit each, with some of them clamped."""
     graph = GRID.condition({3: 1, 7: 0, 8: 0})
     options = {"sweeps": 21, "chains": chains, "scan": "chromatic", "observe": observe, **QUIET}
@@ -74,7 +74,7 @@ def test_the_series_by_colours_does_not_depend_on_what_else_is_kept(record, chai
     assert m.std() > 0
 
 
-def test_a_run_by_colours_that_keeps_observables_alone_resumes_to_the_same_bits(tmp_path, mode):
+def test_a_run_by_colors_that_keeps_observables_alone_resumes_to_the_same_bits(tmp_path, mode):
     options = {"scan": "chromatic", "record": mg.Record("marginals", thin=3), "observe": READY}
     options["warmup"] = 5
     whole = mg.sample(GRID, sweeps=40, chains=2, **options, **QUIET)

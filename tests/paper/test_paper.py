@@ -250,7 +250,7 @@ def command(monkeypatch, capsys, tmp_path):
 
 def test_everything_at_once(short, command, monkeypatch, tmp_path):
     """With fewer curves, rows and graphs than there are, to be quick."""
-    for name in ("fig1", "fig2a", "fig2b", "neighbours"):
+    for name in ("fig1", "fig2a", "fig2b", "neighbors"):
         monkeypatch.delitem(FIGURES, name)
     monkeypatch.setitem(FIGURES, "fig2c", FIGURES["fig2c"][2:])
     monkeypatch.setattr(table, "ROWS", table.ROWS[:1])
@@ -279,7 +279,7 @@ def test_unknown_names_are_refused(command, tmp_path):
     code, out, err = command("fig3")
     assert (code, out) == (2, "")
     assert "'fig3'" in err
-    assert "fig2c, neighbours, table1, theorems, all" in err
+    assert "fig2c, neighbors, table1, theorems, all" in err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,13 +21,13 @@ def test_indicators_are_named_after_variables_and_labels():
     indicator = tree["posterior"]["indicator"]
     assert indicator.dims == ("chain", "draw", "event")
     events = indicator.coords["event"].values.tolist()
-    assert {"sky=blue", "sky=grey", "sky=black", "wet=10", "wet=20", "height=-1.0"} <= set(events)
-    np.testing.assert_array_equal(indicator.sel(event="sky=grey"), run.draws[:, :, 1] == 1)
+    assert {"sky=blue", "sky=gray", "sky=black", "wet=10", "wet=20", "height=-1.0"} <= set(events)
+    np.testing.assert_array_equal(indicator.sel(event="sky=gray"), run.draws[:, :, 1] == 1)
     np.testing.assert_array_equal(tree["posterior"]["x"].sel(node="sky"), run.draws[:, :, 1])
 
 
 def test_events_that_tell_nothing_are_left_out():
-    run = sample(described().condition({"sky": "grey"}), updates=900)
+    run = sample(described().condition({"sky": "gray"}), updates=900)
     events = run.to_arviz(indicators=True)["posterior"].coords["event"].values
     assert not any(event.startswith("sky=") for event in events)
     assert {"wet=10", "wet=20"} <= set(events)
@@ -123,7 +123,7 @@ def arviz_plots():
 @pytest.mark.parametrize("name", ["plot_trace", "plot_rank", "plot_dist", "plot_autocorr"])
 def test_plots(arviz_plots, name):
     tree = sample(described(), updates=150).to_arviz(indicators=True)
-    drawn = getattr(arviz_plots, name)(tree, var_names=["indicator"], coords={"event": "sky=grey"})
+    drawn = getattr(arviz_plots, name)(tree, var_names=["indicator"], coords={"event": "sky=gray"})
     assert "indicator" in drawn.viz["plot"]
     getattr(arviz_plots, name)(tree, group="sample_stats")
 

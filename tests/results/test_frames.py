@@ -87,7 +87,7 @@ def test_wide():
     assert list(frame.columns) == [0, 1, 2]
     assert frame.loc["x2", 1] == run.marginals[2, 1]
     mixed = sample(described(), updates=600).to_pandas(wide=True)
-    assert mixed.loc["sky"].dropna().index.tolist() == ["blue", "grey", "black"]
+    assert mixed.loc["sky"].dropna().index.tolist() == ["blue", "gray", "black"]
 
 
 def test_labels_may_be_tuples():

@@ -537,7 +537,7 @@ def test_nothing_overflows(tmp_path, width):
 
 
 @browser
-def test_it_follows_the_colour_scheme(tmp_path):
+def test_it_follows_the_color_scheme(tmp_path):
     path = tmp_path / "page.html"
     code = "document.title = getComputedStyle(document.body).backgroundColor"
     html = without_policy(report.render(sample(ZOO["potts"], updates=40)), code)
@@ -597,7 +597,7 @@ def test_the_summary_tells_of_the_ladder():
     run = tempered()
     rows = dict(run.summary().rows())
     rates = run.ladder.swap_rates
-    assert rows["levels"].startswith(f"4, neighbours exchange {min(rates):.0%} to {max(rates):.0%}")
+    assert rows["levels"].startswith(f"4, neighbors exchange {min(rates):.0%} to {max(rates):.0%}")
     assert rows["round trips"] == f"{run.ladder.round_trips:,} in 800 rounds"
     assert rows["barrier"].startswith(f"{run.ladder.barrier:.2f}")
     assert rows["log Z"] == f"{run.ladder.log_z:.4f} +- {run.ladder.log_z_error:.4f}"

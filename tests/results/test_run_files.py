@@ -1,4 +1,4 @@
-"""What a run leaves behind: saved, loaded, summarised, handed to ArviZ."""
+"""What a run leaves behind: saved, loaded, summarized, handed to ArviZ."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def described():
         [grid, 3, 2],
         [mg.Table.from_function([0], lambda a: a, [grid]), mg.Potts([1], [2], 0.1)],
         names=["height", "sky", "wet"],
-        labels={"sky": ["blue", "grey", "black"], "wet": np.array([10, 20])},
+        labels={"sky": ["blue", "gray", "black"], "wet": np.array([10, 20])},
     )
 
 
@@ -58,7 +58,7 @@ def test_round_trip_of_everything(tmp_path):
     got = mg.load(tmp_path / "run.mgr")
     same_runs(run, got)
     assert got.marginal("height").values == run.marginal("height").values
-    assert got.marginal("sky").values == ("blue", "grey", "black")
+    assert got.marginal("sky").values == ("blue", "gray", "black")
     assert got.marginal("wet").values == (10, 20)
     assert got.marginal_error == run.marginal_error
     assert got.summary() == run.summary()
@@ -120,7 +120,7 @@ DAMAGE = {
     "a model": lambda p: {"header.json": header(p, format="minigibbs-model-1")},
     "no info": lambda p: {"header.json": header(p, info=None)},
     "too little info": lambda p: {"header.json": info(p, seed=None)},
-    "too much info": lambda p: {"header.json": info(p, colour="red")},
+    "too much info": lambda p: {"header.json": info(p, color="red")},
     "chains that are not there": lambda p: {"header.json": info(p, chains=3)},
     "labels in a list": lambda p: {"header.json": header(p, labels=[1])},
     "grids in a list": lambda p: {"header.json": header(p, grids=[1])},

@@ -167,7 +167,7 @@ def run_case(path):
     from minigibbs.graph import packing
     from minigibbs.observables.reading import decode
     from minigibbs.running import budget, request
-    from minigibbs.running.backends import base, cuda_colours_bits, cuda_group, cuda_points
+    from minigibbs.running.backends import base, cuda_colors_bits, cuda_group, cuda_points
     from minigibbs.running.backends.device import shapes
     from minigibbs.running.group import Group
     from minigibbs.samplers.encoding import sampler_from
@@ -182,7 +182,7 @@ def run_case(path):
     laid = SimpleNamespace(name="prepared", lay_out=lambda sampler, graph: data)
     base.chromatic_layout = lambda *asked: laid  # needs compiled code
     base.Backend.promise = lambda self, plan: base.Promise(self.lanes, "")  # needs compiled code
-    cuda_colours_bits._WALKERS = case.get("walkers", cuda_colours_bits._WALKERS)
+    cuda_colors_bits._WALKERS = case.get("walkers", cuda_colors_bits._WALKERS)
     set_points(cuda_points, **case.get("points", {}))
     cuda_group._BUFFER_BYTES = case["buffer"]
     cuda_group.COUNT_EVERY = case.get("count_every", 1 << 10)
@@ -190,7 +190,7 @@ def run_case(path):
     request.energy_every = budget.energy_every
     if "energy_every" in case:
         request.energy_every = lambda *asked: case["energy_every"]
-    cuda_colours_bits._LARGE, cuda_group._PART = case.get("large", 1 << 24), case.get("part", 64)
+    cuda_colors_bits._LARGE, cuda_group._PART = case.get("large", 1 << 24), case.get("part", 64)
     Group.first_segment, Group.segment_seconds = case["segment"], 0.0
     cuda_group.CudaGroup.first_segment, cuda_group.CudaGroup.segment_seconds = case["segment"], 0.0
     left = [case["die_after"] or -1]
@@ -232,8 +232,8 @@ def set_up() -> None:
     from minigibbs.graph.factors import Points
     from minigibbs.running.backends import (
         cuda_bits,
-        cuda_colours,
-        cuda_colours_bits,
+        cuda_colors,
+        cuda_colors_bits,
         cuda_group,
         cuda_ladder_kernels,
         cuda_ladders,
@@ -251,12 +251,12 @@ def set_up() -> None:
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
-    cuda_sums.THREADS, cuda_observed._BLOCKS, cuda_colours.COUNT_EVERY = 4, 2, 4
+    cuda_sums.THREADS, cuda_observed._BLOCKS, cuda_colors.COUNT_EVERY = 4, 2, 4
     cuda_points.THREADS = cuda_points.CHUNK = cuda_points.TILE = cuda_points.MOST_OPEN = 4
     cuda_points.MOST_HELD = 2
     cuda_ladder_kernels.THREADS = cuda_ladder_kernels.GROWING = 4
     cuda_ladders._ADDING, cuda_ladders._PART = 64, 2
-    cuda_group._ADDING = cuda_colours_bits._ADDING = cuda_colours.CudaColours.slots = 8
+    cuda_group._ADDING = cuda_colors_bits._ADDING = cuda_colors.CudaColors.slots = 8
     global RUN_SEGMENT
     RUN_SEGMENT = Group.run_segment
 

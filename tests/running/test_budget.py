@@ -145,11 +145,11 @@ def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
     [(mg.models.ising_lattice(100, 0.3), 2), (mg.models.potts_lattice(60, 10, 0.5), 1)],
     ids=["spins", "small domains"],
 )
-def test_energies_by_colours_keep_to_their_share(graph, least):
-    """Updates of spins are so cheap by colours that energies at every record would cost a third."""
+def test_energies_by_colors_keep_to_their_share(graph, least):
+    """Updates of spins are so cheap by colors that energies at every record would cost a third."""
     sampler, thin = mg.PoissonGibbs(), len(graph)
-    cost, update = budget.colour_costs(graph, sampler)
-    every = budget.energy_every(graph, sampler, thin, 10**6, colours=True)
+    cost, update = budget.color_costs(graph, sampler)
+    every = budget.energy_every(graph, sampler, thin, 10**6, colors=True)
     assert every >= least
     assert cost <= every * budget.SHARE * thin * update
     assert every == 1 or cost > (every - 1) * budget.SHARE * thin * update
@@ -157,8 +157,8 @@ def test_energies_by_colours_keep_to_their_share(graph, least):
     assert one_by_one == 1  # updates are dear there
 
 
-def test_other_layouts_by_colours_have_costs_too():
-    cost, update = budget.colour_costs(DENSE, mg.PoissonGibbs())
+def test_other_layouts_by_colors_have_costs_too():
+    cost, update = budget.color_costs(DENSE, mg.PoissonGibbs())
     assert (cost, update) == (
         budget.energy_cost(DENSE),
         budget.update_cost(DENSE, mg.PoissonGibbs()) / 3.0,
@@ -241,9 +241,9 @@ ALONE = {
 def test_variables_that_nothing_joins_have_energies(name):
     """An energy that costs nothing is taken at every record."""
     graph = ALONE[name]
-    for colours in (False, True):
+    for colors in (False, True):
         for records in (1000, 10**9, None):
-            assert budget.energy_every(graph, mg.PoissonGibbs(), 300, records, colours=colours) >= 1
+            assert budget.energy_every(graph, mg.PoissonGibbs(), 300, records, colors=colors) >= 1
     run = mg.sample(graph, sweeps=1000, **QUIET)
     assert run.info.scan == "chromatic"
     assert run.energy.shape[1] > 0

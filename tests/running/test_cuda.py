@@ -20,7 +20,7 @@ if numba.config.ENABLE_CUDASIM:
 from numba.cuda import dispatcher  # noqa: E402
 
 from minigibbs.kernels.layout import Scan  # noqa: E402
-from minigibbs.running.backends import BACKENDS, cuda_colours  # noqa: E402
+from minigibbs.running.backends import BACKENDS, cuda_colors  # noqa: E402
 from minigibbs.running.backends import cuda_bits as bits  # noqa: E402
 from minigibbs.running.backends import cuda_counts as counts_of  # noqa: E402
 from minigibbs.running.backends import cuda_group as device  # noqa: E402
@@ -29,12 +29,12 @@ from minigibbs.running.backends import cuda_ladder_kernels as ladders  # noqa: E
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
-from minigibbs.running.backends.cuda_colours_small import CudaSmall  # noqa: E402
+from minigibbs.running.backends.cuda_colors_small import CudaSmall  # noqa: E402
 from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
-from minigibbs.samplers.chromatic.small import small_colours  # noqa: E402
-from minigibbs.samplers.chromatic.spins import spin_colours  # noqa: E402
-from minigibbs.samplers.registry import colour_data  # noqa: E402
+from minigibbs.samplers.chromatic.small import small_colors  # noqa: E402
+from minigibbs.samplers.chromatic.spins import spin_colors  # noqa: E402
+from minigibbs.samplers.registry import color_data  # noqa: E402
 from minigibbs.system import memory  # noqa: E402
 
 
@@ -158,19 +158,19 @@ NUMBERS = (types.int64,) * 3  # two words of the seed, and a sweep
 def spin_arrays(strong):
     """The type of log-odds, and the types of what kernels read of a chain of spins."""
     weight = 500.0 if strong else 0.3
-    data = spin_colours(mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)]))
+    data = spin_colors(mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], weight)]))
     arrays = [device_type(getattr(data, name)) for name in bits.Spins._fields]
     return data.base.dtype.type, arrays
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_spins_by_colours_compile_for_a_gpu(strong):
+def test_spins_by_colors_compile_for_a_gpu(strong):
     """Single precision, or double where weights are large; without a byte of local memory."""
     kind, arrays = spin_arrays(strong)
     x, copy = matrix(types.uint32), row(types.uint32)
     span, few = (types.int64, types.int64, *NUMBERS, types.int64), types.uint8
     for lanes in (1, bits.QUAD, bits.HALF):
-        kernel = bits.sweep_colour(kind, lanes)
+        kernel = bits.sweep_color(kind, lanes)
         assert ".local" not in ptx(kernel, *arrays, *span, x, copy)
         assert ".local" not in ptx(kernel, *arrays, *span, matrix(few), row(few))
     blocks, _, base, _, weight = arrays
@@ -205,7 +205,7 @@ def test_ladders_of_spins_compile_for_a_gpu(strong):
 
 def test_spins_with_tails_compile_for_a_gpu():
     graph = mg.models.ising_rbf(side=6, beta=1.0, implicit=False)
-    data = colour_data(mg.PoissonGibbs(heavy=4), graph)
+    data = color_data(mg.PoissonGibbs(heavy=4), graph)
     arrays = [device_type(getattr(data, name)) for name in bits.TailSpins._fields]
     kernel = bits.walk_with_tails(data.base.dtype.type)
     ptx(kernel, *arrays, *NUMBERS, types.int64, matrix(types.uint16), row(types.int64))
@@ -275,12 +275,12 @@ def placed_type(value):
     return device_type(value)
 
 
-def test_small_domains_by_colours_compile_for_a_gpu():
-    data = small_colours(mg.models.potts_lattice(side=3, states=5, beta=0.5))
+def test_small_domains_by_colors_compile_for_a_gpu():
+    data = small_colors(mg.models.potts_lattice(side=3, states=5, beta=0.5))
     arrays = [device_type(getattr(data, name)) for name in small.Small._fields]
     x, changed = matrix(types.uint8), row(types.int64)
     numbers = (types.int64, types.int64, *NUMBERS, types.int64)
-    ptx(small.sweep_colour(5), *arrays, *numbers, x, changed)
+    ptx(small.sweep_color(5), *arrays, *numbers, x, changed)
     numbers, places = matrix(types.float32), row(types.int32)
     kernel = small.sweep_sites(20, 5, 4)
     ptx(kernel, places, numbers, numbers, *NUMBERS, types.int64, x, changed)
@@ -289,7 +289,7 @@ def test_small_domains_by_colours_compile_for_a_gpu():
 
 def test_small_domains_with_tails_compile_for_a_gpu():
     graph = mg.models.potts_rbf(side=4, states=6, beta=1.0, implicit=False)
-    data = colour_data(mg.PoissonGibbs(heavy=4), graph)
+    data = color_data(mg.PoissonGibbs(heavy=4), graph)
     arrays = [device_type(getattr(data, name)) for name in small.SmallTails._fields]
     x, counts = matrix(types.uint8), row(types.int64)
     flat, words = row(types.uint8), row(types.uint32)
@@ -308,7 +308,7 @@ def test_points_compile_for_a_gpu(kernel):
     """Points and homes are loaded four words at a time, slots two."""
     places = np.random.default_rng(0).uniform(0, 1, (6, 5))
     graph = mg.FactorGraph([3] * 6, [mg.Points(places, kernel), mg.Points(places[:, :2])])
-    data = colour_data(mg.PoissonGibbs(), graph)
+    data = color_data(mg.PoissonGibbs(), graph)
     arrays = device_type(data._replace(homes=data.homes.reshape(-1)))
     x, counts = matrix(types.uint8), row(types.int64)
     packed = device_type(pack_points(data, 5))
@@ -409,7 +409,7 @@ def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
     def load(name):
         return import_module(f"minigibbs.running.backends.{name}")
 
-    for module in (device, cuda_colours):
+    for module in (device, cuda_colors):
         monkeypatch.setattr(module, "load", load)
     monkeypatch.setattr(cuda, "current_context", lambda: Roomy(1 << 33))
     i = np.arange(n)
@@ -420,7 +420,7 @@ def test_marginals_are_counted_every_sweep_or_nearly(n, sweeps, monkeypatch):
     ]
     alone = device.CudaGroup(plans[0], mg.Gibbs().prepare(graph, device.WARP))
     assert (alone.every, alone.within) == (n, n < device.COUNT_EVERY)
-    together = CudaSmall(plans[1], small_colours(graph))
+    together = CudaSmall(plans[1], small_colors(graph))
     assert (together.every, together.within) == (sweeps * n, False)
 
 

@@ -6,7 +6,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.observables.reading import encode
 from tests.harness import sample
-from tests.running import test_cuda_colours as colours
+from tests.running import test_cuda_colors as colors
 from tests.running.test_cuda_simulator import simulate
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
@@ -34,7 +34,7 @@ CLOSE = ("e", "e2", "waves")  # sums of fractions: in another order
 GRID = mg.models.ising_lattice(side=4, beta=0.4)
 PAIR = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.4)])
 POTTS = mg.models.potts_lattice(side=3, states=3, beta=0.8)
-CLAMPED = colours.glass(6, 0.5).condition({1: 1, 4: 0})
+CLAMPED = colors.glass(6, 0.5).condition({1: 1, 4: 0})
 MARGINALS = {"record": ["marginals"]}
 CASES = {  # graph, chains, observables, and what differs
     "one": (GRID, 1, LATTICE, {}),
@@ -45,7 +45,7 @@ CASES = {  # graph, chains, observables, and what differs
     "as-they-are": (GRID, 3, SPINS, {"large": 0}),  # no snapshots
     "clamped": (CLAMPED, 5, SPINS, MARGINALS),
     "variable": (PAIR.condition({1: 0}), 1, {"m": SPINS["m"], "e": SPINS["e"]}, {}),
-    "walk": (colours.glass(6, 0.5), 17, {"m": SPINS["m"], "e": SPINS["e"]}, {"walkers": 1}),
+    "walk": (colors.glass(6, 0.5), 17, {"m": SPINS["m"], "e": SPINS["e"]}, {"walkers": 1}),
     "potts": (POTTS, 3, VALUES, {"part": 4}),
     "potts-clamped": (POTTS.condition({0: 2, 5: 1}), 1, VALUES, {"record": ["draws"]}),
 }
@@ -59,8 +59,8 @@ RESUMED = {
 
 def write_case(folder, name, **changes):
     graph, chains, observe, settings = CASES[name]
-    known = dict(colours.CASES)
-    colours.CASES[name], arrays = (graph, mg.Gibbs(), chains, settings.get("walkers", 1000)), {}
+    known = dict(colors.CASES)
+    colors.CASES[name], arrays = (graph, mg.Gibbs(), chains, settings.get("walkers", 1000)), {}
     options = {
         "sweeps": SWEEPS,
         "warmup": 2,
@@ -70,7 +70,7 @@ def write_case(folder, name, **changes):
         "observe": {key: encode(one, 1, arrays) for key, one in observe.items()},
     }
     try:
-        colours.write_case(
+        colors.write_case(
             folder,
             name,
             record=settings.get("record", []),
@@ -82,8 +82,8 @@ def write_case(folder, name, **changes):
             **changes,
         )
     finally:
-        colours.CASES.clear()
-        colours.CASES.update(known)
+        colors.CASES.clear()
+        colors.CASES.update(known)
 
 
 def measured(name):

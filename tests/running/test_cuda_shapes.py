@@ -134,7 +134,7 @@ def is_kernel(node, names):
 def test_every_launch_gets_its_shape_from_one_function():
     """Only `configure` indexes kernels."""
     names = kernel_names()
-    assert {"advance", "advance_wide", "sweep_colour", "to_variables", "count_marks"} <= names
+    assert {"advance", "advance_wide", "sweep_color", "to_variables", "count_marks"} <= names
     sources = [*sorted(BACKENDS.rglob("*.py")), SOURCE / "learning" / "device.py"]
     assert sum("configure(" in path.read_text() for path in sources) > 5
     for path in sources:
@@ -147,7 +147,7 @@ def test_every_launch_gets_its_shape_from_one_function():
     [
         "self.kernels.turn[self._tiles(piece), _TILE](array)",
         "run = own.walk(kind)[blocks, threads]",
-        "kernel, ends = own.sweep_colour(domain), ends\n    run = kernel[(blocks, 1), 128]",
+        "kernel, ends = own.sweep_color(domain), ends\n    run = kernel[(blocks, 1), 128]",
         "kernel = self.kernels.advance_wide if wide else other\n    kernel[grid, threads](x)",
     ],
 )

@@ -7,13 +7,13 @@ import minigibbs as mg
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.running.backends.packed_points import HALVES, pack_points, packed_quads
 from minigibbs.samplers.chromatic.points import HEAD, QUAD
-from minigibbs.samplers.registry import colour_data
+from minigibbs.samplers.registry import color_data
 
 
 def both(n=300, width=5, kernel="gaussian", spread=3.0):
     places = np.random.default_rng(0).uniform(0, spread, (n, width))
     groups = [mg.Points(places, kernel, norms="sums"), mg.Points(places[:, :2], weight=-0.3)]
-    data = colour_data(mg.PoissonGibbs(), mg.FactorGraph([2] * n, groups))
+    data = color_data(mg.PoissonGibbs(), mg.FactorGraph([2] * n, groups))
     return data, pack_points(data, width)
 
 

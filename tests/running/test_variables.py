@@ -231,10 +231,10 @@ def test_arviz_names_the_variables_that_were_kept():
     tree = some.to_arviz(indicators=True)["posterior"]
     assert tree["x"].coords["node"].values.tolist() == ["wet", "sky"]
     np.testing.assert_array_equal(tree["x"].sel(node="sky"), whole.draws[:, :, 1])
-    events = ["wet=10", "wet=20", "sky=blue", "sky=grey", "sky=black"]
+    events = ["wet=10", "wet=20", "sky=blue", "sky=gray", "sky=black"]
     assert tree["indicator"].coords["event"].values.tolist() == events
-    grey = tree["indicator"].sel(event="sky=grey")
-    np.testing.assert_array_equal(grey, whole.draws[:, :, 1] == 1)
+    gray = tree["indicator"].sel(event="sky=gray")
+    np.testing.assert_array_equal(gray, whole.draws[:, :, 1] == 1)
 
 
 def stuck_pair():

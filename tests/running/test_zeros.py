@@ -30,7 +30,7 @@ def test_first_states_are_possible_differ_and_go_by_seed_and_chain(model):
 
 
 def test_many_chains_begin_at_possible_states():
-    graph = HARD["colours"]
+    graph = HARD["colors"]
     states = start_states(graph, "random", 5000, 1)
     assert (graph.energy(states) > ZERO).all()
     assert len(np.unique(states, axis=0)) == 4 * 3**3  # all that there are

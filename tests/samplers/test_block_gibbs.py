@@ -135,7 +135,7 @@ def test_given_blocks_go_first_and_the_rest_one_by_one():
 
 
 def test_variables_that_zeros_tie_are_in_one_block():
-    """Chains of equal neighbours in a lattice: each whole, whatever the other blocks are."""
+    """Chains of equal neighbors in a lattice: each whole, whatever the other blocks are."""
     side, groups = 6, ({0, 1, 2}, {14, 20, 26})
     graph = mg.models.ising_lattice(side, 0.3)
     scope = [[0, 1], [1, 2], [14, 20], [20, 26]]

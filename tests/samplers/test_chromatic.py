@@ -9,12 +9,12 @@ import minigibbs as mg
 from minigibbs.exact.enumeration import Enumeration
 from minigibbs.kernels.philox import key_of
 from minigibbs.samplers.chromatic import tile
-from minigibbs.samplers.chromatic.general_tiles import GeneralColours
-from minigibbs.samplers.chromatic.small import SmallColours
-from minigibbs.samplers.chromatic.small_tails import SmallTailColours
-from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
-from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
-from minigibbs.samplers.registry import colour_data, make_tile
+from minigibbs.samplers.chromatic.general_tiles import GeneralColors
+from minigibbs.samplers.chromatic.small import SmallColors
+from minigibbs.samplers.chromatic.small_tails import SmallTailColors
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
+from minigibbs.samplers.chromatic.spins import SpinColors, spin_colors
+from minigibbs.samplers.registry import color_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import bits_at
 from tests.samplers.test_law import exact_starts
@@ -57,18 +57,18 @@ def general(seed):
 
 
 GRAPHS = {
-    "spins": (spins(6, 9, 1), SpinColours),
-    "strong spins": (spins(6, 9, 2, scale=40.0), SpinColours),
-    "potts": (small([3] * 5, 7, 3, tables=False), SmallColours),
-    "tables": (small([3, 2, 4, 2], 6, 4), SmallColours),
-    "general": (general(6), GeneralColours),
+    "spins": (spins(6, 9, 1), SpinColors),
+    "strong spins": (spins(6, 9, 2, scale=40.0), SpinColors),
+    "potts": (small([3] * 5, 7, 3, tables=False), SmallColors),
+    "tables": (small([3, 2, 4, 2], 6, 4), SmallColors),
+    "general": (general(6), GeneralColors),
 }
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_layouts(name):
     graph, kind = GRAPHS[name]
-    assert isinstance(colour_data(mg.Gibbs(), graph), kind)
+    assert isinstance(color_data(mg.Gibbs(), graph), kind)
 
 
 def swept(graph, sampler, starts, seed=7, sweeps=1):
@@ -93,9 +93,9 @@ TAILED = mg.PoissonGibbs(heavy=1, theta=0.3)
 
 
 TAILS = {
-    "spins": (lambda scale: spins(6, 12, 1, scale=scale), SpinTailColours),
-    "potts": (lambda scale: pairs([3] * 5, 12, scale), SmallTailColours),
-    "mixed sizes": (lambda scale: pairs([3, 2, 4, 2, 1], 10, scale), SmallTailColours),
+    "spins": (lambda scale: spins(6, 12, 1, scale=scale), SpinTailColors),
+    "potts": (lambda scale: pairs([3] * 5, 12, scale), SmallTailColors),
+    "mixed sizes": (lambda scale: pairs([3, 2, 4, 2, 1], 10, scale), SmallTailColors),
 }
 
 
@@ -112,7 +112,7 @@ def test_a_sweep_with_a_tail_keeps_the_law(name):
     """The same with draws: many of them, since few factors are heavy."""
     made, kind = TAILS[name]
     graph = made(0.5)
-    assert isinstance(colour_data(TAILED, graph), kind)
+    assert isinstance(color_data(TAILED, graph), kind)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, TAILED, starts)
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
@@ -149,14 +149,14 @@ def test_a_slightly_wrong_weight_is_caught():
 
 
 def sweep_matrix(graph):
-    """The matrix of a chromatic sweep: single-site updates, colour by colour."""
+    """The matrix of a chromatic sweep: single-site updates, color by color."""
     everything = Enumeration(graph)
     energy, count = everything.energy, len(everything.energy)
     states = np.array(list(itertools.product(*(range(s) for s in graph.sizes))))
     numbers = state_numbers(graph, states.astype(graph.state_type))
     assert (numbers == np.arange(count)).all()
     matrix = np.eye(count)
-    for v in np.argsort(graph.colours.colour, kind="stable"):
+    for v in np.argsort(graph.colors.color, kind="stable"):
         one = np.zeros((count, count))
         for k, state in enumerate(states):
             line = [
@@ -226,8 +226,8 @@ CASES = {
 def test_as_the_contract_says(name, chains):
     """Every value of every sweep, in Python from the definition: alone and in lockstep."""
     graph, choose = CASES[name]
-    colour = graph.colours.colour
-    order = [v for v in np.argsort(colour, kind="stable") if colour[v] >= 0]
+    color = graph.colors.color
+    order = [v for v in np.argsort(color, kind="stable") if color[v] >= 0]
     record = {"record": "draws", "progress": False, "scan": "chromatic"}
     first = sample(graph, sweeps=0, chains=chains, seed=9, **record).state
     run = sample(graph, "gibbs", sweeps=3, chains=chains, seed=9, **record)
@@ -319,7 +319,7 @@ def test_rare_values_come_as_often_as_they_should():
     for sign in (1, -1):
         energy = [0.0, sign * field]
         graph = mg.FactorGraph([2] * 10_000, [mg.Unary(np.arange(10_000), energy)])
-        data = spin_colours(graph)
+        data = spin_colors(graph)
         for chains in (1, 64):
             starts = np.full((chains, len(graph)), sign > 0, graph.state_type)
             one = make_tile(mg.Gibbs(), graph, data, 0, starts, 5)
@@ -329,8 +329,8 @@ def test_rare_values_come_as_often_as_they_should():
 
 
 def test_single_precision_is_for_weak_factors():
-    assert spin_colours(spins(6, 9, 1)).weight.dtype == np.float32
-    assert spin_colours(spins(6, 9, 1, scale=40.0)).weight.dtype == np.float64
+    assert spin_colors(spins(6, 9, 1)).weight.dtype == np.float32
+    assert spin_colors(spins(6, 9, 1, scale=40.0)).weight.dtype == np.float64
     huge = mg.FactorGraph([2, 2, 2], [mg.Ising([0, 1], [1, 2], [1e90, -1e90])])
     state = swept(huge, mg.Gibbs(), np.zeros((20, 3), np.uint8), sweeps=20)
     assert (state[:, 0] == state[:, 1]).all()
@@ -342,7 +342,7 @@ def test_large_couplings_that_cancel_leave_their_difference():
     graph = mg.FactorGraph(
         [2, 2, 2], [mg.Ising([0, 0], [1, 2], [1e7, -1e7]), mg.Unary([0], [0.0, 0.5])]
     )
-    data = colour_data(mg.Gibbs(), graph)
+    data = color_data(mg.Gibbs(), graph)
     place = int(np.flatnonzero(data.variable == 0)[0])
     assert data.base[place] == pytest.approx(0.5 / np.log(2), abs=1e-6)
     assert data.weight.dtype == np.float64
@@ -429,7 +429,7 @@ def test_evaluations_are_counted():
 def test_counts_go_beyond_32_bits(name, chains):
     """Counters that begin near 2^32 lose nothing, however many sweeps follow."""
     graph, sampler = large(name), sampler_for(name)
-    data, starts = colour_data(sampler, graph), np.zeros((chains, len(graph)), graph.state_type)
+    data, starts = color_data(sampler, graph), np.zeros((chains, len(graph)), graph.state_type)
     begun, swept = tile.MANY - 300, 1000
     counted = []
     for near in (0, begun):

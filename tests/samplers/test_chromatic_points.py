@@ -20,12 +20,12 @@ from minigibbs.samplers.chromatic.points import (
     LENGTH,
     ROW,
     START,
-    PointColours,
+    PointColors,
     count_proposals,
     draw_number,
     settle,
 )
-from minigibbs.samplers.registry import POINTS, colour_data, make_tile
+from minigibbs.samplers.registry import POINTS, color_data, make_tile
 from tests.harness import FALSE_ALARM, chi_square, coarse, sample, state_numbers
 from tests.samplers.test_law import exact_starts
 
@@ -69,7 +69,7 @@ def swept(graph, sampler, starts, seed=7, sweeps=1):
 def test_a_sweep_keeps_the_law(name):
     """Exact starts, a sweep, a chi-square test: 1 in 10,000 fails on right code."""
     graph = GRAPHS[name]
-    assert isinstance(colour_data(FAST, graph), PointColours)
+    assert isinstance(color_data(FAST, graph), PointColors)
     starts = exact_starts(graph, 40_000, seed=11)
     ends = swept(graph, FAST, starts)
     assert chi_square(state_numbers(graph, ends), Enumeration(graph).law) > FALSE_ALARM
@@ -91,7 +91,7 @@ def test_pairs_are_kept_by_their_weights(name):
     A chi-square test of each group and variable: 1 in 10,000 fails on right code.
     """
     graph = GRAPHS[name]
-    data, split = colour_data(FAST, graph), FAST.split(graph)
+    data, split = color_data(FAST, graph), FAST.split(graph)
     key, tries, worst = key_of(5), 40_000, 1.0
     for g, group in enumerate(graph.implicits):
         for place in range(len(graph)):
@@ -147,7 +147,7 @@ def _count(laws, home, u):
 @pytest.mark.parametrize("weight", [1e-9, 0.3, 400.0])
 def test_counts_are_poisson_variates(weight):
     graph = points([2] * 5, weights=(weight, 0))
-    data, split = colour_data(FAST, graph), FAST.split(graph)
+    data, split = color_data(FAST, graph), FAST.split(graph)
     (group,) = graph.implicits
     for place in range(5):
         home = data.homes[0, place]
@@ -163,7 +163,7 @@ def test_counts_are_poisson_variates(weight):
 def test_draws_are_as_many_as_the_rates_say():
     """A Poisson count: five standard deviations are passed once in 1.7 million times."""
     graph = GRAPHS["gaussian"]
-    data = colour_data(FAST, graph)
+    data = color_data(FAST, graph)
     tile = make_tile(FAST, graph, data, 0, np.zeros((1, 5), graph.state_type), 3)
     tile.advance(0, 5000, False)
     surplus = np.ascontiguousarray(data.homes[:, :, GRAIN:]).view(np.float64)[:, :, 0]

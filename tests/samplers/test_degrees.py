@@ -1,6 +1,6 @@
-"""One update of a variable with 4 to 20 neighbours, in every layout, against its conditional law.
+"""One update of a variable with 4 to 20 neighbors, in every layout, against its conditional law.
 
-The neighbours are clamped, so that the law is known whatever the degree: a start from it must be
+The neighbors are clamped, so that the law is known whatever the degree: a start from it must be
 kept by an update. Unary factors balance the pairs, so that no value is rare and each pair counts.
 """
 

@@ -97,7 +97,7 @@ def test_the_papers_models_as_kernels():
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.1])
-def test_curie_weiss_magnetisation(beta):
+def test_curie_weiss_magnetization(beta):
     """The law of the number of up spins, against the exact binomial sum."""
     n = 40
     graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, beta / n)])

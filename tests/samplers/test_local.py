@@ -16,7 +16,7 @@ def one_update(phi, choices):
 
 
 def test_members_are_drawn_without_replacement():
-    """One free variable with five clamped neighbours, two of them at a time."""
+    """One free variable with five clamped neighbors, two of them at a time."""
     clamped, weights = np.array([0, 1, 2, 0, 1]), np.array([1.5, -1.0, 0.8, -1.2, 0.9])
     graph = mg.FactorGraph([3] * 6, [mg.Potts(np.zeros(5, int), np.arange(1, 6), weights)])
     graph = graph.condition(dict(enumerate(clamped.tolist(), start=1)))

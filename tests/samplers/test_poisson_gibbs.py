@@ -71,7 +71,7 @@ def test_sparse_and_strong_graphs_become_plain_gibbs():
 
 
 def test_dense_graphs_evaluate_few_factors():
-    """8 heavy neighbours of 399 on the paper's models, and a tenth of a draw."""
+    """8 heavy neighbors of 399 on the paper's models, and a tenth of a draw."""
     for graph in (mg.models.potts_rbf(), mg.models.ising_rbf()):
         info = sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
         assert info.factor_evaluations / info.updates < 13

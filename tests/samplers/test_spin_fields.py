@@ -23,7 +23,7 @@ SMALL = {
 
 @pytest.fixture
 def everywhere(monkeypatch):
-    """Fields for few neighbours as well, however rare changes are."""
+    """Fields for few neighbors as well, however rare changes are."""
     monkeypatch.setattr(fields, "LEAST_DEGREE", 0.0)
     monkeypatch.setattr(fields, "RARE", 0.0)
 
@@ -61,7 +61,7 @@ def test_the_fields_are_the_log_odds():
         # 60 terms below 1, and 960 changes at most since they were summed anew
         assert carried[0, 1 + i] == pytest.approx(energy[1] - energy[0], abs=1e-11)
         x[:, i] = states[0, i]
-    assert tally[EVALUATIONS] == 59 * tally[CHANGES]  # a change looks at the neighbours, no more
+    assert tally[EVALUATIONS] == 59 * tally[CHANGES]  # a change looks at the neighbors, no more
 
 
 def test_fields_are_summed_anew(monkeypatch):

@@ -14,7 +14,7 @@ from minigibbs.results import modes
 from minigibbs.samplers.chromatic.lattice import lattice_of
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits, threshold
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
-from minigibbs.samplers.registry import colour_data
+from minigibbs.samplers.registry import color_data
 from tests.harness import FALSE_ALARM, chi_square, sample, state_numbers
 from tests.kernels.test_philox import plain_philox
 from tests.samplers.test_law import exact_starts
@@ -52,8 +52,8 @@ def swept(graph, starts, sweeps=1, data=None, seed=7):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_layout(name):
-    assert isinstance(colour_data(mg.Gibbs(), GRAPHS[name]), StencilBits)
-    assert isinstance(colour_data(mg.PoissonGibbs(), GRAPHS[name]), StencilBits)
+    assert isinstance(color_data(mg.Gibbs(), GRAPHS[name]), StencilBits)
+    assert isinstance(color_data(mg.PoissonGibbs(), GRAPHS[name]), StencilBits)
 
 
 @pytest.mark.parametrize("name", GRAPHS)

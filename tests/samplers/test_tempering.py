@@ -154,7 +154,7 @@ def test_exchanges_at_wrong_temperatures_are_caught():
     assert joint_p_value(graph, sampler, twins, wrong) < FALSE_ALARM
 
 
-def test_clusters_that_leave_a_neighbour_out_are_caught():
+def test_clusters_that_leave_a_neighbor_out_are_caught():
     def wrong(data):
         return data._replace(start=np.zeros_like(data.start))
 

@@ -137,8 +137,8 @@ def described():
         [grid, 3, 2],
         [mg.Table.from_function([0], lambda a: a, [grid]), mg.Potts([1], [2], 0.1)],
         names=["height", "sky", "wet é"],
-        labels={"sky": ["blue", "grey", "black"], 2: np.array([10, 20])},
-    ).condition({"sky": "grey"})
+        labels={"sky": ["blue", "gray", "black"], 2: np.array([10, 20])},
+    ).condition({"sky": "gray"})
 
 
 def test_names_labels_grids_and_evidence_round_trip(tmp_path):
@@ -204,7 +204,7 @@ DAMAGE = {
     "groups of numbers": lambda p: {"header.json": header(p, groups=[1, 2])},
     "unknown kind": lambda p: {"header.json": group_header(p, kind="magic")},
     "kind of another type": lambda p: {"header.json": group_header(p, kind=["potts"])},
-    "unknown argument": lambda p: {"header.json": group_header(p, colour="red")},
+    "unknown argument": lambda p: {"header.json": group_header(p, color="red")},
     "labels in a list": lambda p: {"header.json": header(p, labels=[1])},
     "too few names": lambda p: {"header.json": header(p, names=["a"])},
     "grid that is none": lambda p: {"header.json": header(p, grids={"0": [1.0, 0.0, 3]})},

@@ -124,7 +124,7 @@ def test_implicit_factors_are_refused():
 
 
 def poisson_gibbs_by_hand(weights, theta, heavy, old, values):
-    """One variable of three values, its neighbours at `values`: its row, summed over counts."""
+    """One variable of three values, its neighbors at `values`: its row, summed over counts."""
     total, exact = np.zeros(3), np.zeros(3)
     for weight, value in zip(weights[:heavy], values[:heavy], strict=True):
         exact[value] += weight

@@ -89,7 +89,7 @@ def order_variables(
     """
     bits = np.log2(sizes.astype(np.float64))
     members = np.flatnonzero(sizes > 1)
-    pairs = _neighbours(sizes, scopes, most)
+    pairs = _neighbors(sizes, scopes, most)
     refuse_dense(len(pairs), sizes, most)
     if len(members) <= SEARCHED:
         found = _Search(members, pairs, bits, _SLACK * most, known).best
@@ -258,7 +258,7 @@ def _listed(
     return Order(tuple(best.cliques), width, best.products, best.entries)
 
 
-def _neighbours(
+def _neighbors(
     sizes: NDArray[np.integer], scopes: Iterable[NDArray[np.int32]], most: float
 ) -> NDArray[np.int64]:
     """[edge, 2]: every two variables that share a factor, once."""
@@ -333,7 +333,7 @@ class _Elimination:
             current().check()
             fill, table, v = heapq.heappop(self.heap)
             if self.rank.get(v) != (fill, table):
-                continue  # its neighbourhood has changed since
+                continue  # its neighborhood has changed since
             if self.by_fill and table > self.limit:  # so are all others
                 v = min(self.rank, key=self.table.__getitem__)
             message = self.table[v] - self.bits[v]
@@ -368,9 +368,9 @@ class _Elimination:
         self.table[b] += self.bits[a]
 
     def _place(self, v: int) -> None:
-        """Rank a variable by the edges that its neighbours lack, or by its number.
+        """Rank a variable by the edges that its neighbors lack, or by its number.
 
-        One whose table is too large comes last, uncounted: it may have many neighbours.
+        One whose table is too large comes last, uncounted: it may have many neighbors.
         """
         near, table = self.around[v], self.table[v]
         rank = (math.inf, table)

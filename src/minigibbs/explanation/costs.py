@@ -45,15 +45,15 @@ def calibration() -> list[tuple[FactorGraph, Sampler]]:
     triples = models.random_tables(variables=200, factors=600, arity=3, states=3, scale=0.3)
     strong = models.random_tables(variables=60, factors=1700, states=3, scale=6.0)
     lattice = models.ising_lattice(side=1000, beta=0.3)  # too large for any cache
-    colours = models.potts_lattice(side=30, states=5, beta=0.8)
+    colors = models.potts_lattice(side=30, states=5, beta=0.8)
     return [
         *((graph, Gibbs(fields=False)) for graph in (potts, spins, tables, triples, strong, large)),
-        *((graph, Gibbs()) for graph in (lattice, colours)),
+        *((graph, Gibbs()) for graph in (lattice, colors)),
         (spins, Gibbs(fields=True)),
-        (colours, Gibbs(textbook=True)),
+        (colors, Gibbs(textbook=True)),
         *((graph, PoissonGibbs()) for graph in (potts, spins, large, dense)),
         *((graph, PoissonGibbs(heavy=0, theta=1.0)) for graph in (potts, spins, tables)),
-        *((graph, MGPMH()) for graph in (potts, large, tables, dense, colours)),
+        *((graph, MGPMH()) for graph in (potts, large, tables, dense, colors)),
         (spins, MinGibbs(batch=3e4)),
         (dense, MinGibbs(batch=300)),
         (potts, DoubleMinGibbs(batch=20, second_batch=3e4)),

@@ -19,7 +19,7 @@ from minigibbs.samplers import SINGLE_SITE, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
 from minigibbs.samplers.bounds import LOOSEST, guarantee
 from minigibbs.samplers.costs import Costs
-from minigibbs.samplers.registry import ScanChoice, check_colours
+from minigibbs.samplers.registry import ScanChoice, check_colors
 from minigibbs.system.boundary import checked
 
 _SYMBOLS = {
@@ -247,7 +247,7 @@ class _Way(NamedTuple):
         if self.scan is None:
             return self.backend.choose_scan(sampler, graph, self.chains, sweeps=True)
         if self.scan == CHROMATIC:
-            check_colours(sampler, graph)
+            check_colors(sampler, graph)
         return ScanChoice(self.scan, "as requested")
 
     def lanes_of(self, sampler: Sampler, graph: FactorGraph) -> int:

@@ -322,10 +322,10 @@ def _value_numbers(
     numbers = np.where(has, value, 0).astype(np.int64)
     numbers[~has] = FREE
     if domains.labels:
-        labelled = np.isin(variable, list(domains.labels))
+        labeled = np.isin(variable, list(domains.labels))
         lookup = {v: {x: k for k, x in enumerate(row)} for v, row in domains.labels.items()}
-        numbers[labelled] = [
+        numbers[labeled] = [
             lookup[v].get(x, FREE)
-            for v, x in zip(variable[labelled].tolist(), value[labelled].tolist(), strict=True)
+            for v, x in zip(variable[labeled].tolist(), value[labeled].tolist(), strict=True)
         ]
     return numbers

@@ -25,7 +25,7 @@ _MOST_COMPARED = 20_000  # names that an error looks through for one that was me
 @checked(GraphError)
 @dataclass(frozen=True)
 class Grid:
-    """A continuous variable discretised to evenly spaced points, both ends included.
+    """A continuous variable discretized to evenly spaced points, both ends included.
 
     >>> Grid(0.0, 1.0, 5).values
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])

@@ -21,7 +21,7 @@ from minigibbs.graph.prepared import SHARED, STORE, share
 from minigibbs.system.boundary import checked
 
 if TYPE_CHECKING:
-    from minigibbs.graph.colouring import Colouring
+    from minigibbs.graph.coloring import Coloring
     from minigibbs.graph.parameters import Frame
     from minigibbs.kernels.layout import Model
 
@@ -54,7 +54,7 @@ class FactorGraph(Frozen):
     Parameters
     ----------
     sizes
-        The domain size of each variable, or a `Grid` for a discretised continuous one; or
+        The domain size of each variable, or a `Grid` for a discretized continuous one; or
         `Domains`, which have names and labels of their own.
     factors
         Factor groups, in any number and mixture: `Unary`, `Potts`, `Ising`, `Table`, `Logical`;
@@ -381,11 +381,11 @@ class FactorGraph(Frozen):
         return self.frame.named(rows[0] if states.ndim == 1 else rows)
 
     @cached_property
-    def colours(self) -> Colouring:
-        """The free variables in colours: those of one colour share no factor."""
-        from minigibbs.graph.colouring import colouring
+    def colors(self) -> Coloring:
+        """The free variables in colors: those of one color share no factor."""
+        from minigibbs.graph.coloring import coloring
 
-        return colouring(self)
+        return coloring(self)
 
     @cached_property
     def hard(self) -> NDArray[np.intp]:

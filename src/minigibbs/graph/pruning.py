@@ -1,4 +1,4 @@
-"""Values that zeros and evidence exclude: generalised arc consistency, to a fixed point.
+"""Values that zeros and evidence exclude: generalized arc consistency, to a fixed point.
 
 A factor excludes a value of a variable if every entry with it is a zero, given the values that its
 other variables may still take. That may leave another factor without an entry for another value, so

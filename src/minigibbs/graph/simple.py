@@ -80,7 +80,7 @@ def lighter(graph: FactorGraph) -> FactorGraph:
     return FactorGraph(graph.domains, groups, evidence=graph.evidence)
 
 
-def neighbours(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def neighbors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Which free variables share a factor, by rows: where each begins, and all of them."""
     model, (i, j) = graph.packed, simple.pair.T.astype(np.int64)
     widths = open_slots(graph)[simple.rest].astype(np.float64)

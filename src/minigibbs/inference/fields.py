@@ -20,7 +20,7 @@ from minigibbs.kernels.decay import FEATURES, decay_value
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import chosen_by_type, entry, kernel
 from minigibbs.kernels.random import uniform
-from minigibbs.samplers.poisson_gibbs.updates.implicit import neighbour
+from minigibbs.samplers.poisson_gibbs.updates.implicit import neighbor
 from minigibbs.samplers.tempering.energies import (
     CompleteEnergy,
     KernelEnergy,
@@ -168,11 +168,11 @@ def _kernel_field(data, x, i, weights, room, row, values):
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
     for k in range(len(data.weight)):
         da, db, dc = data.steps[k, 0], data.steps[k, 1], data.steps[k, 2]
-        there = neighbour(data, a, b, c, da, db, dc)
+        there = neighbor(data, a, b, c, da, db, dc)
         if data.periodic:  # energies meet each pair twice, at half its weight
             _add_pair(data.spins, weights, x[there], 2.0 * data.weight[k])
             continue
-        back = neighbour(data, a, b, c, -da, -db, -dc)
+        back = neighbor(data, a, b, c, -da, -db, -dc)
         if there >= 0:
             _add_pair(data.spins, weights, x[there], data.weight[k])
         if back >= 0:

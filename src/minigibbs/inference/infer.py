@@ -317,7 +317,7 @@ def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | No
 
     Bounds are computed for graphs of few factors, in a twentieth of the time that was spent.
     """
-    if graph.implicits or graph.stats.factors > _MOST_BOUNDED:
+    if ladder.log_z is None or graph.implicits or graph.stats.factors > _MOST_BOUNDED:
         return None
     watch.extend(max(_LEAST_BOUNDING, 0.05 * watch.spent))
     try:

@@ -63,7 +63,7 @@ class Rule:
     Examples
     --------
     >>> import minigibbs as mg
-    >>> likes = {"who": ["ann", "bob"], "team": ["red", "blue"], "why": ["city", "colour"]}
+    >>> likes = {"who": ["ann", "bob"], "team": ["red", "blue"], "why": ["city", "color"]}
     >>> rule = mg.Rule(likes, ["who"], ["team"], name="likes", weight="why")
     >>> people = {"name": ["ann", "ann", "bob", "bob"], "value": ["red", "blue"] * 2}
     >>> model = mg.from_frames(people, [rule])

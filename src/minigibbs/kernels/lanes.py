@@ -1,4 +1,4 @@
-"""Pieces of loops over lanes: what the compiler can vectorise, where library calls cannot be."""
+"""Pieces of loops over lanes: what the compiler can vectorize, where library calls cannot be."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigibbs.kernels.jit import entry
 
-BATCHES = 128  # sums of batches that are kept; when all are full, neighbours are added up
+BATCHES = 128  # sums of batches that are kept; when all are full, neighbors are added up
 
 
 def batch_size(count: int) -> int:

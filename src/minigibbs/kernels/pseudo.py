@@ -13,7 +13,7 @@ from minigibbs.kernels.layout import EQUAL, TABLE
 def add_pseudo(model, ties, origin, rows, seen, weight, gradient, scratch, result):
     """Add the log pseudo-likelihood of data rows to result[0], and its gradient.
 
-    Variables that the rows do not hold (`seen` is 0), or whose neighbours they do not hold, are
+    Variables that the rows do not hold (`seen` is 0), or whose neighbors they do not hold, are
     left out; an empty `seen` says that everything is there. result[1] counts the others.
     `scratch` has two numbers per value.
     """

@@ -157,7 +157,7 @@ def fill_layout(constant, scale, number, values, out):
 
 
 @entry
-def centre_tables(pair, place, field, first, share, gradient):
+def center_tables(pair, place, field, first, share, gradient):
     """Take from the gradient of tables what single variables explain of it.
 
     Table k joins the variables pair[k], and its entries begin at place[k]; the fields of a variable

@@ -26,7 +26,7 @@ from minigibbs.learning.exact import Eliminated, Enumerated, Expectations
 from minigibbs.learning.information import Uncertainty
 from minigibbs.learning.moments import joint, marginals_of
 from minigibbs.learning.natural import MANY, Natural, natural_steps_exist
-from minigibbs.learning.optimiser import RATES, Optimiser
+from minigibbs.learning.optimizer import RATES, Optimizer
 from minigibbs.learning.penalty import Penalty, read_penalty
 from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
@@ -348,7 +348,7 @@ class _Task:
     def ascent(self, values: NDArray[np.float64], pool: Threads) -> Ascent:
         """The stochastic ascent, at its beginning."""
         settings, free = self.settings, ~self.whole.frame.fixed
-        optimiser = Optimiser(
+        optimizer = Optimizer(
             settings.optimizer, settings.rate, settings.decay, values.copy(), free
         )
         held = None if self.held is None else PseudoLikelihood(self.whole, self.held, pool)
@@ -357,7 +357,7 @@ class _Task:
             self.data,
             settings,
             self.penalty,
-            optimiser,
+            optimizer,
             pool,
             self.sampler,
             held,
@@ -372,7 +372,7 @@ class _Task:
         With `more`, steps continue while the moments of data and model differ by more than noise.
         """
         steps, watch = self.settings.steps, current()
-        with StepBar(steps, ascent.optimiser.step, progress) as bar, watch.noted():
+        with StepBar(steps, ascent.optimizer.step, progress) as bar, watch.noted():
             ended, known = ascent.run(bar, watch, saver), None
             if more and ended == STEPS and self.errors:
                 ended, known = self._until_converged(ascent, bar, watch)
@@ -388,7 +388,7 @@ class _Task:
         return self._fit(
             values,
             ended,
-            ascent.optimiser.step,
+            ascent.optimizer.step,
             ascent.seconds,
             history,
             ascent.data_moments,

@@ -21,7 +21,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Chains, Threads
 from minigibbs.learning.moments import Moments, marginals_of
 from minigibbs.learning.natural import Natural
-from minigibbs.learning.optimiser import Optimiser
+from minigibbs.learning.optimizer import Optimizer
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.placing import model_chains, row_chains
 from minigibbs.learning.progress import StepBar
@@ -47,7 +47,7 @@ class Ascent:
     data: Data
     settings: Settings
     penalty: Penalty
-    optimiser: Optimiser
+    optimizer: Optimizer
     threads: Threads
     sampler: Sampler | None = None
     held_out: PseudoLikelihood | None = None
@@ -81,7 +81,7 @@ class Ascent:
             self._shared = self.rows.share(self.model)
         if settings.optimizer == "natural":
             self.natural = Natural(frame, self.data_marginals, chains)
-            self.optimiser.scale = self.natural.scale
+            self.optimizer.scale = self.natural.scale
         self.model_moments = np.zeros(frame.size)
         self.model_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
         names = ["step", "seconds", "error", "pearson"]
@@ -112,15 +112,15 @@ class Ascent:
 
     def segment(self) -> str:
         """Make one step, with a look at the moments after every few; returns how steps ended."""
-        if self.optimiser.step >= self.settings.steps:
+        if self.optimizer.step >= self.settings.steps:
             return STEPS
         self.step()
         self.seconds = time.monotonic() - self._begun
-        last = self.optimiser.step == self.settings.steps
-        if not last and self.optimiser.step % LOOK:
+        last = self.optimizer.step == self.settings.steps
+        if not last and self.optimizer.step % LOOK:
             return ""
         ended = self.note()
-        self._bar.show(self.optimiser.step, self.history["error"][-1])
+        self._bar.show(self.optimizer.step, self.history["error"][-1])
         return ended or (STEPS if last else "")
 
     def keep(self) -> None:
@@ -135,19 +135,19 @@ class Ascent:
         """One step along the gradient."""
         if self.followed and self.trajectory is None:
             self.trajectory = Trajectory(
-                self.graph, self.optimiser.values, self.data, self.settings, self.threads
+                self.graph, self.optimizer.values, self.data, self.settings, self.threads
             )
         gradient = self.gradient()
         if self.natural is not None:
-            gradient = self.natural.centred(gradient)
-        values = self.optimiser.values
-        self.optimiser.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
+            gradient = self.natural.centered(gradient)
+        values = self.optimizer.values
+        self.optimizer.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
         if self.trajectory is not None:
-            self.trajectory.follow(self.optimiser.values)
+            self.trajectory.follow(self.optimizer.values)
 
     def gradient(self) -> NDArray[np.float64]:
         """The data's moments minus the model's, as chains have them now."""
-        values, settings = self.optimiser.values, self.settings
+        values, settings = self.optimizer.values, self.settings
         data = self.data_moments
         if self.rows is not None or settings.method == "cd":
             data = self._at_the_data(values)
@@ -189,7 +189,7 @@ class Ascent:
 
     def _chosen(self) -> NDArray[np.int64]:
         """The rows of this step: by weight for CD, else a batch of all in turn, shuffled."""
-        count, settings, step = len(self.observed), self.settings, self.optimiser.step
+        count, settings, step = len(self.observed), self.settings, self.optimizer.step
         if settings.method == "cd":
             rng = np.random.default_rng([settings.seed, _BURN, step])
             share = self.observed.weight / self.observed.weight.sum()
@@ -206,7 +206,7 @@ class Ascent:
 
     def _looks(self) -> bool:
         """Whether this step is followed by a look at connected moments."""
-        step = self.optimiser.step + 1
+        step = self.optimizer.step + 1
         return self.correlates and (step % LOOK == 0 or step == self.settings.steps)
 
     @property
@@ -217,10 +217,10 @@ class Ascent:
         return few or self.settings.pearson is not None
 
     def _look_share(self) -> float:
-        return max(1 / (1 + self.optimiser.step // LOOK), 0.3)
+        return max(1 / (1 + self.optimizer.step // LOOK), 0.3)
 
     def _share(self) -> float:
-        return max(1 / (self.optimiser.step + 1), _SHARE)
+        return max(1 / (self.optimizer.step + 1), _SHARE)
 
     def moments(self) -> Moments:
         """Running means of the moments of data and model."""
@@ -239,7 +239,7 @@ class Ascent:
         """Note where the ascent is; returns how it ends, if it does."""
         frame, settings, moments = self.graph.frame, self.settings, self.moments()
         seen = {
-            "step": float(self.optimiser.step),
+            "step": float(self.optimizer.step),
             "seconds": self.seconds,
             "error": moments.error(frame),
             "pearson": moments.pearson(frame),
@@ -270,13 +270,13 @@ class Ascent:
     def result(self) -> NDArray[np.float64]:
         """The parameters that the steps so far give: their average, late ones counting most."""
         sparse = self.penalty.l1 > 0
-        values = np.where(sparse, self.optimiser.values, self.optimiser.average)
-        return np.where(self.optimiser.free, values, self.optimiser.values)
+        values = np.where(sparse, self.optimizer.values, self.optimizer.average)
+        return np.where(self.optimizer.free, values, self.optimizer.values)
 
     def save(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything that the ascent needs to continue, as JSON and arrays."""
         arrays: dict[str, NDArray[Any]] = {
-            **{f"optimiser.{name}": array for name, array in self.optimiser.state().items()},
+            **{f"optimizer.{name}": array for name, array in self.optimizer.state().items()},
             **{f"model.{name}": array for name, array in self.model.state().items()},
             **{f"history.{name}": np.array(series) for name, series in self.history.items()},
             "data_moments": self.data_moments,
@@ -288,19 +288,19 @@ class Ascent:
             arrays |= {f"rows.{name}": array for name, array in self.rows.state().items()}
         if self.best is not None:
             arrays["best"] = self.best
-        return {"step": self.optimiser.step, "seconds": self.seconds}, arrays
+        return {"step": self.optimizer.step, "seconds": self.seconds}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `save` gave; raises for what no ascent can have."""
         step = header["step"]
         if type(step) is not int or not 0 <= step < 2**53:
             raise ValueError(f"step: expected a count, got {step!r}")
-        self.optimiser.step, self.seconds = step, float(header["seconds"])
+        self.optimizer.step, self.seconds = step, float(header["seconds"])
         if not 0 <= self.seconds < math.inf:
             raise ValueError(f"seconds: got {self.seconds}")
-        for name, array in self.optimiser.state().items():
-            _refill(array, arrays[f"optimiser.{name}"], name)
-        if (self.optimiser.second < 0).any():
+        for name, array in self.optimizer.state().items():
+            _refill(array, arrays[f"optimizer.{name}"], name)
+        if (self.optimizer.second < 0).any():
             raise ValueError("second: squares are not negative")
         self.model.restore(_part(arrays, "model."))
         if self.rows is not None:
@@ -309,7 +309,7 @@ class Ascent:
         for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
             _refill(getattr(self, name), arrays[name], name)
         if "best" in arrays:
-            self.best = np.empty_like(self.optimiser.values)
+            self.best = np.empty_like(self.optimizer.values)
             _refill(self.best, arrays["best"], "best")
 
     def _restore_history(self, series: dict[str, NDArray[Any]]) -> None:

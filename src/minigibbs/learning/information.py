@@ -71,8 +71,8 @@ def _covariance(
     rows, energy = law.rows[agree][:, free], law.energy(values)[agree]
     shares = np.exp(energy - energy.max())
     shares /= shares.sum()
-    centred = rows - shares @ rows
-    covariance: Matrix = (centred * shares[:, None]).T @ centred
+    centered = rows - shares @ rows
+    covariance: Matrix = (centered * shares[:, None]).T @ centered
     return covariance
 
 
@@ -115,14 +115,14 @@ def _spread(
         square += (drawn * share[:, None]).T @ drawn
         total += drawn
     means, draws = total / _DRAWS, count * _DRAWS
-    centre = share @ means / share.sum()
+    center = share @ means / share.sum()
     if pooled:
-        within: Matrix = square / draws - np.outer(centre, centre)
-        away = means - centre
-        return within, centre, away.T @ away / (max(count - 1, 1) * count)
+        within: Matrix = square / draws - np.outer(center, center)
+        away = means - center
+        return within, center, away.T @ away / (max(count - 1, 1) * count)
     within = square / draws - (means * share[:, None]).T @ means / count
     within = within * (_DRAWS / (_DRAWS - 1))
-    return within, centre, within / count
+    return within, center, within / count
 
 
 def errors(
@@ -198,9 +198,9 @@ def sandwich(
     for row in np.flatnonzero(data.weight).tolist():
         one = PseudoLikelihood(likelihood.graph, data.some(np.array([row])), likelihood.threads)
         scores[row] = one.of(values)[1][free] * data.weight[row]
-    centred = scores - scores.mean(axis=0)
+    centered = scores - scores.mean(axis=0)
     inverse, nothing = _inverse(curvature)
-    covariance = inverse @ (centred.T @ centred / len(data)) @ inverse / len(data)
+    covariance = inverse @ (centered.T @ centered / len(data)) @ inverse / len(data)
     found = _uncertainty(frame, covariance, nothing, np.diag(curvature) <= 0, 0.0)
     error = found.deviations[free]
     known = (error > 0) & np.isfinite(error)

@@ -23,8 +23,8 @@ from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
 from minigibbs.running.ensemble import State
 from minigibbs.samplers.chromatic.places import order_places
-from minigibbs.samplers.chromatic.small import SmallColours, centered
-from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColours
+from minigibbs.samplers.chromatic.small import SmallColors, centered
+from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColors
 from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
 from minigibbs.samplers.registry import (
@@ -77,7 +77,7 @@ class LearnedLayout:
         self._table = None if self.spins else Source([one.table for one in laid])
         self._owner = _owners(self.first.blocks)
 
-    def at(self, values: NDArray[np.float64]) -> SpinColours | SmallColours:
+    def at(self, values: NDArray[np.float64]) -> SpinColors | SmallColors:
         """The layout with the numbers that these parameters give."""
         finite = np.where(np.isfinite(values), values, 0.0)
         unary = sum_unary(self.moving.set(values)) * LOG2_E
@@ -173,20 +173,20 @@ def sweeps_of(saved: State) -> int:
 
 
 class LockstepRows(Chains):
-    """Rows that all leave open the same colours: 64 side by side, what was seen stays.
+    """Rows that all leave open the same colors: 64 side by side, what was seen stays.
 
-    Variables of one colour do not depend on each other, so that one colour is drawn exactly.
+    Variables of one color do not depend on each other, so that one color is drawn exactly.
     """
 
     def __init__(
         self,
         graph: FactorGraph,
         states: NDArray[Any],
-        colours: slice,
+        colors: slice,
         seed: tuple[int, ...],
         threads: Threads,
     ) -> None:
-        self.graph, self.colours, self._key = graph, colours, seed_of(seed)
+        self.graph, self.colors, self._key = graph, colors, seed_of(seed)
         self._states, self.swept, self.threads = np.ascontiguousarray(states), 0, threads
         self._layout: LearnedLayout | None = None
         self._laid: Any = None
@@ -206,7 +206,7 @@ class LockstepRows(Chains):
     def sweep(self, sweeps: int, chosen: NDArray[np.integer] | None = None) -> None:
         """Draw what the chosen rows leave open; bits depend on a row's place among them."""
         rows = np.arange(len(self._states)) if chosen is None else chosen
-        sweeps = 1 if self.colours.stop - self.colours.start == 1 else sweeps
+        sweeps = 1 if self.colors.stop - self.colors.start == 1 else sweeps
         pieces = -(-len(rows) // LANES)
         while len(self._tiles) < pieces:
             first = len(self._tiles) * LANES
@@ -221,7 +221,7 @@ class LockstepRows(Chains):
             filled = np.resize(np.arange(len(some)), LANES)  # a tile is full; the rest is not read
             tile.load(some[filled])
             for sweep in range(self.swept, self.swept + sweeps):
-                tile.advance_colours(self.colours.start, self.colours.stop, sweep)
+                tile.advance_colors(self.colors.start, self.colors.stop, sweep)
             some[:] = tile.states()[: len(some)]
 
         self.threads(work, pieces)
@@ -238,8 +238,8 @@ class LockstepRows(Chains):
         self.swept = sweeps_of(state)
 
 
-def open_colours(graph: FactorGraph, data: Data) -> slice | None:
-    """The colours that all rows leave open; None where rows differ, or a colour is half seen."""
+def open_colors(graph: FactorGraph, data: Data) -> slice | None:
+    """The colors that all rows leave open; None where rows differ, or a color is half seen."""
     assert data.seen is not None
     if learned_layout(graph) is None or (data.seen != data.seen[0]).any():
         return None
@@ -257,11 +257,11 @@ def open_colours(graph: FactorGraph, data: Data) -> slice | None:
 
 def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains | None:
     """Chains of the rows in lockstep, where they fit."""
-    colours = open_colours(graph, data) if len(data) >= TOGETHER else None
-    if colours is None:
+    colors = open_colors(graph, data) if len(data) >= TOGETHER else None
+    if colors is None:
         return None
     states = data_states(graph, data, seed)
-    return LockstepRows(graph, states, colours, (seed, DATA), threads)
+    return LockstepRows(graph, states, colors, (seed, DATA), threads)
 
 
 def _probes(frame: Frame) -> list[NDArray[np.float64]]:
@@ -273,7 +273,7 @@ def _probes(frame: Frame) -> list[NDArray[np.float64]]:
 
 
 def _is_double(laid: Any) -> bool:
-    return bool(laid.weight.dtype == np.float64) and isinstance(laid, SpinColours)
+    return bool(laid.weight.dtype == np.float64) and isinstance(laid, SpinColors)
 
 
 def _owners(blocks: NDArray[np.void]) -> NDArray[np.int64]:

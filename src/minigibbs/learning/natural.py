@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
 from minigibbs.kernels.layout import TABLE
-from minigibbs.kernels.statistics import centre_tables
+from minigibbs.kernels.statistics import center_tables
 
 _COUNT = 0.05  # of a row: how much each variable's chances are mixed with equal ones
 MANY = 10_000  # numbers from which on steps are natural by default, where they can be
@@ -78,9 +78,9 @@ class Natural:
             least = 1.0 / max(chains, 1)
             self.scale[entries] = 1.0 / np.maximum(chance.reshape(len(entries), -1), least)
 
-    def centred(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+    def centered(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """The gradient, that of tables without what the fields explain."""
-        centre_tables(self.pair, self.place, self.field, self.first, self.share, gradient)
+        center_tables(self.pair, self.place, self.field, self.first, self.share, gradient)
         return gradient
 
     def independent(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

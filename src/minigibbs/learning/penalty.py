@@ -39,10 +39,10 @@ def read_penalty(
     mean = np.zeros(frame.size)
     for name, given in (prior or {}).items():
         place = frame.find(name).place
-        centre, deviation = _read_prior(name, given)
+        center, deviation = _read_prior(name, given)
         if second[place].any():
             raise LearnError(f"parameter {name!r} has l2 and a prior: give one of them")
-        mean[place], second[place] = centre, 1.0 / (deviation**2 * rows)
+        mean[place], second[place] = center, 1.0 / (deviation**2 * rows)
     free = ~frame.fixed
     return Penalty(first * free, second * free, mean)
 

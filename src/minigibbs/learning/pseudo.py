@@ -20,7 +20,7 @@ _ROWS = 64  # that make a piece worth while
 class PseudoLikelihood:
     """The mean over rows of the sum over variables of log p(variable | all others).
 
-    Of rows with values missing, those variables count whose neighbours are all there.
+    Of rows with values missing, those variables count whose neighbors are all there.
     """
 
     def __init__(self, graph: FactorGraph, data: Data, threads: Threads) -> None:
@@ -64,7 +64,7 @@ class PseudoLikelihood:
         self.counted = int(counted)
         if not self.counted:
             raise LearnError(
-                "no variable of the data has all its neighbours observed: the pseudo-likelihood "
+                "no variable of the data has all its neighbors observed: the pseudo-likelihood "
                 'is empty; use method="pcd"'
             )
         rows = float(data.weight.sum())

@@ -1,6 +1,6 @@
 """What a run can measure: ready-made observables, and quantities that are derived from them.
 
-`observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetisation at every
+`observe={"m": mg.observables.Magnetization()}` in `mg.sample` measures the magnetization at every
 record; a function of the state, such as `lambda x: x.mean()`, is compiled and measured alike.
 
 Examples

@@ -1,4 +1,4 @@
-"""Magnetisation of spins, and its powers."""
+"""Magnetization of spins, and its powers."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ FIGURES: dict[str, list[Curve]] = {
         _mgpmh_curve(1),
         *_baselines("potts"),
     ],
-    "neighbours": [
+    "neighbors": [
         Curve(
             "potts-poisson-gibbs-1",
             r"Poisson-Gibbs, $\lambda = L^2$",

@@ -20,10 +20,10 @@ TITLES = {
     "fig2a": "Figure 2a: Local Minibatch Gibbs (biased) on the Ising model",
     "fig2b": "Figure 2b: MGPMH on the Potts model",
     "fig2c": "Figure 2c: DoubleMIN-Gibbs on the Potts model",
-    "neighbours": "Neighbours of the paper on the Potts model",
+    "neighbors": "Neighbors of the paper on the Potts model",
 }
 ERROR = "mean $\\ell_2$ error of the marginals"
-# Colours of Okabe and Ito, which people of every colour vision can tell apart.
+# Colors of Okabe and Ito, which people of every color vision can tell apart.
 BATCHES = ("#E69F00", "#56B4E9", "#009E73", "#0072B2")
 TOP = 1.0  # of every error axis, so that figures can be compared
 GIBBS, OURS = "#000000", "#D55E00"
@@ -97,8 +97,8 @@ def _styles(name: str) -> list[tuple[Curve, dict[str, Any]]]:
     *others, gibbs, ours = FIGURES[name]
     batches = [curve for curve in others if not curve.seconds_only]
     styles: list[tuple[Curve, dict[str, Any]]] = [
-        (curve, {"color": colour, "linewidth": 1.6})
-        for curve, colour in zip(batches, BATCHES[-len(batches) :], strict=True)
+        (curve, {"color": color, "linewidth": 1.6})
+        for curve, color in zip(batches, BATCHES[-len(batches) :], strict=True)
     ]
     for curve in others:
         if curve.seconds_only:
@@ -144,7 +144,7 @@ def _csv(name: str, results: Mapping[str, Result]) -> str:
     return text.getvalue()
 
 
-def summarise(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
+def summarize(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """The end of every curve in numbers: error, speed, energy and how often something changed."""
     rows = []
     for curve in FIGURES[name]:

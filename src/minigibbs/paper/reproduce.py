@@ -102,7 +102,7 @@ def reproduce(
         results = _curves(asked, folder / "curves", settings, fresh, progress, tell)
         for name in asked:
             made.files += figures.draw(name, results, folder)
-            made.figures[name] = figures.summarise(name, results)
+            made.figures[name] = figures.summarize(name, results)
     if target in ("table1", "all"):
         made.table = _table(quick, folder, made.files, tell)
     if target in ("theorems", "all"):

@@ -1,7 +1,7 @@
 """The paper's table: what an update costs, measured as one quantity grows and the others stay.
 
 The family is a ring of n variables with D values each, k parallel Potts factors of weight w between
-neighbours. Then Delta = 2k, L = 2kw, Psi = nkw, and each can grow alone: Delta with k (and w
+neighbors. Then Delta = 2k, L = 2kw, Psi = nkw, and each can grow alone: Delta with k (and w
 falling), Psi with n, L with w (and n falling). All rates stay below 1, where our way of drawing
 saves nothing over the paper's.
 """

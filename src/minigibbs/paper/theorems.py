@@ -103,13 +103,13 @@ def _panel(axes: Any, claim: Claim, found: Evidence) -> None:
         axes.fill_between(ends, ends, high, color="0.92", linewidth=0)
     axes.plot(ends, ends, color="black", linewidth=1)
     wrong = (found.margins < -TOLERANCE)[found.graphs]
-    for points, colour, size in ((~wrong, "#0072B2", 12), (wrong, "#D55E00", 20)):
+    for points, color, size in ((~wrong, "#0072B2", 12), (wrong, "#D55E00", 20)):
         axes.scatter(
             found.claimed[points],
             found.true[points],
             s=size,
             alpha=0.55,
-            color=colour,
+            color=color,
             linewidths=0,
             rasterized=True,
         )

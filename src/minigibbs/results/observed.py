@@ -276,7 +276,7 @@ class Observed:
 
     @cached_property
     def rhat(self) -> NDArray[np.float64]:
-        """[number] split R-hat, rank-normalised where there is a series."""
+        """[number] split R-hat, rank-normalized where there is a series."""
         if self.series is not None:
             return np.atleast_1d(diagnostics.rhat(self.series))
         return self._split_rhat()
@@ -296,7 +296,7 @@ class Observed:
     def _batch_times(self) -> NDArray[np.float64]:
         """From how the means of batches differ, against how single records do.
 
-        Batches shorter than the memory of a chain tell too short a time, so that neighbours are
+        Batches shorter than the memory of a chain tell too short a time, so that neighbors are
         joined as long as there are enough of them, and the longest time counts.
         """
         if not self.records:

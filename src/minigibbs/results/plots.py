@@ -84,7 +84,7 @@ def plot_error(run: Run, axes: Any) -> None:
 def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
     """The marginals of all variables as a map: a column per variable, a row per value.
 
-    Colours show the deviation from `expected` where one is given.
+    Colors show the deviation from `expected` where one is given.
     """
     marginals = run.marginals.T
     if expected is None:
@@ -103,7 +103,7 @@ def plot_marginals(run: Run, axes: Any, expected: float | None = None) -> None:
     axes.figure.colorbar(image, ax=axes, label="probability")
 
 
-_COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
+_COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 _MOST_LINES = 8  # chains drawn
 _MOST_POINTS = 2000  # of a line
 
@@ -126,8 +126,8 @@ def trace(run: Run, names: Sequence[str], path: str | os.PathLike[str] | None = 
     for (label, updates, series), (axes,) in zip(lines, rows, strict=True):
         step = -(-len(updates) // _MOST_POINTS) or 1
         for chain, values in enumerate(series[:_MOST_LINES]):
-            colour = _COLOURS[chain % len(_COLOURS)]
-            axes.plot(updates[::step], values[::step], color=colour, linewidth=0.7, alpha=0.8)
+            color = _COLORS[chain % len(_COLORS)]
+            axes.plot(updates[::step], values[::step], color=color, linewidth=0.7, alpha=0.8)
         axes.set(ylabel=label)
         axes.grid(alpha=0.25)
         axes.margins(x=0.01)
@@ -198,9 +198,9 @@ def autocorrelation(
         lags = max(len(correlations(series)) - 1 for _, _, series in lines)
     for number, (label, _, series) in enumerate(lines):
         values = correlations(series, lags)
-        colour = _COLOURS[number % len(_COLOURS)]
-        axes.plot(range(len(values)), values, ".-", color=colour, markersize=3, label=label)
-    axes.axhline(0.0, color="grey", linewidth=0.8)
+        color = _COLORS[number % len(_COLORS)]
+        axes.plot(range(len(values)), values, ".-", color=color, markersize=3, label=label)
+    axes.axhline(0.0, color="gray", linewidth=0.8)
     axes.set(xlabel="records apart", ylabel="autocorrelation", ylim=(None, 1.02))
     axes.set_title("How long chains remember", loc="left", fontsize="medium")
     axes.grid(alpha=0.25)
@@ -235,8 +235,8 @@ def observable(run: Run, name: str, path: str | os.PathLike[str] | None = None) 
         whole, (left, right) = figure(2, 10.0, 3.4)
         step = -(-one.series.shape[1] // _MOST_POINTS) or 1
         for chain, values in enumerate(one.series[:_MOST_LINES]):
-            colour = _COLOURS[chain % len(_COLOURS)]
-            left.plot(run.record_updates[::step], values[::step], color=colour, linewidth=0.7)
+            color = _COLORS[chain % len(_COLORS)]
+            left.plot(run.record_updates[::step], values[::step], color=color, linewidth=0.7)
         left.set(xlabel="updates of each chain", ylabel=name)
         right.hist(one.series.ravel(), bins=40, color="tab:blue", alpha=0.75, density=True)
         right.axvline(one.mean, color="black", linewidth=1)

@@ -1,4 +1,4 @@
-"""What a run leaves behind: marginals, draws, energies, counters; saved, loaded, summarised."""
+"""What a run leaves behind: marginals, draws, energies, counters; saved, loaded, summarized."""
 
 from __future__ import annotations
 
@@ -255,9 +255,9 @@ class Run(Result):
 
     @cached_property
     def _summary(self) -> Summary:
-        from minigibbs.results.summary import summarise
+        from minigibbs.results.summary import summarize
 
-        return summarise(self)
+        return summarize(self)
 
     def to_arviz(self, indicators: bool = False) -> Any:
         """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.

@@ -115,7 +115,7 @@ def ladder_rows(ladder: Ladder) -> list[tuple[str, str]]:
     rows = [
         (
             "levels",
-            f"{len(ladder.levels)}, neighbours exchange {low:.0%} to {high:.0%} of the time",
+            f"{len(ladder.levels)}, neighbors exchange {low:.0%} to {high:.0%} of the time",
         ),
         ("round trips", f"{ladder.round_trips:,} in {ladder.rounds:,} rounds"),
         ("barrier", f"{ladder.barrier:.2f} (sum of the rejection rates)"),
@@ -132,7 +132,7 @@ def for_json(value: Any) -> Any:
     return None if math.isnan(value) else str(value)
 
 
-def summarise(run: Run) -> Summary:
+def summarize(run: Run) -> Summary:
     """Compute the diagnostics of a run."""
     rhat, ess = diagnostics.of_energy(run)
     energy = run.energy if run.energy is not None and run.energy.shape[1] else None

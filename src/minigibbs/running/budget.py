@@ -30,9 +30,9 @@ _LONG_ROW = 8  # pairs a variable from which on they are summed variable by vari
 _PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
-# The same by colours, where updates and energies of pairs are so much cheaper.
-_COLOUR_PAIR = 0.9
-_DEARER = 3.0  # how much dearer energies are in other layouts of colours
+# The same by colors, where updates and energies of pairs are so much cheaper.
+_COLOR_PAIR = 0.9
+_DEARER = 3.0  # how much dearer energies are in other layouts of colors
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is
 _SWEEP = 40.0  # an update of a sampler that sweeps, about
 _CACHE = 32e6  # bytes
@@ -102,7 +102,7 @@ def update_cost(graph: FactorGraph, sampler: Sampler) -> float:
     return prepared(graph, "update cost", str(sampler), make, _MOST_COSTS)
 
 
-def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
+def color_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
     """Nanoseconds of one energy and of one update in a chromatic scan, about."""
     layout = chromatic_layout(sampler, graph)
     update, energy = layout.cost(graph), layout.energy_cost(graph)
@@ -110,7 +110,7 @@ def colour_costs(graph: FactorGraph, sampler: Sampler) -> tuple[float, float]:
         return energy_cost(graph), update_cost(graph, sampler) / _DEARER
     if energy is None:
         fields = int((graph.packed.rows["end"] > graph.packed.rows["unary_begin"]).sum())
-        energy = _COLOUR_PAIR * (len(graph.packed.pair_weight) + fields)
+        energy = _COLOR_PAIR * (len(graph.packed.pair_weight) + fields)
     return energy, update
 
 
@@ -120,20 +120,20 @@ def energy_every(
     thin: int,
     records: int | None,
     share: float = SHARE,
-    colours: bool = False,
+    colors: bool = False,
 ) -> int:
     """How many records lie between two energies; one at the end where no more fit.
 
     `records` is None where a run goes on until it has enough energies.
     """
-    own = chromatic_layout(sampler, graph).energy_cost(graph) if colours else None
+    own = chromatic_layout(sampler, graph).energy_cost(graph) if colors else None
     cost = energy_cost(graph) if own is None else own
     if records is not None and cost * records <= _UNNOTICED:
         return 1
-    if not colours and cost <= share * thin * COSTS["update"]:
+    if not colors and cost <= share * thin * COSTS["update"]:
         return 1
-    if colours:
-        cost, update = colour_costs(graph, sampler)
+    if colors:
+        cost, update = color_costs(graph, sampler)
     else:
         update = update_cost(graph, sampler)
     every = max(math.ceil(cost / (share * thin * max(update, 1.0))), 1)

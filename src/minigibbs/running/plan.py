@@ -23,7 +23,7 @@ from minigibbs.results.run import check_drawn
 from minigibbs.running.sums import Summed, summed
 from minigibbs.samplers import Sampler
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
-from minigibbs.samplers.registry import check_colours
+from minigibbs.samplers.registry import check_colors
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
 
 CHROMATIC = CHROMATIC_SCAN
@@ -173,7 +173,7 @@ class Plan:
             raise ValueError(f"scan: {header['scan']} is not one of {sampler}")
         if header["scan"] == CHROMATIC:
             try:
-                check_colours(sampler, graph)
+                check_colors(sampler, graph)
             except SampleError as error:
                 raise ValueError(f"scan: {error}") from error
         every, series = header.get("energy_every", 1), header.get("series", True)

@@ -38,7 +38,7 @@ from minigibbs.running.plan import (
 )
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
-from minigibbs.samplers.registry import check_colours
+from minigibbs.samplers.registry import check_colors
 from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
@@ -161,7 +161,7 @@ class Options:
             self._check_sweeps(graph, sampler)
         scan = self._scan(backend, sampler, graph, unit)
         if scan == CHROMATIC:
-            check_colours(sampler, graph)
+            check_colors(sampler, graph)
         sweeps = sampler.sweeps or scan == CHROMATIC
         if sweeps:
             _check_whole(graph, scan, sampler, length, unit)

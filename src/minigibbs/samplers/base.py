@@ -8,7 +8,7 @@ arrays that its update reads (prepared once per graph), and the update itself,
 The update reads `chain.x` and leaves it as it found it; the run loop writes the value. `register`
 ties the update to the NamedTuple's type, and the one run loop calls it through `update` below:
 Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
-specialised, inlined, and cached on disk.
+specialized, inlined, and cached on disk.
 
 A sampler that moves many variables at once has a sweep in place of the update,
 

@@ -32,7 +32,7 @@ COSTS: Costs = {
     "strong": 17.0,  # a Poisson variate of its own
     "accept": 60.0,  # a proposal decided upon
     "member": 11.0,  # a member of a subset
-    "write": 5.0,  # a neighbour's field brought up to date
+    "write": 5.0,  # a neighbor's field brought up to date
     "far": 40.0,  # a cache line that comes from main memory
 }
 LANE_DRAW = 48.0  # a draw in lockstep, where all chains wait for one that draws

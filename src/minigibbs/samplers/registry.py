@@ -30,9 +30,9 @@ from minigibbs.kernels.touched import DENSE_DOMAIN, LARGEST
 from minigibbs.samplers.base import Sampler
 from minigibbs.samplers.chromatic.general_tiles import (
     GENERAL_LANES,
-    GeneralColours,
+    GeneralColors,
     GeneralTile,
-    general_colours,
+    general_colors,
 )
 from minigibbs.samplers.chromatic.point_tiles import PointTile
 from minigibbs.samplers.chromatic.points import (
@@ -40,31 +40,31 @@ from minigibbs.samplers.chromatic.points import (
     MOST_GROUPS,
     MOST_RATE,
     MOST_VALUES,
-    PointColours,
-    point_colours,
+    PointColors,
+    point_colors,
     proposal_rates,
 )
 from minigibbs.samplers.chromatic.small import (
     MOST_SMALL,
     MOST_TABLE,
-    SmallColours,
-    small_colours,
+    SmallColors,
+    small_colors,
 )
 from minigibbs.samplers.chromatic.small_tails import (
-    SmallTailColours,
+    SmallTailColors,
     SmallTailLanes,
     SmallTailRow,
-    small_tail_colours,
+    small_tail_colors,
 )
 from minigibbs.samplers.chromatic.small_tiles import SmallLanes, SmallRow
 from minigibbs.samplers.chromatic.spin_tails import (
-    SpinTailColours,
+    SpinTailColors,
     SpinTailLanes,
     SpinTailRow,
-    spin_tail_colours,
+    spin_tail_colors,
 )
 from minigibbs.samplers.chromatic.spin_tiles import SpinLanes, SpinRow
-from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE, SpinColours, spin_colours
+from minigibbs.samplers.chromatic.spins import LOG2_E, SINGLE, SpinColors, spin_colors
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits, stencil_bits
 from minigibbs.samplers.chromatic.stencil_tiles import StencilTile
 from minigibbs.samplers.chromatic.tile import LANES, Tile
@@ -253,9 +253,9 @@ STENCIL = Layout(
 )
 POINTS = Layout(
     name="points",
-    data=PointColours,
+    data=PointColors,
     fits=_fits_points,
-    lay_out=lambda sampler, graph: point_colours(graph, _split(sampler, graph)),
+    lay_out=lambda sampler, graph: point_colors(graph, _split(sampler, graph)),
     one=PointTile,
     several=PointTile,
     preferred=(CUDA,),
@@ -263,45 +263,45 @@ POINTS = Layout(
 )
 SPINS = Layout(
     name="spins",
-    data=SpinColours,
+    data=SpinColors,
     fits=lambda sampler, graph: pairs_of_spins(graph) and draws_nothing(sampler, graph),
-    lay_out=lambda sampler, graph: spin_colours(graph),
+    lay_out=lambda sampler, graph: spin_colors(graph),
     one=SpinRow,
     several=SpinLanes,
     cost=lambda graph: _SPIN + _SPIN_PAIR * len(graph.packed.pair_weight) / len(graph),
 )
 SMALL = Layout(
     name="small",
-    data=SmallColours,
+    data=SmallColors,
     fits=lambda sampler, graph: small_domains(graph) and draws_nothing(sampler, graph),
-    lay_out=lambda sampler, graph: small_colours(graph),
+    lay_out=lambda sampler, graph: small_colors(graph),
     one=SmallRow,
     several=SmallLanes,
     cost=_small_cost,
 )
 SPIN_TAILS = Layout(
     name="spin-tails",
-    data=SpinTailColours,
+    data=SpinTailColors,
     fits=lambda sampler, graph: pairs_of_spins(graph) and _fits_tails(sampler, graph, _odds_hold),
-    lay_out=lambda sampler, graph: spin_tail_colours(graph, _split(sampler, graph)),
+    lay_out=lambda sampler, graph: spin_tail_colors(graph, _split(sampler, graph)),
     one=SpinTailRow,
     several=SpinTailLanes,
 )
 SMALL_TAILS = Layout(
     name="small-tails",
-    data=SmallTailColours,
+    data=SmallTailColors,
     fits=lambda sampler, graph: (
         small_domains(graph) and _fits_tails(sampler, graph, _all_values_listed)
     ),
-    lay_out=lambda sampler, graph: small_tail_colours(graph, _split(sampler, graph)),
+    lay_out=lambda sampler, graph: small_tail_colors(graph, _split(sampler, graph)),
     one=SmallTailRow,
     several=SmallTailLanes,
 )
 GENERAL = Layout(
     name="general",
-    data=GeneralColours,
+    data=GeneralColors,
     fits=lambda sampler, graph: not graph.implicits,
-    lay_out=general_colours,
+    lay_out=general_colors,
     one=GeneralTile,
     several=GeneralTile,
     devices=(CPU,),
@@ -310,7 +310,7 @@ GENERAL = Layout(
 LAYOUTS = (STENCIL, POINTS, SPINS, SMALL, SPIN_TAILS, SMALL_TAILS, GENERAL)
 
 
-def check_colours(sampler: Sampler, graph: FactorGraph) -> None:
+def check_colors(sampler: Sampler, graph: FactorGraph) -> None:
     """Refuse a sampler or a graph that has no chromatic scan."""
     sampler.check_chromatic()
     if _first(sampler, graph) is None:
@@ -354,7 +354,7 @@ def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) ->
     key = (sampler, str(sampler), device)  # as text, too: 1 and True are different settings
     found = prepared(graph, "layout", key, lambda: _first(sampler, graph, device), _KEPT)
     if found is None:
-        check_colours(sampler, graph)  # which says why, if no device has one
+        check_colors(sampler, graph)  # which says why, if no device has one
         raise SampleError(
             f'scan="chromatic" on backend="{device}" is for variables of few values, joined by '
             "pairs and tables of two without zeros, of which only pairs are drawn; leave "
@@ -363,7 +363,7 @@ def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) ->
     return found
 
 
-def colour_data(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Any:
+def color_data(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Any:
     """Return the arrays that chromatic sweeps of a graph read; see `chromatic_layout`."""
     return chromatic_layout(sampler, graph, device).lay_out(sampler, graph)
 
@@ -380,7 +380,7 @@ def make_tile(
     graph : FactorGraph
         The model.
     data
-        What `colour_data` returned.
+        What `color_data` returned.
     first : int
         The number of the first chain, a multiple of 8 where there are several.
     states : array [chain, variable]
@@ -483,13 +483,13 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
     if not free:
         return _one_by_one(sampler, "evidence clamps every variable")
     entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
-    if 2 * entries > free * free or free < LEAST_COLOR * graph.colours.count:
+    if 2 * entries > free * free or free < LEAST_COLOR * graph.colors.count:
         return _one_by_one(sampler, f"its colors have fewer than {LEAST_COLOR} variables each")
     if not draws_nothing(sampler, graph):
         return _one_by_one(sampler, "factors are drawn, chain by chain")
     return ScanChoice(
         CHROMATIC,
-        f"its {graph.colours.count} colors have {free // graph.colours.count:,} variables each, "
+        f"its {graph.colors.count} colors have {free // graph.colors.count:,} variables each, "
         "which are updated together",
     )
 

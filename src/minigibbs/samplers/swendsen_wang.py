@@ -41,7 +41,7 @@ from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
 from minigibbs.samplers.poisson_gibbs.updates.implicit import (
     displacement_alias,
     displacements,
-    neighbour,
+    neighbor,
 )
 from minigibbs.system.boundary import checked
 
@@ -157,7 +157,7 @@ class KernelBonds(NamedTuple):
 
     shape: NDArray[np.int64]  # [3] the grid, with sides of 1 in front
     sides: NDArray[np.int64]  # [3] of the table of displacements
-    reach: NDArray[np.int64]  # [3] its centre's coordinates
+    reach: NDArray[np.int64]  # [3] its center's coordinates
     periodic: bool
     heavy: NDArray[np.int64]  # [strong, 3] displacements
     chance: NDArray[np.float64]  # [strong]
@@ -330,19 +330,19 @@ def kernel_bonds(data, chain):
         for i in range(len(x)):
             rest = i // data.shape[2]
             a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
-            j = neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
+            j = neighbor(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
             if j >= 0 and x[i] == x[j] and uniform(stream) < data.chance[k]:
                 _join(forest, i, j)
     draws = poisson(data.rate, math.exp(-data.rate), stream) if data.rate > 0.0 else 0
-    centre = (data.reach[0] * data.sides[1] + data.reach[1]) * data.sides[2] + data.reach[2]
+    center = (data.reach[0] * data.sides[1] + data.reach[1]) * data.sides[2] + data.reach[2]
     for _ in range(draws):
-        i, flat = below(stream, len(x)), centre + draw_alias(data.tail, 0, len(data.tail), stream)
+        i, flat = below(stream, len(x)), center + draw_alias(data.tail, 0, len(data.tail), stream)
         rest, line = i // data.shape[2], flat // data.sides[2]
         step_a = line // data.sides[1] - data.reach[0]
         step_b = line % data.sides[1] - data.reach[1]
         step_c = flat % data.sides[2] - data.reach[2]
         a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
-        j = neighbour(data, a, b, c, step_a, step_b, step_c)
+        j = neighbor(data, a, b, c, step_a, step_b, step_c)
         if j >= 0 and x[i] == x[j]:
             _join(forest, i, j)
     chain.tally[EVALUATIONS] += data.looks

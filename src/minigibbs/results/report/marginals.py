@@ -66,7 +66,7 @@ def _site_map(found: Beliefs, shape: tuple[int, ...] | None) -> Html:
         what, legend = join("probability of the value ", named(value)), pictures.scale("0", "1")
         alt = f"probability of the value {cut(value)} at each site"
         draw = partial(_share_map, shape=shape)
-    elif found.marginals.sizes.max() <= len(pictures.kind_colours()):
+    elif found.marginals.sizes.max() <= len(pictures.kind_colors()):
         alt = "most probable value at each site"
         what, draw = Html("most probable value"), partial(_kind_map, found=found, shape=shape)
         values = range(int(found.marginals.sizes.max()))
@@ -296,8 +296,8 @@ def _numbers(found: Beliefs) -> NDArray[np.float64]:
 
 def _key(labels: list[Html]) -> Html:
     items = [
-        element("li", element("i", style=f"background:{colour}"), label)
-        for colour, label in zip(pictures.kind_colours(), labels, strict=False)
+        element("li", element("i", style=f"background:{color}"), label)
+        for color, label in zip(pictures.kind_colors(), labels, strict=False)
     ]
     return element("ul", *items, class_="legend")
 

@@ -22,7 +22,7 @@ from minigibbs.results.report.markup import Html, element, join
 _WIDTH, _HEIGHT = 1000.0, 300.0
 _MOST_POINTS = 500  # of a line
 MOST_PIXELS = 400  # of a map's side
-COLOURS = 8  # of lines, in the style sheet
+COLORS = 8  # of lines, in the style sheet
 _MAP_STOPS = ((38, 20, 72), (49, 82, 141), (33, 145, 140), (111, 200, 96), (250, 230, 70))
 _KINDS = (
     (68, 119, 170),
@@ -55,7 +55,7 @@ def lines(
         places = _kept_places(row)
         across = (x[places] - x[0]) / reach * _WIDTH
         down = (high - row[places]) / (high - low) * _HEIGHT
-        drawn.append(element("path", d=_path(across, down), class_=f"line c{number % COLOURS}"))
+        drawn.append(element("path", d=_path(across, down), class_=f"line c{number % COLORS}"))
     ticks = [t for t in _ticks(low, high) if low <= t <= high]
     rules = [
         element("path", d=f"M0 {_y(t, low, high):.1f}H{_WIDTH:.0f}", class_="rule") for t in ticks
@@ -78,7 +78,7 @@ def area(
         element(
             "path",
             d=_path(across, (1 - row / high) * _HEIGHT),
-            class_=f"line thin c{number % COLOURS}",
+            class_=f"line thin c{number % COLORS}",
         )
         for number, row in enumerate(chains)
     ]
@@ -127,12 +127,12 @@ def heat(values: NDArray[Any], low: float, high: float, label: str, style: str =
 
 
 def kinds(values: NDArray[Any], label: str) -> Html:
-    """A map of values, each in a colour of its own; at most `len(kind_colours())` values."""
+    """A map of values, each in a color of its own; at most `len(kind_colors())` values."""
     return _map(values.astype(np.uint8), np.array(_KINDS, dtype=np.uint8), label)
 
 
-def kind_colours() -> list[str]:
-    """The colours of `kinds`, for its legend."""
+def kind_colors() -> list[str]:
+    """The colors of `kinds`, for its legend."""
     return [f"rgb({r},{g},{b})" for r, g, b in _KINDS]
 
 

@@ -215,12 +215,12 @@ def ladder(run: Run) -> Html:
         return Html("")
     rates = np.array(found.swap_rates)
     label = (
-        f"How often {len(rates)} pairs of neighbouring levels exchanged their states: from "
+        f"How often {len(rates)} pairs of neighboring levels exchanged their states: from "
         f"{rates.min():.0%} to {rates.max():.0%}"
     )
-    ends = ("hot", "pairs of neighbouring levels", "the model")
+    ends = ("hot", "pairs of neighboring levels", "the model")
     words = (
-        "How often neighbouring levels exchanged their states. Rates that are alike, and none near "
+        "How often neighboring levels exchanged their states. Rates that are alike, and none near "
         "0, let states travel between the hottest level and the model; a round trip is one that "
         "went there and back."
     )
@@ -365,7 +365,7 @@ def _figure(picture: Html, legend: Html, words: str) -> Html:
 
 def _legend(run: Run) -> Html:
     items = [
-        element("li", element("i", class_=f"c{chain % pictures.COLOURS}"), f"chain {chain + 1}")
+        element("li", element("i", class_=f"c{chain % pictures.COLORS}"), f"chain {chain + 1}")
         for chain in range(min(run.info.chains, _MOST_LINES))
     ]
     return element("ul", *items, class_="legend")

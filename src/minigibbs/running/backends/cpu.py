@@ -70,7 +70,7 @@ class CpuBackend(Backend):
         """It is always there."""
 
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
-        """A group per chain, each with a stream of its own; colours have groups of theirs."""
+        """A group per chain, each with a stream of its own; colors have groups of theirs."""
         if plan.scan == CHROMATIC:
             return lockstep_groups(plan, data, start())
         space = plan.sampler.workspace(plan.graph, data).size(plan.graph)

@@ -1,6 +1,6 @@
 """Chains on a GPU: which group they get, and what a run of them may be.
 
-`cuda_group` has the group of all chains, `cuda_colours` those of chromatic scans, `cuda_ladders`
+`cuda_group` has the group of all chains, `cuda_colors` those of chromatic scans, `cuda_ladders`
 those of temperature ladders.
 """
 
@@ -22,10 +22,10 @@ from minigibbs.running.backends.base import (
     count_size,
     require_records,
 )
-from minigibbs.running.backends.cuda_colours import CudaColours
-from minigibbs.running.backends.cuda_colours_bits import CudaBits
-from minigibbs.running.backends.cuda_colours_points import CudaPoints
-from minigibbs.running.backends.cuda_colours_small import CudaSmall
+from minigibbs.running.backends.cuda_colors import CudaColors
+from minigibbs.running.backends.cuda_colors_bits import CudaBits
+from minigibbs.running.backends.cuda_colors_points import CudaPoints
+from minigibbs.running.backends.cuda_colors_small import CudaSmall
 from minigibbs.running.backends.cuda_group import (
     WARP,
     CudaGroup,
@@ -39,11 +39,11 @@ from minigibbs.running.backends.cuda_ladders import CudaLadders
 from minigibbs.running.group import Collected, Group, State
 from minigibbs.running.plan import CHROMATIC, Plan
 from minigibbs.samplers.base import Sampler
-from minigibbs.samplers.chromatic.points import PointColours
-from minigibbs.samplers.chromatic.small import SmallColours
-from minigibbs.samplers.chromatic.small_tails import SmallTailColours
-from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
-from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.points import PointColors
+from minigibbs.samplers.chromatic.small import SmallColors
+from minigibbs.samplers.chromatic.small_tails import SmallTailColors
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
+from minigibbs.samplers.chromatic.spins import SpinColors
 from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory
@@ -52,12 +52,12 @@ _REPLICA_UPDATES, _LEVELS = 1 << 27, 64  # of a round that keeps a device busy; 
 _MOST_LADDERS = 4096
 
 # The group of each layout of chromatic scans, by the type of its arrays.
-GROUPS: dict[type, type[CudaColours]] = {
-    SpinColours: CudaBits,
-    SpinTailColours: CudaBits,
-    SmallColours: CudaSmall,
-    SmallTailColours: CudaSmall,
-    PointColours: CudaPoints,
+GROUPS: dict[type, type[CudaColors]] = {
+    SpinColors: CudaBits,
+    SpinTailColors: CudaBits,
+    SmallColors: CudaSmall,
+    SmallTailColors: CudaSmall,
+    PointColors: CudaPoints,
 }
 
 
@@ -85,7 +85,7 @@ class CudaBackend(Backend):
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """One group of all chains."""
         if plan.scan == CHROMATIC:
-            return [self._colours(plan, data, None if counted else start)]
+            return [self._colors(plan, data, None if counted else start)]
         if isinstance(data, SpinLadder):
             ladders = CudaLadders(plan, data)
             with without_size_warnings():
@@ -100,8 +100,8 @@ class CudaBackend(Backend):
         return [group]
 
     @staticmethod
-    def _colours(plan: Plan, data: Any, start: Start | None) -> Group:
-        """A group by colours; without a start, the device makes the first states."""
+    def _colors(plan: Plan, data: Any, start: Start | None) -> Group:
+        """A group by colors; without a start, the device makes the first states."""
         made: Any = GROUPS[type(data)](plan, data)
         with without_size_warnings():
             made.place(None if start is None else start())

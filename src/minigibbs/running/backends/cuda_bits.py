@@ -1,4 +1,4 @@
-"""Spins on a GPU, a bit a chain: 32 chains in a word, and all spins of a colour at a time.
+"""Spins on a GPU, a bit a chain: 32 chains in a word, and all spins of a color at a time.
 
 A word x[place, w] holds chains 32 w to 32 w + 31 at one place; see `samplers.chromatic.places`. The
 draws are those of the CPU, bit by bit: random bits by `kernels.philox`, arithmetic as written.
@@ -17,7 +17,7 @@ from minigibbs.kernels.choice import RARE, TAIL, rare_spin, spin_by_bits
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
-from minigibbs.running.backends.cuda_colours import WORD
+from minigibbs.running.backends.cuda_colors import WORD
 from minigibbs.running.backends.device.toolchain import at_most, cuda
 from minigibbs.samplers.chromatic.first import START_DRAW
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
@@ -32,7 +32,7 @@ PLANES = 8  # bits of a counter
 MOST_COUNTED = (1 << PLANES) - 1
 COUNTED_BITS = 5  # of how many sweeps are counted at a time
 WAITING, FEW_WAITING = 28, 7  # sweeps that are counted at a time; of large states
-MOST_JOINED = 4  # neighbours of spins that have a table of thresholds
+MOST_JOINED = 4  # neighbors of spins that have a table of thresholds
 PATTERNS = 1 << MOST_JOINED  # of their values
 _MARKS = PATTERNS * THREADS
 
@@ -46,7 +46,7 @@ _SMALLEST = np.uint32(0xFFFFFFFF)
 
 
 class Spins(NamedTuple):
-    """The arrays of `SpinColours` that kernels read.
+    """The arrays of `SpinColors` that kernels read.
 
     Kernels take them one by one, and whole numbers as Python has them: the type of a tuple is
     found out anew at every launch, which takes longer than a sweep of a small model.
@@ -172,8 +172,8 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 
 
 @cache
-def sweep_colour(kind, lanes, registers=REGISTERS):
-    """A kernel that updates all spins of one colour, a word a thread, `lanes` chains at a time.
+def sweep_color(kind, lanes, registers=REGISTERS):
+    """A kernel that updates all spins of one color, a word a thread, `lanes` chains at a time.
 
     Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
     to `copy`, too, unless it is empty.
@@ -215,7 +215,7 @@ def sweep_colour(kind, lanes, registers=REGISTERS):
 
 @cache
 def find_thresholds(kind):
-    """A kernel that finds what random bits are compared with, for every pattern of neighbours.
+    """A kernel that finds what random bits are compared with, for every pattern of neighbors.
 
     The table is [block][pattern][place]. Bits below the threshold, which is even, take the less
     likely value; where that is 0, the threshold is marked by an odd number.
@@ -253,7 +253,7 @@ def sweep_patterns(
     blocks, variable, base, target, weight, table,
     first_block, end_block, seed0, seed1, sweep, chains, x, copy,
 ):  # fmt: skip
-    """Update all spins of one colour that have few neighbours: a word a thread, by thresholds."""
+    """Update all spins of one color that have few neighbors: a word a thread, by thresholds."""
     data = Spins(blocks, variable, base, target, weight)
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
     marks = cuda.shared.array(_MARKS, np.uint32)  # a column a thread
@@ -276,7 +276,7 @@ def sweep_patterns(
     for pattern in range(PATTERNS):
         marks[np.uint32(pattern * THREADS) + own] = table[cell]
         cell += count
-    nibbles = cuda.local.array(QUAD, np.uint32)  # of quads: their neighbours' values
+    nibbles = cuda.local.array(QUAD, np.uint32)  # of quads: their neighbors' values
     for j in range(QUAD):
         nibbles[j] = _NONE
         for k in range(MOST_JOINED):
@@ -308,7 +308,7 @@ def sweep_patterns(
 def walk(kind):
     """A kernel that makes whole sweeps, each thread with 16 chains of its own: x[place, half word].
 
-    For graphs of many colours, and so many chains that they fill the device by themselves.
+    For graphs of many colors, and so many chains that they fill the device by themselves.
     """
     update = _update(kind, HALF)
 
@@ -333,7 +333,7 @@ def walk(kind):
 
 
 class TailSpins(NamedTuple):
-    """The arrays of `SpinTailColours` that kernels read."""
+    """The arrays of `SpinTailColors` that kernels read."""
 
     blocks: Any
     variable: Any
@@ -500,7 +500,7 @@ def part_energies(lanes):
 
     @cuda.jit(fastmath=False)
     def add_energies(pair, weight, field, x, firsts, parts):
-        # Neighbouring threads share a pair.
+        # Neighboring threads share a pair.
         part, which = cuda.grid(1) // len(firsts), cuda.grid(1) % len(firsts)
         if part < len(parts):
             first, sums = firsts[which], cuda.local.array(lanes, np.float64)

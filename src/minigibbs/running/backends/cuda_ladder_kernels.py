@@ -20,7 +20,7 @@ from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_bits import Spins
-from minigibbs.running.backends.cuda_colours import WORD
+from minigibbs.running.backends.cuda_colors import WORD
 from minigibbs.running.backends.device.toolchain import cuda
 from minigibbs.running.backends.device.words import far_four
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE

@@ -1,7 +1,7 @@
 """Temperature ladders of spins on a GPU: a group of all ladders. See `cuda_ladder_kernels`.
 
 The target's states are the chains of the run. They are shown as a chromatic run of spins has them
-(`cuda_colours_bits`), which counts, measures and records them.
+(`cuda_colors_bits`), which counts, measures and records them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.random import streams
-from minigibbs.running.backends.cuda_colours import WORD, Launch
-from minigibbs.running.backends.cuda_colours_bits import CudaBits
+from minigibbs.running.backends.cuda_colors import WORD, Launch
+from minigibbs.running.backends.cuda_colors_bits import CudaBits
 from minigibbs.running.backends.cuda_group import without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again

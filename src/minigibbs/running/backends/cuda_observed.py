@@ -16,7 +16,7 @@ from minigibbs.running.backends.device.access import Device, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
-_ACROSS = 5  # bits of how many neighbouring words or chains a block of threads has, at the most
+_ACROSS = 5  # bits of how many neighboring words or chains a block of threads has, at the most
 _BLOCKS = 1024  # of threads that share in counting, if there is enough to count
 
 
@@ -25,7 +25,7 @@ class Shared(NamedTuple):
 
     pieces: NDArray[np.int32]  # [piece, 3] where its terms begin and end, and its sum
     tiles: int  # of 2 ** shift columns
-    shift: int  # 2 ** shift neighbouring threads have neighbouring columns
+    shift: int  # 2 ** shift neighboring threads have neighboring columns
 
 
 def share(

@@ -1,4 +1,4 @@
-"""Small domains on a GPU, a byte a chain: all variables of a colour at a time, or a site's tables.
+"""Small domains on a GPU, a byte a chain: all variables of a color at a time, or a site's tables.
 
 Fields are added up as on the CPU, random bits are the same, and a choice that rounding could tell
 is made in double precision: draws are those of the CPU, though powers are the device's own. Where
@@ -31,7 +31,7 @@ QUAD = 4
 _STEP_BITS = (QUAD * WALKING).bit_length() - 1  # of a power of 2
 REGISTERS = 80  # of a thread that walks
 CHAINS = 128  # of a block that shares a site's tables
-_TOGETHER = 4  # heavy neighbours whose values are asked for together
+_TOGETHER = 4  # heavy neighbors whose values are asked for together
 
 _LOG_2 = math.log(2.0)
 _ZERO = np.float32(0.0)
@@ -43,7 +43,7 @@ _LEFT, _RIGHT = np.int32(0), np.int32(1)  # of a number
 
 
 class Small(NamedTuple):
-    """The arrays of `SmallColours` that kernels read; targets are variables, not places."""
+    """The arrays of `SmallColors` that kernels read; targets are variables, not places."""
 
     blocks: Any
     variable: Any
@@ -102,7 +102,7 @@ def _choice(most):
 
 
 class SmallTails(NamedTuple):
-    """The arrays of `SmallTailColours` that kernels read; targets are variables, not places."""
+    """The arrays of `SmallTailColors` that kernels read; targets are variables, not places."""
 
     blocks: Any
     variable: Any
@@ -137,7 +137,7 @@ def _four_values(whole):
 
 @cache
 def _add_heavy(whole):
-    """A function that adds what the heavy neighbours of a variable are worth, in four chains."""
+    """A function that adds what the heavy neighbors of a variable are worth, in four chains."""
     read, most = _four_values(whole), _TOGETHER
 
     @cuda.jit(device=True, inline=True, fastmath=False)
@@ -263,8 +263,8 @@ def first_values(sizes, evidence, seed0, seed1, x):
 
 
 @cache
-def sweep_colour(most):
-    """A kernel that updates all variables of one colour, of up to `most` values.
+def sweep_color(most):
+    """A kernel that updates all variables of one color, of up to `most` values.
 
     The states are x[variable, chain].
     """

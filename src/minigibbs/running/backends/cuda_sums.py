@@ -56,7 +56,7 @@ def count_words(
     A term is the number of its place, or its complement where a 0 is wanted; without terms, all
     places are counted. Row `first_row` is record number `record`, the next one is `step` rows
     on; blocks go along all pieces and tiles of a row, then along those of the next. Of the threads
-    of a block, each `2 ** shift` have neighbouring words. All counters are bits
+    of a block, each `2 ** shift` have neighboring words. All counters are bits
     of words, from a thread's own to those of the block.
     """
     planes = cuda.shared.array(_CELLS, np.uint32)
@@ -128,7 +128,7 @@ def count_words(
 def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
     """Count the variables of x[variable, chain] that have the values wanted of them.
 
-    Of the threads of a block, each `2 ** shift` have neighbouring chains.
+    Of the threads of a block, each `2 ** shift` have neighboring chains.
     """
     counts = cuda.shared.array(THREADS, np.int32)
     thread, threads = np.uint32(cuda.threadIdx.x), np.uint32(cuda.blockDim.x)

@@ -52,7 +52,7 @@ def _filled(states: NDArray[Any], chains: int) -> NDArray[Any]:
 
 
 class LockstepGroup(Group):
-    """Chains that go through the colours together."""
+    """Chains that go through the colors together."""
 
     first_segment = 64
 
@@ -93,7 +93,7 @@ class LockstepGroup(Group):
         return self.plan.unit
 
     def share(self, threads: int) -> None:
-        """Let so many threads work on a colour."""
+        """Let so many threads work on a color."""
         self.tile.threads = threads
 
     def _make_rows(self) -> None:

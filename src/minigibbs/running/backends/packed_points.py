@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.decay import LAPLACE
-from minigibbs.samplers.chromatic.points import HEAD, QUAD, PointColours
+from minigibbs.samplers.chromatic.points import HEAD, QUAD, PointColors
 
 HALVES = 2 * QUAD  # of the words that are loaded at a time
 _MOST = 65535  # of a half
@@ -38,7 +38,7 @@ def packed_quads(features: int) -> int:
     return -(-(3 + features) // HALVES)
 
 
-def pack_points(data: PointColours, features: int) -> PackedPoints:
+def pack_points(data: PointColors, features: int) -> PackedPoints:
     """Pack points of so many features at the most."""
     groups, count = len(data.codes), len(data.variable)
     rows = data.points.reshape(groups, count, QUAD * data.quads)

@@ -1,7 +1,7 @@
 """Covers: every free variable in one block, each block of small width given the rest.
 
-A block is found by eliminating variables as long as one has few neighbours left, the fewest first.
-Where none has, one of many neighbours is put off to a later block, and with it those that hard
+A block is found by eliminating variables as long as one has few neighbors left, the fewest first.
+Where none has, one of many neighbors is put off to a later block, and with it those that hard
 zeros tie it to. What is eliminated has the width by construction, in the order that it went.
 """
 
@@ -20,7 +20,7 @@ from minigibbs.kernels.random import below
 from minigibbs.system import memory
 
 LARGEST_TABLE = 2**20  # entries over a clique; one variable alone may have more values
-_NEIGHBOUR_BYTES = 24  # a variable's neighbour, while neighbours are sorted
+_NEIGHBOR_BYTES = 24  # a variable's neighbor, while neighbors are sorted
 _MOST_ROUNDS = 32  # blocks of a cover; what is then left goes one by one
 _LOOKS = 8  # variables that are compared for the one to put off
 
@@ -28,7 +28,7 @@ _LOOKS = 8  # variables that are compared for the one to put off
 _OUTSIDE, _LIVE, _GONE, _PUT_OFF = range(4)
 
 
-class Neighbours(NamedTuple):
+class Neighbors(NamedTuple):
     """Which variables share a factor, by row; only those with a choice take part."""
 
     start: NDArray[np.int64]  # [n + 1]
@@ -51,19 +51,19 @@ class Blocks(NamedTuple):
         return [part.tolist() for part in np.split(self.variable, self.end[:-1])]
 
 
-def neighbours(graph: FactorGraph) -> Neighbours:
+def neighbors(graph: FactorGraph) -> Neighbors:
     """Look up who shares a factor, given the evidence, and who is tied."""
     model, sizes = graph.packed, graph.sizes
     count = np.zeros(len(sizes), dtype=np.int64)
     _gather(model, graph.evidence, count, np.empty(0, np.int64))
     what = f"a table of {count.sum():,} variables that share a factor"
-    memory.require(_NEIGHBOUR_BYTES * float(count.sum()), what, "use factors of fewer variables")
+    memory.require(_NEIGHBOR_BYTES * float(count.sum()), what, "use factors of fewer variables")
     keys = np.empty(int(count.sum()), dtype=np.int64)
     _gather(model, graph.evidence, np.cumsum(count) - count, keys)
     keys = np.unique(keys)
     rows = keys // len(sizes)
     group, start, member = _tied(graph)
-    return Neighbours(
+    return Neighbors(
         start=np.searchsorted(rows, np.arange(len(sizes) + 1)).astype(np.int64),
         other=(keys % len(sizes)).astype(np.int32),
         bits=np.log2(sizes.astype(np.float64)),
@@ -101,7 +101,7 @@ def _tied(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def cover(
-    around: Neighbours, variables: NDArray[np.int32], width: int, stream: NDArray[np.uint64]
+    around: Neighbors, variables: NDArray[np.int32], width: int, stream: NDArray[np.uint64]
 ) -> Blocks:
     """Blocks that hold each of the variables once; what the stream says decides between equals."""
     found: list[Block] = []
@@ -134,7 +134,7 @@ def join(blocks: list[Block], width: int) -> Blocks:
 class Elimination:
     """Makes blocks, one after the other, in arrays that are kept."""
 
-    def __init__(self, around: Neighbours, width: int, stream: NDArray[np.uint64]) -> None:
+    def __init__(self, around: Neighbors, width: int, stream: NDArray[np.uint64]) -> None:
         count = len(around.bits)
         self.around, self.width, self.stream = around, width, stream
         self.work = _Work(
@@ -171,13 +171,13 @@ class Elimination:
 
 class _Work(NamedTuple):
     where: NDArray[np.int8]  # [n] OUTSIDE, LIVE, GONE or PUT_OFF
-    degree: NDArray[np.int32]  # [n] live neighbours
-    head: NDArray[np.int64]  # [n] the first link of each variable's list of neighbours
-    link: NDArray[np.int64]  # [room, 2] a neighbour, and the next link; some are live no longer
+    degree: NDArray[np.int32]  # [n] live neighbors
+    head: NDArray[np.int64]  # [n] the first link of each variable's list of neighbors
+    link: NDArray[np.int64]  # [room, 2] a neighbor, and the next link; some are live no longer
     used: NDArray[np.int64]  # links in use, live variables, variables in the block
     live: NDArray[np.int32]  # the live variables
     place: NDArray[np.int32]  # [n] where in `live` each one is
-    bucket: NDArray[np.int32]  # [width + 1] the first variable with so many neighbours
+    bucket: NDArray[np.int32]  # [width + 1] the first variable with so many neighbors
     queue: NDArray[np.int32]  # [n, 2] the one before and the next in its bucket
     queued: NDArray[np.int32]  # [n] in which bucket; -1 for none
     near: NDArray[np.int32]  # scratch
@@ -189,7 +189,7 @@ _LINKS, _ALIVE, _MEMBERS = range(3)
 
 @entry
 def _gather(model, evidence, place, keys):
-    """Count each row's neighbours, or write down both ends, as one number, if there is room."""
+    """Count each row's neighbors, or write down both ends, as one number, if there is room."""
     count, filling = len(model.rows), len(keys) > 0
     for i in range(count):
         row = model.rows[i]
@@ -274,7 +274,7 @@ def _unqueue(work, v):
 
 @kernel
 def _requeue(around, work, width, limit, v):
-    """Put a variable where its number of neighbours says, if its clique's table is small enough."""
+    """Put a variable where its number of neighbors says, if its clique's table is small enough."""
     _unqueue(work, v)
     if work.where[v] != _LIVE or work.degree[v] > width:
         return
@@ -295,7 +295,7 @@ def _requeue(around, work, width, limit, v):
 
 @kernel
 def _leave(around, work, width, limit, v, to):
-    """Take a live variable out; its neighbours have one less."""
+    """Take a live variable out; its neighbors have one less."""
     _unqueue(work, v)
     work.where[v] = to
     last, place = work.used[_ALIVE] - 1, work.place[v]
@@ -353,7 +353,7 @@ def _begin(around, work, width, limit, stream):
 
 @inlined
 def _crowded(work, stream):
-    """Of a few live variables the one with the most neighbours."""
+    """Of a few live variables the one with the most neighbors."""
     best = work.live[below(stream, work.used[_ALIVE])]
     for _ in range(_LOOKS - 1):
         other = work.live[below(stream, work.used[_ALIVE])]
@@ -364,7 +364,7 @@ def _crowded(work, stream):
 
 @inlined
 def _fewest(work):
-    """A variable with the fewest neighbours, if those are few; else -1."""
+    """A variable with the fewest neighbors, if those are few; else -1."""
     for bucket in range(len(work.bucket)):
         if work.bucket[bucket] >= 0:
             return work.bucket[bucket]

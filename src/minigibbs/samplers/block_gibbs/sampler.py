@@ -31,7 +31,7 @@ from minigibbs.samplers.block_gibbs.covers import (
     Elimination,
     cover,
     join,
-    neighbours,
+    neighbors,
 )
 from minigibbs.samplers.block_gibbs.program import GENERAL, OUTSIDE, BlockData, program
 from minigibbs.samplers.block_gibbs.spins import as_spins, spin_data
@@ -101,7 +101,7 @@ class BlockGibbs(SweepSampler):
         return as_spins(graph) if self.width <= 1 else None
 
     def _covers(self, graph: FactorGraph) -> list[Blocks]:
-        around = neighbours(graph)
+        around = neighbors(graph)
         choice = (graph.evidence == FREE) & (graph.sizes > 1)
         variables = np.flatnonzero(choice).astype(np.int32)
         width = int(self.width)

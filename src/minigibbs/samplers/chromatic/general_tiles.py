@@ -1,4 +1,4 @@
-"""Any stored graph by colour: the sampler's own update, chain by chain, with counter-based numbers.
+"""Any stored graph by color: the sampler's own update, chain by chain, with counter-based numbers.
 
 Before each update the chain's stream is set from the bits of this chain, sweep and variable.
 """
@@ -24,18 +24,18 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S32 = (np.uint64(s) for s in (27, 30, 31, 32))
 
 
-class GeneralColours(NamedTuple):
+class GeneralColors(NamedTuple):
     """The order of visits, and what the sampler prepared."""
 
-    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
     variable: NDArray[np.int32]  # [m]
     own: Any  # the sampler's data
 
 
-def general_colours(sampler: Sampler, graph: FactorGraph) -> GeneralColours:
+def general_colors(sampler: Sampler, graph: FactorGraph) -> GeneralColors:
     """Order the variables; prepared as for chains in step, the sampler carries nothing."""
     places = order_places(graph, np.zeros(len(graph), np.int32))
-    return GeneralColours(places.ends, places.variable, sampler.prepare(graph, GENERAL_LANES))
+    return GeneralColors(places.ends, places.variable, sampler.prepare(graph, GENERAL_LANES))
 
 
 class GeneralTile(VisitTile):
@@ -44,7 +44,7 @@ class GeneralTile(VisitTile):
     def __init__(
         self,
         graph: FactorGraph,
-        data: GeneralColours,
+        data: GeneralColors,
         first: int,
         states: NDArray[Any],
         seed: int,
@@ -71,7 +71,7 @@ class GeneralTile(VisitTile):
         return self.chains
 
     def _chain(self, row: int) -> Chain:
-        """A chain's own scratch, since parts of a colour may be updated at the same time."""
+        """A chain's own scratch, since parts of a color may be updated at the same time."""
         space = self.space
         return Chain(
             x=self.x[row],

@@ -1,6 +1,6 @@
 """Free variables in the order in which a chromatic sweep visits them: their places.
 
-Colours follow one another. Within a colour, variables of equal size and degree stand together, in
+Colors follow one another. Within a color, variables of equal size and degree stand together, in
 blocks of up to 64, so that inner loops over the variables of a block are straight.
 """
 
@@ -15,7 +15,7 @@ from minigibbs.graph.graph import FactorGraph
 
 BLOCK_SIZE = 64
 
-# Variables of one colour and degree, in consecutive places. Entry k of the variable in lane l
+# Variables of one color and degree, in consecutive places. Entry k of the variable in lane l
 # (its place minus `first`) lies at entry + k * count + l.
 PLACE_BLOCK = np.dtype(
     [
@@ -35,35 +35,35 @@ class Places(NamedTuple):
     variable: NDArray[np.int32]  # [m] at each place
     place: NDArray[np.int32]  # [n] of each variable; -1 where it is clamped
     degree: NDArray[np.int32]  # [m] entries at each place
-    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
     blocks: NDArray[np.void]  # of PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
+    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
 
 
 def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
-    """Order the free variables by colour, size, number of entries [n], and number."""
-    colour, count = graph.colours
-    variable = np.lexsort((degree, graph.sizes, colour)).astype(np.int32)
-    variable = variable[np.count_nonzero(colour < 0) :]
-    place = np.full(len(colour), -1, dtype=np.int32)
+    """Order the free variables by color, size, number of entries [n], and number."""
+    color, count = graph.colors
+    variable = np.lexsort((degree, graph.sizes, color)).astype(np.int32)
+    variable = variable[np.count_nonzero(color < 0) :]
+    place = np.full(len(color), -1, dtype=np.int32)
     place[variable] = np.arange(len(variable), dtype=np.int32)
-    own, degrees = colour[variable], np.asarray(degree)[variable].astype(np.int32)
+    own, degrees = color[variable], np.asarray(degree)[variable].astype(np.int32)
     ends = np.searchsorted(own, np.arange(count + 1))
     blocks = _blocks(own, degrees, graph.sizes[variable])
-    first_colour = own[blocks["first"]] if len(blocks) else np.empty(0, np.int32)
-    block_ends = np.searchsorted(first_colour, np.arange(count + 1))
+    first_color = own[blocks["first"]] if len(blocks) else np.empty(0, np.int32)
+    block_ends = np.searchsorted(first_color, np.arange(count + 1))
     return Places(
         variable, place, degrees, ends.astype(np.int64), blocks, block_ends.astype(np.int64)
     )
 
 
 def _blocks(
-    colour: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
+    color: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
 ) -> NDArray[np.void]:
-    """Cut places of one colour, size and degree into blocks."""
-    m = len(colour)
+    """Cut places of one color, size and degree into blocks."""
+    m = len(color)
     new = np.ones(m, dtype=bool)
-    new[1:] = (np.diff(colour) != 0) | (np.diff(degree) != 0) | (np.diff(size) != 0)
+    new[1:] = (np.diff(color) != 0) | (np.diff(degree) != 0) | (np.diff(size) != 0)
     run = np.flatnonzero(new)
     inside = np.arange(m) - np.repeat(run, np.diff(np.append(run, m)))
     first = np.flatnonzero(inside % BLOCK_SIZE == 0)

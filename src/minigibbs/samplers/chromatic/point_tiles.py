@@ -21,7 +21,7 @@ from minigibbs.samplers.chromatic.points import (
     LENGTH,
     ROW,
     START,
-    PointColours,
+    PointColors,
     choose_value,
     count_proposals,
     draw_number,
@@ -34,10 +34,10 @@ from minigibbs.samplers.chromatic.tile import VisitTile
 class PointTile(VisitTile):
     """Chains one after another, each a row of values by place."""
 
-    data: PointColours
+    data: PointColors
 
     def __init__(
-        self, graph: FactorGraph, data: PointColours, first: int, states: NDArray[Any], seed: int
+        self, graph: FactorGraph, data: PointColors, first: int, states: NDArray[Any], seed: int
     ) -> None:
         super().__init__(graph, data, first, states, seed)
         self.x = np.empty((self.chains, len(graph)), graph.state_type)

@@ -3,7 +3,7 @@
 For graphs whose factors are `Points` and unary. What an update proposes does not depend on the
 state: how many points of each group, which, and whether their true weight keeps them. Only the last
 step does: a pair that is not at its maximum is kept more rarely. So devices propose for many
-updates at a time, and results depend on no layout. On a dense graph every colour is one variable;
+updates at a time, and results depend on no layout. On a dense graph every color is one variable;
 they are visited in the order of the tree of the group that proposes most, so that the points that
 follow one another look at the same slots.
 
@@ -52,7 +52,7 @@ _S11, _S32 = np.uint64(11), np.uint64(32)
 _UNIT = 2.0**-32
 
 
-class PointColours(NamedTuple):
+class PointColors(NamedTuple):
     """Groups of points, one after the other; places are those of the scan, clamped ones last."""
 
     variable: NDArray[np.int32]  # [n] at each place
@@ -84,7 +84,7 @@ def _groups(graph: FactorGraph) -> list[Points]:
     return [group for group in graph.implicits if isinstance(group, Points)]
 
 
-def point_colours(graph: FactorGraph, split: Split) -> PointColours:
+def point_colors(graph: FactorGraph, split: Split) -> PointColors:
     """Lay a graph out."""
     groups, rates = _groups(graph), proposal_rates(graph, split)
     main = groups[int(np.argmax([rate.mean() for rate in rates]))]
@@ -106,7 +106,7 @@ def point_colours(graph: FactorGraph, split: Split) -> PointColours:
     thetas = np.array([how.theta for how in split.implicits])
     signs = np.array([1 if group.weight > 0 else 0 for group in groups], np.int32)
     base = sum_unary(graph.packed)
-    return PointColours(
+    return PointColors(
         variable,
         int((~clamped).sum()),
         quads,

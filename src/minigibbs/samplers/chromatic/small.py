@@ -1,8 +1,8 @@
 """Small domains joined by pairs or by tables of two variables: the arrays that sweeps read.
 
-Log weights are in units of log 2. An entry is a neighbour: it adds its weight to the value that the
-neighbour has (a pair), or the neighbour's row of a table. Tables are stored once for each way in
-which a template is used: [own value][neighbour's value], with room for 8 or 16 of the latter.
+Log weights are in units of log 2. An entry is a neighbor: it adds its weight to the value that the
+neighbor has (a pair), or the neighbor's row of a table. Tables are stored once for each way in
+which a template is used: [own value][neighbor's value], with room for 8 or 16 of the latter.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MOST_SMALL = 16  # values
 MOST_TABLE = 4096.0  # log weights of tables, whose differences single precision keeps to 1e-3
 
 
-class SmallColours(NamedTuple):
-    """Variables of small domains by colour."""
+class SmallColors(NamedTuple):
+    """Variables of small domains by color."""
 
-    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
     blocks: NDArray[np.void]  # of places.PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
+    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
     variable: NDArray[np.int32]  # [m] the variable at each place
     first: NDArray[np.int64]  # [m + 1] where a place's values begin
-    base: NDArray[np.float32]  # [sum of sizes] log weights by unary factors and clamped neighbours
-    target: NDArray[np.uint32]  # [entries] a neighbour's place
+    base: NDArray[np.float32]  # [sum of sizes] log weights by unary factors and clamped neighbors
+    target: NDArray[np.uint32]  # [entries] a neighbor's place
     weight: NDArray[np.float32]  # [entries] of a pair
     start: NDArray[np.int32]  # [entries] where a table begins; -1 for a pair
     table: NDArray[np.float32]  # with 16 numbers behind the last, which are read and not used
@@ -38,7 +38,7 @@ class SmallColours(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """Neighbours, listed by owner."""
+    """Neighbors, listed by owner."""
 
     owner: NDArray[np.int64]
     target: NDArray[np.int64]
@@ -84,7 +84,7 @@ def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.
     return moved
 
 
-def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColours:
+def small_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColors:
     """Lay out the pairs and tables of a graph that fits, or the `heavy` pairs of all entries."""
     model, evidence = graph.packed, graph.evidence
     pairs, (tables, table) = _pairs(graph, heavy), _tables(graph)
@@ -107,7 +107,7 @@ def small_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) ->
     sizes = graph.sizes[places.variable].astype(np.int64)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = np.repeat(model.first[places.variable] - first[:-1], sizes) + np.arange(first[-1])
-    data = SmallColours(
+    data = SmallColors(
         places.ends,
         places.blocks,
         places.block_ends,
@@ -200,7 +200,7 @@ def _oriented(
 def _fold_clamped(
     graph: FactorGraph, base: NDArray[np.float64], entries: _Entries, table: NDArray[Any]
 ) -> None:
-    """Add what clamped neighbours are worth to the log weights of unary factors."""
+    """Add what clamped neighbors are worth to the log weights of unary factors."""
     first, sizes = graph.packed.first, graph.sizes
     value = graph.evidence[entries.target].astype(np.int64)
     size = sizes[entries.owner].astype(np.int64)

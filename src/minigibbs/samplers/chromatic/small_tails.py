@@ -1,4 +1,4 @@
-"""Small domains with a heavy part and a tail by colour: Poisson-Gibbs for chains in lockstep.
+"""Small domains with a heavy part and a tail by color: Poisson-Gibbs for chains in lockstep.
 
 The heavy part is as in `small`, whether and what a chain draws from its tail as in `spin_tails`.
 """
@@ -16,7 +16,7 @@ from minigibbs.kernels.jit import literal, literal_entry
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.random import uniform
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
-from minigibbs.samplers.chromatic.small import small_colours
+from minigibbs.samplers.chromatic.small import small_colors
 from minigibbs.samplers.chromatic.small_tiles import (
     ROOM,
     SmallLanes,
@@ -41,8 +41,8 @@ from minigibbs.samplers.poisson_gibbs.updates.small import SMALL
 _WORD, _BYTE, _ZERO, _LONG = np.uint32(0), np.uint8(0), np.float32(0.0), np.uint64(0)
 
 
-class SmallTailColours(NamedTuple):
-    """The fields of `SmallColours` for the heavy part, and the tails."""
+class SmallTailColors(NamedTuple):
+    """The fields of `SmallColors` for the heavy part, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]
@@ -59,10 +59,10 @@ class SmallTailColours(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
 
 
-def small_tail_colours(graph: FactorGraph, split: Split) -> SmallTailColours:
+def small_tail_colors(graph: FactorGraph, split: Split) -> SmallTailColors:
     """Lay out a split graph."""
-    heavy, small = SMALL.prepare(graph, split), small_colours(graph, split.heavy)
-    return SmallTailColours(*small, *lay_tails(graph, small.variable, heavy.parts, heavy.tail))
+    heavy, small = SMALL.prepare(graph, split), small_colors(graph, split.heavy)
+    return SmallTailColors(*small, *lay_tails(graph, small.variable, heavy.parts, heavy.tail))
 
 
 class SmallTailRow(Tailed, SmallRow):

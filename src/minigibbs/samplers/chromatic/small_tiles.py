@@ -1,4 +1,4 @@
-"""Small domains by colour on a CPU: one chain over many variables, or 64 chains side by side.
+"""Small domains by color on a CPU: one chain over many variables, or 64 chains side by side.
 
 A value is chosen in single precision. Where the number drawn lies so near to where two values meet
 that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So
@@ -84,7 +84,7 @@ class SmallTile(Tile):
         return whole
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Every neighbour of every variable was looked at."""
+        """Every neighbor of every variable was looked at."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.target)
         tally[CHANGES] = self.noted[columns(chains)].sum()
@@ -242,7 +242,7 @@ def _choose_finely(size, lane, field, bits, key0, key1, chain, variable, sweep):
 
 @literal
 def _row_pairs(data, size, count, entry, near, field):
-    """Add a neighbour's weight where it has the value, for each variable of a block."""
+    """Add a neighbor's weight where it has the value, for each variable of a block."""
     for v in range(size):
         for lane in range(count):
             own = np.uint64(v * LANES + lane)

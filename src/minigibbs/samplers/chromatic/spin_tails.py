@@ -1,8 +1,8 @@
-"""Spins with a heavy part and a tail by colour: Poisson-Gibbs for chains in lockstep.
+"""Spins with a heavy part and a tail by color: Poisson-Gibbs for chains in lockstep.
 
 The heavy part is as in `spins`. Whether factors of the tail are drawn is decided by 16 bits of
 their own (draw `TAIL`, a word for two chains); chains that draw any, which are few, do so one by
-one. On a dense graph every colour is one variable: a systematic scan of chains in lockstep.
+one. On a dense graph every color is one variable: a systematic scan of chains in lockstep.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from minigibbs.samplers.chromatic.spin_tiles import (
     row_rare,
     row_store,
 )
-from minigibbs.samplers.chromatic.spins import spin_colours
+from minigibbs.samplers.chromatic.spins import spin_colors
 from minigibbs.samplers.chromatic.tile import LANES, QUADS, Tile, columns
 from minigibbs.samplers.poisson_gibbs.split import Split
 from minigibbs.samplers.poisson_gibbs.updates.spins import SPINS
@@ -60,8 +60,8 @@ _LOWER, _S16 = np.uint32(0xFFFF), np.uint32(16)
 _WORD, _BYTE, _LONG = np.uint32(0), np.uint8(0), np.uint64(0)
 
 
-class SpinTailColours(NamedTuple):
-    """The fields of `SpinColours` for the heavy part, and the tails."""
+class SpinTailColors(NamedTuple):
+    """The fields of `SpinColors` for the heavy part, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]
@@ -74,10 +74,10 @@ class SpinTailColours(NamedTuple):
     tail: NDArray[np.void]  # of ALIAS: a place plus 1, signed like the weight
 
 
-def spin_tail_colours(graph: FactorGraph, split: Split) -> SpinTailColours:
+def spin_tail_colors(graph: FactorGraph, split: Split) -> SpinTailColors:
     """Lay out a split graph of spins."""
-    heavy, spins = SPINS.prepare(graph, split), spin_colours(graph, split.heavy)
-    return SpinTailColours(*spins, *lay_tails(graph, spins.variable, heavy.parts, heavy.tail))
+    heavy, spins = SPINS.prepare(graph, split), spin_colors(graph, split.heavy)
+    return SpinTailColors(*spins, *lay_tails(graph, spins.variable, heavy.parts, heavy.tail))
 
 
 def lay_tails(
@@ -88,7 +88,7 @@ def lay_tails(
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Parts and alias tables by variable, as a layout of the sampler has them, laid out by place.
 
-    Returns them as TAIL_PART and ALIAS: see `SpinTailColours`.
+    Returns them as TAIL_PART and ALIAS: see `SpinTailColors`.
     """
     own, parts = theirs[variable], np.zeros(len(variable), TAIL_PART)
     for name, same in (("start", "tail_start"), ("count", "tail")):
@@ -118,7 +118,7 @@ class Tailed(Tile):
         self.noted = np.zeros((2, self.width), np.int64)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Heavy neighbours, and draws."""
+        """Heavy neighbors, and draws."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
         tally[CHANGES], tally[DRAWS] = self.noted[:, columns(chains)].sum(axis=1)

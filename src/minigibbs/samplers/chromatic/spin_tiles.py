@@ -1,4 +1,4 @@
-"""Spins by colour on a CPU: one chain over many variables, or 64 chains side by side."""
+"""Spins by color on a CPU: one chain over many variables, or 64 chains side by side."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SpinTile(Tile):
         return np.stack([sweeps - one, one], axis=2).reshape(self.chains, -1)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """Every neighbour of every variable was looked at."""
+        """Every neighbor of every variable was looked at."""
         tally = np.zeros(CHANGES + 1, np.int64)
         tally[EVALUATIONS] = self.swept * chains * len(self.data.weight)
         tally[CHANGES] = self.noted[columns(chains)].sum()

@@ -1,7 +1,7 @@
-"""Spins joined by pairs, colour by colour: the arrays that every device reads.
+"""Spins joined by pairs, color by color: the arrays that every device reads.
 
-The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbour whose
-value is 1, added in the order of the entries. Neighbours that are clamped are in `base`.
+The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbor whose
+value is 1, added in the order of the entries. Neighbors that are clamped are in `base`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ LOG2_E = 1.4426950408889634
 SINGLE = 64.0  # log-odds, in units of log 2, up to which single precision is as good
 
 
-class SpinColours(NamedTuple):
-    """Spins by colour. Single precision, or double where log-odds are large."""
+class SpinColors(NamedTuple):
+    """Spins by color. Single precision, or double where log-odds are large."""
 
-    ends: NDArray[np.int64]  # [colours + 1] where the places of each colour begin
+    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
     blocks: NDArray[np.void]  # of places.PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colours + 1] where the blocks of each colour begin
+    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
     variable: NDArray[np.int32]  # [m] the variable at each place
-    base: NDArray[np.floating]  # [m] log-odds with all neighbours at 0
-    target: NDArray[np.uint32]  # [entries] a neighbour's place
+    base: NDArray[np.floating]  # [m] log-odds with all neighbors at 0
+    target: NDArray[np.uint32]  # [entries] a neighbor's place
     weight: NDArray[np.floating]  # [entries] what is added where it is 1
 
 
-def spin_colours(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColours:
+def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColors:
     """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
     model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
     owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
@@ -70,7 +70,7 @@ def _laid_out(
     weight: NDArray[np.float64],
     base: NDArray[np.float64],
     kind: type,
-) -> SpinColours:
+) -> SpinColors:
     """Put the entries, which are listed variable by variable, where the blocks have them."""
     by_place = np.argsort(places.place[owner], kind="stable")
     positions = entry_positions(places)
@@ -78,7 +78,7 @@ def _laid_out(
     weights: NDArray[np.floating] = np.empty(len(owner), kind)
     targets[positions] = places.place[target[by_place]]
     weights[positions] = weight[by_place]
-    data = SpinColours(
+    data = SpinColors(
         places.ends,
         places.blocks,
         places.block_ends,

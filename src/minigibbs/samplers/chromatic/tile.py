@@ -1,6 +1,6 @@
 """A tile: chains of one run side by side on a CPU, and how sweeps of them are spread over threads.
 
-A tile is one chain, whose inner loops go over the variables of a colour, or 64, whose inner loops
+A tile is one chain, whose inner loops go over the variables of a color, or 64, whose inner loops
 go over chains. Draws depend on neither.
 """
 
@@ -110,7 +110,7 @@ class Tile(ABC):
 
     @abstractmethod
     def _ends(self) -> NDArray[np.int64]:
-        """Where the work of each colour begins, and the last one's ends, in blocks or places."""
+        """Where the work of each color begins, and the last one's ends, in blocks or places."""
 
     @abstractmethod
     def _sweep(
@@ -158,8 +158,8 @@ class Tile(ABC):
                 self._flush()
                 self._since = 0
 
-    def advance_colours(self, first: int, last: int, sweep: int) -> None:
-        """Update the variables of the colours from `first` up to `last`, as in sweep `sweep`."""
+    def advance_colors(self, first: int, last: int, sweep: int) -> None:
+        """Update the variables of the colors from `first` up to `last`, as in sweep `sweep`."""
         ends = self._ends()
         self.noted += self._sweep(int(ends[first]), int(ends[last]), sweep, 1, False)
 
@@ -195,7 +195,7 @@ class Tile(ABC):
         return LANES if self.chains > 1 else 1
 
     def _spread(self, begin: int, end: int, sweep: int, counting: bool, threads: int) -> None:
-        """A colour's work in equal parts, the first of them in the calling thread."""
+        """A color's work in equal parts, the first of them in the calling thread."""
         cuts = [begin + (end - begin) * k // threads for k in range(threads + 1)]
         parts = list(pairwise(cuts))
         others = [_pool().submit(self._sweep, *part, sweep, 1, counting) for part in parts[1:]]
@@ -233,4 +233,4 @@ class VisitTile(Tile):
 @cache
 def _pool() -> ThreadPoolExecutor:
     """Threads that help the one that advances a tile; idle ones cost nothing."""
-    return ThreadPoolExecutor(thread_name_prefix="minigibbs-colours")
+    return ThreadPoolExecutor(thread_name_prefix="minigibbs-colors")

@@ -1,6 +1,6 @@
 """Plain Gibbs with remembered local fields: O(1) to propose, O(degree) to change.
 
-Each value's sum of factors is kept for every variable, and brought up to date when a neighbour
+Each value's sum of factors is kept for every variable, and brought up to date when a neighbor
 changes. That pays where changes are rare. It is for graphs of pairs and unary factors.
 """
 
@@ -124,7 +124,7 @@ def _pilot(data, model, chain, order, updates):
 
 @kernel
 def _add_to_fields(model, fields, i, value, sign):
-    """Tell the neighbours of `i` that it takes (or leaves) a value."""
+    """Tell the neighbors of `i` that it takes (or leaves) a value."""
     row = model.rows[i]
     for place in range(row.start, row.pair_end):
         other = model.target[place]
@@ -147,7 +147,7 @@ def field_begin(data, model, chain):
 
 @kernel
 def field_update(data, model, chain, i):
-    """Algorithm 1, with the sums remembered; a change is told to the neighbours."""
+    """Algorithm 1, with the sums remembered; a change is told to the neighbors."""
     size, old = model.rows[i].domain, chain.x[i]
     for value in range(size):
         chain.weights[value] = chain.carried[model.first[i] + value]

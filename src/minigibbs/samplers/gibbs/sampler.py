@@ -147,7 +147,7 @@ def gibbs_operations(graph: FactorGraph, data: Any) -> dict[str, float]:
         return {"update": 1.0, **choice_operations(row["values"]), "write": writes, "far": far}
     if isinstance(data, SpinFieldData):
         rate = change_rate(graph, FieldData(sum_unary(graph.packed)))
-        told = 0.5 * rate * row["pairs"]  # one number a neighbour, where fields have two
+        told = 0.5 * rate * row["pairs"]  # one number a neighbor, where fields have two
         return {"update": 1.0, "choice": 1.0, "exp": 1.0, "write": told, "far": rate * row["far"]}
     large = graph.stats.max_domain > DENSE_DOMAIN and not row["general"]
     return {

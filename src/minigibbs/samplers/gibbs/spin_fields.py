@@ -1,7 +1,7 @@
-"""Plain Gibbs for spins with many neighbours: one remembered field a spin, told of every change.
+"""Plain Gibbs for spins with many neighbors: one remembered field a spin, told of every change.
 
 It is what is left where couplings of both signs are many and weak (docs/flagship.md): a change
-costs an addition a neighbour, and an update without one costs nothing that grows with the degree.
+costs an addition a neighbor, and an update without one costs nothing that grows with the degree.
 The fields are summed anew after every so many changes, so that rounding does not build up.
 """
 
@@ -48,7 +48,7 @@ def spin_field_begin(data, model, chain):
 
 @kernel
 def spin_field_update(data, model, chain, i):
-    """Algorithm 1, with log odds remembered; a change is told to the neighbours."""
+    """Algorithm 1, with log odds remembered; a change is told to the neighbors."""
     old = chain.x[i]
     chain.weights[0], chain.weights[1] = 0.0, chain.carried[1 + i]
     new = draw_log_by(chain.weights, 2, uniform(chain.stream))

@@ -1,6 +1,6 @@
 """Which factors of a variable Poisson-Gibbs evaluates exactly, and how it draws from the rest.
 
-The choice minimises predicted time per effective sample, by the costs of `samplers.costs`.
+The choice minimizes predicted time per effective sample, by the costs of `samplers.costs`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _tail_range(tail: Any, theta: Any) -> Any:
 def stickiness(theta: Any, measured: float = STICKINESS) -> Any:
     """Log slowdown per unit of L_T, as seen in practice; far below the bound.
 
-    The counts favour the value they were drawn at: a factor at its maximum M adds M * ((1 + theta)
+    The counts favor the value they were drawn at: a factor at its maximum M adds M * ((1 + theta)
     * log(1 + 1/theta) - 1) to it in the mean. Measured slowdowns follow that at a fraction of the
     strength, since not all factors are at their maximum and not all values are in doubt: 0.06 on
     the paper's Potts model and a dense random field, 0.3 to 0.5 on the Curie-Weiss model.

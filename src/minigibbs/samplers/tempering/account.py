@@ -30,7 +30,7 @@ class Ladder:
     """How the levels of a tempered run exchanged states: `run.ladder`."""
 
     levels: tuple[float, ...]  # inverse temperatures, from 0 to 1
-    swap_rates: tuple[float, ...]  # how often neighbouring levels exchanged, when they tried
+    swap_rates: tuple[float, ...]  # how often neighboring levels exchanged, when they tried
     barrier: float  # the sum of the rejection rates
     rounds: int  # of all chains
     round_trips: int  # of states from the hot end to the cold one and back, of all chains
@@ -70,7 +70,7 @@ class Ladder:
         if type(found.log_z_degrees) is not int or found.log_z_degrees < 0:
             raise ValueError(f"log_z_degrees: expected a count, got {found.log_z_degrees!r}")
         if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
-            raise ValueError("swap_rates: expected one for each two neighbouring levels")
+            raise ValueError("swap_rates: expected one for each two neighboring levels")
         return found
 
 

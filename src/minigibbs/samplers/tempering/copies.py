@@ -59,7 +59,7 @@ class CopyLadder(NamedTuple):
     stack: int  # integers of scratch before those of Houdayer moves: the inner sampler's
     own: int  # numbers in `carried` before those of the ladder: the inner sampler's
     order: NDArray[np.int32]  # the free variables
-    start: NDArray[np.int64]  # [n + 1] neighbours, by rows
+    start: NDArray[np.int64]  # [n + 1] neighbors, by rows
     target: NDArray[np.int32]
     inner: Any
     copies: Model

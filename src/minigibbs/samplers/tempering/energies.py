@@ -20,7 +20,7 @@ from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import FEATURES, decay_value
 from minigibbs.kernels.jit import chosen_by_type, kernel
 from minigibbs.samplers.costs import COSTS
-from minigibbs.samplers.poisson_gibbs.updates.implicit import displacements, neighbour
+from minigibbs.samplers.poisson_gibbs.updates.implicit import displacements, neighbor
 
 
 class NoEnergy(NamedTuple):
@@ -176,7 +176,7 @@ def kernel_energy(data, x, numbers):
         rest = i // data.shape[2]
         a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
         for k in range(len(data.weight)):
-            other = neighbour(data, a, b, c, data.steps[k, 0], data.steps[k, 1], data.steps[k, 2])
+            other = neighbor(data, a, b, c, data.steps[k, 0], data.steps[k, 1], data.steps[k, 2])
             if other >= 0:
                 total += data.weight[k] * _pair_sign(data.spins, x[other] == x[i])
     return total

@@ -216,7 +216,7 @@ def _gap(data, chain, twin, k):
 
 @kernel
 def _note_pairs(data, chain):
-    """Note for all neighbouring levels how likely they exchange, and the terms of log Z."""
+    """Note for all neighboring levels how likely they exchange, and the terms of log Z."""
     levels, rounds = len(data.beta), chain.carried[data.own + ROUNDS]
     if rounds == BLOCKS * chain.carried[data.own + LENGTH]:
         _halve_blocks(data, chain)

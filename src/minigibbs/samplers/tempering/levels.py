@@ -1,6 +1,6 @@
 """How many levels a ladder needs, and which: by short runs, each twice as long as the last.
 
-Levels are placed so that neighbours reject each other's states equally often. The sum of the
+Levels are placed so that neighbors reject each other's states equally often. The sum of the
 rejection rates hardly depends on the levels: it is the barrier of Syed et al. (2019), and twice as
 many levels make the most round trips for the work.
 """
@@ -125,7 +125,7 @@ def rejection_rates(
     stream: NDArray[np.uint64],
     rounds: int,
 ) -> NDArray[np.float64]:
-    """How often neighbouring levels reject an exchange, by a run of some rounds."""
+    """How often neighboring levels reject an exchange, by a run of some rounds."""
     chain = Chain(
         x=state.copy(),
         stream=stream,

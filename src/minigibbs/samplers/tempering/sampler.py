@@ -15,7 +15,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.prepared import prepared
-from minigibbs.graph.simple import Simple, neighbours, open_slots, simplified
+from minigibbs.graph.simple import Simple, neighbors, open_slots, simplified
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
@@ -37,7 +37,7 @@ from minigibbs.system import memory
 from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
-_SPARSE = 5.0  # mean number of neighbours up to which Houdayer moves pay
+_SPARSE = 5.0  # mean number of neighbors up to which Houdayer moves pay
 _SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
@@ -47,7 +47,7 @@ _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hard
 class Tempering(SweepSampler):
     """Non-reversible parallel tempering: for models on which one chain stays in one mode.
 
-    Each chain is a ladder of states of the same model at rising temperatures. Neighbouring levels
+    Each chain is a ladder of states of the same model at rising temperatures. Neighboring levels
     exchange states, so that what is found at a high temperature comes down to the target. Records
     are the target's. A sweep is a sweep of every level and a round of exchanges.
 
@@ -62,7 +62,7 @@ class Tempering(SweepSampler):
         cannot be exchanged.
     levels
         Inverse temperatures from 0 to 1, or how many; by default found by short runs, so that
-        neighbours reject equally often.
+        neighbors reject equally often.
     houdayer
         Whether two ladders go side by side, and exchange clusters of variables at which they
         differ. By default on sparse graphs.
@@ -185,7 +185,7 @@ class Tempering(SweepSampler):
             return spin_ladder(graph, simple, beta, twins)
         start, target = np.zeros(len(graph) + 1, np.int64), np.empty(0, np.int32)
         if twins == 2:  # clusters grow along shared factors
-            start, target = neighbours(graph, simple)
+            start, target = neighbors(graph, simple)
         hard = bool(len(graph.hard)) and not soft
         beta = np.append(beta, beta[-1]) if hard else beta
         inner, without = self.sampler or PoissonGibbs(), softened(graph, simple, depth)
@@ -331,7 +331,7 @@ def first_state(graph: FactorGraph) -> NDArray[Any]:
 
 
 def is_sparse(graph: FactorGraph) -> bool:
-    """Whether variables have so few neighbours that two states differ in clusters of all sizes."""
+    """Whether variables have so few neighbors that two states differ in clusters of all sizes."""
     if graph.implicits:
         return False
     simple = simplified(graph)
@@ -339,7 +339,7 @@ def is_sparse(graph: FactorGraph) -> bool:
     widest = int(open_slots(graph)[simple.rest].max(initial=0))
     if max(2 * len(simple.pair), widest * (widest - 1)) > _SPARSE * free:
         return False
-    return len(neighbours(graph, simple)[1]) <= _SPARSE * free
+    return len(neighbors(graph, simple)[1]) <= _SPARSE * free
 
 
 def _cost_of_drawing(graph: FactorGraph, simple: Simple) -> Callable[[], float]:

@@ -36,7 +36,7 @@ from minigibbs.samplers.chromatic.spin_tiles import (
     lane_fields,
     lane_rare,
 )
-from minigibbs.samplers.chromatic.spins import SpinColours, spin_colours
+from minigibbs.samplers.chromatic.spins import SpinColors, spin_colors
 from minigibbs.samplers.chromatic.tile import LANES, QUADS
 from minigibbs.samplers.tempering.ladder import (
     ROUNDS,
@@ -61,7 +61,7 @@ _ONE, _S16, _S47, _S63 = np.uint64(1), np.uint64(16), np.uint64(47), np.uint64(6
 class SpinModel(NamedTuple):
     """The variables that move, with their fields and couplings: the same for all ladders."""
 
-    spins: SpinColours
+    spins: SpinColors
     variable: NDArray[np.int32]  # [m] the graph's variable at each place
     constant: float
     unit: float  # of the integers below
@@ -150,7 +150,7 @@ def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
     groups = [Potts(pair[:, 0], pair[:, 1], weight)] if len(pair) else []
     unary = np.stack([np.zeros(len(chosen)), field[chosen]], axis=1)
     few = FactorGraph([2] * len(chosen), [*groups, Unary(np.arange(len(chosen)), unary)])
-    spins = spin_colours(few)
+    spins = spin_colors(few)
     place = np.empty(len(chosen), np.int32)
     place[spins.variable] = np.arange(len(chosen), dtype=np.int32)
     start, target = _rows(pair, len(chosen))

@@ -31,7 +31,7 @@ class Kernel(Implicit):
     weight
         A function of the displacement, one array per axis, that gives weights: `lambda r, c:
         4.6 * np.exp(-1.5 * (r**2 + c**2))`. It must be even: the same for d and -d. Or a table:
-        centred and of odd sides, or, if periodic, of the grid's shape.
+        centered and of odd sides, or, if periodic, of the grid's shape.
     kind
         "potts" (phi = weight * [x_i == x_j]) or "ising" (phi = weight * s_i * s_j).
     periodic
@@ -48,7 +48,7 @@ class Kernel(Implicit):
 
     kind = "kernel"
     shape: tuple[int, ...]
-    half: NDArray[np.float64]  # weights of the places after the table's centre, see `sides`
+    half: NDArray[np.float64]  # weights of the places after the table's center, see `sides`
     sides: tuple[
         int, ...
     ]  # of the table of displacements; 2 * reach + 1, or the grid's if periodic
@@ -83,17 +83,17 @@ class Kernel(Implicit):
         )
 
     @property
-    def centre(self) -> int:
+    def center(self) -> int:
         """The place of displacement 0 in the flat table."""
         return 0 if self.periodic else math.prod(self.sides) // 2
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """The coordinates of the centre."""
+        """The coordinates of the center."""
         return tuple(0 if self.periodic else side // 2 for side in self.sides)
 
     def table(self) -> NDArray[np.float64]:
-        """Weights by displacement: centred, or from 0 on if periodic."""
+        """Weights by displacement: centered, or from 0 on if periodic."""
         if self.periodic:
             flat = np.concatenate([[0.0], self.half])
         else:
@@ -251,12 +251,12 @@ def _require_room(sides: tuple[int, ...], periodic: bool) -> None:
 def _read_half(
     rows: Callable[[int], NDArray[np.float64]], sides: tuple[int, ...], periodic: bool
 ) -> NDArray[np.float64]:
-    """The weights after the centre of the flat table, checked row by row to be finite and even."""
+    """The weights after the center of the flat table, checked row by row to be finite and even."""
     grid, total = _by_rows(sides), math.prod(sides)
-    width, centre = total // grid[0], 0 if periodic else total // 2
-    half = np.empty(total - centre - 1)
-    for first in range(centre // width, grid[0]):
-        values, skipped = rows(first), max(centre + 1 - first * width, 0)
+    width, center = total // grid[0], 0 if periodic else total // 2
+    half = np.empty(total - center - 1)
+    for first in range(center // width, grid[0]):
+        values, skipped = rows(first), max(center + 1 - first * width, 0)
         own, begin = values[skipped:], first * width + skipped
         bad = np.flatnonzero(~(np.abs(own) <= _LIMIT))
         if len(bad):
@@ -266,7 +266,7 @@ def _read_half(
                 f"kernel: weights must be finite; got {own[bad[0]]} at displacement "
                 f"{[int(step) - m for step, m in zip(steps, middle, strict=True)]}"
             )
-        half[begin - centre - 1 :][: len(own)] = own
+        half[begin - center - 1 :][: len(own)] = own
         _check_even(values, rows, grid, first, periodic)
     return half
 

@@ -26,7 +26,7 @@ _SLOTS = (1_000_000, 4_000_000, 16_000_000)  # of all tables: up to 128 MB
 _WORTH, _WORTHY = 2.0, 0.1  # pairs of every update, and their share, that larger ones must save
 _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 _MOST_LOOKED_UP = 512  # points whose pairs are all held for energies
-_LEAST_NORM = 1e-8  # values below it are left out of normalisations
+_LEAST_NORM = 1e-8  # values below it are left out of normalizations
 _LEAST_ENERGY = 1e-14  # and of energies
 _ROWS, _LOOKED_AT = 256, 20_000_000  # points, and pairs, by which to see what bounds are worth
 _SUMMED = 10_000_000  # pairs that are summed for the largest of all sums
@@ -87,7 +87,7 @@ class Points(Implicit):
     ----------
     features
         [n, dimensions] one feature vector a variable, in units of the kernel's width: pixels with
-        colours are `[x / 80, y / 80, r / 13, g / 13, b / 13]`. Kept in single precision.
+        colors are `[x / 80, y / 80, r / 13, g / 13, b / 13]`. Kept in single precision.
     kernel
         By the distance r of two vectors: "gaussian", exp(-r^2 / 2); "laplace", exp(-r); "power",
         (1 + r^2)^(-exponent / 2). Or a `PointKernel`.

@@ -143,7 +143,7 @@ def _draw_general(part, model, chain, i, place, mode, size):
 
 @kernel
 def draw_tail(data, part, model, chain, i, mode, u, touched):
-    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favour.
+    """Steps 1 to 3: draw factors of the tail, keep some, and multiply the values they favor.
 
     Returns how many values are touched.
     """

@@ -1,7 +1,7 @@
 """How implicit groups are drawn.
 
 Upper bounds on M are enough: a draw that turns out to be weaker than its bound, or no factor at all
-(a neighbour off the grid, the variable itself), is thinned away.
+(a neighbor off the grid, the variable itself), is thinned away.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class CopiedData(NamedTuple):
 class KernelData(NamedTuple):
     """Displacements: heavy ones in a list, the rest in an alias table over the half table.
 
-    A place counts from the centre of the flat table; its sign is that of the weight.
+    A place counts from the center of the flat table; its sign is that of the weight.
     """
 
     shape: NDArray[np.int64]  # [3] the grid, with sides of 1 in front
     sides: NDArray[np.int64]  # [3] of the table of displacements
-    reach: NDArray[np.int64]  # [3] its centre's coordinates
+    reach: NDArray[np.int64]  # [3] its center's coordinates
     periodic: bool
     heavy: NDArray[np.int64]  # [heavy, 3] displacements
     factor: NDArray[np.float64]  # [heavy, 2]: exp(-weight), exp(weight), in pair weights, or logs
@@ -230,7 +230,7 @@ def displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> 
 
 def displacements(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Displacements [place, 3] of places of the half table."""
-    index = np.unravel_index(places + group.centre + 1, group.sides)
+    index = np.unravel_index(places + group.center + 1, group.sides)
     steps = np.stack([axis - reach for axis, reach in zip(index, group.reach, strict=True)], axis=1)
     return np.pad(steps, [(0, 0), (3 - len(group.shape), 0)]).astype(np.int64)
 
@@ -245,7 +245,7 @@ def _move(at, step, side, periodic):
 
 
 @kernel
-def neighbour(data, a, b, c, step_a, step_b, step_c):
+def neighbor(data, a, b, c, step_a, step_b, step_c):
     """The variable a step away from coordinates (a, b, c), or -1."""
     to_a = _move(a, step_a, data.shape[0], data.periodic)
     to_b = _move(b, step_b, data.shape[1], data.periodic)
@@ -262,7 +262,7 @@ def kernel_draw(data, chain, i, mode, size, touched):
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
     odds, spin = 1.0, size == 2 and mode == PRODUCTS
     for k in range(len(data.heavy)):
-        other = neighbour(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
+        other = neighbor(data, a, b, c, data.heavy[k, 0], data.heavy[k, 1], data.heavy[k, 2])
         if other >= 0:
             if spin and x[other] < 2:
                 odds *= data.factor[k, x[other]]
@@ -272,17 +272,17 @@ def kernel_draw(data, chain, i, mode, size, touched):
         chain.weights[1] *= odds
     chain.tally[EVALUATIONS] += len(data.heavy)
     draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
-    centre = (data.reach[0] * data.sides[1] + data.reach[1]) * data.sides[2] + data.reach[2]
+    center = (data.reach[0] * data.sides[1] + data.reach[1]) * data.sides[2] + data.reach[2]
     for _ in range(draws):
         place = draw_alias(data.tail, 0, len(data.tail), chain.stream)
-        flat = centre + abs(place)
+        flat = center + abs(place)
         rest = flat // data.sides[2]
         step_c = flat % data.sides[2] - data.reach[2]
         step_b = rest % data.sides[1] - data.reach[1]
         step_a = rest // data.sides[1] - data.reach[0]
         if not data.periodic and next_word(chain.stream) & np.uint64(1):
             step_a, step_b, step_c = -step_a, -step_b, -step_c
-        other = neighbour(data, a, b, c, step_a, step_b, step_c)
+        other = neighbor(data, a, b, c, step_a, step_b, step_c)
         if other >= 0:
             touched = touch_kept(data, chain, i, x[other], place > 0, mode, size, touched)
     chain.tally[DRAWS] += draws
@@ -515,7 +515,7 @@ def _copy_for_type(data, copies, number):
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
-    """Let the implicit groups multiply the values they favour; compiled code only.
+    """Let the implicit groups multiply the values they favor; compiled code only.
 
     Returns how many values are touched.
     """

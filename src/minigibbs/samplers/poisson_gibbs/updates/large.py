@@ -45,7 +45,7 @@ def prepare(graph: FactorGraph, split: Split) -> LargeData:
 
 @inlined
 def _touch_heavy(data, part, chain):
-    """Multiply the values that the heavy pairs favour; returns how long the list is.
+    """Multiply the values that the heavy pairs favor; returns how long the list is.
 
     A block at a time, all read before any is written, so that no read waits for a write.
     """
@@ -70,7 +70,7 @@ def _touch_heavy(data, part, chain):
 
 @inlined
 def _draw_tail(data, part, chain, i, u, touched):
-    """Draw pairs of the tail, keep some, and multiply the values they favour."""
+    """Draw pairs of the tail, keep some, and multiply the values they favor."""
     draws = poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
         kept, value, attracts = draw_pair(data.tail, part, chain, i)

@@ -85,7 +85,7 @@ def load_base(base, first, size, weights):
 
 @inlined
 def load_heavy(heavy, start, count, chain):
-    """Multiply the values that the heavy pairs favour; beyond the domain is scratch.
+    """Multiply the values that the heavy pairs favor; beyond the domain is scratch.
 
     A block at a time, all read before any is written, so that no read waits for a write. Indices
     are unsigned, so that nobody asks whether they are negative.
@@ -106,7 +106,7 @@ def load_heavy(heavy, start, count, chain):
 
 @inlined
 def _draw_tail(data, part, chain, i, u):
-    """Draw pairs of the tail, keep some, and multiply the values they favour."""
+    """Draw pairs of the tail, keep some, and multiply the values they favor."""
     draws = poisson_by_inversion(u, part.rate, part.none)
     for _ in range(draws):
         kept, value, attracts = draw_pair(data.tail, part, chain, i)

@@ -1,8 +1,8 @@
-"""Colours of a graph: no two free variables of one colour share a factor.
+"""Colors of a graph: no two free variables of one color share a factor.
 
-So all variables of a colour can be updated at the same time. A graph of two colours is found by
-breadth-first search; any other is coloured greedily, in the smallest-last order of Matula and Beck
-(doi:10.1145/2402.322385), which needs at most one colour more than the graph's degeneracy.
+So all variables of a color can be updated at the same time. A graph of two colors is found by
+breadth-first search; any other is colored greedily, in the smallest-last order of Matula and Beck
+(doi:10.1145/2402.322385), which needs at most one color more than the graph's degeneracy.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from minigibbs.kernels.jit import entry, kernel
 if TYPE_CHECKING:
     from minigibbs.graph.graph import FactorGraph
 
-NONE = -1  # the colour of a clamped variable
+NONE = -1  # the color of a clamped variable
 
 
-class Colouring(NamedTuple):
-    """The free variables, colour by colour."""
+class Coloring(NamedTuple):
+    """The free variables, color by color."""
 
-    colour: NDArray[np.int32]  # [n] of each variable; NONE where it is clamped
-    count: int  # type: ignore[assignment]  # how many colours
+    color: NDArray[np.int32]  # [n] of each variable; NONE where it is clamped
+    count: int  # type: ignore[assignment]  # how many colors
 
     def sizes(self) -> NDArray[np.int64]:
-        """How many variables each colour has."""
-        return np.bincount(self.colour[self.colour >= 0], minlength=self.count)
+        """How many variables each color has."""
+        return np.bincount(self.color[self.color >= 0], minlength=self.count)
 
 
-def colouring(graph: FactorGraph) -> Colouring:
-    """Colour the free variables; the same graph always gets the same colours."""
+def coloring(graph: FactorGraph) -> Coloring:
+    """Color the free variables; the same graph always gets the same colors."""
     if graph.implicits:
         raise SampleError(
-            "colours need stored factors, but this graph has implicit ones, which join all "
+            "colors need stored factors, but this graph has implicit ones, which join all "
             'variables; use scan="random"'
         )
     model, free = graph.packed, graph.evidence < 0
     n = len(free)
-    colour = np.full(n, NONE, dtype=np.int32)
+    color = np.full(n, NONE, dtype=np.int32)
     queue, position = np.empty(n, np.int32), np.empty(n, np.int32)
-    if not _two_colours(model, free, colour, queue):
-        colour[:] = NONE
+    if not _two_colors(model, free, color, queue):
+        color[:] = NONE
         degree = np.empty(n, np.int32)
-        _count_neighbours(model, free, degree)
+        _count_neighbors(model, free, degree)
         starts = np.zeros(int(degree.max(initial=0)) + 2, np.int32)
         _smallest_last(model, free, degree, starts, queue, position)
         used = np.full(len(starts) + 1, -1, dtype=np.int32)
-        _greedy(model, free, queue, colour, used)
-    colour.setflags(write=False)
-    return Colouring(colour, int(colour.max(initial=-1)) + 1)
+        _greedy(model, free, queue, color, used)
+    color.setflags(write=False)
+    return Coloring(color, int(color.max(initial=-1)) + 1)
 
 
-# Neighbours are walked by number: entry `k` of a row, and slot `s` of its factor if it is no pair.
+# Neighbors are walked by number: entry `k` of a row, and slot `s` of its factor if it is no pair.
 # A callback would not compile; each of the four functions below has these same two loops.
 
 
 @kernel
 def _row_degree(model, free, i):
-    """How many free neighbours a variable has, counted once for each factor shared."""
+    """How many free neighbors a variable has, counted once for each factor shared."""
     row, degree = model.rows[i], 0
     for k in range(row.start, row.pair_end):
         degree += free[model.target[k]]
@@ -74,42 +74,42 @@ def _row_degree(model, free, i):
 
 
 @entry
-def _count_neighbours(model, free, degree):
+def _count_neighbors(model, free, degree):
     for i in range(len(degree)):
         degree[i] = _row_degree(model, free, i) if free[i] else 0
 
 
 @kernel
-def _paint(free, colour, queue, end, i, j):
-    """Give neighbour `j` the colour that `i` has not; returns the queue's end, -1 if it cannot."""
+def _paint(free, color, queue, end, i, j):
+    """Give neighbor `j` the color that `i` has not; returns the queue's end, -1 if it cannot."""
     if not free[j] or j == i:
         return end
-    if colour[j] < 0:
-        colour[j] = 1 - colour[i]
+    if color[j] < 0:
+        color[j] = 1 - color[i]
         queue[end] = j
         return end + 1
-    return end if colour[j] != colour[i] else -1
+    return end if color[j] != color[i] else -1
 
 
 @entry
-def _two_colours(model, free, colour, queue):
-    """Colour with 0 and 1 by breadth-first search; returns whether that was possible."""
-    for first in range(len(colour)):
-        if not free[first] or colour[first] >= 0:
+def _two_colors(model, free, color, queue):
+    """Color with 0 and 1 by breadth-first search; returns whether that was possible."""
+    for first in range(len(color)):
+        if not free[first] or color[first] >= 0:
             continue
-        colour[first], queue[0], begin, end = 0, first, 0, 1
+        color[first], queue[0], begin, end = 0, first, 0, 1
         while begin < end:
             i = queue[begin]
             begin += 1
             row = model.rows[i]
             for k in range(row.start, row.pair_end):
-                end = _paint(free, colour, queue, end, i, model.target[k])
+                end = _paint(free, color, queue, end, i, model.target[k])
                 if end < 0:
                     return False
             for k in range(row.pair_end, row.unary_begin):
                 factor = model.factors[model.target[k]]
                 for s in range(factor.scope_start, factor.scope_end):
-                    end = _paint(free, colour, queue, end, i, model.slots[s].variable)
+                    end = _paint(free, color, queue, end, i, model.slots[s].variable)
                     if end < 0:
                         return False
     return True
@@ -131,7 +131,7 @@ def _lower(free, degree, starts, queue, position, least, i):
 
 @entry
 def _smallest_last(model, free, degree, starts, queue, position):
-    """Order the free variables so that each has as few neighbours before it as can be.
+    """Order the free variables so that each has as few neighbors before it as can be.
 
     `queue` ends as the order in which they are taken out, smallest degree first; its length is
     the number of free variables, and -1 stands behind.
@@ -167,26 +167,26 @@ def _smallest_last(model, free, degree, starts, queue, position):
 
 
 @kernel
-def _note_colour(colour, used, i, j):
-    if j != i and colour[j] >= 0 and colour[j] < len(used):
-        used[colour[j]] = i
+def _note_color(color, used, i, j):
+    if j != i and color[j] >= 0 and color[j] < len(used):
+        used[color[j]] = i
 
 
 @entry
-def _greedy(model, free, queue, colour, used):
-    """From the last of the queue to the first: the least colour that no neighbour has."""
+def _greedy(model, free, queue, color, used):
+    """From the last of the queue to the first: the least color that no neighbor has."""
     for place in range(len(queue) - 1, -1, -1):
         i = queue[place]
         if i < 0:
             continue
         row = model.rows[i]
         for k in range(row.start, row.pair_end):
-            _note_colour(colour, used, i, model.target[k])
+            _note_color(color, used, i, model.target[k])
         for k in range(row.pair_end, row.unary_begin):
             factor = model.factors[model.target[k]]
             for s in range(factor.scope_start, factor.scope_end):
-                _note_colour(colour, used, i, model.slots[s].variable)
+                _note_color(color, used, i, model.slots[s].variable)
         own = 0
         while used[own] == i:
             own += 1
-        colour[i] = own
+        color[i] = own

@@ -1,6 +1,6 @@
 """Chromatic scans on a GPU: what groups of all chains have in common, whatever their values are.
 
-`cuda_colours_bits` has spins, `cuda_colours_small` small domains, `cuda_colours_points` points.
+`cuda_colors_bits` has spins, `cuda_colors_small` small domains, `cuda_colors_points` points.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Launch = Callable[
 ]  # sweep number so and so, of so many chains; of none, to compile
 
 
-class CudaColours(CudaGroup):
-    """All chains of a plan, colour by colour; the draws are those of the CPU."""
+class CudaColors(CudaGroup):
+    """All chains of a plan, color by color; the draws are those of the CPU."""
 
     kernels_name: ClassVar[str]
     launches: list[Launch]

@@ -1,4 +1,4 @@
-"""Colours: proper, few, the same every time, and none for clamped variables."""
+"""Colors: proper, few, the same every time, and none for clamped variables."""
 
 import itertools
 
@@ -10,14 +10,14 @@ from minigibbs.errors import SampleError
 
 
 def is_proper(graph):
-    """Whether no two free variables of a factor share a colour."""
-    colour = graph.colours.colour
+    """Whether no two free variables of a factor share a color."""
+    color = graph.colors.color
     for group in graph.factors:
         for scope in group.scope:
-            own = [colour[v] for v in scope if graph.evidence[v] < 0]
+            own = [color[v] for v in scope if graph.evidence[v] < 0]
             if len(set(own)) < len(own):
                 return False
-    return bool(((colour < 0) == (graph.evidence >= 0)).all())
+    return bool(((color < 0) == (graph.evidence >= 0)).all())
 
 
 def random_graph(n, m, seed, evidence=None):
@@ -32,34 +32,34 @@ def random_graph(n, m, seed, evidence=None):
 def test_random_graphs(n, m, seed):
     graph = random_graph(n, m, seed)
     assert is_proper(graph)
-    assert set(graph.colours.colour) == set(range(graph.colours.count))
-    again = random_graph(n, m, seed).colours.colour
-    assert (again == graph.colours.colour).all()
+    assert set(graph.colors.color) == set(range(graph.colors.count))
+    again = random_graph(n, m, seed).colors.color
+    assert (again == graph.colors.color).all()
 
 
 def test_lattices_and_trees_have_two():
-    assert mg.models.ising_lattice(6, 0.3).colours.count == 2
+    assert mg.models.ising_lattice(6, 0.3).colors.count == 2
     n = 100
     parents = np.random.default_rng(1).integers(0, np.arange(1, n))
     tree = mg.FactorGraph([3] * n, [mg.Potts(np.arange(1, n), parents, 1.0)])
-    assert tree.colours.count == 2
+    assert tree.colors.count == 2
     assert is_proper(tree)
 
 
 def test_at_most_one_more_than_the_degeneracy():
-    """A complete graph of 5 with long tails: degeneracy 4, so 5 colours, whatever the tails."""
+    """A complete graph of 5 with long tails: degeneracy 4, so 5 colors, whatever the tails."""
     pairs = list(itertools.combinations(range(5), 2)) + [(k, k + 1) for k in range(4, 60)]
     i, j = np.array(pairs).T
     graph = mg.FactorGraph([2] * 61, [mg.Ising(i, j, 1.0)])
-    assert graph.colours.count == 5
+    assert graph.colors.count == 5
     assert is_proper(graph)
 
 
-def test_complete_graphs_have_a_colour_a_variable():
+def test_complete_graphs_have_a_color_a_variable():
     graph = mg.models.ising_rbf(3)
-    assert graph.colours.count == 9
-    assert sorted(graph.colours.colour) == list(range(9))
-    assert graph.colours.sizes().tolist() == [1] * 9
+    assert graph.colors.count == 9
+    assert sorted(graph.colors.color) == list(range(9))
+    assert graph.colors.sizes().tolist() == [1] * 9
 
 
 def test_factors_of_any_arity():
@@ -67,25 +67,25 @@ def test_factors_of_any_arity():
     scope = np.stack([rng.choice(30, 4, replace=False) for _ in range(20)])
     graph = mg.FactorGraph([2] * 30, [mg.Table(scope, rng.normal(size=(2, 2, 2, 2)))])
     assert is_proper(graph)
-    assert graph.colours.count >= 4
+    assert graph.colors.count >= 4
 
 
 def test_clamped_variables_have_none_and_join_nobody():
     star = mg.FactorGraph([2] * 4, [mg.Ising([0, 0, 0, 1], [1, 2, 3, 2], 1.0)])
-    assert star.colours.count == 3
+    assert star.colors.count == 3
     clamped = star.condition({0: 1})
     assert is_proper(clamped)
-    assert clamped.colours.count == 2
+    assert clamped.colors.count == 2
     everything = star.condition({0: 1, 1: 0, 2: 0, 3: 1})
-    assert everything.colours.count == 0
+    assert everything.colors.count == 0
 
 
 def test_isolated_variables_share_one():
-    assert mg.FactorGraph([2, 3, 4], []).colours.count == 1
-    assert mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])]).colours.count == 1
+    assert mg.FactorGraph([2, 3, 4], []).colors.count == 1
+    assert mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])]).colors.count == 1
 
 
 def test_implicit_factors_are_refused():
     graph = mg.FactorGraph([2] * 4, [mg.Complete(4, 1.0)])
-    with pytest.raises(SampleError, match="colours need stored factors"):
-        _ = graph.colours
+    with pytest.raises(SampleError, match="colors need stored factors"):
+        _ = graph.colors

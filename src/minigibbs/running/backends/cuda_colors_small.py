@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda_colours import CudaColours, Launch
+from minigibbs.running.backends.cuda_colors import CudaColors, Launch
 from minigibbs.running.backends.device.access import to_device
 from minigibbs.running.backends.device.shapes import LIMITS, configure
-from minigibbs.samplers.chromatic.small import SmallColours
-from minigibbs.samplers.chromatic.small_tails import SmallTailColours
+from minigibbs.samplers.chromatic.small import SmallColors
+from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 
 _SHARING = 4  # threads of a chain that share a site's tables
 _MANY = 40_000  # chains from which on half as many do
 
 
-class CudaSmall(CudaColours):
+class CudaSmall(CudaColors):
     """Small domains, a byte a chain: x[variable, chain] on the device. See `cuda_small`."""
 
     kernels_name = "cuda_small"
@@ -87,7 +87,7 @@ class CudaSmall(CudaColours):
 
     def _arrays(self) -> list[NDArray[Any]]:
         """What kernels read, with variables in place of places, by which states are stored."""
-        data, tails = self.data, isinstance(self.data, SmallTailColours)
+        data, tails = self.data, isinstance(self.data, SmallTailColors)
         names = (self.own.SmallTails if tails else self.own.Small)._fields
         arrays = {name: getattr(data, name) for name in names}
         arrays["target"] = data.variable[data.target]
@@ -99,9 +99,9 @@ class CudaSmall(CudaColours):
         return list(arrays.values())
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour, or one for all, with tails or sites that are joined by tables."""
+        """A launch a color, or one for all, with tails or sites that are joined by tables."""
         own, x, changed = self.own, self.device_chains.x, self.changed
-        if isinstance(self.data, SmallTailColours):
+        if isinstance(self.data, SmallTailColors):
             walkers = -(-self.chains // own.QUAD)
             alike = bool((self.plan.graph.sizes == self.domain).all())
             whole = self.chains % own.QUAD == 0
@@ -120,7 +120,7 @@ class CudaSmall(CudaColours):
             assert self.sites is not None
             places = (self.sites.variable, self.sites.device_fields, self.sites.device_tables)
             return [self._again(run, places, self.chains, x, changed)]
-        kernel, ends = own.sweep_colour(self.domain), self.data.block_ends
+        kernel, ends = own.sweep_color(self.domain), self.data.block_ends
         stride = self.data.stride
 
         def launch(first: int, blocks: int) -> Launch:
@@ -133,7 +133,7 @@ class CudaSmall(CudaColours):
     def _site_bytes(self) -> int:
         """Bytes of the tables of all sites, where all are joined by tables; else 0."""
         data, sites = self.data, len(self.data.variable)
-        if isinstance(data, SmallTailColours):
+        if isinstance(data, SmallTailColors):
             return 0
         most = int(self.plan.graph.sizes.max())
         alone = len(data.ends) - 1 == sites > 1 and len(data.target) == sites * (sites - 1)
@@ -148,7 +148,7 @@ class CudaSmall(CudaColours):
         self._turn(states, self.device_chains.x)
 
 
-def site_cells(data: SmallColours, most: int) -> NDArray[np.int64]:
+def site_cells(data: SmallColors, most: int) -> NDArray[np.int64]:
     """Where the tables of every place stand: [place, (other place, its value, own value)]."""
     sites, values = len(data.variable), np.arange(most)
     cells = np.full((sites, sites, most, most), len(data.table) - 1)  # which is 0

@@ -7,7 +7,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.samplers.encoding import describe_sampler
-from minigibbs.samplers.registry import colour_data
+from minigibbs.samplers.registry import color_data
 from tests.harness import coarse, sample
 from tests.running.simulate_cuda import flatten
 from tests.running.test_cuda_simulator import simulate
@@ -51,13 +51,13 @@ def points(n, values, weights=(1.5, -0.6), seed=0, kernel="gaussian", clamped=()
 
 
 LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
-CASES = {  # graph, sampler, chains, walkers from which on threads go through all colours
+CASES = {  # graph, sampler, chains, walkers from which on threads go through all colors
     "one": (LATTICE, mg.Gibbs(), 1, 1000),
     "few": (LATTICE, mg.Gibbs(), 7, 1000),
     "words": (LATTICE, mg.Gibbs(), 37, 1000),
     "strong": (glass(5, 300.0), mg.Gibbs(), 9, 1000),
     "clamped": (glass(6, 0.5).condition({1: 1, 4: 0}), mg.Gibbs(), 9, 1000),
-    "joined": (glass(7, 0.5), mg.Gibbs(), 12, 1000),  # too many neighbours for thresholds
+    "joined": (glass(7, 0.5), mg.Gibbs(), 12, 1000),  # too many neighbors for thresholds
     "joined-one": (glass(7, 0.5), mg.Gibbs(), 1, 1000),
     "walk": (glass(6, 0.5), mg.Gibbs(), 20, 1),
     "tails": (
@@ -72,7 +72,7 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
         7,
         1000,
     ),
-    "potts-tails-whole": (  # chains: four at a time, as are heavy neighbours
+    "potts-tails-whole": (  # chains: four at a time, as are heavy neighbors
         mg.models.potts_rbf(side=3, states=4, beta=1.0, implicit=False),
         mg.PoissonGibbs(heavy=6),
         8,
@@ -102,7 +102,7 @@ def write_case(folder, name, file=None, **changes):
     arrays: list[np.ndarray] = []
     case = {
         "model": flatten(graph.packed, arrays),
-        "data": flatten(colour_data(sampler, graph), arrays),
+        "data": flatten(color_data(sampler, graph), arrays),
         "offset": graph.offset,
         "sampler": describe_sampler(sampler),
         "buffer": 1 << 20,
@@ -131,7 +131,7 @@ def write_case(folder, name, file=None, **changes):
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("colours")
+    folder = tmp_path_factory.mktemp("colors")
     for name in CASES:
         write_case(folder, name)
     done = simulate(folder)

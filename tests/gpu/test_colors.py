@@ -32,7 +32,7 @@ def mixed():
 
 
 def sparse(n, scale, seed=1):
-    """Two to four neighbours at most, couplings of any value, fields, one variable alone."""
+    """Two to four neighbors at most, couplings of any value, fields, one variable alone."""
     rng, i = np.random.default_rng(seed), np.arange(n - 1)
     rung = i[: n // 2 - 1 : 2]
     ring = mg.Ising(i, (i + 1) % (n - 1), rng.normal(0, scale, n - 1))

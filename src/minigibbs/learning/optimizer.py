@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 
-OPTIMISERS = ("adam", "sgd", "natural")
+OPTIMIZERS = ("adam", "sgd", "natural")
 RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # by default
 _FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # Adam's, as published
 _POWER = 0.75  # of the decay: between 1/2 and 1, so that averages converge
@@ -17,7 +17,7 @@ _LATE = 3.0  # averages weigh step t by about t**3
 
 
 @dataclass
-class Optimiser:
+class Optimizer:
     """The state of an ascent: everything in it is kept in checkpoints."""
 
     kind: str
@@ -32,8 +32,8 @@ class Optimiser:
     second: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
-        if self.kind not in OPTIMISERS:
-            raise LearnError(f"optimizer must be one of {', '.join(OPTIMISERS)}; got {self.kind!r}")
+        if self.kind not in OPTIMIZERS:
+            raise LearnError(f"optimizer must be one of {', '.join(OPTIMIZERS)}; got {self.kind!r}")
         self._all = bool(self.free.all())
         if not len(self.average):
             self.average = self.values.copy()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda_colours import WORD, CudaColours, Launch
+from minigibbs.running.backends.cuda_colors import WORD, CudaColors, Launch
 from minigibbs.running.backends.cuda_group import WARP, row_ends
 from minigibbs.running.backends.cuda_observed import share
 from minigibbs.running.backends.device.access import to_device
@@ -21,8 +21,8 @@ from minigibbs.running.plan import Plan
 from minigibbs.running.sums import signed_places
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
-from minigibbs.samplers.chromatic.spin_tails import SpinTailColours
-from minigibbs.samplers.chromatic.spins import SpinColours
+from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
+from minigibbs.samplers.chromatic.spins import SpinColors
 
 _NOTING = 8448  # blocks of threads that note what has changed, at the most
 _NOTED = 8  # sweeps of which one is compared with the one before
@@ -32,9 +32,9 @@ _MOST_RECORDS = 4096  # that wait on the device
 _BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
 _SPREAD = 1 << 14  # of which so many are spread at a time
-_MANY_COLOURS = 64  # launches of a sweep
+_MANY_COLORS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
-_FEW_WORDS = 1 << 14  # and threads that update a word of a colour each
+_FEW_WORDS = 1 << 14  # and threads that update a word of a color each
 _LARGE = 1 << 24  # bytes of values, with which launches do not matter
 _HUGE = 1 << 26  # bytes of values of which few sweeps wait to be counted
 
@@ -66,12 +66,12 @@ def adding(chains: NDArray[np.int64]) -> Adding:
     return Adding(words, WORD, which * WORD + chains - words[which])
 
 
-class CudaBits(CudaColours):
+class CudaBits(CudaColors):
     """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
 
     kernels_name = "cuda_bits"
 
-    def __init__(self, plan: Plan, data: SpinColours | SpinTailColours) -> None:
+    def __init__(self, plan: Plan, data: SpinColors | SpinTailColors) -> None:
         self.words = -(-plan.chains // WORD)
         self.places = np.full(len(plan.graph), -1, dtype=np.int32)
         self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
@@ -101,15 +101,15 @@ class CudaBits(CudaColours):
 
     @property
     def walking(self) -> bool:
-        """Whether each thread goes through all colours.
+        """Whether each thread goes through all colors.
 
-        So it is where chains fill the device by themselves, and a colour does not.
+        So it is where chains fill the device by themselves, and a color does not.
         """
-        if isinstance(self.data, SpinTailColours):
+        if isinstance(self.data, SpinTailColors):
             return True
-        colours = len(self.data.block_ends) - 1
-        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colours
-        return scarce and (2 * self.words >= _WALKERS or colours > _MANY_COLOURS)
+        colors = len(self.data.block_ends) - 1
+        scarce = len(self.data.variable) * self.words < _FEW_WORDS * colors
+        return scarce and (2 * self.words >= _WALKERS or colors > _MANY_COLORS)
 
     @property
     def word(self) -> np.dtype[Any]:
@@ -118,8 +118,8 @@ class CudaBits(CudaColours):
         return np.dtype(np.uint8 if few else np.uint32)
 
     def _by_patterns(self) -> bool:
-        """Whether spins have so few neighbours that the values of these are looked up."""
-        many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColours)
+        """Whether spins have so few neighbors that the values of these are looked up."""
+        many = self.chains > 2 * self.own.QUAD and not isinstance(self.data, SpinTailColors)
         return bool(many and self.data.blocks["degree"].max(initial=0) <= self.own.MOST_JOINED)
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:
@@ -167,7 +167,7 @@ class CudaBits(CudaColours):
         self.launches = self._parts_of_a_sweep()
 
     def _place_spins(self) -> None:
-        tails = isinstance(self.data, SpinTailColours)
+        tails = isinstance(self.data, SpinTailColors)
         names = (self.own.TailSpins if tails else self.own.Spins)._fields
         spins = tuple(getattr(self.data, name) for name in names)
         self.spins = [to_device(self.cuda, part) for part in spins]
@@ -181,15 +181,15 @@ class CudaBits(CudaColours):
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a colour, or one for all."""
+        """A launch a color, or one for all."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
         if self.walking:
-            tails, halves = isinstance(self.data, SpinTailColours), self.x.view(np.uint16)
+            tails, halves = isinstance(self.data, SpinTailColors), self.x.view(np.uint16)
             kernel = own.walk_with_tails(kind) if tails else own.walk(kind)
             walk, more = configure(kernel, 2 * self.words, own.WALKING), [self.drawn] * tails
             return [self._again(walk, tuple(self.spins), 1, halves, *more)]
         columns = 1 if self.chains == 1 else own.QUAD if self.chains <= 2 * own.QUAD else own.HALF
-        kernel, several = own.sweep_colour(kind, columns), self.words > 1
+        kernel, several = own.sweep_color(kind, columns), self.words > 1
         arrays = self.spins
         if self._by_patterns():
             kernel, arrays = own.sweep_patterns, [*self.spins, self._thresholds(kind)]

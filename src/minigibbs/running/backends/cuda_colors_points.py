@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.decay import GAUSSIAN
-from minigibbs.running.backends.cuda_colours import CudaColours, Launch
+from minigibbs.running.backends.cuda_colors import CudaColors, Launch
 from minigibbs.running.backends.device.access import to_device
 from minigibbs.running.backends.device.shapes import LIMITS, configure
 from minigibbs.running.backends.packed_points import pack_points
-from minigibbs.samplers.chromatic.points import PointColours
+from minigibbs.samplers.chromatic.points import PointColors
 
 _FEW_CHAINS = 528  # blocks of threads that leave half of a device idle
 
 
-class CudaPoints(CudaColours):
+class CudaPoints(CudaColors):
     """Points, a block of threads a chain: x[chain, place] on the device. See `cuda_points`.
 
     After each launch the states are turned to x[variable, chain], for all else.
     """
 
     kernels_name = "cuda_points"
-    data: PointColours
+    data: PointColors
 
     @property
     def features(self) -> int:

@@ -15,7 +15,7 @@ DEFAULT = ("marginals", "energy")
 
 
 def main() -> None:
-    report = Report("gpu_colours", "Chromatic scans on a GPU", column="whole call")
+    report = Report("gpu_colors", "Chromatic scans on a GPU", column="whole call")
     lattice, gibbs = mg.models.ising_lattice, mg.Gibbs()
     for side, chains, sweeps in ((64, 16_384, 2000), (1024, 256, 400)):
         name = f"Ising lattice {side} x {side}, {chains:,} chains"
@@ -60,7 +60,7 @@ def observed(report) -> None:
     graph = mg.models.ising_lattice(1000, 0.44)
     waves = mg.observables.StructureFactor((1000, 1000))
     sets: dict[str, dict[str, Any]] = {
-        "a magnetisation": {"m": "magnetization"},
+        "a magnetization": {"m": "magnetization"},
         "four moments of it and its histogram": {"m": "moments", "law": "histogram"},
         "an agreement": {"same": mg.observables.Agreement(np.arange(10**6) % 2)},
         "a structure factor": {"waves": waves},
@@ -85,7 +85,7 @@ def observed(report) -> None:
                     )
                     best[name] = min(best.get(name, np.inf), run.info.seconds / sweeps * 1e6)
             for name in sets:
-                ratio, held = best[name] / best[""], name == "a magnetisation"
+                ratio, held = best[name] / best[""], name == "a magnetization"
                 report.add(
                     f"{name} of every sweep, 1,000 x 1,000 lattice, {chains} chains, "
                     f"{' and '.join(record) or 'nothing else'} recorded",
