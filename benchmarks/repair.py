@@ -41,7 +41,7 @@ def peers(folder: Path) -> dict | None:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def ours(dirty, clean, labels) -> tuple[mg.Repair, float]:
+def ours(dirty, clean, labels) -> tuple[mg.RepairedTable, float]:
     begun = time.perf_counter()
     found = mg.repair(dirty, labels=labels, seed=SEED)
     return found, time.perf_counter() - begun

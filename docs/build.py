@@ -36,7 +36,7 @@ CHAPTERS: dict[str, list[str]] = {
     ],
     "Observables": ["observables"],
     "Learning": ["learn", "resume_learning", "Fit", "from_frames", "Rule", "Framed"],
-    "Tables": ["learn_structure", "Structure", "repair", "Repair"],
+    "Tables": ["learn_structure", "Structure", "learn_tables", "repair", "RepairedTable"],
     "Results": ["Run", "Info", "Marginal", "Summary", "load"],
     "Samplers": [
         "PoissonGibbs",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from minigibbs.interop.quadratic import from_bqm, from_dqm
     from minigibbs.learning.api import learn, resume_learning
     from minigibbs.repairing.api import repair
-    from minigibbs.repairing.result import Repair
+    from minigibbs.repairing.result import RepairedTable
     from minigibbs.results.answer import Answer
     from minigibbs.results.answers import Answers
     from minigibbs.results.fit import Fit
@@ -145,7 +145,7 @@ _HOMES = {
     "learn_tables": "structure.parameters",
     "Structure": "structure.structure",
     "maximize": "inference.maximize",
-    "Repair": "repairing.result",
+    "RepairedTable": "repairing.result",
     "repair": "repairing.api",
     "Maximum": "results.maximum",
     "Marginal": "results.marginals",
@@ -220,7 +220,7 @@ __all__ = [
     "PoissonMH",
     "Potts",
     "Record",
-    "Repair",
+    "RepairedTable",
     "Rule",
     "Run",
     "Runs",

@@ -177,7 +177,12 @@ def test_streams_are_pinned():
 
 
 # Their compiled functions are called within the file alone, to which Numba ties a cached function.
-ALONE = {"graph/packing.py", "graph/coloring.py", "inference/fields.py"}
+ALONE = {
+    "graph/packing.py",
+    "graph/coloring.py",
+    "inference/fields.py",
+    "results/annealed.py",
+}
 
 
 def sources():

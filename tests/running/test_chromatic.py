@@ -1,5 +1,7 @@
 """Chromatic runs cut, saved, resumed, sent elsewhere and stopped: the draws stay the same."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -120,7 +122,7 @@ def test_groups_are_equal_and_begin_with_a_multiple_of_eight(chains, each):
 def test_a_damaged_checkpoint_is_refused(tmp_path):
     from minigibbs.running.backends.lockstep import check_lockstep
 
-    plan = type("Plan", (), {"chains": 20, "order": np.arange(5), "unit": 5})
+    plan = SimpleNamespace(chains=20, graph=SimpleNamespace(free=5), unit=5)
     right = {
         "clock": np.array([[50]]),
         "warmed": np.array([[10]]),

@@ -451,5 +451,5 @@ def test_what_only_the_other_backend_offers_is_refused(monkeypatch):
 
 
 def test_unknown_backends_are_refused():
-    with pytest.raises(mg.SampleError, match="backend must be one of cpu, cuda; got 'gpu'"):
+    with pytest.raises(mg.SampleError, match="backend must be one of cpu, cuda, mpi; got 'gpu'"):
         mg.sample(ZOO["potts"], backend="gpu")

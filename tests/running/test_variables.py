@@ -97,7 +97,7 @@ ERRORS = {
     "too large": ([3], mg.GraphError, "unknown variable 3: the graph has variables 0 to 2"),
     "negative": ([-1], mg.GraphError, "unknown variable -1"),
     "a number with a point": ([1.0], mg.SampleError, r"got 1\.0 \(float\) at position 0"),
-    "a truth value": ([True], mg.GraphError, "unknown variable True"),
+    "a truth value": ([True], mg.SampleError, "got True at position 0"),
     "a list": ([[1]], mg.SampleError, r"got \[1\] \(list\) at position 0"),
     "twice": ([1, 0, "sky"], mg.SampleError, r"holds variable 1 \('sky'\) twice"),
     "none": ([], mg.SampleError, "at least one; by default all are kept"),

@@ -30,7 +30,13 @@ def test_covers_hold_every_variable_once_within_the_width(model, width):
 
 
 def induced_width(graph, block):
-    """The width that the exact elimination finds for a block, given the other variables."""
+    """The width that the exact elimination finds for a block, given the other variables.
+
+    A copy of the graph has no plan of other evidence to follow.
+    """
+    graph = mg.FactorGraph(graph.sizes, graph.factors).condition(
+        {k: int(v) for k, v in enumerate(graph.evidence) if v >= 0}
+    )
     fixed = {k: 0 for k in range(len(graph)) if k not in block and graph.evidence[k] < 0}
     return mg.theory.treewidth_bound(graph.condition(fixed))
 

@@ -1,5 +1,7 @@
 """mg.Exact: draws that know nothing of the one before."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -70,5 +72,6 @@ def test_memory_is_a_number_of_bytes(memory):
 
 
 def test_it_describes_itself():
-    assert f"width {mg.theory.treewidth_bound(GRID)};" in mg.Exact().describe(GRID)
+    width = int(re.search(r"elimination of width (\d+);", mg.Exact().describe(GRID))[1])
+    assert mg.theory.treewidth_bound(GRID) <= width <= 16  # marginals may use another tree
     assert str(mg.Exact(memory=1e9)) == "Exact(memory=1000000000.0)"

@@ -5,6 +5,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.kernels.layout import CHANGES, EVALUATIONS
+from minigibbs.samplers import registry
 from minigibbs.samplers.gibbs import fields, spin_fields
 from minigibbs.samplers.gibbs.spin_fields import SpinFieldData
 from tests import naive
@@ -25,6 +26,7 @@ SMALL = {
 def everywhere(monkeypatch):
     """Fields for few neighbors as well, however rare changes are."""
     monkeypatch.setattr(fields, "LEAST_DEGREE", 0.0)
+    monkeypatch.setattr(registry, "LEAST_DEGREE", 0.0)
     monkeypatch.setattr(fields, "RARE", 0.0)
 
 

@@ -48,6 +48,7 @@ _WRITTEN = 5  # arrays of a leaf's size while it is written out
 _WORKING = 4  # arrays of the largest table's size while it is used
 _SMALL_BUDGET = 2**24  # bytes that are never worth a refusal
 _ALIKE = 1.25  # times the predicted seconds of a plan whose tree is used again
+_MUCH_ALIKE = 0.75  # share of a plan's variables that must be free for its tree to be used again
 _ORDERS = 8  # plans kept with a graph and those derived from it
 _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
@@ -462,7 +463,8 @@ def _prepared(
     def make() -> tuple[Order, Plan, tuple[tuple[int, ...], ...]]:
         latest = shared(graph, "latest order", (), list[Order])
         plans = shared(graph, "latest plan", draws, list[Plan])
-        if plans:
+        free = int(np.count_nonzero(sizes > 1))
+        if plans and free >= _MUCH_ALIKE * len(plans[0].leaf_of):
             leaves = _leaves(whole, sizes, latest[0], joint)
             settled = leaves.pop((), ())
             plan = plan_like(plans[0], tuple(leaves), sizes)

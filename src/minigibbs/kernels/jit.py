@@ -33,6 +33,7 @@ _COMPILED = (
     "samplers",
     "observables",
     "running/backends",
+    "structure",
 )  # folders whose functions compiled code calls
 
 _DIGEST = 32  # bytes of checksum before what is cached

@@ -10,7 +10,7 @@ import numpy as np
 from minigibbs.errors import LearnError
 from minigibbs.repairing.constraints import read_rules
 from minigibbs.repairing.model import Model, chosen, fit
-from minigibbs.repairing.result import Repair
+from minigibbs.repairing.result import RepairedTable
 from minigibbs.repairing.table import MISSING, Table, read_table
 from minigibbs.running.request import entropy_of
 from minigibbs.system.boundary import checked
@@ -27,7 +27,7 @@ def repair(
     certainty: float = 0.5,
     missing: Sequence[Any] = ("",),
     seed: int = 0,
-) -> Repair:
+) -> RepairedTable:
     """Find cells of a table that are probably wrong, and what they should be.
 
     Every cell is a variable whose candidates are its own value, values that go with other cells of
@@ -59,7 +59,7 @@ def repair(
 
     Returns
     -------
-    Repair
+    RepairedTable
         The repaired table, the changed cells and their probabilities.
 
     Examples
@@ -98,13 +98,13 @@ def fitted(
 
 def answered(
     model: Model, frame: Any, table: Table, known: Mapping[tuple[int, int], int], certainty: float
-) -> Repair:
+) -> RepairedTable:
     """The repair of a table by a model."""
     found, probability = model.answer(table)
     codes = chosen(table.codes, found, probability, certainty)
     for (row, column), code in known.items():
         codes[row, column] = code
-    return Repair(frame, table, model, found, probability, codes, dict(known))
+    return RepairedTable(frame, table, model, found, probability, codes, dict(known))
 
 
 def read_labels(

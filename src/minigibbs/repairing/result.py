@@ -38,7 +38,7 @@ class Scores(NamedTuple):
 
 @checked(LearnError, init=False)
 @dataclass(frozen=True, eq=False)
-class Repair:
+class RepairedTable:
     """The result of `mg.repair`.
 
     Attributes

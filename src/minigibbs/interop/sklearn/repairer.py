@@ -17,7 +17,7 @@ from minigibbs.interop.sklearn.reading import (
     read,
 )
 from minigibbs.repairing.api import answered, fitted, read_labels
-from minigibbs.repairing.result import Repair
+from minigibbs.repairing.result import RepairedTable
 from minigibbs.repairing.table import from_columns
 from minigibbs.system.boundary import checked
 
@@ -100,7 +100,7 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = list(given.columns.values())
         return from_columns(list(given.columns), columns, "X", self.missing)
 
-    def repairs(self, X: Any) -> Repair:  # noqa: N803
+    def repairs(self, X: Any) -> RepairedTable:  # noqa: N803
         """The repair of a table: which cells, from what to what, how certain.
 
         Parameters
