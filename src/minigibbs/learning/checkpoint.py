@@ -188,7 +188,7 @@ class Saved:
                 raise ValueError(f"method: {self.settings.method} has no checkpoints")
             self.every = _seconds(header, "every")
             limit = None if header["max_time"] is None else _seconds(header, "max_time")
-            header.setdefault("prior", False)  # which files before 0.4 lack
+            header.setdefault("prior", False)  # which files before 0.3 lack
             flags = {name: _flag(header, name) for name in ("evidence", "errors", "prior")}
             self.extra: dict[str, Any] = {**flags, "max_time": limit}
             if len(self.part("state")["model.states"]) != self.settings.chains:

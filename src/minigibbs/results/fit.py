@@ -348,7 +348,7 @@ def load(path: str | os.PathLike[str]) -> Fit:
             tuple(map(str, header["warnings"])),
             arrays.get("covariance"),
             arrays.get("undetermined"),
-            str(header.get("error_kind", "")),  # which files before 0.4 lack
+            str(header.get("error_kind", "")),  # which files before 0.3 lack
         )
         _check(fit)
     return fit

@@ -608,5 +608,5 @@ def decode_observed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
         arrays.get("observed.moments"),
         arrays.get("observed.sums"),
         header["chains"],
-        bool(header.get("by_rows", False)),  # which files before 0.4 lack
+        bool(header.get("by_rows", False)),  # which files before 0.3 lack
     )

@@ -181,7 +181,7 @@ class Goal:
         past = []
         for k in range(header["rounds"]):
             own = {name: arrays.get(f"round.{k}.{name}") for name in Round._fields}
-            if own["clock"] is None:  # which checkpoints before 0.4 lack
+            if own["clock"] is None:  # which checkpoints before 0.3 lack
                 own["clock"] = own["visits"]
             one = Round(**own)  # type: ignore[arg-type]
             shapes = ((plan.rows, values), (plan.rows,), (plan.rows,))

@@ -179,7 +179,7 @@ class Plan:
         every, series = header.get("energy_every", 1), header.get("series", True)
         if type(every) is not int or not 1 <= every <= MOST_UPDATES or type(series) is not bool:
             raise ValueError(f"energy_every and series: got {every!r} and {series!r}")
-        start = header.get("start", RANDOM_START)  # which checkpoints before 0.4 lack
+        start = header.get("start", RANDOM_START)  # which checkpoints before 0.3 lack
         if start not in STARTS:
             raise ValueError(f"start: expected one of {', '.join(STARTS)}, got {start!r}")
         plan = cls(

@@ -36,7 +36,7 @@ class Ladder:
     round_trips: int  # of states from the hot end to the cold one and back, of all chains
     log_z: float | None  # by stepping stones; None before anything is recorded
     log_z_error: float | None  # its standard error
-    log_z_degrees: int = 0  # degrees of freedom of the error; 0 in files before 0.4
+    log_z_degrees: int = 0  # degrees of freedom of the error; 0 in files before 0.3
 
     def log_z_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval for log Z, by Student's t; NaN where the error is not known.
