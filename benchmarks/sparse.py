@@ -27,7 +27,7 @@ def main() -> None:
         "Nanoseconds an update, the best of five turns that rivals take one after the other. Ours "
         'are whole calls of mg.sample(..., scan="chromatic", record="marginals"), without '
         "compiling. mcising and peapods make Metropolis updates, and know lattices alone; "
-        "ferrotherm and thrml (JAX, on all cores) make Gibbs updates by colors, dwave-samplers "
+        "ferrotherm and thrml (JAX, on all cores) make chromatic Gibbs updates, dwave-samplers "
         "Gibbs updates in a random order."
     )
     one_chain(report)

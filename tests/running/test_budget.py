@@ -146,7 +146,7 @@ def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
     ids=["spins", "small domains"],
 )
 def test_energies_by_colors_keep_to_their_share(graph, least):
-    """Updates of spins are so cheap by colors that energies at every record would cost a third."""
+    """Spins are so cheap in chromatic scans that every record's energy would cost a third."""
     sampler, thin = mg.PoissonGibbs(), len(graph)
     cost, update = budget.color_costs(graph, sampler)
     every = budget.energy_every(graph, sampler, thin, 10**6, colors=True)

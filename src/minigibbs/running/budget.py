@@ -30,7 +30,7 @@ _LONG_ROW = 8  # pairs a variable from which on they are summed variable by vari
 _PAIR, _FAR_PAIR = 1.8, 3.0  # a pair of an energy, from a cache or from main memory
 _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # what the energy of an implicit group costs beside the work itself
-# The same by colors, where updates and energies of pairs are so much cheaper.
+# The same in chromatic scans, where updates and energies of pairs are so much cheaper.
 _COLOR_PAIR = 0.9
 _DEARER = 3.0  # how much dearer energies are in other layouts of colors
 _UNNOTICED = 2e6  # what all energies of a chain may take, however short it is

@@ -101,7 +101,7 @@ class CudaBackend(Backend):
 
     @staticmethod
     def _colors(plan: Plan, data: Any, start: Start | None) -> Group:
-        """A group by colors; without a start, the device makes the first states."""
+        """A group of a chromatic scan; without a start, the device makes the first states."""
         made: Any = GROUPS[type(data)](plan, data)
         with without_size_warnings():
             made.place(None if start is None else start())
