@@ -668,9 +668,9 @@ def test_a_lock_that_becomes_a_link_while_a_run_goes_on(folder, at_segment, tmp_
     target = tmp_path / "target"
     target.write_bytes(b"mine")
 
-    def intrude():
-        (folder / "lock").unlink()
-        LINKS[kind](folder / "lock", target)
+    def intrude():  # in one step, since the run may write its lock between two
+        LINKS[kind](tmp_path / "beside", target)
+        (tmp_path / "beside").replace(folder / "lock")
 
     at_segment(30, intrude)
     with pytest.raises(mg.StoppedError, match="lock: expected a regular file") as caught:
