@@ -4,7 +4,8 @@ Every target gets its share of the time, in a child process with limited memory.
 still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
 tests find them; a graph that does is named by its seed and number. By count, over many cores:
 `python -m tests.fuzz campaign --help`. Other campaigns are commands of their own: `python -m
-tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`.
+tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`. Over many cores:
+`python -m tests.fuzz parallel --help`.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz import budgets, environments, files, kills, lost, memory, signals
+from tests.fuzz import budgets, environments, files, kills, lost, memory, parallel, signals
 from tests.fuzz import campaign as counted
 from tests.fuzz.cases import CHECKS, HARMLESS, TARGETS, keep, run_case, valid
 from tests.fuzz.limits import limited_memory
@@ -98,6 +99,7 @@ def main() -> int:
     commands = {
         "api": main_api,
         "campaign": counted.main,
+        "parallel": parallel.main,
         "add": counted.main_add,
         "keep": counted.main_keep,
         "lost": lost.main,

@@ -13,7 +13,8 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,9 @@ def timed(call: str, model: str, limit: float) -> tuple[float, str]:
     return float(seconds or "inf"), said
 
 
-def keep_busy(processes: int) -> list[int]:
-    """Processes that do nothing but work, to be killed."""
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep the machine busy with processes that do nothing but compute."""
     children = []
     for _ in range(processes):
         child = os.fork()
@@ -137,32 +139,41 @@ def keep_busy(processes: int) -> list[int]:
             while True:
                 sum(range(10**6))
         children.append(child)
-    return children
+    try:
+        yield
+    finally:
+        for child in children:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
 
 
-def campaign(seed: int, cases: int, only: str = "", busy: bool = True) -> list[tuple[Any, ...]]:
-    """Measure calls; returns (call, model, limit, seconds, refusal) of each."""
-    rng = random.Random(seed)
-    both = [(call, model) for call in CALLS for model in MODELS if only in f"{call}: {model}"]
-    rng.shuffle(both)
+def prepare() -> None:
+    """Import what children need."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mg.infer(MODELS["lattice 32"](), 0.2, exact=False, **QUIET)  # imports what children need
-    for call, model in both[:cases]:
+        mg.infer(MODELS["lattice 32"](), 0.2, exact=False, **QUIET)
+
+
+def chosen(seed: int, number: int, only: str = "") -> tuple[str, str, float]:
+    """The call, the model and the limit of a case: every pair once before any comes again."""
+    both = [(call, model) for call in CALLS for model in MODELS if only in f"{call}: {model}"]
+    random.Random(seed).shuffle(both)
+    limit = random.Random(f"budgets {seed} {number}").choice([1.0, 3.0, 5.0, 10.0])
+    return *both[number % len(both)], limit
+
+
+def campaign(seed: int, cases: int, only: str = "", load: bool = True) -> list[tuple[Any, ...]]:
+    """Measure calls; returns (call, model, limit, seconds, refusal) of each."""
+    prepare()
+    todo = [chosen(seed, number, only) for number in range(cases)]
+    for call, model in dict.fromkeys((call, model) for call, model, _ in todo):
         timed(call, model, 0.5)  # fills the cache on disk
-    loading = keep_busy(os.cpu_count() or 1) if busy else []
     found = []
-    try:
-        for case in range(cases):
-            call, model = both[case % len(both)]
-            limit = rng.choice([1.0, 3.0, 5.0, 10.0])
+    with busy((os.cpu_count() or 1) if load else 0):
+        for call, model, limit in todo:
             found.append((call, model, limit, *timed(call, model, limit)))
             late = "LATE" if found[-1][3] > allowed(limit) else ""
             print(f"{call:<24} {model:<18} {limit:>4g} s: {found[-1][3]:6.1f} s {late}", flush=True)
-    finally:
-        for child in loading:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
     return found
 
 

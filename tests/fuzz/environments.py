@@ -124,9 +124,16 @@ ENVIRONMENTS = {
 }
 
 
+def _path() -> str:
+    """Our sources, then packages that were put on the path for this process."""
+    given = os.environ.get("PYTHONPATH", "")
+    packages = [str(Path(one).absolute()) for one in given.split(os.pathsep) if one]
+    return os.pathsep.join([str(ROOT / "src"), str(ROOT), *packages])
+
+
 def start(environment: Environment, cache: Path | None) -> tuple[str, str]:
     """Run the program; its answer, and what it wrote to stderr with its exit code at the end."""
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    variables = {**os.environ, "PYTHONPATH": _path()}
     if cache is not None:
         variables["NUMBA_CACHE_DIR"] = str(cache)
     for name, value in environment.variables.items():

@@ -212,18 +212,24 @@ def program_case(name: str, number: int, delay: float) -> str:
         return "result" if kept else "nothing yet"
 
 
+def try_case(name: str, number: int, delay: float) -> str:
+    """Interrupt a call or a program after some seconds; returns the outcome."""
+    return (call_case if name in CALLS else program_case)(name, number, delay)
+
+
+def chosen(seed: int, case: int, only: str = "") -> tuple[str, int, float]:
+    """The entry point, the signal and the delay of a case."""
+    rng = random.Random(f"signals {seed} {case}")
+    names = [name for name in (*CALLS, *PROGRAMS) if only in name]
+    number = rng.choice([signal.SIGINT, signal.SIGTERM])
+    return names[case % len(names)], number, 3.0 * rng.random() ** 2
+
+
 def campaign(seed: int, cases: int, only: str = "") -> Counter[tuple[str, str]]:
     """Send signals; returns how often which entry point had which outcome."""
-    rng, found = random.Random(seed), Counter[tuple[str, str]]()
-    names = [name for name in (*CALLS, *PROGRAMS) if only in name]
-    for name in names:
-        if name in CALLS:
-            call_case(name, signal.SIGINT, 0.0)
+    found = Counter[tuple[str, str]]()
     for case in range(cases):
-        name = names[case % len(names)]
-        number = rng.choice([signal.SIGINT, signal.SIGTERM])
-        delay = 3.0 * rng.random() ** 2
-        try_case = call_case if name in CALLS else program_case
+        name, number, delay = chosen(seed, case, only)
         found[name, try_case(name, number, delay)] += 1
     return found
 

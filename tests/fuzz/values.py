@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 import minigibbs as mg
-from tests.explanation.test_explain import COSTS
+from minigibbs.samplers.costs import COSTS as _SHIPPED
 
 
 @numba.njit
@@ -37,6 +37,9 @@ def _dimod() -> dict:
     except ImportError:
         return {}
     return {"reader": MiniGibbsSampler(), "annealer": MiniGibbsAnnealer()}
+
+
+_COSTS = dict.fromkeys(_SHIPPED, 10.0)
 
 
 def _names() -> dict:
@@ -68,8 +71,8 @@ def _names() -> dict:
         "framed": mg.from_frames(cells, [rule]), "answer": mg.infer(chain, progress=False),
         "best": mg.maximize(chain, rounds=2, seed=1, progress=False),
         "runs": mg.sample_many([graph, graph], sweeps=10, seed=1, progress=False, observe=observe),
-        "seen": run.observables["m"], "grid": mg.Grid(0.0, 1.0, 3), "costs": COSTS,
-        "explained": mg.explain(graph, COSTS),
+        "seen": run.observables["m"], "grid": mg.Grid(0.0, 1.0, 3), "costs": _COSTS,
+        "explained": mg.explain(graph, _COSTS),
         "everything": mg.theory.Enumeration(pair), "pair": pair, **_dimod(),
         "point_kernel": mg.PointKernel(_value, _bound), "estimate": _estimate,
         "value": _value, "bound": _bound, "random": random,
