@@ -99,6 +99,7 @@ def test_a_bridge_without_its_library(bridge, library, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     for name in (f"minigibbs.{bridge}", f"minigibbs.interop.{library}"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(vars(mg), bridge, raising=False)  # where another test imported it
     with pytest.raises(mg.MissingDependencyError, match=rf'pip install "minigibbs\[{extra}\]"'):
         getattr(mg, bridge)
 

@@ -11,6 +11,7 @@ PAGE = (ROOT / "docs" / "interop.md").read_text()
 EXAMPLE = re.compile(r"^## (\w+).*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 SECTIONS = dict(EXAMPLE.findall(PAGE))
 NEEDS = {
+    "ArviZ": "arviz_stats",
     "Constrained": "dimod",
     "NumPyro": "jax",
     "PyTorch": "torch",

@@ -1,5 +1,7 @@
 """NumPyro and blackjax: a hidden Potts chain against its exact posterior."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,42 @@ def test_a_kernel_in_the_style_of_blackjax():
         series = draws[None, :, k].astype(float)
         error = series.std() / np.sqrt(effective_sample_size(series))
         assert abs(series.mean() - answer.marginal(k).probability[1]) < 5 * error
+
+
+def log_density(sites, x):
+    """The logarithm of the joint density of parameters and labels, up to a constant."""
+    prior = sum(-(((sites[name] - mean) / width) ** 2) / 2 for name, (mean, width) in PRIOR)
+    chain = sites["b"] * (x[1:] == x[:-1]).sum()
+    chain -= hidden.log_partition(sites["b"], jnp.log, jnp.exp)
+    return prior + chain + jnp.take_along_axis(field(sites), x[:, None], axis=1).sum()
+
+
+PRIOR = hidden.PRIOR.items()
+
+
+def test_with_nuts_of_blackjax_has_the_exact_posterior():
+    """Labels by the graph's kernel, parameters by blackjax, in turn."""
+    blackjax = pytest.importorskip("blackjax")
+    labels, nuts = graph_kernel(hidden.graph(), sweeps=2), blackjax.nuts.build_kernel()
+
+    def one(carry, key):
+        x, sites = carry
+        keys = jax.random.split(key)
+        joint = partial(log_density, x=x.position)
+        state = blackjax.nuts.init(sites, joint)
+        sites = nuts(keys[0], state, joint, 0.4, jnp.ones(3))[0].position
+        x, _ = labels.step(keys[1], x, {"b": sites["b"][None], "h": field(sites)})
+        return (x, sites), {**sites, "x": x.position}
+
+    runs = []
+    for chain in range(2):
+        start = (
+            labels.init(jnp.zeros(hidden.COUNT, int)),
+            {k: jnp.array(m) for k, (m, _) in PRIOR},
+        )
+        draws = jax.lax.scan(one, start, jax.random.split(jax.random.key(chain), 1500))[1]
+        runs.append({name: np.asarray(series)[200:] for name, series in draws.items()})
+    assert_exact({name: np.stack([run[name] for run in runs]) for name in runs[0]})
 
 
 def test_keys_fix_the_draws_and_chains_may_be_mapped():

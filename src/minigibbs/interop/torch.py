@@ -2,13 +2,13 @@
 
 The gradient of an expected statistic is its covariance with all statistics. It is exact where
 enumeration or elimination fits. Elsewhere it is estimated from the states of persistent chains,
-with a standard error.
+with a standard error. For tensors on a GPU the chains run there, and their states stay there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,10 +19,13 @@ from minigibbs.errors import GraphError, MissingDependencyError, TooLargeError
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.learning.chains import Threads
+from minigibbs.graph.parameters import Frame
+from minigibbs.learning.chains import Chains, Threads
+from minigibbs.learning.device import DeviceChains
 from minigibbs.learning.exact import Eliminated, Enumerated
 from minigibbs.learning.placing import model_chains
 from minigibbs.running.request import check_counts, entropy_of
+from minigibbs.samplers.registry import CPU, CUDA, learned_layout
 from minigibbs.system.boundary import checked
 
 try:
@@ -81,9 +84,9 @@ class Result(NamedTuple):
 
     values: NDArray[np.float64]  # the parameters
     log_z: float  # NaN if it is not known
-    mean: NDArray[np.float64]
-    error: NDArray[np.float64]
-    states: NDArray[Any]  # [group of chains, state, variable] of sampled moments
+    mean: torch.Tensor
+    error: torch.Tensor
+    states: Any = ()  # of sampled moments, by group of chains
 
 
 class Exact:
@@ -108,81 +111,167 @@ class Exact:
         log_z, mean = self._law.of(values, self._nothing)
         if log_z == -math.inf:
             raise GraphError("every state has probability 0 at these parameters")
-        return Result(values, log_z, mean, np.zeros(len(mean)), np.empty((0, 0, 0)))
+        found = torch.from_numpy(mean)
+        return Result(values, log_z, found, torch.zeros_like(found))
 
-    def product(
-        self, at: Result, vector: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The covariance of the statistics times a vector, and its standard error of 0."""
-        nothing = np.zeros(len(vector))
+        found = torch.from_numpy(self._product(at, vector.cpu().numpy()))
+        return found, torch.zeros_like(found)
+
+    def _product(self, at: Result, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         if isinstance(self._law, Enumerated):
             energy = self._law.energy(at.values)
             law = np.exp(energy - energy.max())
             law /= law.sum()
             along = self._law.rows @ vector
-            return self._law.rows.T @ (law * (along - law @ along)), nothing
+            found: NDArray[np.float64] = self._law.rows.T @ (law * (along - law @ along))
+            return found
         size = float(np.abs(vector).max(initial=0.0))
         if not size:
-            return nothing, nothing
+            return np.zeros(len(vector))
         step = _STEP * vector / size
         ends = [self._law.of(at.values + side * step, self._nothing)[1] for side in (1, -1)]
-        return (ends[0] - ends[1]) * (size / (2 * _STEP)), nothing
+        return (ends[0] - ends[1]) * (size / (2 * _STEP))
+
+
+class OnHost:
+    """Statistics of states on the host, by compiled code."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def read(self, chains: Chains) -> NDArray[Any]:
+        """A copy of the states of all chains."""
+        return chains.states().copy()
+
+    def grouped(self, drawn: list[NDArray[Any]], groups: int) -> Any:
+        """[group of chains, state, variable], of some draws [chain, variable]."""
+        used = len(drawn[0]) // groups * groups
+        states = np.stack(drawn, axis=1)[:used]
+        return states.reshape(groups, -1, states.shape[-1])
+
+    def summed(self, states: NDArray[Any], weight: torch.Tensor) -> torch.Tensor:
+        """The sum of weight times statistics over some states."""
+        return torch.from_numpy(self._frame.summed(states, weight.numpy()))
+
+    def along(self, states: NDArray[Any], vector: torch.Tensor) -> torch.Tensor:
+        """The statistics of each state, times a vector."""
+        frame, by = self._frame, vector.numpy()
+        step = max(1, _CHUNK // max(frame.size, 1))
+        parts = [states[k : k + step] for k in range(0, len(states), step)]
+        return torch.from_numpy(np.concatenate([frame.statistics(one) @ by for one in parts]))
+
+
+class OnCard:
+    """Statistics of states on a GPU, by PyTorch; the states are bits there and stay there.
+
+    Every statistic is a sum of counts: whether a state has two values at once.
+    """
+
+    def __init__(self, frame: Frame, device: Any) -> None:
+        counted, self._frame = frame.counted, frame
+        parts = (counted.one, counted.other, counted.number)
+        self._one, self._other, self._number = (
+            torch.as_tensor(part.astype(np.int64), device=device) for part in parts
+        )
+        self._scale = torch.as_tensor(counted.scale, device=device)
+        self._constant = torch.as_tensor(frame.constant, device=device)
+
+    def read(self, chains: DeviceChains) -> torch.Tensor:
+        """[chain, value of a variable] whether the chain has it."""
+        words = torch.as_tensor(chains.marks(self._frame)).to(self._one.device)
+        return unpacked(words, len(chains))
+
+    def grouped(self, drawn: list[torch.Tensor], groups: int) -> torch.Tensor:
+        """[group of chains, state, value], of some draws [chain, value]."""
+        used = len(drawn[0]) // groups * groups
+        states = torch.stack(drawn, dim=1)[:used]
+        return states.reshape(groups, -1, states.shape[-1])
+
+    def summed(self, states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The sum of weight times statistics over some states."""
+        total = self._constant * weight.sum()
+        for part, together in self._together(states):
+            counts = weight @ together.to(weight.dtype)
+            total.index_add_(0, self._number[part], counts * self._scale[part])
+        return total
+
+    def along(self, states: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        """The statistics of each state, times a vector."""
+        found = (self._constant @ vector).repeat(len(states))
+        for part, together in self._together(states):
+            by = vector[self._number[part]] * self._scale[part]
+            found += together.to(vector.dtype) @ by
+        return found
+
+    def _together(self, states: torch.Tensor) -> Iterator[tuple[slice, torch.Tensor]]:
+        """[state, count] whether both values are there, some counts at a time."""
+        step = max(1, _CHUNK // max(len(states), 1))
+        for first in range(0, len(self._one), step):
+            part = slice(first, first + step)
+            yield part, states[:, self._one[part]] & states[:, self._other[part]]
+
+
+def unpacked(words: torch.Tensor, chains: int) -> torch.Tensor:
+    """[chain, value] the bits of words [word, value], 32 chains in each."""
+    places = torch.arange(32, dtype=torch.int32, device=words.device)
+    bits = (words[:, None, :] >> places[:, None]) & 1
+    return bits.reshape(-1, words.shape[1])[:chains].bool()
 
 
 class Sampled:
     """Moments and covariances from persistent chains."""
 
-    def __init__(self, graph: FactorGraph, plan: _Plan, seed: int) -> None:
-        self._graph, self._plan = graph, plan
-        self._chains = model_chains(graph, None, plan.chains, seed, plan.threads)
+    def __init__(self, graph: FactorGraph, plan: _Plan, seed: int, device: Any) -> None:
+        self._plan, card = plan, device.type == CUDA
+        backend = CUDA if card else CPU
+        self._chains = model_chains(graph, None, plan.chains, seed, plan.threads, backend)
+        self._of: Any = OnCard(graph.frame, device) if card else OnHost(graph.frame)
         self._fresh = True
+
+    @staticmethod
+    def place(graph: FactorGraph, device: Any) -> Any:
+        """Where chains run for tensors on a device: there, or on the CPU."""
+        there = device.type == CUDA and learned_layout(graph) is not None and graph.frame.countable
+        return device if there else torch.device(CPU)
 
     def moments(self, values: NDArray[np.float64]) -> Result:
         """The moments at some parameters; chains continue from their latest states."""
-        plan, frame = self._plan, self._graph.frame
+        plan = self._plan
         self._chains.set_weights(values)
         self._chains.sweep(plan.warmup if self._fresh else plan.sweeps)
         self._fresh = False
         drawn = []
         for _ in range(plan.draws):
             self._chains.sweep(plan.sweeps)
-            drawn.append(self._chains.states().copy())
-        groups = min(_GROUPS, plan.chains)
-        used = plan.chains // groups * groups
-        states = np.stack(drawn, axis=1)[:used]  # [chain, draw, variable]
-        states = states.reshape(groups, -1, states.shape[-1])
-        each = np.stack([frame.summed(some) / len(some) for some in states])
-        return Result(values, math.nan, each.mean(axis=0), spread(each), states)
-
-    def product(
-        self, at: Result, vector: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The covariance of the statistics times a vector, and its standard error."""
-        frame = self._graph.frame
-        groups, count, _ = at.states.shape
-        along = np.concatenate([self._along(some, vector) for some in at.states])
-        along = (along - along.mean()).reshape(groups, count)
+            drawn.append(self._of.read(self._chains))
+        states = self._of.grouped(drawn, min(_GROUPS, plan.chains))
         each = []
-        for some, weight in zip(at.states, along, strict=True):
-            each.append((frame.summed(some, weight) - weight.sum() * at.mean) / count)
-        total = groups * count
-        found = np.stack(each) * (total / max(total - 1, 1))
-        return found.mean(axis=0), spread(found)
+        for some in states:
+            weight = torch.full((len(some),), 1 / len(some), dtype=torch.float64)
+            each.append(self._of.summed(some, weight.to(getattr(some, "device", CPU))))
+        found = torch.stack(each)
+        return Result(values, math.nan, found.mean(dim=0), spread(found), states)
 
-    def _along(self, states: NDArray[Any], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The statistics of each state, times a vector."""
-        frame = self._graph.frame
-        step = max(1, _CHUNK // max(frame.size, 1))
-        parts = [states[k : k + step] for k in range(0, len(states), step)]
-        return np.concatenate([frame.statistics(part) @ vector for part in parts])
+    def product(self, at: Result, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The covariance of the statistics times a vector, and its standard error."""
+        vector, count = vector.to(at.mean.device), len(at.states[0])
+        along = torch.stack([self._of.along(some, vector) for some in at.states])
+        along -= along.mean()
+        total = along.numel()
+        each = []
+        for some, weight in zip(at.states, along / count, strict=True):
+            each.append(self._of.summed(some, weight) - weight.sum() * at.mean)
+        found = torch.stack(each) * (total / max(total - 1, 1))
+        return found.mean(dim=0), spread(found)
 
 
-def spread(each: NDArray[np.float64]) -> NDArray[np.float64]:
+def spread(each: torch.Tensor) -> torch.Tensor:
     """The standard error of the mean of independent groups [group, ...]; NaN of one group."""
     if len(each) < 2:
-        return np.full(each.shape[1:], np.nan)
-    error: NDArray[np.float64] = each.std(axis=0, ddof=1) / math.sqrt(len(each))
-    return error
+        return torch.full_like(each[0], math.nan)
+    return each.std(dim=0) / math.sqrt(len(each))
 
 
 class _Plan(NamedTuple):
@@ -265,7 +354,7 @@ class Expectations:
         self.exact = Exact.possible(graph) if exact is None else exact
         self._seed = entropy_of(seed)
         self._plan = _Plan(chains, sweeps, draws, warmup, Threads(threads))
-        self._solvers: list[Exact | Sampled] = []
+        self._solvers: dict[Any, list[Exact | Sampled]] = {}  # by device
 
     def __call__(self, parameters: Mapping[str, Any]) -> Moments:
         """Compute the expected statistics at some parameters.
@@ -284,41 +373,42 @@ class Expectations:
         """
         theta, batched = self._flat(parameters)
         rows = theta.detach().cpu().to(torch.float64).numpy()
-        results: list[Result] = []
+        solvers = self._solvers.setdefault(Sampled.place(self.graph, theta.device), [])
+        results = [self._moments(row, solvers, k, theta.device) for k, row in enumerate(rows)]
         gradient_error: dict[str, torch.Tensor] = {}
-        errors = np.stack([self._checked(row, results, k) for k, row in enumerate(rows)])
 
-        def report(found: NDArray[np.float64]) -> None:
-            gradient_error.update(self._named(torch.as_tensor(found).to(theta), batched))
+        def report(found: torch.Tensor) -> None:
+            gradient_error.update(self._named(found.to(theta), batched))
 
-        mean, log_z = _Function.apply(theta, results, self._solvers, report)
+        mean, log_z = _Function.apply(theta, results, solvers, report)
+        errors = torch.stack([one.error for one in results])
         return Moments(
             self._named(mean, batched),
-            self._named(torch.as_tensor(errors).to(theta), batched),
+            self._named(errors.to(theta), batched),
             (log_z if batched else log_z[0]) if self.exact else None,
             self.exact,
             gradient_error,
         )
 
-    def _checked(
-        self, row: NDArray[np.float64], results: list[Result], number: int
-    ) -> NDArray[np.float64]:
-        """Compute the moments of one model of a batch; returns their errors."""
+    def _moments(
+        self, row: NDArray[np.float64], solvers: list[Exact | Sampled], number: int, device: Any
+    ) -> Result:
+        """Compute the moments of one model of a batch."""
         if np.isnan(row).any() or np.isposinf(row).any():
             wrong = int(np.flatnonzero(np.isnan(row) | np.isposinf(row))[0])
             raise GraphError(
                 f"parameter {self.graph.frame.where(wrong)} must be finite, got {row[wrong]}"
             )
-        if number == len(self._solvers):
-            shared = self._solvers[0] if self.exact and self._solvers else None
-            self._solvers.append(shared or self._solver(number))
-        results.append(self._solvers[number].moments(row))
-        return results[-1].error
+        if number == len(solvers):
+            shared = solvers[0] if self.exact and solvers else None
+            solvers.append(shared or self._solver(number, device))
+        return solvers[number].moments(row)
 
-    def _solver(self, number: int) -> Exact | Sampled:
+    def _solver(self, number: int, device: Any) -> Exact | Sampled:
         if self.exact:
             return Exact(self.graph)
-        return Sampled(self.graph, self._plan, self._seed + number)
+        place = Sampled.place(self.graph, device)
+        return Sampled(self.graph, self._plan, self._seed + number, place)
 
     def _flat(self, parameters: Mapping[str, Any]) -> tuple[torch.Tensor, bool]:
         """All parameters as [model, parameter], and whether there is a batch."""
@@ -363,7 +453,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
     def forward(ctx: Any, theta: Any, results: Any, solvers: Any, report: Any) -> Any:
         """Hand out the moments that were computed."""
         ctx.results, ctx.solvers, ctx.report = results, solvers, report
-        mean = torch.as_tensor(np.stack([one.mean for one in results])).to(theta)
+        mean = torch.stack([one.mean for one in results]).to(theta)
         return mean, torch.as_tensor([one.log_z for one in results], dtype=torch.float64).to(theta)
 
     @staticmethod
@@ -371,14 +461,13 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
     def backward(ctx: Any, mean: Any, log_z: Any) -> Any:
         """Multiply by the covariance of the statistics; the gradient of log Z is the mean."""
         found, errors = [], []
-        along = mean.detach().cpu().to(torch.float64).numpy()
-        times = log_z.detach().cpu().to(torch.float64).numpy()
+        along, times = mean.detach().to(torch.float64), log_z.detach().tolist()
         for at, solver, vector, share in zip(ctx.results, ctx.solvers, along, times, strict=False):
             product, error = solver.product(at, vector)
             found.append(product + (share * at.mean if share else 0.0))
             errors.append(error)
-        ctx.report(np.stack(errors))
-        return torch.as_tensor(np.stack(found)).to(mean), None, None, None
+        ctx.report(torch.stack(errors))
+        return torch.stack(found).to(mean), None, None, None
 
 
 @checked(GraphError)

@@ -16,6 +16,7 @@ from minigibbs.interop.torch import spread
 from minigibbs.learning.chains import seed_of
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record, check_counts, entropy_of
+from minigibbs.samplers.registry import CPU, CUDA
 from minigibbs.system.boundary import checked
 
 __all__ = ["DenseCRF"]
@@ -54,7 +55,14 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
     error : tensor or None
         Standard errors of the marginals of the latest call.
     gradient_error : tuple of tensors or None
-        After `backward`, standard errors of the gradients of unaries and weights.
+        After `backward`, standard errors of the gradients of unaries and weights. The images of a
+        batch are independent, so that the errors of their shares of the weights' gradient add up
+        in squares.
+
+    Notes
+    -----
+    Images of a batch are sampled one after the other. For tensors on a GPU the chains run there;
+    states are read on the host.
 
     Examples
     --------
@@ -89,8 +97,20 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.kernel, self.normalize = kernel, normalize
         self.chains, self.draws, self.sweeps, self.warmup = chains, draws, sweeps, warmup
         self.error: torch.Tensor | None = None
-        self.gradient_error: tuple[torch.Tensor, ...] | None = None
+        self._steep: dict[int, list[torch.Tensor]] = {}  # errors of gradients, by image
+        self._batched = False
         self._seed, self._calls = entropy_of(seed), 0
+
+    @property
+    def gradient_error(self) -> tuple[torch.Tensor, ...] | None:
+        """Standard errors of the gradients of unaries and weights."""
+        if not self._steep:
+            return None
+        images = [self._steep[k] for k in sorted(self._steep)]
+        if not self._batched:
+            return tuple(images[0])
+        unary, weight = (torch.stack(part) for part in zip(*images, strict=True))
+        return unary, (weight**2).sum(dim=0).sqrt()
 
     def forward(self, unary: Any, features: Sequence[Any]) -> Any:
         """Sample the marginals.
@@ -98,30 +118,46 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
         Parameters
         ----------
         unary : tensor
-            [point, label] log-potentials.
+            [point, label] log-potentials, or [image, point, label] for a batch.
         features : sequence of arrays or tensors
-            For each kernel [point, dimension] features, in units of the width of the kernel.
+            For each kernel [point, dimension] features, in units of the width of the kernel. In a
+            batch they may have an axis of images before these; otherwise all images share them.
 
         Returns
         -------
         tensor
-            [point, label] marginal probabilities.
+            Marginal probabilities, in the shape of `unary`.
         """
-        if not isinstance(unary, torch.Tensor) or unary.ndim != 2:
-            raise GraphError("unary must be a tensor of shape [point, label]")
+        if not isinstance(unary, torch.Tensor) or unary.ndim not in (2, 3) or not len(unary):
+            raise GraphError(
+                "unary must be a tensor of shape [point, label] or [image, point, label]"
+            )
         if len(features) != len(self.weight):
             raise GraphError(
                 f"features must hold one array for each of {len(self.weight)} kernels, got "
                 f"{len(features)}"
             )
-        rows = [np.asarray(torch.as_tensor(one).detach().cpu().numpy()) for one in features]
-        for k, one in enumerate(rows):
-            if one.ndim != 2 or len(one) != len(unary):
-                raise GraphError(
-                    f"features of kernel {k} must have shape ({len(unary)}, dimensions), got "
-                    f"{one.shape}"
-                )
-        return _Marginals.apply(unary, self.weight.to(unary), self, rows)
+        self._batched, self._steep = unary.ndim == 3, {}
+        images = unary if self._batched else unary[None]
+        given = [torch.as_tensor(one).detach().cpu().numpy() for one in features]
+        weight, found = self.weight.to(unary), []
+        errors: list[torch.Tensor] = []
+        for k, image in enumerate(images):
+            rows = [self._rows(one, kernel, k, images) for kernel, one in enumerate(given)]
+            found.append(_Marginals.apply(image, weight, self, rows, k, errors))
+        self.error = torch.stack(errors) if self._batched else errors[0]
+        return torch.stack(found) if self._batched else found[0]
+
+    def _rows(self, given: NDArray[Any], kernel: int, image: int, images: Any) -> NDArray[Any]:
+        """The features of one image for one kernel."""
+        own = given.ndim == 3 and self._batched and len(given) == len(images)
+        rows: NDArray[Any] = given[image] if own else given
+        if rows.ndim != 2 or len(rows) != images.shape[1]:
+            raise GraphError(
+                f"features of kernel {kernel} must have shape ({images.shape[1]}, dimensions), or "
+                f"that for each image of a batch; got {given.shape}"
+            )
+        return rows
 
     def groups(self, rows: list[NDArray[Any]], weights: NDArray[np.float64]) -> list[Points]:
         """The couplings at some weights."""
@@ -131,7 +167,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             for one, weight in zip(rows, weights, strict=True)
         ]
 
-    def states(self, graph: FactorGraph) -> NDArray[Any]:
+    def states(self, graph: FactorGraph, backend: str) -> NDArray[Any]:
         """Sampled states as [chain, draw, point]."""
         self._calls += 1
         run = sample(
@@ -141,6 +177,7 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             chains=self.chains,
             seed=seed_of((self._seed, self._calls)),
             record=Record("draws", thin=self.sweeps),
+            backend=backend,
             progress=False,
         )
         if run.interrupted:
@@ -153,15 +190,18 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
     """Marginals of sampled states; the gradient is a covariance over these states."""
 
     @staticmethod
-    def forward(ctx: Any, unary: Any, weight: Any, crf: Any, rows: Any) -> Any:
+    def forward(
+        ctx: Any, unary: Any, weight: Any, crf: Any, rows: Any, image: int, errors: Any
+    ) -> Any:
         """Sample, and count labels."""
         fields = unary.detach().cpu().to(torch.float64).numpy()
         couplings = crf.groups(rows, weight.detach().cpu().to(torch.float64).numpy())
         points, labels = fields.shape
         graph = FactorGraph([labels] * points, [Unary(range(points), fields), *couplings])
-        ctx.states, ctx.crf, ctx.rows, ctx.labels = crf.states(graph), crf, rows, labels
+        ctx.states = crf.states(graph, CUDA if unary.is_cuda else CPU)
+        ctx.crf, ctx.rows, ctx.labels, ctx.image = crf, rows, labels, image
         each = np.stack([_shares(some, labels, np.ones(len(some))) for some in ctx.states])
-        crf.error = torch.as_tensor(spread(each)).to(unary)
+        errors.append(spread(torch.as_tensor(each)).to(unary))
         ctx.mean = each.mean(axis=0)
         return torch.as_tensor(ctx.mean).to(unary)
 
@@ -184,9 +224,9 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
             weights.append((weight[:, None] * table[chain]).mean(axis=0))
         correction = along.size / max(along.size - 1, 1)
         found = [np.stack(fields) * correction, np.stack(weights) * correction]
-        crf.gradient_error = tuple(torch.as_tensor(spread(each)).to(gradient) for each in found)
+        crf._steep[ctx.image] = [spread(torch.as_tensor(each)).to(gradient) for each in found]
         unary, weight = (torch.as_tensor(each.mean(axis=0)).to(gradient) for each in found)
-        return unary, weight, None, None
+        return unary, weight, None, None, None, None
 
 
 def _shares(states: NDArray[Any], labels: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:

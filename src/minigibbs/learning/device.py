@@ -69,11 +69,22 @@ class DeviceChains(Chains):
         """The statistics of all chains, from counts that are made on the device."""
         if weights is not None or self._group is None or not Counts.possible(frame, self._group):
             return super().summed(frame, weights, threads)
+        with without_size_warnings():
+            counts = self._counter(frame).count()
+        return frame.from_counts(counts, len(self))
+
+    def marks(self, frame: Frame) -> Any:
+        """Which values the chains have, on the device: bits [word of 32 chains, value].
+
+        The array, of int32, is that of the next call as well.
+        """
+        with without_size_warnings():
+            return self._counter(frame).mark().view(np.int32)
+
+    def _counter(self, frame: Frame) -> Counts:
         if self._counts is None or self._counts.frame is not frame:
             self._counts = Counts(frame, self._group)
-        with without_size_warnings():
-            counts = self._counts.count()
-        return frame.from_counts(counts, len(self))
+        return self._counts
 
     def set_weights(self, values: NDArray[np.float64]) -> None:
         """Send the weights."""
@@ -135,9 +146,14 @@ class Counts:
             to_device(self.cuda, array) for array in (counted.one, counted.other, first, sizes)
         )
 
+    def mark(self) -> Any:
+        """Set a bit for each value of each chain."""
+        self.group.mark(self.own, self.first, self.sizes, self.marks)
+        return self.marks
+
     def count(self) -> NDArray[np.int32]:
         """Count, and bring the counts here."""
-        self.group.mark(self.own, self.first, self.sizes, self.marks)
+        self.mark()
         count = configure(self.own.count_marks, self.counts.size, self.own.THREADS)
         count(self.marks, self.one, self.other, self.counts)
         counts: NDArray[np.int32] = self.counts.copy_to_host()
