@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -121,3 +122,28 @@ def test_a_terminated_call_without_a_result_ends_the_process():
     )
     assert done.returncode == -signal.SIGTERM
     assert done.stdout == ""
+
+
+CALLBACK = """
+def _raw_object_cache_notify():
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100):
+        pass
+    reached.append(True)
+"""
+
+
+def test_a_signal_in_a_callback_of_llvm_is_raised_after_it():
+    """Python only prints what is raised in a callback: the signal would be lost."""
+    reached = []
+    names = {"os": os, "signal": signal, "reached": reached}
+    exec(compile(CALLBACK, "/llvmlite/binding/executionengine.py", "exec"), names)
+
+    def work():
+        with Watch():
+            names["_raw_object_cache_notify"]()
+            time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached

@@ -14,6 +14,7 @@ a user chooses for a model can foresee it.
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ INTERRUPTED, TERMINATED, TIME = "interrupted", "terminated", "time"
 
 _ENDS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 _USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+_AGAIN = 0.01  # seconds until a signal that cannot be raised is sent again
 _open = threading.local()
 
 
@@ -196,12 +198,29 @@ class _Signals:
             self._noting = before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._noting and _in_a_callback(frame):
+            threading.Timer(_AGAIN, os.kill, (os.getpid(), number)).start()
+            return
         if self.ended:
             self.restore()
             signal.raise_signal(number)
         self.ended = _ENDS[signal.Signals(number)]
         if not self._noting:
             raise KeyboardInterrupt
+
+
+def _in_a_callback(frame: FrameType | None) -> bool:
+    """Whether LLVM called the code under way: what is raised there is lost.
+
+    LLVM hands over what it has compiled. Compiling takes long, and the signals that arrive
+    meanwhile are handled by the first Python code after it, which is this callback.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name.startswith("_raw_object_cache") and "llvmlite" in code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 _UNLIMITED = Watch()
