@@ -38,6 +38,7 @@ from minigibbs.system.boundary import checked
 _VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
 _VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
+_MOST_STATES = 2**31 - 1
 _MOST_AXES = 64  # of a NumPy array
 _MOST_LATTICE = 2**20  # variables of a lattice whose pairs are stored
 _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
@@ -418,7 +419,8 @@ def _all_pairs(n: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _alike(group: Factors, variables: int, states: int) -> FactorGraph:
     """One group over variables of one size."""
-    _at_least("states", states, 1)
+    if _at_least("states", states, 1) > _MOST_STATES:
+        raise GraphError(f"states must be at most {_MOST_STATES:,}, got {states}")
     memory.require(
         variables * _VARIABLE_BYTES, f"a model of {variables:,} variables", "use a smaller one"
     )

@@ -44,6 +44,7 @@ _ANSWERS_IMPLICIT = (
     "known only where an exact answer fits."
 )
 _TRIALS = "3s"  # of all samplers together, where the costs of this machine are used
+_LONGEST = 86_400.0  # seconds of trials
 _CLEARLY = 2.0  # times as fast as the default in trials, to be recommended in its place
 
 
@@ -192,7 +193,7 @@ def explain(
     check_counts(ranks=ranks)
     if trials is None:
         trials = _TRIALS if costs is None and backend == "cpu" else 0.0
-    limit = 0.0 if trials == 0 else durations.seconds(trials, "trials")
+    limit = 0.0 if trials == 0 else min(durations.seconds(trials, "trials"), _LONGEST)
     costs, default = machine_costs() if costs is None else costs, PoissonGibbs()
     way = _Way(BACKENDS[backend], scan, BACKENDS[backend].chains if chains is None else chains)
     chosen = way.scan_of(default, graph)

@@ -93,7 +93,10 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
         names = names_of(frame, "frame", SampleError)
         columns = {name: column_of(frame, name, "frame", SampleError).tolist() for name in names}
     else:
-        array = np.asarray(to_numpy(frame))
+        try:
+            array = np.asarray(to_numpy(frame))
+        except ValueError as error:  # rows of several lengths
+            raise SampleError(f"frame must be a table: {error}") from None
         if array.ndim != 2 or array.shape[1] != len(graph):
             raise SampleError(
                 "frame must have named columns, or be an array with one column for each of "

@@ -93,6 +93,11 @@ def from_columns(
         raise LearnError(f"{what} must have columns of one length, got {sorted(lengths)}")
     if len(set(names)) < len(names):
         raise LearnError(f"{what}: two columns have the same name")
+    for one in blank:
+        if isinstance(one, list | tuple | dict | set | np.ndarray):
+            raise LearnError(
+                f'missing must hold entries of cells, such as "" or "NA"; got {one!r} among them'
+            )
     values, codes = [], np.empty((lengths.pop(), len(columns)), dtype=np.int64)
     for number, column in enumerate(columns):
         if any(one in column for one in blank):
