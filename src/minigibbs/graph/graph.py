@@ -207,15 +207,36 @@ class FactorGraph(Frozen):
                 groups.append(Unary([number], np.log(values)[None]))
         return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
 
-    @overload
-    def energy(self, x: Sequence[int]) -> float: ...
-    @overload
-    def energy(self, x: ArrayLike) -> Any: ...
     def energy(self, x: ArrayLike) -> Any:
-        """The log-potential of one state, or of each row of many: log pi(x) up to a constant.
+        """The log-potential; see `log_potential`."""
+        return self.log_potential(x)
 
-        Factors count as they were given; the shift to min 0 that the theory asks for happens
-        inside the samplers and changes no distribution.
+    @overload
+    def log_potential(self, x: Sequence[int]) -> float: ...
+    @overload
+    def log_potential(self, x: ArrayLike) -> Any: ...
+    def log_potential(self, x: ArrayLike) -> Any:
+        """Compute the sum of all factors: log pi(x) up to a constant.
+
+        Higher values are more probable. Factors count as they were given. Samplers shift each
+        factor to a minimum of 0, which changes no distribution.
+
+        Parameters
+        ----------
+        x : array-like of int
+            One state, or one state per row.
+
+        Returns
+        -------
+        float or ndarray
+            One value per state.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+        >>> pair.log_potential([[0, 0], [0, 1]])
+        array([ 0.5, -0.5])
         """
         from minigibbs.kernels.energy import energies
 
