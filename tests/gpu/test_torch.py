@@ -72,9 +72,8 @@ def test_states_stay_on_the_device(monkeypatch):
 
 
 def test_graphs_without_a_layout_there_run_on_the_cpu():
-    clamped = mg.FactorGraph(
-        [2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J", tied=0)], evidence={0: 1}
-    )
+    free = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J", tied=0)])
+    clamped = free.condition({0: 1})
     moments = Expectations(clamped, exact=False, seed=1)({"J": torch.tensor([0.3], device="cuda")})
     assert moments.mean["J"].is_cuda
 
