@@ -1,6 +1,6 @@
 """Lay out the site's pages in build/docs, from where any builder of Markdown takes them.
 
-Copied are the pages of docs/, CONTRIBUTING, CHANGELOG and the tables of benchmarks; made are a page
+Copied are the pages of docs/, CONTRIBUTING and its siblings, and the tables of benchmarks; made are a page
 for each chapter of the reference and each example of the gallery. Links become those of the site,
 names in backticks lead to the reference, formulas become MathML. build/mkdocs.yml is mkdocs.yml
 with every page in its navigation.
@@ -29,7 +29,7 @@ import gallery  # noqa: E402
 from docstrings import linked  # noqa: E402
 
 RESULTS = "benchmarks/results"
-OUTSIDE = ["CONTRIBUTING.md", "CHANGELOG.md"]
+OUTSIDE = ["CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"]
 OUTSIDE += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / RESULTS).iterdir())
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 TABLE = re.compile(r"^<!-- table: (\w+)(?:, (.+?))? -->$", re.MULTILINE)

@@ -15,6 +15,7 @@ import tomllib
 import zipfile
 
 import pytest
+import yaml
 
 import minigibbs as mg
 from tests.paths import ROOT
@@ -37,6 +38,25 @@ def test_the_lowest_versions_are_those_that_are_tested():
     for name, version in lowest.items():
         whole = version + ".0" * (2 - version.count("."))
         assert pinned[name] + ".0" * (2 - pinned[name].count(".")) == whole, name
+
+
+def test_the_conda_recipe_states_the_same_requirements():
+    recipe = yaml.safe_load((ROOT / "packaging" / "recipe.yaml").read_text(encoding="utf-8"))
+    stated = [one.replace(" ", "") for one in recipe["requirements"]["run"]]
+    project = PROJECT["project"]
+    assert stated == ["python" + project["requires-python"], *project["dependencies"]]
+    assert recipe["context"]["version"] == mg.__version__
+    command = " = ".join(*project["scripts"].items())
+    assert recipe["build"]["python"]["entry_points"] == [command]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda p: p.stem)
+def test_actions_are_pinned_by_hash(path):
+    """A tag can be moved to other code; a commit cannot."""
+    used = re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))
+    assert used
+    for action in used:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), action
 
 
 @pytest.fixture(scope="module")
