@@ -1,6 +1,6 @@
 """Lay out the site's pages in build/docs, from where any builder of Markdown takes them.
 
-Copied are the pages of docs/, CONTRIBUTING and its siblings, and the tables of benchmarks; made are a page
+Copied are the pages of docs/, CONTRIBUTING and its siblings, tables of benchmarks; made are a page
 for each chapter of the reference and each example of the gallery. Links become those of the site,
 names in backticks lead to the reference, formulas become MathML. build/mkdocs.yml is mkdocs.yml
 with every page in its navigation.
@@ -18,6 +18,9 @@ from typing import Any
 
 import yaml
 from latex2mathml.converter import convert
+from typer.main import get_command
+
+from minigibbs.cli.main import app
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -66,6 +69,7 @@ def pages() -> dict[str, str]:
     chapters = "".join(f"* [{name}]({_chapter_page(name)})\n" for name in build.CHAPTERS)
     written["reference.md"] += chapters
     written["gallery.md"] += gallery.cards()
+    written["command_line.md"] += _commands()
     written |= {_chapter_page(name): _chapter(name) for name in build.CHAPTERS}
     written |= {f"gallery/{e.path.stem}.md": gallery.page(e) for e in gallery.examples()}
     return {name: _wide(name) + text for name, text in written.items()}
@@ -81,7 +85,7 @@ def configuration() -> dict[str, Any]:
     """mkdocs.yml with every page in its navigation."""
     base = re.sub(r"!ENV \[.*?\]", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     sections = {name: page for entry in yaml.safe_load(base)["nav"] for name, page in entry.items()}
-    named = {page for pages in sections.values() for page in pages} | {sections["Start"]}
+    named = {page for pages in sections.values() for page in pages}
     found = sorted(path.name for path in DOCS.glob("*.md"))
     sections["How-to"] += [name for name in found if name not in named]
     sections["Gallery"] += [f"gallery/{example.path.stem}.md" for example in gallery.examples()]
@@ -121,6 +125,17 @@ def _chapter(chapter: str) -> str:
     names = build.CHAPTERS[chapter] + build.INSIDE.get(chapter, [])
     named = [f"::: minigibbs.{name}" for name in names]
     return "\n\n".join([f"# {chapter}", *named]) + "\n"
+
+
+def _commands() -> str:
+    """The help of every command, as a terminal shows it."""
+    parts = []
+    for name, command in get_command(app).commands.items():
+        context = command.context_class(
+            command, info_name=f"minigibbs {name}", terminal_width=100, max_content_width=100
+        )
+        parts.append(f"## {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
+    return "\n".join(parts)
 
 
 def _links(markdown: str, uri: str) -> str:

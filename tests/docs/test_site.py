@@ -26,6 +26,34 @@ def test_docstrings_become_markdown():
     run("-m", "doctest", "docs/docstrings.py")
 
 
+WANTED = {  # a word that people search for, and the page that answers
+    "impute": "missing_data/",
+    "missing values": "missing_data/",
+    "QUBO": "spin_glasses/",
+    "ground state": "spin_glasses/",
+    "RBM": "learning/",
+    "MAP": "answers/",
+    "partition function": "partition_functions/",
+    "segmentation": "segmentation/",
+    "CRF": "segmentation/",
+    "convergence": "converged/",
+    "burn-in": "converged/",
+    "install": "install/",
+    "PyTorch": "interop/",
+    "entity resolution": "tutorial/",
+}
+
+
+def check_search(index):
+    """The page that answers comes first, by the search engine of the site and its weights."""
+    lunr = pytest.importorskip("lunr").lunr
+    fields = [{"field_name": "title", "boost": 1000}, {"field_name": "text"}]
+    found = lunr(ref="location", fields=fields, documents=json.loads(index.read_text())["docs"])
+    for words, page in WANTED.items():
+        best = found.search(words.replace("-", " "))[0]["ref"]
+        assert best.split("#")[0] == page, words
+
+
 def test_site_builds_and_is_whole(tmp_path):
     """In one test, since every part needs the whole site."""
     run("docs/stage.py")
@@ -49,3 +77,4 @@ def test_site_builds_and_is_whole(tmp_path):
     tables = (tmp_path / "fast" / "index.html").read_text()
     assert "<!-- table" not in tables
     assert "ns/update" in tables
+    check_search(tmp_path / "search" / "search_index.json")
