@@ -6,7 +6,6 @@ import pytest
 
 from tests.paths import ROOT
 
-
 PAGES = [
     "answers.md",
     "choose_sampler.md",
