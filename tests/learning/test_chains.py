@@ -182,6 +182,32 @@ def test_rows_that_differ_in_what_they_leave_open_go_one_by_one():
     assert isinstance(row_chains(graph, read_data(graph, rows), 1, Threads(1)), RowChains)
 
 
+def test_hidden_variables_whose_coupling_begins_at_0_are_all_drawn():
+    """A parameter of 0 couples two variables as soon as it moves: they are no longer one color."""
+    pairs = mg.Ising([0, 0, 1], [1, 2, 2], [0.5, 0.5, 0.0], name="J")
+    graph = mg.FactorGraph([2] * 3, [pairs])
+    assert graph.colors.count == 2
+    assert graph.with_every_parameter().colors.count == 3
+    chains = row_chains(graph, read_data(graph, np.zeros((200, 1), int), [0]), 3, Threads(1))
+    assert isinstance(chains, LockstepRows)
+    before = chains.states().copy()
+    chains.set_weights(np.array([0.5, 0.5, 2.0]))
+    chains.sweep(4)
+    assert chains.swept == 4
+    assert (chains.states() != before).any(axis=0).tolist() == [False, True, True]
+
+
+def test_a_layout_has_factors_whose_parameter_is_0():
+    graph = small()
+    zero = graph.with_flat(np.zeros(graph.frame.size))
+    values = np.random.default_rng(1).normal(size=graph.frame.size)
+    expected = small_colors(graph.with_flat(values))
+    found = LearnedLayout(zero).at(values)
+    np.testing.assert_array_equal(found.target, expected.target)
+    for name in ("base", "weight", "table"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=3e-6)
+
+
 def test_a_machine_learns_on_any_number_of_threads():
     graph = machine()
     rows = mg.theory.exact_draws(graph, 400, seed=1)[:, :4]

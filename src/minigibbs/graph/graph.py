@@ -385,6 +385,16 @@ class FactorGraph(Frozen):
         )
         return share(changed, self)
 
+    def with_every_parameter(self) -> FactorGraph:
+        """Return the same graph with every factor that has a parameter in its rows.
+
+        The factors are there whatever the parameters are: 0 would remove one from `packed`. Colors
+        and layouts of this graph are those of any parameters. Its weights are not to be read.
+        """
+        whole = self.with_flat(self.frame.flat(self.factors))
+        vars(whole)["_packed"] = self.frame.structure, self.frame.offset
+        return whole
+
     def statistics(self, x: ArrayLike) -> dict[str, NDArray[np.float64]]:
         """How much the energy of a state grows with each parameter: its sufficient statistics.
 

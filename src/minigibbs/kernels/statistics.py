@@ -150,10 +150,10 @@ def set_weights(ties, number, scale, values, pair_weight, factor_weight, weight)
 
 
 @entry
-def fill_layout(constant, scale, number, values, out):
-    """Write the numbers of a layout: a constant, plus its share of a parameter."""
+def fill_layout(scale, origin, values, out):
+    """Write the numbers of a layout: each is one of `values`, times a scale."""
     for place in range(len(out)):
-        out[place] = constant[place] + scale[place] * values[number[place]]
+        out[place] = scale[place] * values[origin[place]]
 
 
 @entry

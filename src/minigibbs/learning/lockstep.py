@@ -1,9 +1,7 @@
 """Chains of learning in lockstep: 64 side by side, whose weights are written in place.
 
-The layouts of chromatic sweeps do not change with the weights. Which parameter each of their
-numbers comes from, and how many times, is found once, by laying out graphs whose parameters are
-numbers that tell. Choices are made in single precision, whose error is far below a gradient's
-noise.
+The layouts of chromatic sweeps do not change with the weights. A layout says which entry of the
+packed graph is behind each of its numbers, so that new weights are written where they belong.
 """
 
 from __future__ import annotations
@@ -18,87 +16,71 @@ from numpy.typing import NDArray
 from minigibbs.errors import LearnError
 from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.graph.parameters import Frame, Moving
+from minigibbs.graph.parameters import Moving
+from minigibbs.kernels.layout import Model
 from minigibbs.kernels.statistics import fill_layout
 from minigibbs.learning.chains import DATA, Chains, Threads, data_states, refill, seed_of
 from minigibbs.running.ensemble import State
 from minigibbs.samplers.chromatic.places import order_places
-from minigibbs.samplers.chromatic.small import SmallColors, centered
-from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColors
+from minigibbs.samplers.chromatic.small import SmallColors, centered, small_layout
+from minigibbs.samplers.chromatic.spins import LOG2_E, SpinColors, spin_layout
 from minigibbs.samplers.chromatic.tile import LANES, Tile
 from minigibbs.samplers.gibbs.sampler import Gibbs, sum_unary
 from minigibbs.samplers.registry import (
-    MOST_LEARNED,
     SPINS,
     TOGETHER,
     learned_layout,
     make_tile,
 )
 
-_DIGITS = 4096  # numbers that single precision keeps apart with much to spare
-assert _DIGITS**2 >= MOST_LEARNED
-
-
-class Source:
-    """Where the numbers of a layout come from: constant + scale * parameter."""
-
-    def __init__(self, probes: list[NDArray[np.floating]]) -> None:
-        """From layouts at 1, at 2, and at 1 plus the two digits of the parameter's number."""
-        one, two, low, high = (probe.astype(np.float64) for probe in probes)
-        self.scale = two - one
-        # Single and double precision differ by less; a parameter's share grows by 4/5 at least.
-        learned = np.abs(self.scale) > 0.1 * np.abs(one)
-        self.scale[~learned] = 0.0
-        scale = np.where(learned, self.scale, 1.0)
-        digits = np.rint((low - one) / scale) + _DIGITS * np.rint((high - one) / scale)
-        self.number = np.where(learned, digits, 0).astype(np.int64)
-        self.constant = np.where(learned, 0.0, one)
-
-    def of(self, values: NDArray[np.float64], kind: Any = np.float64) -> NDArray[Any]:
-        """The numbers that these parameters give."""
-        whole = np.empty(len(self.number), kind)
-        fill_layout(self.constant, self.scale, self.number, values, whole)
-        return whole
-
 
 class LearnedLayout:
-    """A chromatic layout whose numbers follow the parameters."""
+    """A chromatic layout whose numbers follow the parameters.
+
+    `graph.frame.entry_ties` says which parameter is behind the weight of each entry of the rows.
+    The layout says which entry is behind each of its own weights.
+    """
 
     def __init__(self, graph: FactorGraph) -> None:
-        self.graph, self.moving = graph, Moving(graph.frame)
-        probes = [graph.with_flat(values) for values in _probes(graph.frame)]
-        layout = learned_layout(graph)
+        self.graph, self._moving = graph, Moving(graph.frame)
+        layout, whole = learned_layout(graph), graph.with_every_parameter()
         assert layout is not None
         self.spins = layout is SPINS
-        laid = [layout.lay_out(Gibbs(), probe) for probe in probes]
-        self._kind = np.float64 if any(_is_double(one) for one in laid) else np.float32
-        self.first: Any = laid[0]
-        self._weight = Source([one.weight for one in laid])
-        self._table = None if self.spins else Source([one.table for one in laid])
-        self._owner = _owners(self.first.blocks)
+        self.first: Any
+        if self.spins:
+            self.first, self._entry = spin_layout(whole)
+            self._owner = _owners(self.first.blocks)
+        else:
+            self.first, self._origins = small_layout(whole)
 
     def at(self, values: NDArray[np.float64]) -> SpinColors | SmallColors:
         """The layout with the numbers that these parameters give."""
-        finite = np.where(np.isfinite(values), values, 0.0)
-        unary = sum_unary(self.moving.set(values)) * LOG2_E
+        model = self._moving.set(values)
+        unary = sum_unary(model) * LOG2_E
         if not len(unary):
             unary = np.zeros(int(self.graph.sizes.sum(dtype=np.int64)))
-        weight = self._weight.of(finite)
-        if self.spins:
-            odds = (unary[1::2] - unary[::2])[self.first.variable]
-            base = odds - np.bincount(self._owner, weight, minlength=len(odds)) / 2
-            changed = {"base": base, "weight": weight}
-        else:
-            assert self._table is not None
-            changed = {
-                "base": centered(unary, self.graph.packed.first)[self._own],
-                "weight": weight,
-                "table": self._table.of(finite, self._kind),
-            }
-        frozen = {name: array.astype(self._kind, copy=False) for name, array in changed.items()}
-        for array in frozen.values():
+        changed = self._spins(model, unary) if self.spins else self._small(model, unary)
+        for array in changed.values():
             array.setflags(write=False)
-        return self.first._replace(**frozen)  # type: ignore[no-any-return]
+        return self.first._replace(**changed)  # type: ignore[no-any-return]
+
+    def _spins(self, model: Model, unary: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Base and weights in double precision, since nobody knows how large they become."""
+        weight = (2.0 * LOG2_E) * model.weight[self._entry]
+        odds = (unary[1::2] - unary[::2])[self.first.variable]
+        base = odds - np.bincount(self._owner, weight, minlength=len(odds)) / 2
+        return {"base": base, "weight": weight}
+
+    def _small(self, model: Model, unary: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        own, first = self._origins, self.first
+        weight, table = np.empty(len(first.weight), np.float32), np.empty_like(first.table)
+        fill_layout(own.entry_scale, own.entry, model.weight, weight)
+        if len(model.table):
+            fill_layout(own.cell_scale, own.cell, model.table, table)
+        else:
+            table[:] = 0.0
+        base = centered(unary, self.graph.packed.first)[self._own]
+        return {"base": base.astype(np.float32), "weight": weight, "table": table}
 
     @cached_property
     def _own(self) -> NDArray[np.int64]:
@@ -243,7 +225,8 @@ def open_colors(graph: FactorGraph, data: Data) -> slice | None:
     assert data.seen is not None
     if learned_layout(graph) is None or (data.seen != data.seen[0]).any():
         return None
-    places = order_places(graph, np.zeros(len(graph), dtype=np.int64))
+    same = graph.with_every_parameter()  # whose colors are those of the layout
+    places = order_places(same, np.zeros(len(graph), dtype=np.int64))
     missing = data.seen[0][places.variable] == 0
     ends = places.ends
     whole = np.array([missing[a:b].all() for a, b in pairwise(ends.tolist())])
@@ -262,18 +245,6 @@ def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -
         return None
     states = data_states(graph, data, seed)
     return LockstepRows(graph, states, colors, (seed, DATA), threads)
-
-
-def _probes(frame: Frame) -> list[NDArray[np.float64]]:
-    """Parameters that tell where they went; no table of them is constant."""
-    number = np.arange(frame.size)
-    one: NDArray[np.float64] = 1.0 + 0.25 * (number % 2).astype(np.float64)
-    low, high = (number % _DIGITS).astype(np.float64), (number // _DIGITS).astype(np.float64)
-    return [one, one + 1.0, one + low, one + high]
-
-
-def _is_double(laid: Any) -> bool:
-    return bool(laid.weight.dtype == np.float64) and isinstance(laid, SpinColors)
 
 
 def _owners(blocks: NDArray[np.void]) -> NDArray[np.int64]:

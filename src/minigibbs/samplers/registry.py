@@ -97,7 +97,6 @@ CPU, CUDA = "cpu", "cuda"
 TOGETHER = 16  # chains on a CPU from which on they are stored side by side and updated together
 FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
 LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
-MOST_LEARNED = 1 << 24  # parameters of a layout whose weights are learned
 
 _STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
@@ -545,7 +544,7 @@ def learned_layout(graph: FactorGraph) -> Layout | None:
     frame = graph.frame
     if graph.implicits or len(graph.hard) or (graph.evidence != FREE).any():
         return None
-    if int(graph.sizes.max()) > MOST_SMALL or not 0 < frame.size <= MOST_LEARNED:
+    if int(graph.sizes.max()) > MOST_SMALL or not frame.size:
         return None
     factors = frame.structure.factors
     arity = factors["scope_end"] - factors["scope_start"]

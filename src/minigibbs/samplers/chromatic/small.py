@@ -37,11 +37,21 @@ class SmallColors(NamedTuple):
     stride: int  # from one own value to the next in a table
 
 
+class Origins(NamedTuple):
+    """The numbers of a packed graph behind those of a layout, and what they are multiplied by."""
+
+    entry: NDArray[np.int64]  # [entries] in `packed.weight`
+    entry_scale: NDArray[np.float64]  # [entries] 0 for tables
+    cell: NDArray[np.int64]  # [as `SmallColors.table`] in `packed.table`
+    cell_scale: NDArray[np.float64]  # 0 where nothing is behind a number
+
+
 class _Entries(NamedTuple):
     """Neighbors, listed by owner."""
 
     owner: NDArray[np.int64]
     target: NDArray[np.int64]
+    entry: NDArray[np.int64]  # in the rows
     weight: NDArray[np.float64]
     start: NDArray[np.int64]  # -1 for pairs
 
@@ -50,14 +60,15 @@ def _join(some: _Entries, more: _Entries) -> _Entries:
     return _Entries(
         np.concatenate([some.owner, more.owner]),
         np.concatenate([some.target, more.target]),
+        np.concatenate([some.entry, more.entry]),
         np.concatenate([some.weight, more.weight]),
         np.concatenate([some.start, more.start]),
     )
 
 
 def _some(entries: _Entries, which: NDArray[np.bool_]) -> _Entries:
-    owner, target, weight, start = entries
-    return _Entries(owner[which], target[which], weight[which], start[which])
+    owner, target, entry, weight, start = entries
+    return _Entries(owner[which], target[which], entry[which], weight[which], start[which])
 
 
 def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -86,8 +97,31 @@ def centered(base: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.
 
 def small_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SmallColors:
     """Lay out the pairs and tables of a graph that fits, or the `heavy` pairs of all entries."""
+    return small_layout(graph, heavy)[0]
+
+
+def small_layout(
+    graph: FactorGraph, heavy: NDArray[np.bool_] | None = None
+) -> tuple[SmallColors, Origins]:
+    """Lay out pairs and tables, and say where their numbers come from.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Small domains joined by pairs and tables of two.
+    heavy : array of bool or None
+        Which entries of the rows to lay out if they are pairs; by default all.
+
+    Returns
+    -------
+    data : SmallColors
+        The arrays that sweeps read.
+    origins : Origins
+        The numbers of the packed graph behind them.
+    """
     model, evidence = graph.packed, graph.evidence
-    pairs, (tables, table) = _pairs(graph, heavy), _tables(graph)
+    pairs, (tables, cells, scales) = _pairs(graph, heavy), _tables(graph)
+    table = model.table[cells] * scales
     every = _join(pairs, tables)
     unary = sum_unary(model)
     base = (unary if len(unary) else np.zeros(int(graph.sizes.sum(dtype=np.int64)))) * LOG2_E
@@ -122,7 +156,14 @@ def small_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> 
     )
     for part in data[:-1]:
         part.setflags(write=False)  # type: ignore[union-attr]
-    return data
+    scale = np.where(entries.start < 0, LOG2_E, 0.0)  # tables add nothing to a pair's weight
+    padded = np.concatenate([cells, np.zeros(MOST_SMALL, np.int64)])
+    return data, Origins(
+        entry=laid(entries.entry, np.int64),
+        entry_scale=laid(scale, np.float64),
+        cell=padded,
+        cell_scale=np.concatenate([scales, np.zeros(MOST_SMALL)]),
+    )
 
 
 def _stride(graph: FactorGraph) -> int:
@@ -139,11 +180,11 @@ def _pairs(graph: FactorGraph, heavy: NDArray[np.bool_] | None) -> _Entries:
         owner, place = owner[heavy[place]], place[heavy[place]]
     weight = model.weight[place] * LOG2_E
     target = model.target[place].astype(np.int64)
-    return _Entries(owner, target, weight, np.full(len(owner), -1))
+    return _Entries(owner, target, place, weight, np.full(len(owner), -1))
 
 
-def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
-    """The tables of two variables at each free one, in the order of rows, and their numbers."""
+def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.int64], NDArray[np.float64]]:
+    """The tables of two variables at each free one, in the order of rows; see `_oriented`."""
     model, rows = graph.packed, graph.packed.rows
     count = rows["unary_begin"] - rows["pair_end"]
     owner = np.repeat(np.arange(len(rows)), count)
@@ -156,11 +197,13 @@ def _tables(graph: FactorGraph) -> tuple[_Entries, NDArray[np.float64]]:
         [factors["table_start"], factors["weight"].view(np.int64), second, graph.sizes[owner]], 1
     ).astype(np.int64)
     if not len(uses):
-        return _Entries(owner, target, np.zeros(0), np.zeros(0, np.int64)), np.zeros(0)
+        none = np.zeros(0, np.int64)
+        return _Entries(owner, target, place, np.zeros(0), none), none, np.zeros(0)
     first, use = _distinct(uses)
-    starts, table = _oriented(graph, factors[first], owner[first], target[first], second[first])
-    own = starts[use]
-    return _Entries(owner, target, np.zeros(len(owner)), own), table
+    starts, cells, scales = _oriented(
+        graph, factors[first], owner[first], target[first], second[first]
+    )
+    return _Entries(owner, target, place, np.zeros(len(owner)), starts[use]), cells, scales
 
 
 def _distinct(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -179,22 +222,25 @@ def _oriented(
     owner: NDArray[np.int64],
     target: NDArray[np.int64],
     second: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Where the tables of some factors begin, and their numbers: [own value][other's value]."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Where the tables of some factors begin, and what is in them: [own value][other's value].
+
+    Each number is a cell of `packed.table` times a scale, which is 0 for padding.
+    """
     stride, rows = _stride(graph), graph.sizes[owner].astype(np.int64)
     columns = graph.sizes[target].astype(np.int64)
     starts = np.cumsum(rows * stride) - rows * stride
-    table = np.zeros(int(rows.sum()) * stride)
+    cells = np.zeros(int(rows.sum()) * stride, np.int64)
+    scales = np.zeros(len(cells))
     begin, scale = factors["table_start"], factors["weight"] * LOG2_E
     shapes = np.stack([rows, columns, second], axis=1)
     for d, e, turned in shapes[_distinct(shapes)[0]].tolist():
         some = np.flatnonzero((shapes == [d, e, turned]).all(axis=1))
-        flat = graph.packed.table[begin[some][:, None] + np.arange(d * e)] * scale[some][:, None]
-        square = flat.reshape(-1, e, d).swapaxes(1, 2) if turned else flat.reshape(-1, d, e)
-        padded = np.zeros((len(some), d, stride))
-        padded[:, :, :e] = square
-        table[starts[some][:, None] + np.arange(d * stride)] = padded.reshape(len(some), -1)
-    return starts, table
+        inside = np.arange(d * e).reshape(e, d).T if turned else np.arange(d * e).reshape(d, e)
+        place = (starts[some][:, None, None] + stride * np.arange(d)[:, None]) + np.arange(e)
+        cells[place] = begin[some][:, None, None] + inside
+        scales[place] = scale[some][:, None, None]
+    return starts, cells, scales
 
 
 def _fold_clamped(

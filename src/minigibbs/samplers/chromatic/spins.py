@@ -33,6 +33,28 @@ class SpinColors(NamedTuple):
 
 def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColors:
     """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
+    return spin_layout(graph, heavy)[0]
+
+
+def spin_layout(
+    graph: FactorGraph, heavy: NDArray[np.bool_] | None = None
+) -> tuple[SpinColors, NDArray[np.int64]]:
+    """Lay out the pairs of a graph of spins, and say where their weights come from.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        Spins joined by pairs.
+    heavy : array of bool or None
+        Which entries of the rows to lay out; by default all.
+
+    Returns
+    -------
+    data : SpinColors
+        The arrays that sweeps read.
+    origin : array [entry]
+        For each number of `data.weight` the entry of `graph.packed.weight` behind it.
+    """
     model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
     owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
     shift = (
@@ -49,44 +71,34 @@ def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> S
     base = np.zeros(len(rows)) if not len(unary) else (unary[1::2] - unary[::2]) * LOG2_E
     clamped = np.where(evidence[target] == 1, weight, -weight)
     base = base + np.bincount(owner[~free], clamped[~free], minlength=len(rows))
-    owner, target, weight = owner[free], target[free], weight[free]
+    owner, target, weight, pair = owner[free], target[free], weight[free], pair[free]
     base = base - np.bincount(owner, weight, minlength=len(rows))
     degree = np.bincount(owner, minlength=len(rows))
     places = order_places(graph, degree)
     kind = np.float32 if _largest(base, owner, weight) <= SINGLE else np.float64
-    return _laid_out(places, owner, target, 2.0 * weight, base, kind)
+    by_place, positions = np.argsort(places.place[owner], kind="stable"), entry_positions(places)
 
+    def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
+        """Put the entries, which are listed variable by variable, where the blocks have them."""
+        array = np.empty(len(by_place), kind)
+        array[positions] = values[by_place]
+        return array
 
-def _largest(base: NDArray[np.float64], owner: NDArray[Any], weight: NDArray[np.float64]) -> float:
-    """The largest sum of sizes that log-odds are made of."""
-    sizes = np.abs(base) + np.bincount(owner, 2.0 * np.abs(weight), minlength=len(base))
-    return float(sizes.max(initial=0.0))
-
-
-def _laid_out(
-    places: Any,
-    owner: NDArray[Any],
-    target: NDArray[Any],
-    weight: NDArray[np.float64],
-    base: NDArray[np.float64],
-    kind: type,
-) -> SpinColors:
-    """Put the entries, which are listed variable by variable, where the blocks have them."""
-    by_place = np.argsort(places.place[owner], kind="stable")
-    positions = entry_positions(places)
-    targets = np.empty(len(owner), np.uint32)
-    weights: NDArray[np.floating] = np.empty(len(owner), kind)
-    targets[positions] = places.place[target[by_place]]
-    weights[positions] = weight[by_place]
     data = SpinColors(
         places.ends,
         places.blocks,
         places.block_ends,
         places.variable,
         base[places.variable].astype(kind),
-        targets,
-        weights,
+        laid(places.place[target], np.uint32),
+        laid(2.0 * weight, kind),
     )
     for array in data:
         array.setflags(write=False)
-    return data
+    return data, laid(pair, np.int64)
+
+
+def _largest(base: NDArray[np.float64], owner: NDArray[Any], weight: NDArray[np.float64]) -> float:
+    """The largest sum of sizes that log-odds are made of."""
+    sizes = np.abs(base) + np.bincount(owner, 2.0 * np.abs(weight), minlength=len(base))
+    return float(sizes.max(initial=0.0))
