@@ -24,5 +24,5 @@ def test_a_mutant_can_be_made_and_has_a_test(mutant):
 def test_names_are_unique_and_every_room_has_some():
     names = [mutant.name for mutant in MUTANTS]
     assert len(set(names)) == len(names) >= 60
-    rooms = {mutant.file.split("/")[0] for mutant in MUTANTS}
-    assert rooms >= {"kernels", "graph", "exact", "samplers", "results", "running", "formats"}
+    packages = {mutant.file.split("/")[0] for mutant in MUTANTS}
+    assert packages >= {"kernels", "graph", "exact", "samplers", "results", "running", "formats"}

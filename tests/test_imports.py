@@ -1,4 +1,4 @@
-"""The rooms of the house: imports go one way, and each room says what it is for."""
+"""Imports between packages go one way, and every package states its purpose."""
 
 import ast
 import importlib
@@ -13,8 +13,8 @@ import minigibbs
 from tests.paths import TESTS
 
 SOURCE = Path(minigibbs.__file__).parent
-# From the ground up: a room may import from itself and from those before it.
-ROOMS = (
+# A package may import from itself and from those before it.
+PACKAGES = (
     "_version",
     "errors",
     "system",
@@ -46,7 +46,7 @@ ROOMS = (
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
-def room_of(path):
+def package_of(path):
     return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
@@ -65,19 +65,21 @@ def imported(path):
         yield from (name for name in names if name.split(".")[0] == "minigibbs")
 
 
-def test_there_are_no_other_rooms():
-    assert {room_of(path) for path in FILES} == set(ROOMS)
+def test_there_are_no_other_packages():
+    assert {package_of(path) for path in FILES} == set(PACKAGES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_one_way(path):
-    mine = ROOMS.index(room_of(path))
+    mine = PACKAGES.index(package_of(path))
     for name in imported(path):
         parts = name.split(".")
-        assert len(parts) > 1, f"{path}: import from the room, not from the front door"
-        room = parts[1]
-        assert room in ROOMS, f"{path} imports {name}, which is in no room"
-        assert ROOMS.index(room) <= mine, f"{room_of(path)} must not import from {room}: {path}"
+        assert len(parts) > 1, f"{path}: import from the package, not from the front door"
+        package = parts[1]
+        assert package in PACKAGES, f"{path} imports {name}, which is in no package"
+        assert PACKAGES.index(package) <= mine, (
+            f"{package_of(path)} must not import from {package}: {path}"
+        )
 
 
 def module_of(path):
@@ -124,13 +126,13 @@ def test_cycles_are_found():
 
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in FILES} - {SOURCE}), ids=str)
-def test_every_room_says_what_it_is_for(folder):
+def test_every_package_says_what_it_is_for(folder):
     name = ".".join(("minigibbs", *folder.relative_to(SOURCE).parts))
     assert importlib.import_module(name).__doc__
 
 
-def test_tests_mirror_the_rooms():
+def test_tests_mirror_the_packages():
     folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").exists()}
     bridges = {"jax", "numpyro", "pymc", "sklearn", "torch"}
     alone = {"_version", "errors", "models", "__main__"} | bridges  # single files
-    assert set(ROOMS) - alone <= folders
+    assert set(PACKAGES) - alone <= folders
