@@ -9,7 +9,7 @@ LOWEST := .venv-lowest
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile  # files have fixtures of their own: run them once
 BRIDGES := .venv-bridges
 
-.PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs paper serve gallery package lowest bench clean
+.PHONY: help setup demo test test-bridges test-gpu fuzz mutants lint format docs paper serve gallery package lowest bench stale clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ \t/'
@@ -100,6 +100,9 @@ lowest:  ## install the lowest versions that pyproject.toml allows, and test the
 bench: $(SETUP)  ## run the benchmarks, peers beside us, and write benchmarks/results
 	$(PIP) install --group bench
 	$(BIN)/python -m benchmarks
+
+stale: $(SETUP)  ## list the tables of benchmarks that are older than the code they measure
+	$(BIN)/python -m benchmarks.stale
 
 clean:  ## remove everything that was built
 	rm -rf .venv $(EMPTY) $(LOWEST) $(BRIDGES) build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -38,7 +38,7 @@ class Table:
         rows, group = [], ""
         for line in path.read_text(encoding="utf-8").splitlines():
             cells = line.strip("|").split(" | ")
-            if len(cells) < 4:
+            if not line.startswith("| ") or cells[0].strip() == "what":
                 continue
             group = group if cells[0].startswith("   ") else cells[0].strip()
             rows.append((group, cells[0].strip(), cells[1].strip()))

@@ -165,7 +165,7 @@ def _names(markdown: str) -> str:
 
 
 def _table(found: re.Match[str]) -> str:
-    """Rows of a table of benchmarks, without the bars they are held against."""
+    """Rows of a table of benchmarks."""
     text = (ROOT / RESULTS / f"{found[1]}.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")]
     wanted = [row for row in rows[1:] if re.search(found[2] or "", row[0])]

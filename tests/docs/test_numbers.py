@@ -1,0 +1,63 @@
+"""Numbers in prose are those of the committed tables."""
+
+import re
+
+import pytest
+
+from benchmarks import stale
+from tests.paths import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+# A phrase of a page, the table that it quotes, and the row that says it.
+QUOTES = [
+    ("README.md", "it takes 35 ns", "flagship", r"Ising kernel, n = 4096 \| 35 ns"),
+    ("README.md", "dwave-samplers takes 24 times", "flagship", r"\(Gibbs\) over it \| 24\.0x"),
+    ("README.md", "OpenJij 45 times", "flagship", r"OpenJij \(dense\) over it \| 45\.4x"),
+    ("README.md", "1.3e11 updates", "ladders", r"16\^3 \| 73 \| 256 \| normal \| - \| 1\.34e11"),
+    ("README.md", "Grids_15 take 1.0 s", "exact", r"Grids_15[^|]* \| (?:1\.0|0\.9[5-9])"),
+    ("docs/comparison.md", "27 times as long in", "elimination", r"\b27"),
+    ("docs/comparison.md", "takes 211 ns at 400", "flagship", r"10\.2x \(211 ns\)"),
+    ("docs/comparison.md", "845 ns at 4,096", "flagship", r"24\.0x \(845 ns\)"),
+    ("docs/comparison.md", "21 ns and 35 ns", "flagship", r"n = 400 \| 21 ns"),
+    ("docs/comparison.md", "137 microseconds", "flagship", r"3376\.1x \(136888 ns\)"),
+    ("docs/comparison.md", "41 nanoseconds", "flagship", r"D = 10 \| 41 ns"),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "phrase", "table", "row"), QUOTES, ids=lambda part: str(part)[:24]
+)
+def test_quoted_numbers_are_in_their_table(page, phrase, table, row):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert phrase in text
+    assert f"results/{table}.md" in text
+    assert re.search(row, (RESULTS / f"{table}.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+def test_every_table_that_a_page_cites_with_numbers_is_checked(page):
+    """A sentence that ends in a link to a table and has a number must be among the quotes."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for sentence in re.findall(
+        r"([^.]*?\d[^.]*?)\(\[[^\]]*\]\((?:\.\./)?benchmarks/results/(\w+)\.md", text
+    ):
+        assert any(one[0] == page and one[2] == sentence[1] for one in QUOTES), sentence
+
+
+def test_measured_packages_and_tables_exist():
+    for table, packages in stale.MEASURED.items():
+        assert (RESULTS / f"{table}.md").exists() or table == "boltzmann"
+        for package in packages:
+            assert (ROOT / "src" / "minigibbs" / package).exists(), package
+
+
+def test_prose_does_not_make_a_table_stale(tmp_path, monkeypatch):
+    """A fingerprint changes with the code, and not with its docstrings and comments."""
+    package = tmp_path / "src" / "minigibbs" / "exact"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(stale, "ROOT", tmp_path)
+    prints = []
+    for text in ('"""One."""\nx = 1\n', '"""Two."""\nx = 1  # the number\n', '"""One."""\nx = 2\n'):
+        (package / "a.py").write_text(text, encoding="utf-8")
+        prints.append(stale.fingerprint("elimination"))
+    assert prints[0] == prints[1] != prints[2]
