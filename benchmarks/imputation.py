@@ -1,7 +1,8 @@
 """Missing cells filled in: log loss and calibration beside scikit-learn, and a large table.
 
-A fifth of the cells of samples of known networks is hidden at random. IterativeImputer uses a
-classifier per column, whose probabilities in the last round are those of the cells.
+A fifth of the cells of samples of known networks, and of a census table, is hidden at random.
+IterativeImputer uses a classifier per column, whose probabilities in the last round are those of
+the cells.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import warnings
 import numpy as np
 
 import minigibbs as mg
-from benchmarks.data import DATA
+from benchmarks.data import DATA, census
 from benchmarks.report import Report
 from minigibbs.sklearn import CategoricalImputer
 
@@ -62,9 +63,12 @@ def iterative(table: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def ours(table: np.ndarray, sizes: np.ndarray, method: str) -> list[np.ndarray]:
-    """The same by `CategoricalImputer`."""
-    imputer = CategoricalImputer(method, random_state=0).fit(table)
-    shares = imputer.predict_proba(table)
+    """The same by `CategoricalImputer`, which gets text: codes are not numbers to be binned."""
+    labels = np.full(table.shape, None, dtype=object)
+    seen = ~np.isnan(table)
+    labels[seen] = [str(int(code)) for code in table[seen]]
+    imputer = CategoricalImputer(method, random_state=0).fit(labels)
+    shares = imputer.predict_proba(labels)
     found = []
     for name, values, size in zip(imputer.slices_, imputer.categories_, sizes, strict=True):
         whole = np.full((len(table), size), 1e-9)
@@ -95,29 +99,31 @@ def measures(shares: list[np.ndarray], rows: np.ndarray, table: np.ndarray) -> t
     return float(np.concatenate(loss).mean()), float(np.dot(gaps, weights))
 
 
-def network(report: Report, name: str) -> None:
-    graph = mg.read(DATA / "bnlearn_zeros" / f"{name}.bif.gz")
-    rows = mg.theory.exact_draws(graph, ROWS, seed=1)
-    table, sizes = hidden_cells(rows, 2), np.asarray(graph.sizes)
-    results = {}
+def compare(report: Report, name: str, rows: np.ndarray, graph: mg.FactorGraph | None) -> None:
+    """All ways of filling in one table; `graph` is the network that it was drawn from, if known."""
+    table = hidden_cells(rows, 2)
+    sizes = rows.max(axis=0) + 1 if graph is None else np.asarray(graph.sizes)
     measures(ours(table[:500], sizes, "tree"), rows[:500], table[:500])  # compiled
     ways = {
-        "true network": lambda: exact(graph, table),
         "column frequencies": lambda: frequencies(table, sizes),
         "IterativeImputer, logistic regression": lambda: iterative(table, sizes),
         "CategoricalImputer, tree": lambda: ours(table, sizes, "tree"),
         "CategoricalImputer, network": lambda: ours(table, sizes, "network"),
     }
+    if graph is not None:
+        ways = {"true network": lambda: exact(graph, table), **ways}
+    results = {}
     for what, work in ways.items():
-        begun = time.perf_counter()
+        begun = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loss, gap = measures(work(), rows, table)
-        seconds = time.perf_counter() - begun
+        seconds = time.process_time() - begun
         results[what] = loss
         bar, met = "", None
         if what == "CategoricalImputer, network":
-            peer = min(results["column frequencies"], list(results.values())[2])
+            peers = ("column frequencies", "IterativeImputer, logistic regression")
+            peer = min(results[each] for each in peers)
             bar = f"log loss at most {peer:.4f}, calibration error at most 0.02"
             met = loss <= peer and gap <= 0.02
         text = f"log loss {loss:.4f}, calibration error {gap:.4f}, {seconds:.1f} s"
@@ -143,11 +149,16 @@ def large(report: Report) -> None:
 def main() -> None:
     report = Report("imputation", "Missing cells filled in")
     for name in ("alarm", "insurance"):
-        if (DATA / "bnlearn_zeros" / f"{name}.bif.gz").exists():
-            network(report, name)
+        stored = DATA / "bnlearn_zeros" / f"{name}.bif.gz"
+        if stored.exists():
+            graph = mg.read(stored)
+            compare(report, name, mg.theory.exact_draws(graph, ROWS, seed=1), graph)
+    compare(report, "census", census(ROWS, seed=1), None)
     large(report)
     report.notes.append(
-        f"{ROWS:,} rows per network, {HIDDEN:.0%} of the cells hidden. Calibration error: 15 bins "
-        "of the stated probability of the most probable value. There is no open census table here."
+        f"{ROWS:,} rows per table, {HIDDEN:.0%} of the cells hidden. Calibration error: 15 bins of "
+        "the stated probability of the most probable value. Seconds are processor time. Census: 14 "
+        "columns of the Census-Income table of UCI (Current Population Surveys of 1994 and 1995), "
+        "rows drawn at random; age and weeks worked are cut into five quantiles."
     )
     report.write()
