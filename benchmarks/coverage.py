@@ -60,7 +60,7 @@ def complete(n: int, coupling: float) -> Known:
 
 def _known(graph: mg.FactorGraph, states: NDArray[Any], count: NDArray[np.float64]) -> Known:
     energy = np.asarray(graph.energy(states))
-    logs = energy + count
+    logs = count - energy
     share = np.exp(logs - logs.max())
     log_z = float(logs.max() + np.log(share.sum()))
     share /= share.sum()

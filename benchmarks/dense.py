@@ -67,7 +67,7 @@ def picture() -> tuple[np.ndarray, np.ndarray]:
 def warm() -> None:
     """Load compiled code, so that a model's own time is measured."""
     rng = np.random.default_rng(0)
-    small = mg.models.dense_crf(rng.integers(0, 255, (8, 8, 3)), rng.random((2, 64)))
+    small = mg.models.dense_crf(rng.integers(0, 255, (8, 8, 3)), costs=rng.random((2, 64)))
     mg.sample(small, updates=10, chains=1, progress=False)
 
 
@@ -76,7 +76,7 @@ def image() -> list[tuple[Any, ...]]:
     warm()
     pixels, unary = picture()
     before, begun = taken(), time.perf_counter()
-    graph = mg.models.dense_crf(pixels, unary)
+    graph = mg.models.dense_crf(pixels, costs=unary)
     sampler = mg.PoissonGibbs()
     sampler.prepare(graph)
     ready, held = time.perf_counter() - begun, taken() - before
@@ -195,7 +195,7 @@ def strengths() -> list[str]:
     """Marginals of two runs that share nothing, at full resolution."""
     warm()
     pixels, unary = picture()
-    graph = mg.models.dense_crf(pixels, unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
+    graph = mg.models.dense_crf(pixels, costs=unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
     runs = [
         mg.sample(
             graph, sweeps=60, warmup=20, chains=2, seed=seed, progress=False, record="marginals"
@@ -225,7 +225,7 @@ def mean_field() -> list[str]:
     warm()
     pixels, unary = picture()
     height, width = pixels.shape[:2]
-    graph = mg.models.dense_crf(pixels, unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
+    graph = mg.models.dense_crf(pixels, costs=unary, compat=3 * WEAK, bilateral_compat=10 * WEAK)
     run = mg.sample(
         graph, sweeps=60, warmup=20, chains=2, seed=1, progress=False, record="marginals"
     )

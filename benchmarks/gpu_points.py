@@ -15,7 +15,7 @@ def main() -> None:
     report = Report("gpu_points", "A dense conditional random field on a GPU")
     image, unary, name = chosen()
     begun = time.perf_counter()
-    graph, sampler = mg.models.dense_crf(image, unary), mg.PoissonGibbs()
+    graph, sampler = mg.models.dense_crf(image, costs=unary), mg.PoissonGibbs()
     split = sampler.split(graph)
     report.add(f"{name}, {len(graph):,} pixels: made", f"{time.perf_counter() - begun:.1f} s")
     proposed = sum(group.draws for group in split.implicits)

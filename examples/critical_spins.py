@@ -30,7 +30,7 @@ def magnetization(beta):
         progress=False,
     )
     print(f"beta {beta}: {run.info.updates / run.info.seconds:,.0f} updates/s")
-    return np.sqrt(np.maximum(2 * run.energy[0] / (beta * SPINS) + 1 / SPINS, 0))
+    return np.sqrt(np.maximum(-2 * run.energy[0] / (beta * SPINS) + 1 / SPINS, 0))
 
 
 def limit(beta, steps=100):

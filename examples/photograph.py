@@ -36,7 +36,7 @@ for rows, columns, label in strokes:
 # %% The field, and samples of it
 graph = mg.models.dense_crf(
     image,
-    -np.log(chance),
+    probabilities=chance,
     sxy=1.5,
     compat=0.8,
     bilateral_sxy=10,

@@ -34,7 +34,7 @@ graph = mg.FactorGraph(
 
 
 def free_energy(w, b):
-    """The mean of log sum over hidden spins of exp(energy), over the data."""
+    """The mean of log sum over hidden spins of exp(log-potential), over the data."""
     inputs = seen @ w + b[VISIBLE:]
     return (seen @ b[:VISIBLE] + torch.logaddexp(inputs, -inputs).sum(1)).mean()
 

@@ -23,14 +23,14 @@ def _weight(arrays, k, name="weight"):
 def _function(group, arrays, k):
     entries = arrays["tied"][k] if "tied" in arrays and "learn" not in arrays else k
     if group.kind == "unary":
-        rows = np.asarray(arrays["energy"])
+        rows = np.asarray(arrays["log_potential"])
         return lambda v: float(rows[v] if rows.ndim == 1 else rows[entries][v])
     if group.kind == "potts":
         return lambda a, b: _weight(arrays, k) if a == b else 0.0
     if group.kind == "ising":
         return lambda a, b: _weight(arrays, k, "coupling") * (2 * a - 1) * (2 * b - 1)
     if group.kind == "table":
-        table = arrays["energy"] if group.shared else arrays["energy"][entries]
+        table = arrays["log_potential"] if group.shared else arrays["log_potential"][entries]
         weight = _weight(arrays, k) if "learn" in arrays else float(arrays["weight"][k])
         return lambda *values: float(weight * table[values])
     if group.kind == "logical":
@@ -61,13 +61,13 @@ def states(graph):
     return list(itertools.product(*ranges))
 
 
-def energy(graph, x):
+def log_potential(graph, x):
     return sum(f(*(x[v] for v in scope)) for scope, f in factor_functions(graph))
 
 
 def distribution(graph):
     """pi over `states(graph)`."""
-    logs = np.array([energy(graph, x) for x in states(graph)])
+    logs = np.array([log_potential(graph, x) for x in states(graph)])
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 
@@ -87,7 +87,7 @@ def conditional(graph, x, i):
     for u in range(graph.sizes[i]):
         y = list(x)
         y[i] = u
-        logs.append(energy(graph, y))
+        logs.append(log_potential(graph, y))
     weights = np.exp(np.array(logs) - max(logs))
     return weights / weights.sum()
 

@@ -38,7 +38,7 @@ def poisson_energy(batch):
 
 def exact_energy(graph, states, seed):
     """Exact energies on the kernels' scale."""
-    return (graph.energy(states) - graph.offset)[:, None]
+    return (graph.log_potential(states) - graph.offset)[:, None]
 
 
 def fields(graph, states, seed):
@@ -51,7 +51,7 @@ def fields(graph, states, seed):
             for i, size in enumerate(graph.sizes):
                 y = np.repeat(x[None], size, axis=0)
                 y[:, i] = np.arange(size)
-                sums.append(graph.energy(y) - graph.energy(y)[0])
+                sums.append(graph.log_potential(y) - graph.log_potential(y)[0])
             _FIELDS[id(graph)][key] = np.concatenate(sums)
         rows.append(_FIELDS[id(graph)][key])
     return np.array(rows)

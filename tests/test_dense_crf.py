@@ -29,7 +29,7 @@ def coarse(side):
 @pytest.mark.parametrize("side", [8, 60])
 def test_weights_are_those_of_the_stored_model(side):
     image, known, widths = coarse(side)
-    graph = mg.models.dense_crf(image, -known["log_unary"].T, **widths)
+    graph = mg.models.dense_crf(image, costs=-known["log_unary"].T, **widths)
     i, j = np.triu_indices(len(graph), 1)
     weights = sum(group.pair_weights(i, j) for group in graph.implicits)
     # features and norms are singles, as the stored weights are
@@ -41,9 +41,9 @@ def test_weights_are_those_of_the_stored_model(side):
 def test_exact_start_keeps_the_marginals():
     """20 blocks, some tied so strongly that chains hardly move: starts from all 2^20 states."""
     image, known, widths = coarse(60)
-    graph = mg.models.dense_crf(image, -known["log_unary"].T, **widths)
+    graph = mg.models.dense_crf(image, costs=-known["log_unary"].T, **widths)
     states = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.uint8)
-    energy = graph.stored().energy(states)
+    energy = graph.stored().log_potential(states)
     law = np.exp(energy - energy.max())
     law /= law.sum()
     np.testing.assert_allclose(law @ states, known["exact_p1"], atol=1e-5)
@@ -63,7 +63,7 @@ def test_marginals_against_the_stored_models(scale):
     image, known, widths = coarse(8)
     name = f"{scale:.1f}".replace(".", "p")
     graph = mg.models.dense_crf(
-        image, -known["log_unary"].T, compat=3 * scale, bilateral_compat=10 * scale, **widths
+        image, costs=-known["log_unary"].T, compat=3 * scale, bilateral_compat=10 * scale, **widths
     )
     chains = 8
     run = sample(
@@ -80,15 +80,17 @@ def test_marginals_against_the_stored_models(scale):
 def test_kernels_can_be_left_out_and_are_normalized_or_not():
     rng = np.random.default_rng(0)
     image, unary = rng.integers(0, 255, (5, 4)), rng.random((3, 20))
-    bare = mg.models.dense_crf(image, unary, bilateral_compat=0.0, normalize=False, sxy=(2.0, 1.0))
+    bare = mg.models.dense_crf(
+        image, costs=unary, bilateral_compat=0.0, normalize=False, sxy=(2.0, 1.0)
+    )
     assert len(bare.implicits) == 1
     i, j = np.triu_indices(20, 1)
     dx, dy = (i % 4 - j % 4) / 2.0, i // 4 - j // 4
     want = 3.0 * np.exp(-(dx**2 + dy**2) / 2)
     np.testing.assert_allclose(bare.implicits[0].pair_weights(i, j), want, rtol=1e-6)
-    assert mg.models.dense_crf(image, unary).sizes.tolist() == [3] * 20
+    assert mg.models.dense_crf(image, costs=unary).sizes.tolist() == [3] * 20
     x = rng.integers(0, 3, 20)
-    assert bare.energy(x) == pytest.approx(
+    assert bare.log_potential(x) == pytest.approx(
         -unary[x, np.arange(20)].sum() + want[x[i] == x[j]].sum(), rel=1e-6
     )
 
@@ -97,17 +99,42 @@ def test_kernels_can_be_left_out_and_are_normalized_or_not():
     ("change", "message"),
     [
         ({"image": np.zeros(5)}, "height, width, channels"),
-        ({"unary": np.zeros((2, 5))}, r"\[labels, 12\].*got shape \(2, 5\)$"),
-        ({"unary": np.zeros((2, 4, 3))}, r"\[labels, 3, 4\].*got shape \(2, 4, 3\)"),
-        ({"unary": np.zeros((3, 4, 2))}, r"give unary.transpose\(2, 0, 1\)"),
-        ({"image": np.zeros((3, 5, 4)), "unary": np.zeros((2, 5, 4))}, r"image.transpose\(1, 2, 0"),
-        ({"image": np.zeros((3, 5, 4)), "unary": np.zeros((2, 20))}, r"image.transpose\(1, 2, 0"),
+        ({"costs": np.zeros((2, 5))}, r"\[labels, 12\].*got shape \(2, 5\)$"),
+        ({"costs": np.zeros((2, 4, 3))}, r"\[labels, 3, 4\].*got shape \(2, 4, 3\)"),
+        ({"costs": np.zeros((3, 4, 2))}, r"give costs.transpose\(2, 0, 1\)"),
+        ({"image": np.zeros((3, 5, 4)), "costs": np.zeros((2, 5, 4))}, r"image.transpose\(1, 2, 0"),
+        ({"image": np.zeros((3, 5, 4)), "costs": np.zeros((2, 20))}, r"image.transpose\(1, 2, 0"),
+        ({"costs": np.full((2, 12), 0.5)}, "costs hold probabilities"),
+        ({"costs": np.log(np.full((2, 12), 0.5))}, "costs hold log-probabilities"),
+        ({"costs": None}, "either probabilities= or costs="),
+        ({"probabilities": np.full((2, 12), 0.5)}, "either probabilities= or costs="),
+        ({"costs": None, "probabilities": np.full((2, 12), 0.4)}, "sum to 1"),
+        ({"costs": None, "probabilities": np.zeros((2, 5))}, r"probabilities must be \[labels"),
         ({"sxy": 0.0}, "sxy must be a positive number"),
         ({"srgb": (1.0, 2.0)}, "or 3 of them"),
         ({"image": np.full((3, 4, 3), np.nan)}, "finite"),
     ],
 )
 def test_bad_input_is_refused(change, message):
-    good = {"image": np.zeros((3, 4, 3)), "unary": np.zeros((2, 12))}
+    good = {"image": np.zeros((3, 4, 3)), "costs": np.zeros((2, 12))}
     with pytest.raises(mg.GraphError, match=message):
         mg.models.dense_crf(**good | change)
+
+
+def test_probabilities_are_costs_of_their_logarithms():
+    rng = np.random.default_rng(0)
+    image, chance = rng.integers(0, 255, (5, 4, 3)), rng.dirichlet([1.0, 1.0, 1.0], 20).T
+    one = mg.models.dense_crf(image, probabilities=chance)
+    other = mg.models.dense_crf(image, costs=-np.log(chance).reshape(3, 5, 4))
+    np.testing.assert_array_equal(one.factors[0].log_potential, other.factors[0].log_potential)
+    np.testing.assert_allclose(one.factors[0].log_potential, np.log(chance).T)
+
+
+def test_an_image_scaled_to_one_is_reported():
+    image = np.random.default_rng(0).random((3, 4, 3))
+    costs = np.zeros((2, 12))
+    with pytest.warns(UserWarning, match="lie between 0 and 1, so that srgb=13.0 ignores them"):
+        mg.models.dense_crf(image, costs=costs)
+    mg.models.dense_crf(255 * image, costs=costs)  # warnings are errors here
+    mg.models.dense_crf(image, costs=costs, srgb=13 / 255)
+    mg.models.dense_crf(image, costs=costs, bilateral_compat=0.0)

@@ -28,7 +28,7 @@ def all_states(n, size):
 
 
 def log_partition(graph, size):
-    return logsumexp(graph.energy(all_states(len(graph), size)))
+    return logsumexp(graph.log_potential(all_states(len(graph), size)))
 
 
 def transfer_matrix(side, states, bond):
@@ -123,7 +123,7 @@ def curie_weiss_log_partition(n, beta):
     """All states with k spins up have one energy: a binomial sum over the graph's energies."""
     graph = models.curie_weiss(n, beta)
     up = np.arange(n + 1)
-    energies = graph.energy((np.arange(n) < up[:, None]).astype(int))
+    energies = graph.log_potential((np.arange(n) < up[:, None]).astype(int))
     return graph, logsumexp(energies + gammaln(n + 1) - gammaln(up + 1) - gammaln(n - up + 1))
 
 
@@ -170,7 +170,9 @@ def test_implicit_models_are_the_stored_ones(name):
     assert implicit.implicits
     states = all_states(len(stored), int(stored.sizes[0]))
     # sums of at most 36 terms below 1
-    np.testing.assert_allclose(implicit.energy(states), stored.energy(states), atol=1e-12)
+    np.testing.assert_allclose(
+        implicit.log_potential(states), stored.log_potential(states), atol=1e-12
+    )
     np.testing.assert_allclose(implicit.local_energies, stored.local_energies, rtol=1e-12)
     assert implicit.stats.factors == stored.stats.factors
 
@@ -212,22 +214,22 @@ def test_random_tables_are_reproducible():
     other = models.random_tables(**settings, seed=5)
     for a, b, c in zip(first.factors, again.factors, other.factors, strict=True):
         np.testing.assert_array_equal(a.scope, b.scope)
-        np.testing.assert_array_equal(a.energy, b.energy)
-        assert (a.energy != c.energy).all()
+        np.testing.assert_array_equal(a.log_potential, b.log_potential)
+        assert (a.log_potential != c.log_potential).all()
 
 
 def test_random_tables_have_the_shape_asked_for():
     graph = models.random_tables(variables=9, factors=5, arity=3, states=4, unary=1.0)
     table, unary = graph.factors
     assert graph.sizes.tolist() == [4] * 9
-    assert table.energy.shape == (5, 4, 4, 4)
-    assert unary.energy.shape == (9, 4)
+    assert table.log_potential.shape == (5, 4, 4, 4)
+    assert unary.log_potential.shape == (9, 4)
     assert models.random_tables(factors=0).factors == ()
 
 
 def test_random_tables_scale():
     small, large = models.random_tables(scale=1.0), models.random_tables(scale=3.0)
-    np.testing.assert_allclose(large.factors[0].energy, 3 * small.factors[0].energy)
+    np.testing.assert_allclose(large.factors[0].log_potential, 3 * small.factors[0].log_potential)
 
 
 def test_every_generator_is_known_by_name():
@@ -266,7 +268,7 @@ def test_lattices_of_any_dimension(dimensions, periodic):
     stencil = mg.models.potts_lattice(side, 2, 0.3, periodic, True, dimensions)
     stored = mg.models.potts_lattice(side, 2, 0.3, periodic, False, dimensions)
     states = np.random.default_rng(1).integers(0, 2, (20, side**dimensions))
-    np.testing.assert_allclose(stencil.energy(states), stored.energy(states))
+    np.testing.assert_allclose(stencil.log_potential(states), stored.log_potential(states))
 
 
 def test_glasses_have_the_couplings_that_were_asked_for():

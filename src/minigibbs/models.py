@@ -12,6 +12,7 @@ up to a million variables, and implicit (`mg.Stencil`) beyond.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ _VARIABLE_BYTES = 64  # while a variable's size is generated, stored and packed
 _PAIR_BYTES = 64  # while a pair is generated, stored and packed
 _VALUE_BYTES = 24  # while a table's value is drawn, scaled and stored
 _MOST_STATES = 2**31 - 1
+_ROUNDED = 1e-3  # how far sums of probabilities in half precision may be from 1
 _MOST_AXES = 64  # of a NumPy array
 _MOST_LATTICE = 2**20  # variables of a lattice whose pairs are stored
 _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pairs are stored
@@ -233,7 +235,7 @@ def sherrington_kirkpatrick(
 def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
     """The mean-field Ising model: coupling beta/n between every two of n spins.
 
-    >>> curie_weiss(n=8, beta=1.0).energy([1] * 8)
+    >>> curie_weiss(n=8, beta=1.0).log_potential([1] * 8)
     3.5
     >>> curie_weiss(n=1_000_000, beta=0.9).factors
     (<Complete: 499,999,500,000 factors, implicit>,)
@@ -250,7 +252,7 @@ def long_range_ising(
 ) -> FactorGraph:
     """N spins in a line with coupling beta/d^alpha between spins d apart.
 
-    >>> long_range_ising(n=3, alpha=2.0, beta=1.0).energy([1, 1, 1])
+    >>> long_range_ising(n=3, alpha=2.0, beta=1.0).log_potential([1, 1, 1])
     2.25
     """
     n = _at_least("n", n, 2)
@@ -298,7 +300,9 @@ def random_tables(
 @checked(GraphError)
 def dense_crf(
     image: ArrayLike,
-    unary: ArrayLike,
+    *,
+    probabilities: ArrayLike | None = None,
+    costs: ArrayLike | None = None,
     sxy: float | tuple[float, float] = 3.0,
     compat: float = 3.0,
     bilateral_sxy: float | tuple[float, float] = 80.0,
@@ -306,7 +310,7 @@ def dense_crf(
     bilateral_compat: float = 10.0,
     normalize: bool = True,
 ) -> FactorGraph:
-    """A fully connected conditional random field over the pixels of an image.
+    """Build a fully connected conditional random field over the pixels of an image.
 
     Every two pixels that have the same label gain compat * k(places) + bilateral_compat *
     k(places, colors), with Gaussian k, as in Krahenbuhl and Koltun 2011 (arXiv:1210.5644) and with
@@ -314,25 +318,51 @@ def dense_crf(
 
     Parameters
     ----------
-    image
-        [height, width, channels], or [height, width] of one channel.
-    unary
-        [labels, height, width], or [labels, pixels]: energies to be small, such as negative log
-        probabilities.
-    sxy, compat
-        Width of the kernel over places, in pixels (or along x and along y), and its strength.
-    bilateral_sxy, srgb, bilateral_compat
-        The same of the kernel over places and colors; `srgb` is its width in colors (or in each
-        channel).
-    normalize
-        Whether a kernel is divided by sqrt(n_i * n_j), n_i the sum of k over all pixels, i itself
-        counted: pydensecrf's NORMALIZE_SYMMETRIC, its default.
+    image : array-like
+        Colors of shape [height, width, channels], or [height, width] for one channel, usually 0
+        to 255.
+    probabilities : array-like, optional
+        Probability of each label at each pixel, of shape [labels, height, width] or
+        [labels, pixels], such as the softmax of a network. Give either these or `costs`. A
+        probability of 0 is a hard constraint.
+    costs : array-like, optional
+        The same as costs: minus the logarithm of a probability, as pydensecrf's unary energies.
+        Lower is more probable.
+    sxy : float or (float, float), default 3.0
+        Width of the kernel over places, in pixels, or along x and along y.
+    compat : float, default 3.0
+        Strength of the kernel over places.
+    bilateral_sxy : float or (float, float), default 80.0
+        Width over places of the kernel over places and colors.
+    srgb : float or tuple of float, default 13.0
+        Width over colors of the kernel over places and colors, or one per channel.
+    bilateral_compat : float, default 10.0
+        Strength of the kernel over places and colors.
+    normalize : bool, default True
+        Whether a kernel is divided by sqrt(n_i * n_j), where n_i is the sum of k over all pixels,
+        i itself counted: pydensecrf's NORMALIZE_SYMMETRIC, its default.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per pixel, row by row.
+
+    Raises
+    ------
+    GraphError
+        If shapes do not fit each other, if the image has its channels first, or if `costs` hold
+        probabilities or log-probabilities.
+
+    Warns
+    -----
+    UserWarning
+        If colors lie between 0 and 1 and `srgb` is so large that the kernel ignores them.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> image = rng.integers(0, 256, (6, 8, 3))
-    >>> dense_crf(image, rng.random((2, 6, 8)))
+    >>> dense_crf(image, costs=rng.random((2, 6, 8)))
     <FactorGraph: 48 variables; factors: 48 unary, 1,128 points, 1,128 points>
     """
     pixels = as_array(image, "iuf", "dense_crf: image must be an array of numbers")
@@ -342,34 +372,75 @@ def dense_crf(
         raise GraphError(
             f"dense_crf: image must be [height, width, channels], got {np.shape(image)}"
         )
-    energy = as_array(unary, "iuf", "dense_crf: unary must be an array of numbers")
     count = pixels[..., 0].size
-    if not energy.shape or not len(energy) or energy.shape[1:] not in ((count,), pixels.shape[:2]):
-        raise _wrong_crf(np.shape(image), energy.shape)
-    energy = energy.reshape(len(energy), count).astype(np.float64)
+    log_potential = _pixel_logs(np.shape(image), pixels.shape[:2], probabilities, costs)
     y, x = np.mgrid[: pixels.shape[0], : pixels.shape[1]].reshape(2, -1)
     near = np.stack([x, y], axis=1) / _widths("sxy", sxy, 2)
     wide = np.stack([x, y], axis=1) / _widths("bilateral_sxy", bilateral_sxy, 2)
-    colors = pixels.reshape(count, -1) / _widths("srgb", srgb, pixels.shape[2])
+    color_widths = _widths("srgb", srgb, pixels.shape[2])
+    low, high = pixels.min(), pixels.max()
+    if bilateral_compat and 0 <= low < high <= 1 < color_widths.min():
+        warnings.warn(
+            f"dense_crf: the colors of the image lie between 0 and 1, so that srgb={srgb} ignores "
+            "them; give 255 * image, or divide srgb by 255",
+            stacklevel=3,
+        )
+    colors = pixels.reshape(count, -1) / color_widths
     norms = "sums" if normalize else None
-    groups: list[Factors] = [Unary(np.arange(count), -energy.T)]
+    groups: list[Factors] = [Unary(np.arange(count), log_potential.T)]
     for features, weight in ((near, compat), (np.hstack([wide, colors]), bilateral_compat)):
         if weight:
             groups.append(Points(features, weight=weight, norms=norms))
-    return FactorGraph(np.full(count, len(energy)), groups)
+    return FactorGraph(np.full(count, len(log_potential)), groups)
 
 
-def _wrong_crf(image: tuple[int, ...], unary: tuple[int, ...]) -> GraphError:
-    """The error for an image and unary energies of different sizes."""
+def _pixel_logs(
+    image: tuple[int, ...],
+    size: tuple[int, ...],
+    probabilities: ArrayLike | None,
+    costs: ArrayLike | None,
+) -> NDArray[np.float64]:
+    """Log-potentials of the labels of each pixel: [label, pixel]."""
+    if (probabilities is None) == (costs is None):
+        raise GraphError("dense_crf: give either probabilities= or costs=")
+    name, given = ("costs", costs) if probabilities is None else ("probabilities", probabilities)
+    array = as_array(given, "iuf", f"dense_crf: {name} must be an array of numbers")
+    count = math.prod(size)
+    if not array.shape or not len(array) or array.shape[1:] not in ((count,), size):
+        raise _wrong_crf(image, name, array.shape)
+    array = array.reshape(len(array), count).astype(np.float64)
+    if probabilities is None:
+        if len(array) > 1 and _sum_to_one(array):
+            raise GraphError("dense_crf: costs hold probabilities; give them as probabilities=")
+        if len(array) > 1 and array.max() <= 0 and _sum_to_one(np.exp(array)):
+            raise GraphError("dense_crf: costs hold log-probabilities; give costs=-costs")
+        return 0.0 - array
+    if not _sum_to_one(array):
+        raise GraphError(
+            "dense_crf: probabilities must be at least 0 and sum to 1 over the labels of each "
+            "pixel; give other numbers as costs="
+        )
+    with np.errstate(divide="ignore"):
+        logs: NDArray[np.float64] = np.log(array)
+    return logs
+
+
+def _sum_to_one(array: NDArray[np.float64]) -> bool:
+    """Whether columns are probabilities, up to the rounding of half precision."""
+    return bool(array.min() >= 0 and (np.abs(array.sum(axis=0) - 1) <= _ROUNDED).all())
+
+
+def _wrong_crf(image: tuple[int, ...], name: str, unary: tuple[int, ...]) -> GraphError:
+    """The error for an image and costs or probabilities of different sizes."""
     height, width = image[:2]
     text = (
-        f"dense_crf: unary must be [labels, {height}, {width}] or [labels, {height * width}] for "
+        f"dense_crf: {name} must be [labels, {height}, {width}] or [labels, {height * width}] for "
         f"an image [height, width, channels] of shape {image}; got shape {unary}"
     )
     if unary[1:] == image[1:] or unary[1:] == (math.prod(image[1:]),):
         text += ". The image seems to have its channels first: give image.transpose(1, 2, 0)"
     elif unary[:2] == image[:2]:
-        text += ". Its labels seem to come last: give unary.transpose(2, 0, 1)"
+        text += f". Its labels seem to come last: give {name}.transpose(2, 0, 1)"
     return GraphError(text)
 
 

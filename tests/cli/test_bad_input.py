@@ -60,7 +60,7 @@ GRAPH_ERRORS = {
         ["unary", "(2, values)", "(3, 2)"],
     ),
     "ragged scope": (lambda: mg.Table([[0, 1], [0]], np.eye(2)), ["table", "scope"]),
-    "ragged energies": (lambda: mg.Unary([0, 1], [[0.0, 1.0], [1.0]]), ["unary", "energies"]),
+    "ragged energies": (lambda: mg.Unary([0, 1], [[0.0, 1.0], [1.0]]), ["unary", "log-potentials"]),
     "ragged weights": (lambda: mg.Potts([0, 1], [1, 2], [[1.0, 2.0], [1.0]]), ["potts", "weights"]),
     "ragged probabilities": (
         lambda: mg.Unary.from_probabilities([0, 1], [[0.5, 0.5], [1.0]]),
@@ -92,20 +92,26 @@ GRAPH_ERRORS = {
     ),
     "unary for another domain": (
         on([2, 3], mg.Potts([0], [1], 1.0), mg.Unary([0, 1], np.zeros((2, 2)))),
-        ["unary factor 1 of group 1", "3 energies", "variable 1", "got 2"],
+        ["unary factor 1 of group 1", "3 log-potentials", "variable 1", "got 2"],
     ),
-    "a state too short": (lambda: chain().energy([0, 1]), ["3 variables", "(2,)"]),
+    "a state too short": (lambda: chain().log_potential([0, 1]), ["3 variables", "(2,)"]),
     "states of three axes": (
-        lambda: chain().energy(np.zeros((1, 1, 3), int)),
+        lambda: chain().log_potential(np.zeros((1, 1, 3), int)),
         ["3 variables", "(1, 1, 3)"],
     ),
-    "ragged states": (lambda: chain().energy([[0, 1, 0], [0]]), ["3 variables"]),
-    "a state of fractions": (lambda: chain().energy([0.0, 1.0, 0.0]), ["integers", "float64"]),
+    "ragged states": (lambda: chain().log_potential([[0, 1, 0], [0]]), ["3 variables"]),
+    "a state of fractions": (
+        lambda: chain().log_potential([0.0, 1.0, 0.0]),
+        ["integers", "float64"],
+    ),
     "a state out of domain": (
-        lambda: named().energy([[0, 1, 0], [0, 3, 0]]),
+        lambda: named().log_potential([[0, 1, 0], [0, 3, 0]]),
         ["variable 1 ('b')", "0 to 2", "got 3"],
     ),
-    "a negative state": (lambda: chain().energy([0, 1, -1]), ["variable 2", "0 to 1", "got -1"]),
+    "a negative state": (
+        lambda: chain().log_potential([0, 1, -1]),
+        ["variable 2", "0 to 1", "got -1"],
+    ),
     # indices
     "index too large": (
         on([2, 2, 2], mg.Potts([0, 1], [1, 7], 1.0)),

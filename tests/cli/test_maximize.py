@@ -27,7 +27,7 @@ def test_the_state_and_its_energy(command, coins):  # noqa: F811
     code, out, _ = command(*asked, "--json")
     got = json.loads(out)
     assert code == 0
-    assert got["energy"] == 3.5
+    assert got["energy"] == -3.5
     assert got["state"] == {"a": "yes", "b": "no", "=c": "yes"}
     _, out, _ = command(*asked, "--given", "b=yes")
     assert "2.500000" in out
@@ -54,7 +54,7 @@ def test_a_model_on_standard_input(command, coins, monkeypatch):  # noqa: F811
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(coins.read_bytes())))
     code, out, _ = command("maximize", "stdin:mg", "--rounds", 5, "--seed", 1, "-q", "--json")
     assert code == 0
-    assert json.loads(out)["energy"] == 3.5
+    assert json.loads(out)["energy"] == -3.5
 
 
 def test_a_format_of_standard_input_that_nobody_knows(command, monkeypatch):  # noqa: F811

@@ -139,7 +139,7 @@ def check(graph, chains, found, reference, bits=True):
     np.testing.assert_array_equal(found["first"], states_of(graph, chains, 1))
     np.testing.assert_array_equal(found["loaded"], states_of(graph, chains, 2))
     np.testing.assert_array_equal(found["draws"][:, -1], found["later"])
-    energies = [graph.energy(draws) for draws in found["draws"]]
+    energies = [graph.log_potential(draws) for draws in found["draws"]]
     np.testing.assert_allclose(found["energy"] + graph.offset, energies, rtol=1e-9, atol=1e-9)
     counts, first = found["counts"], graph.packed.first
     np.testing.assert_array_equal(

@@ -27,7 +27,7 @@ def enumerated(graph):
     marginals = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
         np.add.at(marginals[variable], everything.states[:, variable], everything.law)
-    return marginals, logsumexp(everything.energy)
+    return marginals, logsumexp(everything.log_potential)
 
 
 def agree(graph):
@@ -58,7 +58,7 @@ def test_disconnected_parts_and_variables_without_factors():
 def test_everything_clamped():
     graph = ZOO["potts"].condition(dict.fromkeys(range(4), 2))
     np.testing.assert_array_equal(mg.theory.exact_marginals(graph)[:, 2], 1.0)
-    assert mg.theory.log_partition(graph) == pytest.approx(graph.energy([2] * 4))
+    assert mg.theory.log_partition(graph) == pytest.approx(graph.log_potential([2] * 4))
 
 
 @pytest.mark.parametrize("weight", [-800.0, 800.0])

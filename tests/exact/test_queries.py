@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.exact.queries import best_state, joint_marginal, mean_energy
+from minigibbs.exact.queries import best_state, joint_marginal, mean_log_potential
 from tests import naive
 from tests.exact.test_zeros import graphs
 from tests.zoo import ZOO
@@ -103,14 +103,14 @@ def test_likelihoods_that_are_none(wrong):
 
 
 @pytest.mark.parametrize("model", ZOO)
-def test_the_most_probable_state_and_the_mean_energy(model):
+def test_the_most_probable_state_and_the_mean_log_potential(model):
     graph = ZOO[model]
     states, probability = law(graph)
-    energies = np.array([graph.energy(x) for x in states])
+    energies = np.array([graph.log_potential(x) for x in states])
     state, energy = best_state(graph)
     assert energy == pytest.approx(energies.max())
-    assert graph.energy(state) == energy
-    assert mean_energy(graph) == pytest.approx(float(probability @ energies))
+    assert graph.log_potential(state) == energy
+    assert mean_log_potential(graph) == pytest.approx(float(probability @ energies))
 
 
 def test_observables_of_exact_answers_are_exact():

@@ -23,7 +23,7 @@ SAME = [[0.0, ZERO], [ZERO, 0.0]]
 
 def possible_states(graph):
     states = np.array(naive.states(graph))
-    return states[graph.energy(states) > ZERO]
+    return states[graph.log_potential(states) > ZERO]
 
 
 def graphs(count=120):
@@ -40,7 +40,7 @@ def test_answers_are_those_of_enumeration(logs, monkeypatch):
     none = 0
     for graph in [*HARD.values(), *graphs()]:
         states = np.array(naive.states(graph))
-        energy = np.array([naive.energy(graph, x) for x in states])
+        energy = np.array([naive.log_potential(graph, x) for x in states])
         if energy.max() == ZERO:
             none += 1
             assert mg.theory.log_partition(graph) == -math.inf
@@ -151,7 +151,7 @@ def test_states_are_possible_and_absence_is_proved(way, monkeypatch):
     for graph in [*HARD.values(), *graphs(80)]:
         if len(possible_states(graph)):
             states = filled(graph, 5)
-            assert (graph.energy(states) > ZERO).all()
+            assert (graph.log_potential(states) > ZERO).all()
             clamped = graph.evidence >= 0
             assert (states[:, clamped] == graph.evidence[clamped]).all()
         else:
@@ -201,7 +201,7 @@ def test_further_chains_go_without_a_search_of_their_own(monkeypatch):
     monkeypatch.setattr(support, "_MANY", 0)
     monkeypatch.setattr(support, "_MORE_VISITS", 100)
     states = filled(HARD["colors"], 200)
-    assert (HARD["colors"].energy(states) > ZERO).all()
+    assert (HARD["colors"].log_potential(states) > ZERO).all()
     assert 1 < len(np.unique(states, axis=0)) < 30
 
 
@@ -215,7 +215,7 @@ def test_a_hard_problem_is_solved():
     with pytest.raises(mg.TooLargeError):
         elimination.EliminationTree.of(zeros_alone(graph), support._NARROW)
     states = filled(graph, 3)
-    assert (graph.energy(states) == 0.0).all()
+    assert (graph.log_potential(states) == 0.0).all()
     assert len(np.unique(states, axis=0)) == 3
 
 
@@ -229,7 +229,7 @@ def parities(n, width, rng):
 
 def test_deterministic_relations_are_satisfied():
     graph = parities(60, 3, np.random.default_rng(3))
-    assert (graph.energy(filled(graph, 3)) == 0.0).all()
+    assert (graph.log_potential(filled(graph, 3)) == 0.0).all()
     assert reach(graph) == UNKNOWN
 
 

@@ -38,7 +38,7 @@ def test_a_network_is_the_product_of_its_tables():
     assert at[0, 0, 2] == pytest.approx(0.2 * 0.01 * 0.8)  # the default row
     assert at[1, 0, 1] == pytest.approx(0.8 * 0.4 * 0.3)
     assert at[1, 1, 0] == pytest.approx(0.8 * 0.6 * 0.9)
-    assert graph.energy([1, 1, 0]) == pytest.approx(math.log(0.8 * 0.6 * 0.9))
+    assert graph.log_potential([1, 1, 0]) == pytest.approx(math.log(0.8 * 0.6 * 0.9))
 
 
 def test_evidence_goes_by_names_and_labels():
@@ -54,14 +54,14 @@ def test_a_whole_table_has_the_child_first(tmp_path):
     rows = mg.read(written(tmp_path, PAIR.format(rows="(x) 0.1, 0.9; (y) 0.4, 0.6;")))
     whole = mg.read(written(tmp_path, PAIR.format(rows="table 0.1, 0.4, 0.9, 0.6;")))
     states = [[0, 0], [0, 1], [1, 0], [1, 1]]
-    np.testing.assert_allclose(rows.energy(states), whole.energy(states))
-    assert rows.energy([0, 1]) == pytest.approx(math.log(0.25 * 0.9))
+    np.testing.assert_allclose(rows.log_potential(states), whole.log_potential(states))
+    assert rows.log_potential([0, 1]) == pytest.approx(math.log(0.25 * 0.9))
 
 
 def test_tables_may_come_before_their_variables(tmp_path):
     first, *rest = PAIR.format(rows="(x) 0.1, 0.9; (y) 0.4, 0.6;").splitlines()
     turned = mg.read(written(tmp_path, "\n".join([first, *rest[2:], *rest[:2]])))
-    assert turned.energy([0, 1]) == pytest.approx(math.log(0.25 * 0.9))
+    assert turned.log_potential([0, 1]) == pytest.approx(math.log(0.25 * 0.9))
 
 
 def test_compressed_networks_are_read(tmp_path):
@@ -71,14 +71,14 @@ def test_compressed_networks_are_read(tmp_path):
 
 def test_zeros_are_kept(tmp_path):
     graph = mg.read(written(tmp_path, HARD))
-    assert graph.energy([0, 1]) == -math.inf
+    assert graph.log_potential([0, 1]) == -math.inf
     assert graph.domains.notes == ()
 
 
 def test_a_floor_lifts_zeros(tmp_path):
     with pytest.warns(UserWarning, match="raised 1 table entry.*another model"):
         graph = mg.read(written(tmp_path, HARD), floor=1e-6)
-    assert graph.energy([0, 1]) == pytest.approx(math.log(0.25 * 1e-6))
+    assert graph.log_potential([0, 1]) == pytest.approx(math.log(0.25 * 1e-6))
     assert graph.domains.notes == ("raised 1 table entry of 1 factor to 1e-06",)
 
 
@@ -181,7 +181,7 @@ def test_edited_networks_read_or_are_refused(tmp_path, edits):
         graph = bif.read(written(tmp_path, " ".join(words)))
     except mg.MinigibbsError:
         return
-    energy = graph.energy([0] * len(graph))
+    energy = graph.log_potential([0] * len(graph))
     assert np.isfinite(energy) or (energy == -np.inf and len(graph.hard))
 
 
@@ -195,7 +195,7 @@ def test_real_networks_are_what_their_uai_twins_are(name):
         assert list(graph.domains.values(variable)) == known["states"][called]
     rng = np.random.default_rng(1)
     states = (rng.random((200, len(graph))) * graph.sizes).astype(int)
-    np.testing.assert_allclose(graph.energy(states), twin.energy(states), atol=1e-9)
+    np.testing.assert_allclose(graph.log_potential(states), twin.log_potential(states), atol=1e-9)
 
 
 @real

@@ -30,7 +30,7 @@ def test_solutions_of_a_formula_are_equally_probable(tmp_path):
     graph = mg.read(written(tmp_path, CNF, "a.cnf"))
     states = every_state(4)
     solved = [not violated(state, LITERALS) for state in states]
-    np.testing.assert_array_equal(graph.energy(states), np.where(solved, 0.0, -np.inf))
+    np.testing.assert_array_equal(graph.log_potential(states), np.where(solved, 0.0, -np.inf))
     assert mg.infer(graph, progress=False).log_z == pytest.approx(np.log(sum(solved)))
 
 
@@ -38,7 +38,7 @@ def test_clauses_with_a_weight(tmp_path):
     graph = mg.read(written(tmp_path, CNF, "a.cnf"), hard=1.5)
     states = every_state(4)
     expected = [-1.5 * len(violated(state, LITERALS)) for state in states]
-    np.testing.assert_allclose(graph.energy(states), expected, atol=1e-12)
+    np.testing.assert_allclose(graph.log_potential(states), expected, atol=1e-12)
 
 
 def test_weights_of_literals(tmp_path):
@@ -62,12 +62,12 @@ def test_costs_of_weighted_clauses(tmp_path, text):
         missed = violated(state, list(soft))
         cost = sum(list(soft.values())[k] for k in missed)
         expected.append(-np.inf if violated(state, hard) else -0.5 * cost)
-    np.testing.assert_allclose(graph.energy(states), expected, atol=1e-12)
+    np.testing.assert_allclose(graph.log_potential(states), expected, atol=1e-12)
 
 
 def test_hard_clauses_with_a_weight(tmp_path):
     graph = mg.read(written(tmp_path, WCNF, "a.wcnf"), hard=10.0)
-    assert graph.energy([0, 0, 1]) == pytest.approx(-10.0 - 4.0)
+    assert graph.log_potential([0, 0, 1]) == pytest.approx(-10.0 - 4.0)
 
 
 def test_clauses_with_the_same_negations_share_a_table(tmp_path):
@@ -97,7 +97,7 @@ def test_maximize_solves_a_formula(tmp_path):
     path = written(tmp_path, f"p cnf 40 {len(lines)}\n" + " 0\n".join(lines) + " 0\n", "a.cnf")
     best = mg.maximize(mg.read(path, hard=1.0), rounds=100, seed=1, progress=False)
     assert best.energy == 0.0
-    assert mg.read(path).energy(best.state) == 0.0
+    assert mg.read(path).log_potential(best.state) == 0.0
 
 
 WRONG = {

@@ -18,7 +18,7 @@ WCSP, CFN = files.WCSP.encode(), files.CFN.encode()
 
 def energies(graph):
     states = np.array(naive.states(graph))
-    return np.array([graph.energy(x) for x in states])
+    return np.array([graph.log_potential(x) for x in states])
 
 
 def written(tmp_path, name, content):
@@ -30,22 +30,22 @@ def written(tmp_path, name, content):
 def test_costs_of_a_wcsp_file(tmp_path):
     graph = mg.read(written(tmp_path, "a.wcsp", WCSP))
     assert graph.sizes.tolist() == [2, 3, 2]
-    assert graph.energy([0, 0, 0]) == -5 - 3
-    assert graph.energy([1, 1, 1]) == -7 - 1
-    assert graph.energy([1, 2, 1]) == -math.inf  # the cost is the upper bound
+    assert graph.log_potential([0, 0, 0]) == -5 - 3
+    assert graph.log_potential([1, 1, 1]) == -7 - 1
+    assert graph.log_potential([1, 2, 1]) == -math.inf  # the cost is the upper bound
     cold = mg.read(written(tmp_path, "a.wcsp", WCSP), beta=0.5)
-    assert cold.energy([0, 0, 0]) == -4
+    assert cold.log_potential([0, 0, 0]) == -4
 
 
 def test_costs_of_a_cfn_file(tmp_path):
     graph = mg.read(written(tmp_path, "a.cfn", CFN))
     assert graph.names == ("a", "b", "c")
     assert graph.domains.values(0) == ("no", "yes")
-    assert graph.energy([0, 0, 1]) == -2.5 - 1
-    assert graph.energy([0, 2, 1]) == -0.5 - 5.25
-    assert graph.energy([1, 1, 0]) == -math.inf
+    assert graph.log_potential([0, 0, 1]) == -2.5 - 1
+    assert graph.log_potential([0, 2, 1]) == -0.5 - 5.25
+    assert graph.log_potential([1, 1, 0]) == -math.inf
     gains = CFN.replace(b"<20.5", b">-20.5")
-    assert mg.read(written(tmp_path, "b.cfn", gains)).energy([0, 0, 1]) == 2.5 + 1
+    assert mg.read(written(tmp_path, "b.cfn", gains)).log_potential([0, 0, 1]) == 2.5 + 1
 
 
 @pytest.mark.parametrize("ending", [".wcsp", ".cfn", ".wcsp.gz", ".cfn.xz"])
@@ -56,7 +56,7 @@ def test_a_graph_survives_but_for_a_constant(model, ending, tmp_path):
     mg.write(graph, path)
     again = mg.read(path)
     states = np.array(naive.states(graph))
-    before, after = graph.energy(states), again.energy(states)
+    before, after = graph.log_potential(states), again.log_potential(states)
     possible = before > -math.inf
     np.testing.assert_array_equal(possible, after > -math.inf)
     constant, _ = cost_functions(graph)
@@ -65,7 +65,7 @@ def test_a_graph_survives_but_for_a_constant(model, ending, tmp_path):
         against = states[0].copy()
         clamped = int(np.flatnonzero(graph.evidence >= 0)[0])
         against[clamped] = (against[clamped] + 1) % graph.sizes[clamped]
-        assert again.energy(against) == -math.inf
+        assert again.log_potential(against) == -math.inf
 
 
 def test_names_and_labels_survive_in_cfn(tmp_path):
@@ -108,4 +108,4 @@ def test_toulbar2_reads_what_is_written(tmp_path):
         problem = toulbar2.CFN(verbose=-1)
         problem.Read(str(path))
         state = problem.Solve()[0]
-        assert CHAIN.energy(state) == pytest.approx(energies(CHAIN).max())
+        assert CHAIN.log_potential(state) == pytest.approx(energies(CHAIN).max())

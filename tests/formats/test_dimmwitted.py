@@ -215,7 +215,7 @@ def test_edited_graphs_read_or_are_refused(tmp_path, kind, edits):
         graph = mg.read(tmp_path)
     except mg.MinigibbsError:
         return
-    assert np.isfinite(graph.energy(np.maximum(graph.evidence, 0)))
+    assert np.isfinite(graph.log_potential(np.maximum(graph.evidence, 0)))
 
 
 MODELS = ["biased_coin", "biased_coin_continuous", "partial_observation", "sparse_multinomial2"]

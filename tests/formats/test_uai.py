@@ -46,8 +46,8 @@ def test_the_last_variable_of_a_scope_moves_fastest(tmp_path):
         ("Table", [[0, 1]]),
         ("Table", [[1, 2]]),
     ]
-    assert graph.energy([0, 1, 2]) == pytest.approx(np.log(0.25 * 2 * 0.6))
-    assert graph.energy([1, 0, 1]) == pytest.approx(np.log(0.75 * 3 * 0.2))
+    assert graph.log_potential([0, 1, 2]) == pytest.approx(np.log(0.25 * 2 * 0.6))
+    assert graph.log_potential([1, 0, 1]) == pytest.approx(np.log(0.75 * 3 * 0.2))
 
 
 def test_bayes_is_read_as_the_product_of_its_tables(tmp_path):
@@ -111,7 +111,7 @@ def graphs(draw):
 def same_law(graph, other):
     states = every_state(graph)
     np.testing.assert_array_equal(graph.sizes, other.sizes)
-    difference = graph.energy(states) - other.energy(states)
+    difference = graph.log_potential(states) - other.log_potential(states)
     np.testing.assert_allclose(difference, difference[0], atol=1e-9)
     return difference
 
@@ -331,7 +331,7 @@ def test_forbidden_states_are_pruned(tmp_path):
     assert graph.sizes.tolist() == [2, 2]
     assert graph.domains.full_sizes.tolist() == [3, 2]
     assert graph.domains.labels == {0: (1, 2)}
-    assert graph.energy([1, 0]) == pytest.approx(np.log(0.5 * 3))
+    assert graph.log_potential([1, 0]) == pytest.approx(np.log(0.5 * 3))
     run = mg.sample(graph, sweeps=100, seed=1, progress=False)
     assert run.marginal(0).values == (1, 2)
     uai.write_marginals(run, tmp_path / "a.MAR")
@@ -391,7 +391,9 @@ def test_pruned_models_are_written_with_their_zeros(tmp_path):
     again = mg.read(tmp_path / "again.uai")
     assert again.domains.full_sizes.tolist() == [3, 2]
     assert again.domains.labels == {0: (1, 2), 1: (0,)}
-    np.testing.assert_allclose(again.energy([[0, 0], [1, 0]]), graph.energy([[0, 0], [1, 0]]))
+    np.testing.assert_allclose(
+        again.log_potential([[0, 0], [1, 0]]), graph.log_potential([[0, 0], [1, 0]])
+    )
 
 
 def test_evidence_on_a_pruned_variable_means_the_files_numbers(tmp_path):
@@ -446,11 +448,11 @@ def test_zeros_that_remain_are_kept_or_raised(tmp_path):
     path = written(tmp_path, "MARKOV 2 3 2 2 1 0 2 0 1 3 0 0.5 0.5 6 9 9 1 2 3 0")
     graph = mg.read(path)
     assert graph.sizes.tolist() == [2, 2]
-    assert graph.energy([1, 1]) == -np.inf
-    assert graph.energy([1, 0]) == pytest.approx(np.log(1.5))
+    assert graph.log_potential([1, 1]) == -np.inf
+    assert graph.log_potential([1, 0]) == pytest.approx(np.log(1.5))
     with pytest.warns(UserWarning, match="raised 1 table entry"):
         raised = uai.read(path, floor=1e-6)
-    assert raised.energy([1, 1]) == pytest.approx(np.log(0.5e-6))
+    assert raised.log_potential([1, 1]) == pytest.approx(np.log(0.5e-6))
 
 
 def test_zeros_are_written_and_read_back(tmp_path):
@@ -461,8 +463,8 @@ def test_zeros_are_written_and_read_back(tmp_path):
     near = mg.FactorGraph([2, 3], [mg.Table([[0, 1]], [[750.0, -np.inf, 800.0], [760, 790, 751]])])
     mg.write(near, tmp_path / "near.uai")
     states = [[i, j] for i in range(2) for j in range(3)]
-    again = mg.read(tmp_path / "near.uai").energy(states)
-    np.testing.assert_allclose(again + 800.0, near.energy(states))
+    again = mg.read(tmp_path / "near.uai").log_potential(states)
+    np.testing.assert_allclose(again + 800.0, near.log_potential(states))
 
 
 @pytest.mark.parametrize("floor", [0.0, -1.0, float("nan"), float("inf")])
@@ -614,7 +616,7 @@ def test_claims_take_no_memory(tmp_path):
 
 def test_long_numbers_are_read_in_time(tmp_path):
     content = SMALL.replace("0.75", "0." + "7" * 10**6)
-    assert mg.read(written(tmp_path, content)).energy([1, 0, 0]) == pytest.approx(
+    assert mg.read(written(tmp_path, content)).log_potential([1, 0, 0]) == pytest.approx(
         np.log(7 / 9 * 3 * 0.1)
     )
 
@@ -649,7 +651,7 @@ def test_edited_files_read_or_are_refused(tmp_path, changes, floor):
             graph = uai.read(path, floor)
     except mg.MinigibbsError:
         return
-    energy = graph.energy(np.zeros(len(graph), dtype=int))
+    energy = graph.log_potential(np.zeros(len(graph), dtype=int))
     assert np.isfinite(energy) or (energy == -np.inf and floor is None and len(graph.hard))
 
 
@@ -679,7 +681,7 @@ def test_real_models_are_pruned_as_they_should_be(model):
     np.testing.assert_array_equal(graph.sizes, pruned.sizes)
     rng = np.random.default_rng(1)
     states = rng.integers(0, graph.sizes, (50, len(graph)))
-    np.testing.assert_allclose(graph.energy(states), pruned.energy(states), rtol=1e-9)
+    np.testing.assert_allclose(graph.log_potential(states), pruned.log_potential(states), rtol=1e-9)
 
 
 TINY = """bnlearn/cancer bnlearn/survey libdai/hoi1 libdai/hoi3 libdai/testfast libdai/twofactors

@@ -165,7 +165,7 @@ QUICK: dict[str, Bomb] = {  # refused before anything is compiled
     "random tables": lambda: mg.models.random_tables(factors=10**8),
     "random tables of arity 32": lambda: mg.models.random_tables(arity=32),
     "dense crf": lambda: mg.models.dense_crf(
-        many(0, 60_000, 60_000, 3, kind=np.uint8), many(0.0, 60_000, 60_000, 2, kind=float)
+        many(0, 60_000, 60_000, 3, kind=np.uint8), costs=many(0.0, 60_000, 60_000, 2, kind=float)
     ),
     "dense matrix": lambda: mg.ising_from_matrix(many(0.1, 10**5, 10**5, kind=float)),
     "potts matrix": lambda: mg.potts_from_matrix(many(0.1, 10**5, 10**5, kind=float), 3),
@@ -180,7 +180,7 @@ QUICK: dict[str, Bomb] = {  # refused before anything is compiled
 }
 
 SLOWER: dict[str, Bomb] = {
-    "energies of states": lambda: grid(20).energy(many(0, 10**8, 400, kind=np.int8)),
+    "energies of states": lambda: grid(20).log_potential(many(0, 10**8, 400, kind=np.int8)),
     "statistics of states": lambda: learnable().statistics(many(0, BILLION, 4, kind=np.int8)),
     "stored form": lambda: points(200_000).stored(),
     "colors": lambda: mg.FactorGraph(np.full(10**6, 2), []).colors,

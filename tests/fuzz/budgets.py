@@ -49,7 +49,7 @@ def image(height: int, width: int) -> mg.FactorGraph:
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 255, (height, width, 3), dtype=np.uint8)
     costs = rng.normal(0, 1, (3, height, width))
-    return mg.models.dense_crf(pixels, costs)
+    return mg.models.dense_crf(pixels, costs=costs)
 
 
 MODELS: dict[str, Callable[[], mg.FactorGraph]] = {

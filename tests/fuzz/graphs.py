@@ -143,7 +143,7 @@ def enumerated(graph):
     states = np.indices(np.where(free, graph.sizes, 1)).reshape(len(graph), -1).T
     states = np.where(free, states, graph.evidence)
     if len(states) > MOST_STATES:  # one large domain, tame
-        logs = graph.energy(states)
+        logs = graph.log_potential(states)
     else:
         sums, possible = [Fraction(0)] * len(states), np.ones(len(states), dtype=bool)
         for scope, function in naive.factor_functions(graph):

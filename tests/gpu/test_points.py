@@ -18,7 +18,7 @@ def picture(height, width, labels, seed=0):
     """A dense conditional random field over a picture of two halves, and noise."""
     rng = np.random.default_rng(seed)
     image = rng.integers(0, 40, (height, width, 3)) + 150 * (np.arange(width) > width // 2)[:, None]
-    return mg.models.dense_crf(image, rng.random((labels, height, width)))
+    return mg.models.dense_crf(image, costs=rng.random((labels, height, width)))
 
 
 def points(values, kernel="gaussian", weights=(1.5, -0.6), n=40, width=5):

@@ -23,7 +23,9 @@ def assert_same(sizes, left, right):
     """Two lists of groups give the same energies, spans and degrees."""
     a, b = mg.FactorGraph(sizes, left), mg.FactorGraph(sizes, right)
     # energies are sums of a few numbers below 10: rounding stays below 1e-12
-    np.testing.assert_allclose(a.energy(all_states(sizes)), b.energy(all_states(sizes)), atol=1e-12)
+    np.testing.assert_allclose(
+        a.log_potential(all_states(sizes)), b.log_potential(all_states(sizes)), atol=1e-12
+    )
     np.testing.assert_allclose(a.local_energies, b.local_energies, atol=1e-12)
     assert a.stats.max_degree == b.stats.max_degree
     assert a.stats.factors == b.stats.factors
@@ -84,8 +86,8 @@ def test_logical_of_a_thousand_literals(op):
     states[2][0] ^= 1  # one premise fails
     states[3][-1] ^= 1  # only the conclusion holds
     states[4][-1] ^= 1  # only the conclusion fails
-    want = [naive.energy(graph, x) for x in states]
-    assert graph.energy(states).tolist() == want
+    want = [naive.log_potential(graph, x) for x in states]
+    assert graph.log_potential(states).tolist() == want
     assert graph.stats.local_energy == 1.5
     assert graph.stats.max_degree == 1
 
@@ -151,14 +153,14 @@ def test_from_function_tabulates_the_grid_points():
     a, b = mg.Grid(-1.0, 1.0, 5), mg.Grid(0.0, 3.0, 4)
     table = mg.Table.from_function([0, 1], lambda x, y: x * y + np.sin(y), [a, b])
     want = [[x * y + np.sin(y) for y in b.values] for x in a.values]
-    np.testing.assert_allclose(table.energy, want, atol=1e-15)
-    assert mg.FactorGraph([a, b], [table]).energy([4, 3]) == pytest.approx(3.0 + np.sin(3.0))
+    np.testing.assert_allclose(table.log_potential, want, atol=1e-15)
+    assert mg.FactorGraph([a, b], [table]).log_potential([4, 3]) == pytest.approx(3.0 + np.sin(3.0))
 
 
 def test_from_function_broadcasts_a_function_of_one_argument():
     grid = mg.Grid(0.0, 1.0, 3)
     table = mg.Table.from_function([[0, 1], [1, 2]], lambda x, y: x, [grid, grid], weight=[1, 2])
-    assert table.energy.tolist() == [[0.0] * 3, [0.5] * 3, [1.0] * 3]
+    assert table.log_potential.tolist() == [[0.0] * 3, [0.5] * 3, [1.0] * 3]
     assert len(table) == 2
 
 
@@ -174,30 +176,30 @@ def test_from_function_raises_minus_infinity_to_the_floor():
     grid = mg.Grid(0.0, 1.0, 2)
     with np.errstate(divide="ignore"), pytest.warns(UserWarning, match="1 zero raised.*-30"):
         table = mg.Table.from_function([0], np.log, [grid], floor=-30.0)
-    assert table.energy.tolist() == [-30.0, 0.0]
+    assert table.log_potential.tolist() == [-30.0, 0.0]
 
 
 def test_from_probabilities_takes_logarithms():
     table = mg.Table.from_probabilities([0, 1], [[0.5, 2.0], [1.0, 4.0]], weight=[3.0])
-    np.testing.assert_allclose(table.energy, np.log([[0.5, 2.0], [1.0, 4.0]]))
+    np.testing.assert_allclose(table.log_potential, np.log([[0.5, 2.0], [1.0, 4.0]]))
     assert table.weight.tolist() == [3.0]
     unary = mg.Unary.from_probabilities([0], [[0.25, 0.75]])
-    np.testing.assert_allclose(unary.energy, np.log([[0.25, 0.75]]))
+    np.testing.assert_allclose(unary.log_potential, np.log([[0.25, 0.75]]))
 
 
 def test_floor_lifts_zeros_leaves_the_rest_and_warns():
     warns = pytest.warns(UserWarning, match="1 zero raised to .* another model")
     with warns:
         table = mg.Table.from_probabilities([0], [0.0, 0.5, 1.0], floor=1e-6)
-    np.testing.assert_allclose(table.energy, np.log([1e-6, 0.5, 1.0]))
+    np.testing.assert_allclose(table.log_potential, np.log([1e-6, 0.5, 1.0]))
     with warns:
         unary = mg.Unary.from_probabilities([0], [[0.0, 1.0]], floor=1e-3)
-    np.testing.assert_allclose(unary.energy, np.log([[1e-3, 1.0]]))
+    np.testing.assert_allclose(unary.log_potential, np.log([[1e-3, 1.0]]))
     with warns:
-        assert mg.Unary([0], [[-np.inf, 1.0]], floor=-9.0).energy.tolist() == [[-9.0, 1.0]]
+        assert mg.Unary([0], [[-np.inf, 1.0]], floor=-9.0).log_potential.tolist() == [[-9.0, 1.0]]
     with warns:
-        assert mg.Table([0], [-np.inf, 1.0], floor=-9.0).energy.tolist() == [-9.0, 1.0]
-    assert mg.Table([0], [-50.0, 1.0], floor=-9.0).energy.tolist() == [-9.0, 1.0]  # no zero
+        assert mg.Table([0], [-np.inf, 1.0], floor=-9.0).log_potential.tolist() == [-9.0, 1.0]
+    assert mg.Table([0], [-50.0, 1.0], floor=-9.0).log_potential.tolist() == [-9.0, 1.0]  # no zero
 
 
 def groups_and_inputs():
@@ -228,8 +230,8 @@ def test_a_group_keeps_read_only_copies(kind):
         np.testing.assert_array_equal(value, kept[name])
         with pytest.raises(ValueError, match="read-only"):
             value[:] = 0
-    want = [naive.energy(graph, x) for x in states.tolist()]
-    np.testing.assert_allclose(graph.energy(states), want, atol=1e-12)
+    want = [naive.log_potential(graph, x) for x in states.tolist()]
+    np.testing.assert_allclose(graph.log_potential(states), want, atol=1e-12)
 
 
 def test_repr_counts_factors():
@@ -238,9 +240,9 @@ def test_repr_counts_factors():
 
 def test_from_function_takes_domain_sizes():
     table = mg.Table.from_function([0, 1, 2], lambda a, b, c: a * b - c, [3, mg.Grid(0, 1, 2), 2])
-    assert table.energy.shape == (3, 2, 2)
-    assert table.energy[2, 1, 1] == 1.0
-    assert table.energy[2, 0, 1] == -1.0
+    assert table.log_potential.shape == (3, 2, 2)
+    assert table.log_potential[2, 1, 1] == 1.0
+    assert table.log_potential[2, 0, 1] == -1.0
 
 
 @pytest.mark.parametrize("grids", [3, [3, 0], [3, 2.5], [3, True], [3, "x"], None])

@@ -66,19 +66,19 @@ def test_energy_is_the_sum_of_the_factors(graph, seed):
     states = naive.states(graph)
     chosen = np.random.default_rng(seed).integers(0, len(states), 8)
     some = [states[k] for k in chosen]
-    want = [naive.energy(graph, x) for x in some]
+    want = [naive.log_potential(graph, x) for x in some]
     # at most 12 factors of at most 4 each: rounding stays below 1e-12
-    np.testing.assert_allclose(graph.energy(some), want, atol=1e-12)
-    assert graph.energy(some[0]) == pytest.approx(want[0], abs=1e-12)
+    np.testing.assert_allclose(graph.log_potential(some), want, atol=1e-12)
+    assert graph.log_potential(some[0]) == pytest.approx(want[0], abs=1e-12)
 
 
 def test_energy_of_one_state_is_a_float_and_of_many_an_array():
     graph = ZOO["mixed"]
-    one, many = graph.energy([0] * 6), graph.energy([[0] * 6])
+    one, many = graph.log_potential([0] * 6), graph.log_potential([[0] * 6])
     assert isinstance(one, float)
     assert many.shape == (1,)
     assert many[0] == one
-    assert graph.energy(np.empty((0, 6), dtype=int)).shape == (0,)
+    assert graph.log_potential(np.empty((0, 6), dtype=int)).shape == (0,)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -86,15 +86,15 @@ def test_energy_of_one_state_is_a_float_and_of_many_an_array():
 def test_energy_takes_any_integers_in_any_order(dtype, order):
     graph = ZOO["mixed"]
     states = np.array(naive.states(graph)[:7], dtype=dtype, order=order)
-    want = [naive.energy(graph, x) for x in states.tolist()]
-    np.testing.assert_allclose(graph.energy(states), want, atol=1e-12)
+    want = [naive.log_potential(graph, x) for x in states.tolist()]
+    np.testing.assert_allclose(graph.log_potential(states), want, atol=1e-12)
 
 
 def test_energy_does_not_depend_on_evidence():
     graph = ZOO["evidence"]
     free = mg.FactorGraph(graph.sizes, graph.factors)
     x = [1, 0, 2, 0, 0, 1]  # disagrees with the evidence, and has an energy all the same
-    assert graph.energy(x) == pytest.approx(free.energy(x), abs=1e-12)
+    assert graph.log_potential(x) == pytest.approx(free.log_potential(x), abs=1e-12)
 
 
 def assert_stats(graph):
@@ -206,10 +206,10 @@ def test_a_graphs_arrays_are_read_only_copies():
 
 def test_a_graphs_factors_cannot_be_exchanged():
     graph = named()
-    before = graph.energy([0, 0, 0])
+    before = graph.log_potential([0, 0, 0])
     with pytest.raises(AttributeError):
         graph.factors[0].weight = np.array([9.0, 9.0])
-    assert mg.FactorGraph(graph.sizes, graph.factors).energy([0, 0, 0]) == before
+    assert mg.FactorGraph(graph.sizes, graph.factors).log_potential([0, 0, 0]) == before
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_domains_serve_several_graphs():
     first = mg.FactorGraph(domains, [mg.Potts(["a"], ["b"], 1.0)])
     second = mg.FactorGraph(domains, [mg.Unary(["b"], [0.0, 1.0, 2.0])])
     assert first.domains is second.domains is domains
-    assert (first.energy([1, 1]), second.energy([1, 1])) == (1.0, 1.0)
+    assert (first.log_potential([1, 1]), second.log_potential([1, 1])) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("given", [{"names": ["u", "v"]}, {"labels": ["no", "yes"]}])

@@ -39,7 +39,7 @@ ENTRIES = {
     "sizes": lambda: mg.FactorGraph(masked(2, 3), []),
     "evidence": lambda: mg.FactorGraph([2, 2], [], evidence=masked(0, 1)),
     "condition": lambda: PAIR.condition({0: masked(1)[0]}),
-    "energy": lambda: PAIR.energy(masked(0, 1)),
+    "energy": lambda: PAIR.log_potential(masked(0, 1)),
     "parameters": lambda: PAIR.with_parameters({"J": masked(1.0)}),
     "kernel": lambda: mg.Kernel((3,), masked(1.0, 0.0, 1.0)),
     "kernel of a function": lambda: mg.Kernel((3,), lambda d: np.ma.array(d, mask=d > 1)),
@@ -48,7 +48,7 @@ ENTRIES = {
     "low rank": lambda: mg.LowRank(ones(4, 2)),
     "matrix": lambda: mg.ising_from_matrix(masked([0.0, 1.0], [1.0, 0.0])),
     "field": lambda: mg.ising_from_matrix(np.zeros((2, 2)), masked(0.0, 1.0)),
-    "image": lambda: mg.models.dense_crf(ones(3, 4), np.zeros((2, 12))),
+    "image": lambda: mg.models.dense_crf(ones(3, 4), costs=np.zeros((2, 12))),
     "start": lambda: mg.sample(PAIR, sweeps=1, start=masked(0, 1), **QUIET),
     "reference": lambda: mg.sample(PAIR, sweeps=1, reference=ones(2, 2), **QUIET),
     "row weights": lambda: mg.learn(PAIR, [[0, 1], [1, 1]], "exact", weights=masked(1.0, 9.0)),
@@ -67,4 +67,4 @@ def test_masked_values_are_refused(entry, tmp_path, monkeypatch):
 def test_a_mask_that_hides_nothing_is_no_obstacle():
     weight = np.ma.array([9.0], mask=[False])
     graph = mg.FactorGraph(np.ma.array([2, 2]), [mg.Ising([0], [1], weight)])
-    assert graph.energy(np.ma.array([1, 1])) == 9.0
+    assert graph.log_potential(np.ma.array([1, 1])) == 9.0

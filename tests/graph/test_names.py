@@ -42,7 +42,7 @@ def test_names_give_the_graph_that_numbers_give(kind, form):
         np.testing.assert_array_equal(ours[name], value)
     assert repr(named) == repr(numbered)
     states = np.array(np.unravel_index(np.arange(8), (2, 2, 2))).T
-    np.testing.assert_array_equal(named.energy(states), numbered.energy(states))
+    np.testing.assert_array_equal(named.log_potential(states), numbered.log_potential(states))
 
 
 @pytest.mark.parametrize(

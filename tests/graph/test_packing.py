@@ -115,7 +115,7 @@ def test_factors_with_span_0_vanish():
     assert graph.packed.target.tolist() == [2, 0]
     assert graph.stats.factors == 1
     # but constants still count in the energy: 0.5 + 2 + 1 + 7 and the pair's 1 at x0 = 0
-    assert graph.energy([[0, 1, 0], [1, 0, 0]]).tolist() == [11.5, 10.5]
+    assert graph.log_potential([[0, 1, 0], [1, 0, 0]]).tolist() == [11.5, 10.5]
 
 
 def test_clamped_variables_have_empty_rows():
@@ -146,7 +146,7 @@ def test_a_million_pairs():
     np.testing.assert_allclose(graph.local_energies, np.bincount(ends, twice), rtol=1e-12)
     assert stats.total_energy == pytest.approx(np.abs(weight).sum(), rel=1e-9)
     x = rng.integers(0, 3, n)
-    assert graph.energy(x) == pytest.approx(weight[x[i] == x[j]].sum(), abs=1e-6)
+    assert graph.log_potential(x) == pytest.approx(weight[x[i] == x[j]].sum(), abs=1e-6)
     place = slice(rows["start"][7], rows["end"][7])
     neighbors = np.concatenate([j[i == 7], i[j == 7]])
     assert sorted(graph.packed.target[place]) == sorted(neighbors)

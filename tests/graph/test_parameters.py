@@ -41,7 +41,9 @@ def states_of(graph):
 def test_the_energy_is_that_of_the_definition():
     graph = graph_of(every_kind())
     for state in states_of(graph):
-        assert graph.energy(state) == pytest.approx(naive.energy(graph, state.tolist()))
+        assert graph.log_potential(state) == pytest.approx(
+            naive.log_potential(graph, state.tolist())
+        )
 
 
 @pytest.mark.parametrize(
@@ -62,11 +64,11 @@ def test_the_energy_is_linear_in_the_parameters():
     graph = graph_of(every_kind())
     states, frame = states_of(graph), graph.frame
     values, rows = frame.flat(graph.factors), frame.statistics(states)
-    nothing = graph.with_flat(np.zeros_like(values)).energy(states)
-    np.testing.assert_allclose(rows @ values + nothing, graph.energy(states), atol=1e-12)
+    nothing = graph.with_flat(np.zeros_like(values)).log_potential(states)
+    np.testing.assert_allclose(rows @ values + nothing, graph.log_potential(states), atol=1e-12)
     for number in range(len(values)):
         unit = np.eye(len(values))[number]
-        grown = graph.with_flat(values + unit).energy(states) - graph.energy(states)
+        grown = graph.with_flat(values + unit).log_potential(states) - graph.log_potential(states)
         np.testing.assert_allclose(grown, rows[:, number], atol=1e-12, err_msg=frame.where(number))
 
 
@@ -95,7 +97,7 @@ def test_a_moving_model_has_the_same_energy():
         energies(moving.set(values), states, found)
         offset = graph.frame.offset + graph.frame.constant @ values
         np.testing.assert_allclose(
-            found + offset, graph.with_flat(values).energy(states), atol=1e-12
+            found + offset, graph.with_flat(values).log_potential(states), atol=1e-12
         )
 
 
@@ -152,13 +154,13 @@ def test_groups_of_one_name_share_their_numbers():
     graph = graph_of([first, second])
     assert graph.parameters["w"].tolist() == [0.5] * 3
     assert graph.statistics([0, 0, 0, 1])["w"].tolist() == [2, 0, 0]
-    assert graph.with_parameters({"w": [1.0, 7.0, 2.0]}).energy([0, 0, 1, 0]) == 3.0
+    assert graph.with_parameters({"w": [1.0, 7.0, 2.0]}).log_potential([0, 0, 1, 0]) == 3.0
 
 
 def test_zeros_are_fixed():
     graph = mg.FactorGraph([2, 2], [mg.Table([0, 1], [[0.0, -np.inf], [0.0, 0.0]], name="t")])
     assert graph.frame.fixed.tolist() == [False, True, False, False]
-    assert graph.with_parameters({"t": [[1.0, -np.inf], [0, 0]]}).energy([0, 1]) == -np.inf
+    assert graph.with_parameters({"t": [[1.0, -np.inf], [0, 0]]}).log_potential([0, 1]) == -np.inf
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_zeros_are_fixed():
         (lambda: mg.Potts([0], [1], [1.0, 2.0], name="J", tied=[0]), "expected 1 weights"),
         (lambda: mg.Potts([0], [1], 1.0, name="J", fixed=[True, False]), "fixed must be True"),
         (lambda: mg.Potts([0], [1], 1.0, name="J", scale=np.inf), "'J': scale must hold finite"),
-        (lambda: mg.Unary([0], [[0, 1], [1, 0]], name="h", tied=[0]), "expected energies of shape"),
+        (lambda: mg.Unary([0], [[0, 1], [1, 0]], name="h", tied=[0]), "expected log-potentials of"),
         (lambda: mg.Table([0, 1], np.zeros((2, 2)), name="t", learn="both"), "learn must be"),
         (lambda: mg.Table([0, 1], np.zeros((2, 2)), name="t", scale=2.0), "scale is for"),
         (lambda: mg.Logical("or", [[0, 1]], 1.0, values=[1, 1]), 'values are for "and"'),
@@ -216,4 +218,4 @@ def test_weights_that_their_scale_makes_infinite_are_refused(kind):
     graph = mg.FactorGraph([2, 2], [kind([0], [1], 1.0, name="J", scale=[1e300])])
     with pytest.raises(mg.GraphError, match=r"finite when they are scaled; got 1e\+30"):
         graph.with_parameters({"J": 1e30})
-    assert np.isfinite(graph.with_parameters({"J": 1e7}).energy([1, 1]))
+    assert np.isfinite(graph.with_parameters({"J": 1e7}).log_potential([1, 1]))

@@ -239,7 +239,7 @@ def test_a_kernel_of_ones_own_keeps_the_law(kind):
         assert chi_square(state_numbers(graph, states), naive.distribution(graph)) > FALSE_ALARM
     assert graph.stats.factors == graph.stored().stats.factors
     np.testing.assert_allclose(
-        graph.energy(starts[:50]), graph.stored().energy(starts[:50]), atol=1e-12
+        graph.log_potential(starts[:50]), graph.stored().log_potential(starts[:50]), atol=1e-12
     )
 
 
@@ -330,7 +330,7 @@ def test_updates_of_several_batches_keep_the_law(wrong):
     clamped = [graph.condition(dict(enumerate(labels[:7]))) for graph in graphs]
     every = np.repeat([labels], 3, axis=0)
     every[:, 7] = range(3)
-    law = np.exp(clamped[0].energy(every) - clamped[0].energy(every).max())
+    law = np.exp(clamped[0].log_potential(every) - clamped[0].log_potential(every).max())
     law /= law.sum()
     sampler = mg.PoissonGibbs(theta=100.0)
     assert sampler.split(clamped[1]).implicits[0].draws > 1.5 * BATCH

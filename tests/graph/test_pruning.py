@@ -47,7 +47,7 @@ def test_random_graphs(seed):
         graph = graph.condition({0: int(graph.sizes[0]) - 1, 3: 0})
     alive, expected = prune(graph), by_hand(graph)
     assert (alive is None) == (expected is None)
-    possible = np.array([x for x in naive.states(graph) if naive.energy(graph, x) > ZERO])
+    possible = np.array([x for x in naive.states(graph) if naive.log_potential(graph, x) > ZERO])
     if alive is None:
         assert not len(possible)
         return

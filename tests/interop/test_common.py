@@ -42,7 +42,7 @@ import sys
 for name in {LIBRARIES[:11]}:
     sys.modules[name] = None
 from minigibbs import *
-assert ising_from_matrix([[0, 1], [1, 0]]).energy([1, 1]) == 1
+assert ising_from_matrix([[0, 1], [1, 0]]).log_potential([1, 1]) == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

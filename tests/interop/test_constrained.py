@@ -26,7 +26,7 @@ def assert_same_model(cqm, model, beta=1.0):
         if good:
             wanted[tuple(by_name[v] for v in model.variables)] = -beta * energy
     states = every_state(model.graph)
-    energies = model.graph.energy(states)
+    energies = model.graph.log_potential(states)
     possible = energies > -np.inf
     samples = map(tuple, model.samples(states[possible]).tolist())
     found = dict(zip(samples, energies[possible].tolist(), strict=True))
@@ -110,7 +110,7 @@ def test_penalties_are_squares_of_violations(sense, right):
     if sense != "eq":
         gap = gap * (1 if sense == "le" else -1) + states[:, -1]
     cost = cqm.objective.energies((samples, list(cqm.variables))) + 3.0 * gap**2
-    np.testing.assert_allclose(model.graph.energy(states), -0.5 * cost, atol=1e-9)
+    np.testing.assert_allclose(model.graph.log_potential(states), -0.5 * cost, atol=1e-9)
 
 
 def test_the_default_penalty_is_the_largest_change_of_the_objective():
@@ -134,7 +134,7 @@ def test_soft_constraints(penalty):
     excess = cqm.constraints["soft"].lhs.energies((samples, list(cqm.variables))) - 1
     excess = np.maximum(excess, 0) ** (2 if penalty == "quadratic" else 1)
     cost = cqm.objective.energies((samples, list(cqm.variables))) + 1.5 * excess
-    np.testing.assert_allclose(model.graph.energy(states), -cost, atol=1e-9)
+    np.testing.assert_allclose(model.graph.log_potential(states), -cost, atol=1e-9)
 
 
 def test_the_annealer_finds_the_best_feasible_sample():
@@ -259,7 +259,7 @@ def test_energies_of_all_states_of_a_polynomial(vartype):
     states = every_state(graph)
     values = 2 * states - 1 if vartype == "SPIN" else states
     energies = polynomial.energies((values, list(graph.names)))
-    np.testing.assert_allclose(graph.energy(states), -0.6 * energies, atol=1e-12)
+    np.testing.assert_allclose(graph.log_potential(states), -0.6 * energies, atol=1e-12)
 
 
 @pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])

@@ -68,7 +68,7 @@ def test_energies_of_all_states_of_a_bqm(vartype, kind):
     states, energies = exact(dimod.ExactSolver().sample(bqm), bqm.variables)
     tolerance = 1e-5 if kind is dimod.Float32BQM else 1e-12
     np.testing.assert_allclose(
-        graph.energy((states > 0).astype(int)), -0.6 * energies, atol=tolerance
+        graph.energy((states > 0).astype(int)), 0.6 * energies, atol=tolerance
     )
     low, high = sorted(bqm.vartype.value)
     assert graph.domains.values(2) == (low, high)
@@ -77,7 +77,7 @@ def test_energies_of_all_states_of_a_bqm(vartype, kind):
 
 def test_an_offset_is_not_rounded_with_the_other_biases():
     bqm = dimod.DictBQM({"a": 1, "b": 2}, {}, 0.5, "BINARY")
-    assert mg.from_bqm(bqm).energy([0, 0]) == -0.5
+    assert mg.from_bqm(bqm).energy([0, 0]) == 0.5
 
 
 def test_names_of_labels_of_any_kind():
@@ -91,7 +91,7 @@ def test_energies_of_all_states_of_a_dqm():
     assert sorted(group.kind for group in graph.factors if len(group)).count("potts") == 1
     states, energies = exact(dimod.ExactDQMSolver().sample_dqm(dqm), dqm.variables)
     assert len(states) == 3 * 2 * 3 * 1 * 4
-    np.testing.assert_allclose(graph.energy(states), -1.7 * energies, atol=1e-12)
+    np.testing.assert_allclose(graph.energy(states), 1.7 * energies, atol=1e-12)
 
 
 def test_labels_of_cases():

@@ -41,7 +41,7 @@ def enumerated(graph, parameters):
     graph = graph.with_parameters(values)
     states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
     states = states.reshape(-1, len(graph))
-    energy = graph.energy(states)
+    energy = graph.log_potential(states)
     law = np.exp(energy - energy.max())
     return graph.frame.statistics(states), law / law.sum()
 

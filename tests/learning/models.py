@@ -29,7 +29,7 @@ def all_states(graph):
 def log_likelihood(graph, values, rows):
     """Of rows with -1 for missing values, in plain Python: a sum over all states."""
     states = all_states(graph)
-    energy = graph.with_flat(values).energy(states)
+    energy = graph.with_flat(values).log_potential(states)
     given = (graph.evidence < 0) | (states == graph.evidence)
     weights = np.where(given.all(axis=1), np.exp(energy), 0.0)
     total = 0.0

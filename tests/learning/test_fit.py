@@ -28,7 +28,7 @@ def test_a_fit_comes_back_from_its_file(fit, tmp_path):
         for key, series in fit.history.items():
             np.testing.assert_array_equal(read.history[key], series)
         np.testing.assert_array_equal(read.errors["J"], fit.errors["J"])
-        assert read.graph.energy([0, 1, 2, 0]) == fit.graph.energy([0, 1, 2, 0])
+        assert read.graph.log_potential([0, 1, 2, 0]) == fit.graph.log_potential([0, 1, 2, 0])
 
 
 @pytest.mark.parametrize("change", ["history.error", "data_moments", "deviations"])

@@ -29,9 +29,9 @@ def test_variables_have_their_own_values():
     assert model.entries == {"same": ["k", "l"], "wish": ["p", "q"]}
     graph = graph.with_parameters({"same": [3.0, 5.0][: graph.parameters["same"].size]})
     # a = b = y is worth 3 + 0.5 + 2; b and c have no value in common, whatever they are worth
-    assert graph.energy([1, 0, 0]) == pytest.approx(5.5)
-    assert graph.energy([2, 1, 0]) == pytest.approx(3.5)
-    assert graph.energy([1, 1, 0]) == pytest.approx(0.5)
+    assert graph.log_potential([1, 0, 0]) == pytest.approx(5.5)
+    assert graph.log_potential([2, 1, 0]) == pytest.approx(3.5)
+    assert graph.log_potential([1, 1, 0]) == pytest.approx(0.5)
     answer = mg.infer(graph)
     best = model.best(answer)
     assert best["name"].tolist() == ["a", "b", "c"]
@@ -50,8 +50,8 @@ def test_two_valued_variables_need_no_values():
     )
     model = mg.from_frames({"name": ["u", "v", "w"]}, [rule], value=None)
     graph = model.graph.with_parameters({"r": 1.0})
-    assert graph.energy([1, 0, 1]) == 1.0
-    assert graph.energy([1, 1, 0]) == 1.0
+    assert graph.log_potential([1, 0, 1]) == 1.0
+    assert graph.log_potential([1, 1, 0]) == 1.0
     plain = mg.from_frames({"name": ["u", "v"]}, [mg.Rule({"p": ["u"]}, ["p"])], value=None)
     assert plain.graph.statistics([1, 0])["weight"].tolist() == [1.0]
 

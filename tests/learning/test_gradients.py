@@ -48,7 +48,7 @@ def plain_pseudo_likelihood(graph, values, rows):
                 continue
             line = np.tile(row, (graph.sizes[variable], 1))
             line[:, variable] = np.arange(graph.sizes[variable])
-            energy = graph.energy(line)
+            energy = graph.log_potential(line)
             total += energy[row[variable]] - np.log(np.exp(energy).sum())
     return total / len(rows)
 

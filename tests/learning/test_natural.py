@@ -58,7 +58,7 @@ def test_natural_steps_arrive_where_the_exact_gradient_does():
     best = learn(family(), rows, method="exact", l2=1e-3)
     fit = learn(family(), rows, optimizer="natural", rate=0.1, steps=600, l2=1e-3)
     np.testing.assert_allclose(fit.model_moments, best.data_moments, atol=0.02)
-    centered = [one.graph.energy(rows[:200]) for one in (fit, best)]
+    centered = [one.graph.log_potential(rows[:200]) for one in (fit, best)]
     gap = centered[0] - centered[1]
     assert np.abs(gap - gap.mean()).max() < 0.15
     assert fit.pearson > 0.99

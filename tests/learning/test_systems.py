@@ -73,10 +73,10 @@ def test_every_function_of_dimmwitted_learns(tmp_path):
     free = read("free", weights, 0)
     np.testing.assert_array_equal(free.parameters["weights"], weights)
     states = np.array(np.meshgrid(*map(range, sizes), indexing="ij")).reshape(4, -1).T
-    gap = free.energy(states) - read("plain", weights, 1).energy(states)
+    gap = free.log_potential(states) - read("plain", weights, 1).log_potential(states)
     assert np.ptp(gap) < 1e-12
-    moved = free.with_parameters({"weights": others}).energy(states)
-    assert np.ptp(moved - read("others", others, 1).energy(states)) < 1e-12
+    moved = free.with_parameters({"weights": others}).log_potential(states)
+    assert np.ptp(moved - read("others", others, 1).log_potential(states)) < 1e-12
 
 
 @pytest.mark.skipif(not (DATA / "potts").is_dir(), reason="no Potts models beside")

@@ -115,7 +115,7 @@ def exactly(graph, function, scale=1.0):
     """The mean of a function by enumeration, with all energies multiplied by `scale`."""
     states = np.stack(np.meshgrid(*map(np.arange, graph.sizes), indexing="ij"), -1)
     states = states.reshape(-1, len(graph))
-    weight = np.exp(scale * graph.energy(states))
+    weight = np.exp(scale * graph.log_potential(states))
     return float((weight * function(states)).sum() / weight.sum())
 
 

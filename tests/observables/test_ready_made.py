@@ -39,7 +39,7 @@ def check_sums(measure, graph, states, out):
     if measure.sums is None:
         return
     if measure.sums.terms is None:
-        sums = (graph.energy(states) - graph.offset)[:, None]
+        sums = (graph.log_potential(states) - graph.offset)[:, None]
     else:
         terms = measure.sums.terms()
         match = states[:, terms.variables] == terms.wanted

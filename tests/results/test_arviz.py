@@ -98,7 +98,7 @@ def test_summary_ess_and_rhat():
             expected = array_stats.rhat(series, chain_axis=0, draw_axis=1)
             assert float(rhat["indicator"].sel(event=event)) == pytest.approx(expected)
     energy = arviz_stats.summary(tree, group="sample_stats", round_to="none")
-    assert float(energy.loc["lp", "mean"]) == pytest.approx(run.energy.mean())
+    assert float(energy.loc["lp", "mean"]) == pytest.approx(-run.energy.mean())
     assert len(arviz_stats.summary(run.to_arviz())) == 4  # without indicators: the draws
 
 

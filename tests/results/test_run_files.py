@@ -1,6 +1,7 @@
 """What a run leaves behind: saved, loaded, summarized, handed to ArviZ."""
 
 import dataclasses
+import io
 import json
 import os
 import zipfile
@@ -325,7 +326,7 @@ def test_to_arviz():
     assert x.dims == ("chain", "draw", "node")
     assert x.coords["node"].values.tolist() == ["height", "sky", "wet"]
     np.testing.assert_array_equal(x.values, run.draws)
-    np.testing.assert_array_equal(tree["sample_stats"]["lp"].values, run.energy)
+    np.testing.assert_array_equal(tree["sample_stats"]["lp"].values, -run.energy)
     unnamed = sample(ZOO["potts"], updates=40, record="draws").to_arviz()
     assert unnamed["posterior"].coords["node"].values.tolist() == ["x0", "x1", "x2", "x3"]
     with pytest.raises(mg.SampleError, match="draws"):
@@ -370,7 +371,8 @@ def as_written_by_0_1(path):
     old = json.loads(members(path)["header.json"])
     old["format"] = "minigibbs-run-1"
     old["info"]["seed"] = int(old["info"]["seed"])
-    new = {"header.json": json.dumps(old).encode()}
+    energy = np.load(io.BytesIO(members(path)["energy.npy"]))
+    new = {"header.json": json.dumps(old).encode(), "energy.npy": npy(-energy)}  # log-potentials
     rewrite(path, new | dict.fromkeys(["visits.npy", "state.npy", "clamped.npy"]))
 
 

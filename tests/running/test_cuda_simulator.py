@@ -143,7 +143,11 @@ def expected_rows(name):
     flat = draws.reshape(-1, draws.shape[2])
     share = np.stack([np.bincount(x, minlength=graph.sizes.max()).max() / len(x) for x in flat])
     values = int(graph.sizes.max())
-    columns = [graph.energy(flat), (values * share - 1) / (values - 1), (flat == 1).sum(axis=1)]
+    columns = [
+        graph.log_potential(flat),
+        (values * share - 1) / (values - 1),
+        (flat == 1).sum(axis=1),
+    ]
     columns += list(np.array([pair_and_share(x) for x in flat], dtype=float).T)
     whole = np.stack(columns, axis=1).reshape(*draws.shape[:2], -1)
     chains, rows = settings["chains"], settings["kept"]

@@ -473,7 +473,7 @@ def test_a_graph_that_is_all_clamped():
     run = sample(graph, updates=20, thin=5, chains=2, warmup=3)
     assert run.marginals.tolist() == [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     assert run.draws.tolist() == [[[1, 1]] * 4] * 2
-    assert run.energy.tolist() == [[2.5] * 4] * 2
+    assert run.energy.tolist() == [[-2.5] * 4] * 2
     assert run.info.updates == 40
     assert str(run.summary())
 

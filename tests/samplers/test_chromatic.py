@@ -151,7 +151,7 @@ def test_a_slightly_wrong_weight_is_caught():
 def sweep_matrix(graph):
     """The matrix of a chromatic sweep: single-site updates, color by color."""
     everything = Enumeration(graph)
-    energy, count = everything.energy, len(everything.energy)
+    energy, count = everything.log_potential, len(everything.log_potential)
     states = np.array(list(itertools.product(*(range(s) for s in graph.sizes))))
     numbers = state_numbers(graph, states.astype(graph.state_type))
     assert (numbers == np.arange(count)).all()
@@ -201,7 +201,7 @@ def plain_sweep(graph, x, chain, sweep, key, choose, order):
     for v in order:
         states = np.repeat(x[None], graph.sizes[v], axis=0)
         states[:, v] = np.arange(graph.sizes[v])
-        x[v] = choose(graph.energy(states), bits_at(key, chain, int(v), sweep, 0))
+        x[v] = choose(graph.log_potential(states), bits_at(key, chain, int(v), sweep, 0))
     return x
 
 

@@ -24,7 +24,7 @@ def test_draws_are_independent(model):
     draws = draws_of(graph, 40_000, sampler=mg.Exact())
     law = mg.theory.Enumeration(graph).law
     assert chi_square(state_numbers(graph, draws), law) > FALSE_ALARM
-    energy = graph.energy(draws)
+    energy = graph.log_potential(draws)
     lag = np.corrcoef(energy[1:], energy[:-1])[0, 1]
     assert abs(lag) < 4 / np.sqrt(len(draws))  # four standard errors: 6e-5
 
@@ -55,7 +55,7 @@ def test_a_sweep_looks_up_each_part_once():
 
 def test_energies_beyond_the_range_of_numbers():
     graph = mg.FactorGraph([3] * 4, [mg.Potts([0, 1, 2], [1, 2, 3], [4000.0, -3000.0, 2500.0])])
-    assert (graph.energy(draws_of(graph, 200, sampler=mg.Exact())) == 6500.0).all()
+    assert (graph.log_potential(draws_of(graph, 200, sampler=mg.Exact())) == 6500.0).all()
 
 
 def test_graphs_that_are_too_wide_are_refused():

@@ -54,7 +54,7 @@ def test_low_rank_draws_keep_a_conditional_law(kind, theta):
     graph = graph.condition({i: int(clamped[i]) for i in range(1, 8)})
     every = np.repeat(clamped[None], values, axis=0)
     every[:, 0] = np.arange(values)
-    law = np.exp(graph.energy(every) - graph.energy(every).max())
+    law = np.exp(graph.log_potential(every) - graph.log_potential(every).max())
     law /= law.sum()
     starts = every[rng.choice(values, size=400_000, p=law)]
     states, _, _ = advance_each(graph, mg.PoissonGibbs(theta=theta), starts, 3, seed=33)
@@ -72,7 +72,9 @@ def test_stats_and_energy_are_those_of_the_stored_form(model):
     assert ours.local_energy == pytest.approx(stored.local_energy, rel=1e-12)
     assert ours.total_energy == pytest.approx(stored.total_energy, rel=1e-12)
     states = np.array(naive.states(graph))[::7]
-    np.testing.assert_allclose(graph.energy(states), graph.stored().energy(states), atol=1e-12)
+    np.testing.assert_allclose(
+        graph.log_potential(states), graph.stored().log_potential(states), atol=1e-12
+    )
 
 
 def test_the_papers_models_as_kernels():
@@ -91,7 +93,7 @@ def test_the_papers_models_as_kernels():
             sample(g, sweeps=4_000, warmup=40_000, seed=s, record="draws", thin=400, progress=False)
             for g, s in ((graph, 1), (stored, 2))
         ]
-        means = [[stored.energy(chain).mean() for chain in run.draws] for run in runs]
+        means = [[stored.log_potential(chain).mean() for chain in run.draws] for run in runs]
         # eight chains of 1,000 draws: a t-test of their mean energies at 1e-4
         assert stats.ttest_ind(*means).pvalue > FALSE_ALARM
 
@@ -164,7 +166,7 @@ def test_model_files_keep_them(model, tmp_path):
     mg.write(graph, tmp_path / "model.mg")
     again = mg.read(tmp_path / "model.mg")
     states = np.array(naive.states(graph))[::11]
-    np.testing.assert_allclose(again.energy(states), graph.energy(states), atol=1e-12)
+    np.testing.assert_allclose(again.log_potential(states), graph.log_potential(states), atol=1e-12)
 
 
 @pytest.mark.parametrize("periodic", [True, False])
@@ -213,7 +215,7 @@ def test_energies_of_many_states(model):
     kept = np.r_[:500, rows - 1500 : rows]
     # sums of at most 21 terms of the order of 1
     np.testing.assert_allclose(
-        graph.energy(states)[kept], graph.stored().energy(states[kept]), atol=1e-12
+        graph.log_potential(states)[kept], graph.stored().log_potential(states[kept]), atol=1e-12
     )
 
 
@@ -228,7 +230,7 @@ def test_energies_of_kernels_of_every_shape(decay, shape, periodic, kind):
     states = np.random.default_rng(6).integers(0, 2, (20, len(graph)))
     # about 7,000 terms below 1: rounding stays below 1e-10
     np.testing.assert_allclose(
-        graph.energy(states), graph.stored().energy(states), rtol=1e-12, atol=1e-10
+        graph.log_potential(states), graph.stored().log_potential(states), rtol=1e-12, atol=1e-10
     )
 
 
@@ -237,11 +239,11 @@ def test_energies_do_not_grow_with_the_domain():
     graph = mg.FactorGraph([10**6] * 6, [mg.Kernel((6,), lambda d: 1.0 / np.abs(d))])
     states = np.array([[7, 7, 999_999, 7, 1, 999_999], [1, 2, 3, 4, 5, 6]])
     want = [1 + 1 / 3 + 1 / 2 + 1 / 3, 0.0]
-    np.testing.assert_allclose(graph.energy(states), want, atol=1e-12)
+    np.testing.assert_allclose(graph.log_potential(states), want, atol=1e-12)
     pairs = mg.FactorGraph([10**6] * 6, [mg.Complete(6, 0.5, kind="potts")])
-    np.testing.assert_allclose(pairs.energy(states), [2.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(pairs.log_potential(states), [2.0, 0.0], atol=1e-12)
 
 
 def test_energy_of_no_states():
     for graph in IMPLICIT.values():
-        assert graph.energy(np.empty((0, len(graph)), dtype=int)).shape == (0,)
+        assert graph.log_potential(np.empty((0, len(graph)), dtype=int)).shape == (0,)

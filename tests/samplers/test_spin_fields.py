@@ -59,7 +59,7 @@ def test_the_fields_are_the_log_odds():
     x = np.repeat(states.astype(int), 2, axis=0)
     for i in range(60):
         x[:, i] = [0, 1]
-        energy = graph.energy(x)
+        energy = graph.log_potential(x)
         # 60 terms below 1, and 960 changes at most since they were summed anew
         assert carried[0, 1 + i] == pytest.approx(energy[1] - energy[0], abs=1e-11)
         x[:, i] = states[0, i]

@@ -104,7 +104,7 @@ def in_plain_python(graph, state, seed, sweeps, chain=0):
     stencil = graph.lattice
     places, key = lattice_of(stencil), key_of(seed)
     m, state = places.colors, state.astype(int).copy()
-    field = 0.0 if len(graph.factors) == 1 else float(graph.factors[1].energy[0, 1])
+    field = 0.0 if len(graph.factors) == 1 else float(graph.factors[1].log_potential[0, 1])
     half = 1.0 if stencil.form == "ising" else 0.5
     for sweep in range(sweeps):
         for color in range(m):
@@ -158,7 +158,7 @@ def test_energies_are_counted(name):
     states = exact_starts(graph, 5, 1)
     tile = StencilTile(graph, stencil_bits(graph), 0, states, 1)
     np.testing.assert_array_equal(tile.states(), states)
-    expected = graph.energy(states)
+    expected = graph.log_potential(states)
     # sums of some 20 numbers below 1: rounding stays below 1e-12
     np.testing.assert_allclose(tile.energies() + graph.offset, expected, atol=1e-12)
 
@@ -254,7 +254,7 @@ def test_energies_agree_with_onsager(beta):
         record="energy",
         progress=False,
     )
-    mean = run.energy / (beta * 2 * len(graph))
+    mean = -run.energy / (beta * 2 * len(graph))
     blocks = mean.reshape(-1, 40).mean(axis=1)  # 20 blocks, longer than the correlation time
     error = blocks.std(ddof=1) / math.sqrt(len(blocks))
     # by Student's t with 19 degrees of freedom, a correct sampler fails once in 10,000 seeds

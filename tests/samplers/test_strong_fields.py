@@ -59,7 +59,7 @@ STORED = [attracting, frustrated, repelling, opposed, tables]
 def enumerated(graph):
     """The graph, its states, and their law by their energies."""
     states = np.array(naive.states(graph))
-    energies = graph.stored().energy(states)
+    energies = graph.stored().log_potential(states)
     law = np.exp(energies - energies.max())
     return graph, states, law / law.sum()
 

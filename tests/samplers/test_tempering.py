@@ -46,7 +46,7 @@ def exact_replicas(graph, beta, twins, count, rng):
     everything = Enumeration(graph)
     columns, laws = [], []
     for _, b in itertools.product(range(twins), beta):
-        law = np.exp(b * (everything.energy - everything.energy.max()))
+        law = np.exp(b * (everything.log_potential - everything.log_potential.max()))
         laws.append(law / law.sum())
         columns.append(everything.states[rng.choice(len(law), count, p=laws[-1])])
     return np.stack(columns, axis=2).astype(graph.state_type), laws
@@ -226,7 +226,7 @@ def test_clusters_of_two_ladders_in_several_words():
     states = spin_states(group.data, group.replicas)
     first = group.data.own + SWAPS + 39 + 2 * 80
     energies = group.chain.carried[first : first + 80]
-    np.testing.assert_allclose(energies + SPINS.offset, SPINS.energy(states.T), rtol=1e-12)
+    np.testing.assert_allclose(energies + SPINS.offset, SPINS.log_potential(states.T), rtol=1e-12)
 
 
 @entry
@@ -308,7 +308,7 @@ def test_copies_of_a_group_are_the_group_scaled():
     assert not matrix.any()
     states = rng.integers(0, 2, (20, n))
     stored = mg.FactorGraph([2] * n, [copied.stored()])
-    np.testing.assert_allclose(copied.energies(states), stored.energy(states))
+    np.testing.assert_allclose(copied.energies(states), stored.log_potential(states))
     with pytest.raises(mg.GraphError, match="between 0 and 1"):
         Copied(group, np.array([0.0, 1.5]))
 
@@ -380,7 +380,7 @@ def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
     sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
     soft = softened(graph, simplified(graph)).table
     laws = [np.exp(beta * soft) for beta in (0.0, 0.5, 1.0)]
-    laws.append(np.exp(graph.energy(STATES)))
+    laws.append(np.exp(graph.log_potential(STATES)))
     laws = [law / law.sum() for law in laws]
     rng, count = np.random.default_rng(5), 60_000
     group = one_chain(graph, sampler)

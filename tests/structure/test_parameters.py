@@ -51,7 +51,7 @@ def test_learned_networks_are_written_back(tmp_path):
     learned = learn(graph, frame)
     mg.write(learned, tmp_path / "learned.bif")
     again = mg.read(tmp_path / "learned.bif")
-    np.testing.assert_allclose(again.energy(rows), learned.energy(rows), atol=1e-4)
+    np.testing.assert_allclose(again.log_potential(rows), learned.log_potential(rows), atol=1e-4)
 
 
 def test_learned_networks_go_to_pgmpy_and_back():
@@ -64,7 +64,9 @@ def test_learned_networks_go_to_pgmpy_and_back():
     assert theirs.get_cpds(graph.domains.names[0]) is not None
     back = mg.from_pgmpy(theirs)
     order = [graph.domains.index(back.domains.name(v)) for v in range(len(back))]
-    np.testing.assert_allclose(back.energy(rows[:, order]), learned.energy(rows), atol=1e-9)
+    np.testing.assert_allclose(
+        back.log_potential(rows[:, order]), learned.log_potential(rows), atol=1e-9
+    )
     with pytest.raises(mg.GraphError, match="one table per variable"):
         mg.to_pgmpy(mg.models.ising_lattice(3, beta=0.1), network=True)
 

@@ -54,7 +54,7 @@ def test_models_take_them(make):
     groups = [
         mg.Ising(i, j, weight, name="J"),
         mg.Unary(i, make([0.0, 1.0])),
-        mg.Table(make([[0, 2]]), energy=table),
+        mg.Table(make([[0, 2]]), log_potential=table),
     ]
     graph = mg.FactorGraph(sizes, groups)
     plain = mg.FactorGraph(
@@ -65,7 +65,9 @@ def test_models_take_them(make):
             mg.Table([[0, 2]], [[0.0, 1.0], [2.0, 0.5]]),
         ],
     )
-    np.testing.assert_allclose(graph.energy(rows), plain.energy([[0, 1, 1], [1, 1, 0]]))
+    np.testing.assert_allclose(
+        graph.log_potential(rows), plain.log_potential([[0, 1, 1], [1, 1, 0]])
+    )
     changed = graph.with_parameters({"J": make([1.0, 2.0])})
     assert changed.parameters["J"].tolist() == [1.0, 2.0]
 
@@ -87,7 +89,7 @@ def test_runs_and_fits_take_them(make):
 def test_implicit_factors_take_them(make):
     places = [[0.0], [0.5], [2.0]]
     groups = [mg.Points(given, weight=0.5) for given in (make(places), places)]
-    first, second = (mg.FactorGraph([2] * 3, [group]).energy([0, 0, 1]) for group in groups)
+    first, second = (mg.FactorGraph([2] * 3, [group]).log_potential([0, 0, 1]) for group in groups)
     assert first == second
 
 

@@ -251,7 +251,7 @@ LATTICE = mg.models.ising_lattice(side=4, beta=0.2)
         (lambda: mg.Unary([0], [0.0, 1.0], fixed=[1, [2]]), "fixed must hold booleans"),
         (lambda: LATTICE.domains.square(np.zeros((0, 3))), "flat must hold one number per value"),
         (lambda: LATTICE.domains.value(2, np.timedelta64(1, "D")), "expected a value from 0 to 1"),
-        (lambda: mg.models.dense_crf(np.zeros((3, 4, 3)), np.inf), "dense_crf: .*unary"),
+        (lambda: mg.models.dense_crf(np.zeros((3, 4, 3)), costs=np.inf), "dense_crf: .*costs"),
         (lambda: LATTICE.domains.values(True), "variable must be an integer"),
         (lambda: mg.BlockGibbs(width=1, blocks=np.ma.masked), "blocks must be lists"),
         (lambda: mg.infer(LATTICE).report("x.html", shape=np.zeros((0, 3))), "rows and columns"),

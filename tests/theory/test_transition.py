@@ -186,7 +186,7 @@ def one_update(t, name, model, row, count, seed, sampler=None):
     starts = np.repeat(t.enumeration.states[t.state[row]][None], count, axis=0)
     shift = 0.0
     if "exact" in name:  # kernels leave energies unshifted there
-        shift = graph.energy(starts[0]) - graph.offset - t.energy[row]
+        shift = graph.log_potential(starts[0]) - graph.offset - t.energy[row]
     carried = np.full((count, 1), t.energy[row] + shift)
     if name.startswith(("gibbs", "poisson", "tuna", "mgpmh", "local")):
         carried = None

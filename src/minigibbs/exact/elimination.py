@@ -96,7 +96,7 @@ def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
 
 @checked(SampleError)
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
-    """Log Z: the logarithm of the sum of exp(energy) over all states that agree with the evidence.
+    """Log Z: the logarithm of the sum of exp(log-potential) over states that agree with evidence.
 
     By variable elimination, as `exact_marginals`. It is -inf where no state is possible.
 

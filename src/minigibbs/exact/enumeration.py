@@ -1,4 +1,4 @@
-"""Every state of a small graph, its energy and its probability."""
+"""Every state of a small graph, its log-potential and its probability."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ class Enumeration:
         return np.append(np.cumprod(sizes[::-1])[-2::-1], 1)
 
     @cached_property
-    def energy(self) -> NDArray[np.float64]:
+    def log_potential(self) -> NDArray[np.float64]:
         """The log-potential of each state."""
-        energy: NDArray[np.float64] = self.graph.energy(self.states)
-        return energy
+        values: NDArray[np.float64] = self.graph.log_potential(self.states)
+        return values
 
     @cached_property
     def law(self) -> NDArray[np.float64]:
         """The probability of each state."""
-        if self.energy.max() == -np.inf:
+        if self.log_potential.max() == -np.inf:
             raise GraphError("every state has probability 0: the graph's zeros leave none")
-        return softmax(self.energy)
+        return softmax(self.log_potential)
 
     @cached_property
     def _shifted(self) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Questions to an exact model: joint marginals, probabilities of evidence, expected energies."""
+"""Questions to an exact model: joint marginals, probabilities of evidence, mean log-potentials."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def log_evidence(
         return min(tree.upward() - log_z, 0.0)
 
 
-def mean_energy(graph: FactorGraph, memory: float | None = None) -> float:
+def mean_log_potential(graph: FactorGraph, memory: float | None = None) -> float:
     """The expected log-potential, by the joint marginals of all factors."""
     tree = EliminationTree.of(graph, memory)
     with tree.reserved():
@@ -81,4 +81,4 @@ def best_state(graph: FactorGraph, memory: float | None = None) -> tuple[NDArray
             possible(tree)
         states = np.zeros((1, len(graph)), dtype=graph.state_type)
         tree.most_probable(states)
-    return states[0], float(graph.energy(states[0]))
+    return states[0], float(graph.log_potential(states[0]))

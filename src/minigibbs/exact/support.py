@@ -170,10 +170,10 @@ def zeros_alone(graph: FactorGraph) -> FactorGraph:
         members = graph.hard[(graph.hard >= begin) & (graph.hard < begin + len(group))] - begin
         begin += len(group)
         if isinstance(group, Unary) and len(members):
-            energy = np.where(group.energy[members] == -np.inf, -np.inf, 0.0)
+            energy = np.where(group.log_potential[members] == -np.inf, -np.inf, 0.0)
             groups.append(Unary(group.scope[members, 0], energy))
         elif isinstance(group, Table) and len(members):
-            energy = group.energy if group.shared else group.energy[members]
+            energy = group.log_potential if group.shared else group.log_potential[members]
             groups.append(Table(group.scope[members], np.where(energy == -np.inf, -np.inf, 0.0)))
     return FactorGraph(graph.domains, groups, evidence=graph.evidence)
 

@@ -147,7 +147,7 @@ def on_states(
     matrix = np.zeros((count, count))
     for i in everything.free:
         for line in everything.lines(i):
-            forbidden = everything.energy[line].max() == -np.inf
+            forbidden = everything.log_potential[line].max() == -np.inf
             moves = np.eye(len(line)) if forbidden else conditionals(int(i), line)
             matrix[np.ix_(line, line)] += moves / len(everything.free)
     return Transition(matrix, np.arange(count), np.zeros(count), law, everything)

@@ -23,8 +23,8 @@ from minigibbs.graph.graph import FactorGraph
 def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
     """Read a graph: exp(beta * cut), the cut being the weight of edges between unequal vertices.
 
-    At beta 1 the graph's energy is the cut, and `mg.maximize` looks for the largest. .gz and .xz
-    are decompressed.
+    At beta 1 the graph's log-potential is the cut, and `mg.maximize` looks for the largest. .gz and
+    .xz are decompressed.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
     """Write a model of pairs of two-valued variables, without fields, as a maximum-cut instance.
 
-    The cut is then the graph's energy, up to a constant.
+    The cut is then the graph's log-potential, up to a constant.
     """
     found = quadratic(graph, path)
     field = np.flatnonzero(found.spin_fields())

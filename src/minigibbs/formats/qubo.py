@@ -105,12 +105,12 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a model of pairs of two-valued variables: -E is its energy, up to a constant."""
+    """Write a model of pairs of two-valued variables: E is its energy, up to a constant."""
     write_text(path, _lines(quadratic(graph, path)))
 
 
 def quadratic(graph: FactorGraph, path: str | os.PathLike[str]) -> Quadratic:
-    """A graph's negative energy as a function of binary variables, without its constant."""
+    """A graph's energy as a function of binary variables, without its constant."""
     sizes = np.flatnonzero(graph.sizes != 2)
     if len(sizes):
         raise FormatError(

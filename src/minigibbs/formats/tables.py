@@ -103,27 +103,27 @@ def group_tables(factors: Sequence[TableFactor]) -> list[Factors]:
     groups: list[Factors] = []
     for shape, some in members.items():
         scope = np.array([factor.scope for factor in some])
-        with np.errstate(divide="ignore"):  # a zero is an energy of -inf
-            energy = np.log(np.stack([factor.table for factor in some]))
+        with np.errstate(divide="ignore"):  # a zero is a log-potential of -inf
+            values = np.log(np.stack([factor.table for factor in some]))
         if not groups:
-            energy[0] += constant
-        groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
+            values[0] += constant
+        groups.append(Unary(scope[:, 0], values) if len(shape) == 1 else Table(scope, values))
     return groups
 
 
-STEEPEST = 700.0  # energies beyond it, up or down, have no exp() in double precision
+STEEPEST = 700.0  # log-potentials beyond it, up or down, have no exp() in double precision
 
 
-def exponentials(energy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of energies, divided by the largest where they would not fit a double.
+def exponentials(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Exponentials of log-potentials, divided by the largest where they would not fit a double.
 
     Zeros are zeros. Raises `OverflowError`, with how far they span, where even that does not help.
     """
-    finite = energy[energy > -np.inf]
+    finite = values[values > -np.inf]
     if abs(finite).max(initial=0.0) <= STEEPEST:
-        return np.exp(energy)
+        return np.exp(values)
     span = float(np.ptp(finite))
     if span > STEEPEST:
-        raise OverflowError(f"energies that span {span:.3g}, where {STEEPEST:g} would fit")
-    shifted: NDArray[np.float64] = energy - finite.max()
+        raise OverflowError(f"log-potentials that span {span:.3g}, where {STEEPEST:g} would fit")
+    shifted: NDArray[np.float64] = values - finite.max()
     return np.exp(shifted)

@@ -52,7 +52,7 @@ def read(path: str | os.PathLike[str], floor: float | None = None) -> FactorGrap
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a model with its factors as tables of exp(energy).
+    """Write a model with its factors as tables of exp(log-potential).
 
     A clamped variable gets a factor that forbids its other values; pruned states get zeros.
     Names, labels and grids are not kept: the format has no place for them.

@@ -10,6 +10,8 @@ from minigibbs.graph.domains import domains_from_header, domains_header
 from minigibbs.graph.factors import KINDS
 from minigibbs.graph.graph import FactorGraph
 
+_RENAMED = {"energy": "log_potential"}  # arguments of files before 0.3
+
 
 def encode(graph: FactorGraph) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The graph's header and arrays."""
@@ -38,6 +40,7 @@ def decode(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> FactorGra
             raise ValueError(f"group {number} has unknown fields: {', '.join(described)}")
         own = [name for name in arrays if name.startswith(f"{number}.")]
         named = {name.split(".", 1)[1]: arrays.pop(name) for name in own}
+        named = {_RENAMED.get(name, name): array for name, array in named.items()}
         groups.append(kind(**plain, **named))
     if arrays:
         raise ValueError(f"it has arrays of no group: {', '.join(arrays)}")

@@ -71,7 +71,7 @@ class FactorGraph(Frozen):
     --------
     >>> import minigibbs as mg
     >>> graph = mg.FactorGraph([2, 3], [mg.Potts([0], [1], 1.5)], names=["a", "b"])
-    >>> graph.energy([1, 1])
+    >>> graph.log_potential([1, 1])
     1.5
     >>> graph.stats.local_energy
     1.5
@@ -207,9 +207,31 @@ class FactorGraph(Frozen):
                 groups.append(Unary([number], np.log(values)[None]))
         return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
 
+    @overload
+    def energy(self, x: Sequence[int]) -> float: ...
+    @overload
+    def energy(self, x: ArrayLike) -> Any: ...
     def energy(self, x: ArrayLike) -> Any:
-        """The log-potential; see `log_potential`."""
-        return self.log_potential(x)
+        """Compute the energy: minus `log_potential`, so that lower is more probable.
+
+        Parameters
+        ----------
+        x : array-like of int
+            One state, or one state per row.
+
+        Returns
+        -------
+        float or ndarray
+            One value per state. A state that a hard constraint forbids has an energy of inf.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+        >>> pair.energy([[0, 0], [0, 1]])
+        array([-0.5,  0.5])
+        """
+        return 0.0 - self.log_potential(x)  # never -0.0
 
     @overload
     def log_potential(self, x: Sequence[int]) -> float: ...
@@ -370,7 +392,7 @@ class FactorGraph(Frozen):
         >>> import minigibbs as mg
         >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
         >>> graph = mg.FactorGraph([2, 2, 2], [chain])
-        >>> graph.with_parameters({"J": 2.0}).energy([1, 1, 1])
+        >>> graph.with_parameters({"J": 2.0}).log_potential([1, 1, 1])
         4.0
         """
         frame = self.frame

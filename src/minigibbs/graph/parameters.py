@@ -511,7 +511,7 @@ def _table_values(group: Factors) -> int:
     if tables is not None:
         return int(tables.size)
     if group.kind == "unary":
-        own = group.numbers if group.tie is not None else group.energy  # type: ignore[attr-defined]
+        own = group.numbers if group.tie is not None else group.log_potential  # type: ignore[attr-defined]
         return int(own.size)
     return 0
 

@@ -41,7 +41,8 @@ def rounding_warning(error: float) -> str | None:
     return (
         f"weights of {total:.1e} together: rounding changes log-odds by about {error:.1g}, and "
         "smaller factors are lost. Make the largest weights smaller, such as 50 (a probability of "
-        "e^-50 = 2e-22), or use energies of -inf in mg.Table or mg.Unary for what is impossible"
+        "e^-50 = 2e-22), or use log-potentials of -inf in mg.Table or mg.Unary for what is "
+        "impossible"
     )
 
 

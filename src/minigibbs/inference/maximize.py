@@ -65,7 +65,7 @@ def maximize(
     progress: bool = True,
     prove: bool = False,
 ) -> Maximum:
-    """The best state that can be found in some time: the maximum of `graph.energy`, or near it.
+    """The best state that can be found in some time: the minimum of `graph.energy`, or near it.
 
     Each chain is a ladder of levels, as in `mg.Tempering`, from a flat law to one that is all but
     frozen. It is annealed once, and tempered for the rest of the time; the best state of all levels
@@ -124,17 +124,17 @@ def maximize(
         threads=threads,
         progress=progress,
     )
-    best = int(found.energies.argmax())
-    top = found.energies[best]
+    best = int(found.energies.argmin())
+    least = found.energies[best]
     warn_of_rounding(graph)
     maximum = Maximum(
         domains=graph.domains,
         state=found.states[best],
-        energy=float(top),
+        energy=float(least),
         seconds=clocks.monotonic() - begun,
         rounds=found.rounds,
         chains=chains,
-        reached=int(np.isclose(found.energies, top, rtol=_EQUAL, atol=_EQUAL).sum()),
+        reached=int(np.isclose(found.energies, least, rtol=_EQUAL, atol=_EQUAL).sum()),
         ended=found.ended,
         local_maximum=found.local,
     )
@@ -148,7 +148,7 @@ class Found(NamedTuple):
     """What a search found, by chain."""
 
     states: NDArray[Any]  # [chain, variable] the best state of each
-    energies: NDArray[np.float64]  # [chain] theirs
+    energies: NDArray[np.float64]  # [chain] theirs, as `graph.energy` gives them
     rounds: int  # that each chain made
     ended: str  # "rounds", "time", "interrupted" or "terminated"
     local: bool  # whether no change of one variable improves any of them
@@ -211,7 +211,7 @@ def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> flo
     if predicted > _QUICK:
         current().require(predicted / _OVERRATED, what, way_out)
         before = current().spent
-        graph.energy(state)
+        graph.log_potential(state)
         predicted = current().spent - before
         current().require(chains * predicted, what, way_out)
     return predicted

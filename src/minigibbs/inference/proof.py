@@ -35,11 +35,12 @@ def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
         with Watch(_SHARE * limit):
             if _SLOWER * EliminationTree.of(graph).seconds > _SHARE * limit:
                 return None
-            state, energy = best_state(graph)
+            state, top = best_state(graph)
     except (TooLargeError, StopError):
         return None
     seconds = clocks.monotonic() - begun
-    return Maximum(graph.domains, state, energy, seconds, 0, 0, 0, PROVEN, bound=energy)
+    least = 0.0 - top
+    return Maximum(graph.domains, state, least, seconds, 0, 0, 0, PROVEN, bound=least)
 
 
 def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, begun: float) -> Maximum:
@@ -52,12 +53,12 @@ def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, begun: fl
         )
         return found
     constant, costs = cost_functions(graph)
-    best, lower = _solved(graph, costs, constant - found.energy, max(limit, 1.0))
-    bound = constant - lower
-    maximum = replace(found, bound=max(bound, found.energy))
-    if best is not None and graph.energy(best) > found.energy:
+    best, lower = _solved(graph, costs, constant + found.energy, max(limit, 1.0))
+    bound = lower - constant
+    maximum = replace(found, bound=min(bound, found.energy))
+    if best is not None and graph.energy(best) < found.energy:
         energy = float(graph.energy(best))
-        maximum = replace(found, state=best, energy=energy, reached=0, bound=max(bound, energy))
+        maximum = replace(found, state=best, energy=energy, reached=0, bound=min(bound, energy))
     ended = PROVEN if maximum.proven else "time"
     return replace(maximum, ended=ended, seconds=clocks.monotonic() - begun)
 

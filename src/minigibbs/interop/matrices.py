@@ -49,7 +49,7 @@ def ising_from_matrix(
     --------
     >>> import minigibbs as mg
     >>> graph = mg.ising_from_matrix([[0, 1.0], [1.0, 0]], h=[0.5, 0], beta=2.0)
-    >>> graph.energy([[1, 1], [1, 0]])
+    >>> graph.log_potential([[1, 1], [1, 0]])
     array([ 3., -1.])
     """
     beta = read_beta(beta)
@@ -92,7 +92,7 @@ def potts_from_matrix(
     --------
     >>> import minigibbs as mg
     >>> graph = mg.potts_from_matrix([[0, 1.5], [0, 0]], states=3, h=[0, 0, 0.25])
-    >>> graph.energy([[0, 0], [2, 2], [0, 1]])
+    >>> graph.log_potential([[0, 0], [2, 2], [0, 1]])
     array([1.5, 2. , 0. ])
     """
     beta = read_beta(beta)

@@ -58,7 +58,7 @@ def from_networkx(
     >>> graph = mg.from_networkx(nx.grid_2d_graph(2, 2), kind="potts", states=3)
     >>> graph.names
     ('(0, 0)', '(0, 1)', '(1, 0)', '(1, 1)')
-    >>> graph.energy([2, 2, 0, 2])
+    >>> graph.log_potential([2, 2, 0, 2])
     2.0
     """
     beta = read_beta(beta)
@@ -220,7 +220,7 @@ def _fields(graph: FactorGraph, states: int) -> NDArray[np.float64]:
     rows = np.zeros((len(graph), states))
     for group in graph.factors:
         if isinstance(group, Unary) and len(group):
-            np.add.at(rows, group.scope[:, 0], group.energy)
+            np.add.at(rows, group.scope[:, 0], group.log_potential)
     return rows
 
 

@@ -73,7 +73,7 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
 def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = False) -> Any:
     """A graph as pgmpy's `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork`.
 
-    Factors become tables of exp(energy), one for all that share their variables. A variable
+    Factors become tables of exp(log-potential), one for all that share their variables. A variable
     without factors gets one of ones; a clamped one gets one that forbids its other values.
 
     Parameters

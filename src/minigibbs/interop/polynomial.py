@@ -25,7 +25,7 @@ def from_polynomial(polynomial: Any, beta: float = 1.0) -> FactorGraph:
 
     A product of binary variables becomes a `Logical` factor of any degree. A product of spins
     becomes a table, of at most 16 spins, that all products of the same degree share. The graph's
-    energy is -beta times the polynomial, with its constant.
+    energy is beta times the polynomial, with its constant.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def from_polynomial(polynomial: Any, beta: float = 1.0) -> FactorGraph:
     >>> cubic = dimod.BinaryPolynomial({"abc": -2.0, "a": 0.5}, "BINARY")
     >>> graph = mg.from_polynomial(cubic)
     >>> graph, graph.energy([1, 1, 1])
-    (<FactorGraph: 3 variables; factors: 1 logical, 1 unary>, 1.5)
+    (<FactorGraph: 3 variables; factors: 1 logical, 1 unary>, -1.5)
     """
     beta = read_beta(beta)
     kind = getattr(getattr(polynomial, "vartype", None), "name", None)

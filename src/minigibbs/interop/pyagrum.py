@@ -78,8 +78,8 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
     ----------
     graph : FactorGraph
         The model; implicit factors must be stored first (`graph.stored()`). All factors with the
-        same variables become one table of exp(energy). A variable without factors gets a table of
-        ones, and a clamped one gets a table that forbids its other values.
+        same variables become one table of exp(log-potential). A variable without factors gets a
+        table of ones, and a clamped one gets a table that forbids its other values.
     bayes : bool, default False
         Whether to build a `BayesNet`. The graph must then be a product of conditional
         probabilities, as one that was read from a network is.

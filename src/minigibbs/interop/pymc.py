@@ -140,7 +140,7 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         rng = np.random.default_rng(0)
         states = rng.integers(0, graph.sizes, (_TRIED + 1, len(graph)))
         states = np.where(graph.evidence == FREE, states, graph.evidence)
-        ours = np.atleast_1d(graph.energy(states))
+        ours = np.atleast_1d(graph.log_potential(states))
         theirs = np.array([float(density(self._with(point, state))) for state in states])
         known = np.isfinite(ours) & np.isfinite(theirs)
         if (np.isfinite(ours) != np.isfinite(theirs)).any() or known.sum() < 2:
@@ -153,8 +153,8 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
             mine, other = np.diff(ours[known])[0], np.diff(theirs[known])[0]
             raise GraphError(
                 f"the graph is not the conditional distribution of {names} in the model: between "
-                f"two states its energy changes by {mine:.6g}, the log-density of the model by "
-                f"{other:.6g}"
+                f"two states its log-potential changes by {mine:.6g}, the log-density of the model "
+                f"by {other:.6g}"
             )
 
     @staticmethod

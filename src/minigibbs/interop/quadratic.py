@@ -25,7 +25,7 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     """The distribution exp(-beta * energy) of a `dimod.BinaryQuadraticModel`.
 
     Value 0 is spin -1 or binary 0, value 1 is +1 or 1; labels say which. The graph's energy is
-    -beta times the model's, offset included. Variables that are not text are named as they print.
+    beta times the model's, offset included. Variables that are not text are named as they print.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
     >>> import dimod, minigibbs as mg
     >>> bqm = dimod.BinaryQuadraticModel({"a": 1.0}, {"ab": -0.5}, 0.25, "SPIN")
     >>> graph = mg.from_bqm(bqm, beta=2.0)
-    >>> graph.energy([1, 0]), float(-2.0 * bqm.energy({"a": 1, "b": -1}))
-    (-3.5, -3.5)
+    >>> graph.energy([1, 0]), float(2.0 * bqm.energy({"a": 1, "b": -1}))
+    (3.5, 3.5)
     """
     beta = read_beta(beta)
     variables = _variables(bqm, "BinaryQuadraticModel", ("to_numpy_vectors", "vartype"))
@@ -66,7 +66,7 @@ def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
 
     A variable's cases are its values, in order; a `CaseLabelDQM` gives labels. Interactions
     between two variables become one table, or a Potts factor where they amount to one. The
-    graph's energy is -beta times the model's, offset included.
+    graph's energy is beta times the model's, offset included.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class NamedStates(Domains):
 def tables(
     graph: FactorGraph, library: str
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.float64]]]:
-    """Tables of exp(energy) over all states, one for each set of variables that share factors."""
+    """Tables of exp(log-potential), one for each set of variables that share factors."""
     found = {
         scope: _probabilities(e, scope, library) for scope, e in _energies(graph, library).items()
     }

@@ -121,7 +121,7 @@ class Exact:
 
     def _product(self, at: Result, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         if isinstance(self._law, Enumerated):
-            energy = self._law.energy(at.values)
+            energy = self._law.log_potential(at.values)
             law = np.exp(energy - energy.max())
             law /= law.sum()
             along = self._law.rows @ vector

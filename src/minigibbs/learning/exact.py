@@ -63,11 +63,11 @@ class Enumerated(Expectations):
         self.rows = graph.frame.statistics(self.states)
         values = graph.frame.flat(graph.factors)
         self._infinite = ~np.isfinite(values)
-        rest = graph.energy(self.states) - self.rows @ np.where(self._infinite, 0.0, values)
+        rest = graph.log_potential(self.states) - self.rows @ np.where(self._infinite, 0.0, values)
         self.rest = np.asarray(rest)
 
-    def energy(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The energy of every state."""
+    def log_potential(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The log-potential of every state."""
         whole: NDArray[np.float64] = self.rows @ np.where(self._infinite, 0.0, values) + self.rest
         return whole
 
@@ -83,7 +83,7 @@ class Enumerated(Expectations):
         """Sums over the states that agree with the evidence."""
         clamped = np.flatnonzero(evidence != FREE)
         agree = (self.states[:, clamped] == evidence[clamped]).all(axis=1)
-        rows, energy = self.rows[agree], self.energy(values)[agree]
+        rows, energy = self.rows[agree], self.log_potential(values)[agree]
         top = energy.max(initial=-math.inf)
         if top == -math.inf:
             return -math.inf, np.zeros(len(values))

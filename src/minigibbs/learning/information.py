@@ -68,7 +68,7 @@ def _covariance(
 ) -> Matrix:
     clamped = np.flatnonzero(evidence >= 0)
     agree = (law.states[:, clamped] == evidence[clamped]).all(axis=1)
-    rows, energy = law.rows[agree][:, free], law.energy(values)[agree]
+    rows, energy = law.rows[agree][:, free], law.log_potential(values)[agree]
     shares = np.exp(energy - energy.max())
     shares /= shares.sum()
     centered = rows - shares @ rows

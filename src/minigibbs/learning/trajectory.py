@@ -66,9 +66,9 @@ class Trajectory:
     def follow(self, values: NDArray[np.float64]) -> None:
         """Weight the chains for a step from the last parameters to these."""
         states = self.chains.states()
-        before = self.graph.with_flat(self.values).energy(states)
+        before = self.graph.with_flat(self.values).log_potential(states)
         self.values = values.copy()
-        self.weights += np.asarray(self.graph.with_flat(self.values).energy(states)) - before
+        self.weights += np.asarray(self.graph.with_flat(self.values).log_potential(states)) - before
         shares = np.exp(self.weights - self.weights.max())
         shares /= shares.sum()
         if 1.0 / (shares @ shares) < _FEW * len(shares):

@@ -73,8 +73,8 @@ def susceptibility(
 def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") -> Estimate:
     """The specific heat of a variable in units of k: the variance of the energy over n.
 
-    The energy is the log-potential, which holds beta. It is that of the records (`run.energy`), or
-    of the observable called `name`, a number or `Moments`.
+    The energy is minus the log-potential, and includes beta. It is that of the records
+    (`run.energy`), or of the observable called `name`, a number or `Moments`.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def reweight(
 ) -> Estimate:
     """What an observable's mean would be with all energies multiplied by `scale`.
 
-    A scale of 1.02 is a beta that is 2% larger. Records are weighted by exp((scale - 1) energy), so
+    A scale of 1.02 is a beta that is 2% larger. Records are weighted by exp((1 - scale) energy), so
     that both series must be kept and scales lie near 1; where the weighted records are worth less
     than 1% of them, an error says so.
 
@@ -173,20 +173,20 @@ def reweight(
     True
     """
     one = run.observables[name]
-    values, energies = _single(one), _energy(run, energy)
-    if energies.shape != values.shape[:2]:
+    values, logs = _single(one), -_energy(run, energy)  # log-potentials
+    if logs.shape != values.shape[:2]:
         raise SampleError(
             f"reweight needs the energy at each of {values.shape[1]:,} records, and has "
-            f'{energies.shape[1]:,}: sample with observe={{..., "e": "energy"}} and energy="e"'
+            f'{logs.shape[1]:,}: sample with observe={{..., "e": "energy"}} and energy="e"'
         )
     rule = "reweight: scale must be a finite number, or several"
     scales = np.atleast_1d(as_array(scale, "iuf", rule, SampleError)).astype(np.float64)
     if scales.ndim != 1 or not scales.size or not np.isfinite(scales).all():
         raise SampleError(f"{rule}; got {scale!r}")
-    parts, shift = [], energies.max()
+    parts, shift = [], logs.max()
     for number in scales.tolist():
-        low = shift if number >= 1.0 else energies.min()
-        weight = np.exp((number - 1.0) * (energies - low))
+        low = shift if number >= 1.0 else logs.min()
+        weight = np.exp((number - 1.0) * (logs - low))
         worth = weight.sum() ** 2 / (weight**2).sum()
         if not worth >= _LEAST_SHARE * weight.size:
             raise SampleError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
-from minigibbs.exact.queries import mean_energy
+from minigibbs.exact.queries import mean_log_potential
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.kernels.energy import energies, total_energy
 from minigibbs.kernels.jit import kernel
@@ -21,7 +21,7 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class Energy(Observable):
-    """The log-potential of the state, `graph.energy(x)`; minus this is a physicist's beta E.
+    """The energy of the state, `graph.energy(x)`: beta E in physics. Lower is more probable.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Energy(Observable):
     >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
     >>> energy = mg.observables.Energy()
     >>> run = mg.sample(graph, sweeps=4000, seed=1, observe={"e": energy}, progress=False)
-    >>> abs(run.observables["e"].mean - 0.5 * 0.46212) < 0.03
+    >>> abs(run.observables["e"].mean + 0.5 * 0.46212) < 0.03
     True
     """
 
@@ -41,33 +41,34 @@ class Energy(Observable):
         def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
             found = np.empty(len(states))
             energies(graph.rest.packed, states, found)
-            out[:, 0] = found + graph.rest.offset
+            found += graph.rest.offset
             for stencil in graph.stencils:
-                out[:, 0] += stencil.energies(states)
+                found += stencil.energies(states)
             if graph.implicits:  # one by one: sums of several at a time may differ in the last bit
-                out[:, 0] += [float(graph.implicit_energies(state[None])[0]) for state in states]
+                found += [float(graph.implicit_energies(state[None])[0]) for state in states]
+            out[:, 0] = 0.0 - found
 
         if graph.implicits or graph.stencils:
             return Measure(("",), evaluate)
 
         def from_sums(sums: NDArray[Any], out: NDArray[np.float64]) -> None:
-            out[:] = sums + graph.offset
+            out[:] = 0.0 - (sums + graph.offset)
 
         of = Measure(("",), from_sums, energy_of_sum, (graph.offset,))
         return Measure(("",), evaluate, energy, (graph.packed, graph.offset), Sums(of))
 
     def expected(self, answer: Answer) -> float | None:
         """By the joint marginals of all factors."""
-        return None if answer.graph is None else mean_energy(answer.graph)
+        return None if answer.graph is None else 0.0 - mean_log_potential(answer.graph)
 
 
 @kernel
 def energy(x, parameters, out):
     """The energy of one state."""
-    out[0] = total_energy(parameters[0], x) + parameters[1]
+    out[0] = 0.0 - (total_energy(parameters[0], x) + parameters[1])
 
 
 @kernel
 def energy_of_sum(sums, parameters, out):
-    """The energy, from that of the factors."""
-    out[0] = sums[0] + parameters[0]
+    """The energy, from the sum of the factors."""
+    out[0] = 0.0 - (sums[0] + parameters[0])

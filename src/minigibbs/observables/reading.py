@@ -16,6 +16,8 @@ from minigibbs.observables import OBSERVABLES, Observable, Own
 Observe = Mapping[Any, Any] | Iterable[Any] | Observable | Callable[..., Any] | str | None
 _RESERVED = ("x", "indicator")  # names that ArviZ's posterior has already
 
+_STORED = {"energy": "energy-2"}  # names in files, where the meaning has changed
+
 
 def read_observe(given: Any) -> dict[str, Observable]:
     """Observables by name: from a mapping, from names of ready-made ones, or observables alone."""
@@ -80,7 +82,7 @@ def encode(one: Observable, width: int, arrays: dict[str, NDArray[Any]]) -> dict
         field.name: _plain(getattr(one, field.name), arrays)
         for field in fields(one)  # type: ignore[arg-type]
     }
-    return {"name": one.name, **settings}
+    return {"name": _STORED.get(one.name, one.name), **settings}
 
 
 def _plain(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -106,6 +108,9 @@ def decode(described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         if type(width) is not int or width < 1:
             raise ValueError(f"observe: expected how many numbers a function gives, got {width!r}")
         return Own(None, width)
+    if name in _STORED:
+        raise ValueError(f"observe: {name!r} has had the opposite sign since 0.3; sample again")
+    name = {stored: known for known, stored in _STORED.items()}.get(name, name)
     if name not in OBSERVABLES:
         raise ValueError(f"unknown observable {name!r}")
     known = {field.name for field in fields(OBSERVABLES[name])}  # type: ignore[arg-type]

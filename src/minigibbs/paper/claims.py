@@ -113,10 +113,10 @@ CLAIMS = {
     ),
     "lemma-1": Claim(
         "Lemma 1",
-        "log E exp(estimate) is the energy",
+        "log E exp(estimate) is the log-potential",
         True,
         _unbiased,
-        (r"energy $\zeta(x)$", r"$\log\,E\,\exp$(estimate)"),
+        (r"log-potential $\zeta(x)$", r"$\log\,E\,\exp$(estimate)"),
     ),
     "theorem-2": Claim(
         "Theorem 2",

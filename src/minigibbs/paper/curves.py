@@ -36,7 +36,7 @@ QUICK_UPDATES = 20_000
 RECORDS = 1000
 SEED = 2018
 PSI_SQUARED = r"\Psi^2"
-_FORMAT = "minigibbs-curve-1"
+_FORMAT = "minigibbs-curve-2"
 
 
 @cache
@@ -171,7 +171,7 @@ class Result:
 
     updates: NDArray[np.int64]  # [record]
     error: NDArray[np.float64]  # [seed, record] mean l2 distance of the marginals to uniform
-    energy: NDArray[np.float64]  # [seed, record]
+    log_potential: NDArray[np.float64]  # [seed, record]
     seconds_per_update: float  # processor time of one chain alone
     acceptance: float
     changed: float  # share of updates that changed a value
@@ -212,7 +212,7 @@ def compute(curve: Curve, settings: Settings, progress: bool) -> Result:
     return Result(
         updates=run.record_updates,
         error=run.error,
-        energy=run.energy,
+        log_potential=-run.energy,
         seconds_per_update=time_updates(graph, sampler, clock=time.thread_time),
         acceptance=run.info.acceptance,
         changed=run.info.changed,
@@ -227,7 +227,7 @@ def _file(folder: Path, curve: Curve, settings: Settings) -> Path:
 def save(folder: Path, curve: Curve, settings: Settings, result: Result) -> None:
     """Keep a finished curve, whole or not at all."""
     numbers = asdict(result)
-    arrays = {name: numbers.pop(name) for name in ("updates", "error", "energy")}
+    arrays = {name: numbers.pop(name) for name in ("updates", "error", "log_potential")}
     header = {"format": _FORMAT, "settings": _key(curve, settings), **numbers}
     files.write_arrays(_file(folder, curve, settings), header, arrays)
 
@@ -241,7 +241,7 @@ def load(folder: Path, curve: Curve, settings: Settings) -> Result | None:
         del header["format"]
         result = Result(**{**arrays, **header})
         records = min(RECORDS, settings.updates)
-        shapes = result.updates.shape, result.error.shape, result.energy.shape
+        shapes = result.updates.shape, result.error.shape, result.log_potential.shape
         fits = shapes == ((records,), *((settings.seeds, records),) * 2)
         return result if fits else None
     except (FormatError, OSError, KeyError, TypeError, AttributeError):

@@ -145,11 +145,11 @@ def _csv(name: str, results: Mapping[str, Result]) -> str:
 
 
 def summarize(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """The end of every curve in numbers: error, speed, energy and how often something changed."""
+    """The end of every curve in numbers: error, speed, log-potential and changes."""
     rows = []
     for curve in FIGURES[name]:
         result = results[curve.name]
-        half = result.energy[:, result.energy.shape[1] // 2 :].mean(axis=1)
+        half = result.log_potential[:, result.log_potential.shape[1] // 2 :].mean(axis=1)
         rows.append(
             {
                 "curve": curve.name,
@@ -159,8 +159,8 @@ def summarize(name: str, results: Mapping[str, Result]) -> list[dict[str, Any]]:
                 "microseconds": result.seconds_per_update * 1e6,
                 "changed": result.changed,
                 "acceptance": result.acceptance,
-                "energy": float(half.mean()),
-                "energy_error": _standard_error(half),
+                "log_potential": float(half.mean()),
+                "log_potential_error": _standard_error(half),
             }
         )
     return rows

@@ -24,15 +24,16 @@ def report(made: Reproduction) -> str:
 def figure_table(rows: list[dict[str, Any]]) -> str:
     """The end of each curve of a figure."""
     lines = [
-        "| curve | last error (range of seeds) | µs an update | accepted | changed | mean energy |",
+        "| curve | last error (range of seeds) | µs an update | accepted | changed "
+        "| mean log-potential |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        error = row["energy_error"]
+        error = row["log_potential_error"]
         spread = "" if error is None else f" ± {error:.1f}"
         lines.append(
             f"| {row['curve']} | {row['error']:.4f} ({row['low']:.4f} to {row['high']:.4f}) | "
             f"{row['microseconds']:.3g} | {row['acceptance']:.0%} | {row['changed']:.0%} | "
-            f"{row['energy']:.1f}{spread} |"
+            f"{row['log_potential']:.1f}{spread} |"
         )
     return "\n".join(lines) + "\n"

@@ -78,7 +78,7 @@ class Trial:
         parts = [f"domains {'x'.join(map(str, self.graph.sizes))}"]
         for group in self.graph.factors:
             arrays = group.arrays()
-            values = arrays["weight"] if group.kind == "potts" else arrays["energy"]
+            values = arrays["weight"] if group.kind == "potts" else arrays["log_potential"]
             for scope, value in zip(group.scope.tolist(), np.asarray(values), strict=True):
                 parts.append(f"{group.kind} {','.join(map(str, scope))}: {_numbers(value)}")
         parts += [f"{name} = {_setting(value)}" for name, value in self.settings.items()]

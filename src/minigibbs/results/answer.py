@@ -47,7 +47,7 @@ class Answer(Result):
 
     domains: Domains
     known: Known = field(repr=False)  # the marginals, one number per value
-    log_z: float | None  # the logarithm of the sum of exp(energy) over states; None if not known
+    log_z: float | None  # log of the sum of exp(log-potential) over states; None: unknown
     log_z_error: float | None  # its standard error, 0 where exact
     method: str  # "exact", or the sampler
     reason: str  # why this method

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def to_arviz(run: Run, indicators: bool = False) -> Any:
-    """A run's draws and energies; see `Run.to_arviz`."""
+    """A run's draws and log-potentials; see `Run.to_arviz`."""
     arviz_base = optional("arviz_base", "arviz")
     posterior: dict[str, Any] = {}
     coords: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def to_arviz(run: Run, indicators: bool = False) -> Any:
                 dims[one.name] = [f"{one.name}_part"]
     groups = {"posterior": posterior} if posterior else {}
     if run.energy is not None:
-        groups["sample_stats"] = {"lp": run.energy}
+        groups["sample_stats"] = {"lp": -run.energy}
     if not groups:
         raise SampleError(
             'to_arviz() needs record=("draws",), record=("energy",) or observe={...} with series'

@@ -53,7 +53,7 @@ def log_likelihood(
 def unnormalized(graph: FactorGraph, data: Data) -> NDArray[np.float64]:
     """[row] the logarithm of the sum of exp(log-potential) over what the row leaves open."""
     if data.seen is None:
-        return np.asarray(graph.energy(data.rows), dtype=np.float64).reshape(len(data))
+        return np.asarray(graph.log_potential(data.rows), dtype=np.float64).reshape(len(data))
     found = np.empty(len(data))
     patterns, which = np.unique(data.seen, axis=0, return_inverse=True)
     which = which.ravel()
@@ -63,7 +63,7 @@ def unnormalized(graph: FactorGraph, data: Data) -> NDArray[np.float64]:
         if not graph.implicits and not len(graph.hard) and _independent(graph, hidden):
             states = np.ascontiguousarray(data.rows[some])
             states[:, hidden] = 0
-            out = np.asarray(graph.energy(states), dtype=np.float64).reshape(len(some))
+            out = np.asarray(graph.log_potential(states), dtype=np.float64).reshape(len(some))
             model = graph.packed
             unary = sum_unary(model)
             if not len(unary):

@@ -12,7 +12,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.domains import Domains
 from minigibbs.system.boundary import checked
 
-_SAME = 1e-6  # relative difference of log-potentials that counts as rounding
+_SAME = 1e-6  # relative difference of energies that counts as rounding
 
 
 @checked(SampleError, init=False)
@@ -26,26 +26,30 @@ class Maximum:
     >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
     >>> best = mg.maximize(graph, rounds=10, seed=1, progress=False)
     >>> best.value("rain"), best.energy
-    ('yes', 1.0)
+    ('yes', -1.0)
     """
 
     domains: Domains = field(repr=False)
     state: NDArray[Any]  # a value's number for each variable
-    energy: float  # its log-potential, as `graph.energy` gives it
+    energy: float  # as `graph.energy` gives it: minus the log-potential
     seconds: float
     rounds: int  # of each chain: sweeps of all levels
     chains: int
     reached: int  # chains that found this energy on their own: one of many is little evidence
     ended: str = "rounds"  # or "time", "interrupted", "terminated"; "proven" with prove=True
     local_maximum: bool = True  # whether no change of one variable improves what a chain found
-    bound: float | None = None  # no state has a higher log-potential, by a proof; None: no proof
+    bound: float | None = None  # no state has a lower energy, by a proof; None: no proof
 
     @property
     def proven(self) -> bool:
         """Whether the state is proven to be the best one, up to rounding."""
-        return self.bound is not None and self.bound <= self.energy + _SAME * max(
-            1.0, abs(self.energy)
-        )
+        margin = _SAME * max(1.0, abs(self.energy))
+        return self.bound is not None and self.energy <= self.bound + margin
+
+    @property
+    def log_potential(self) -> float:
+        """The log-potential of the state, as `graph.log_potential` gives it: minus the energy."""
+        return 0.0 - self.energy
 
     def value(self, variable: int | str) -> Any:
         """The value of one variable: its label, grid point or number."""
@@ -73,7 +77,9 @@ class Maximum:
         }
 
     def _bound_text(self) -> str:
-        return f"{self.bound:.6f}" + (" (proven to be the maximum)" if self.proven else "")
+        return f"{self.bound:.6f}" + (
+            " (proven: no state has a lower energy)" if self.proven else ""
+        )
 
     def __str__(self) -> str:
         rows = [

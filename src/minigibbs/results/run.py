@@ -32,8 +32,9 @@ from minigibbs.system.boundary import checked
 if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
 
-FORMAT = "minigibbs-run-2"
-FORMATS = ("minigibbs-run-1", FORMAT)  # the first is that of 0.1
+FORMAT = "minigibbs-run-3"
+_BEFORE = ("minigibbs-run-1", "minigibbs-run-2")  # of 0.1 and 0.2: energies with the other sign
+FORMATS = (*_BEFORE, FORMAT)
 _ARRAYS = (
     "clock",
     "counts",
@@ -113,7 +114,7 @@ class Run(Result):
     clock: NDArray[np.int64]  # [row] recorded updates
     counts: NDArray[np.int64] | None  # [row, sum of sizes] visits to each value
     kept_draws: NDArray[np.unsignedinteger] | None  # None without recorded draws: see `draws`
-    energy: NDArray[np.float64] | None  # [row, draw] log-potential of the state
+    energy: NDArray[np.float64] | None  # [row, draw] minus the log-potential of the state
     error: NDArray[np.float64] | None  # [row, draw] distance of the marginals to a reference
     reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
     model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
@@ -263,7 +264,8 @@ class Run(Result):
         """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
 
         `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
-        `sample_stats["lp"]` the energy; observables stand beside the draws under their names.
+        `sample_stats["lp"]` the log-potential, minus the energy; observables stand beside
+        the draws under their names.
 
         Parameters
         ----------
@@ -365,6 +367,8 @@ def load(path: str | os.PathLike[str]) -> Run:
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         info = header["info"] | {"seed": int(header["info"]["seed"])}
+        if header["format"] in _BEFORE and "energy" in arrays:
+            arrays["energy"] = 0.0 - arrays["energy"]
         kept = {**dict.fromkeys(_ARRAYS), **arrays}
         run = Run(
             domains,

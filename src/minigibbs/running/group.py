@@ -30,7 +30,9 @@ class Collected(NamedTuple):
     counts: NDArray[np.int64]  # [row, sum of sizes]; [row, 0] if not recorded
     visits: NDArray[np.int64]  # [row]
     draws: NDArray[Any]  # [row, record, variable]
-    energy: NDArray[np.float64]  # [row, record]
+    energy: NDArray[
+        np.float64
+    ]  # [row, record] log-potential without the offset; `result` negates it
     error: NDArray[np.float64]  # [row, record]
     observed: NDArray[np.float64]  # [row, record, number]; [row, 0, ..] without series
     observed_count: NDArray[np.int64]  # [row] see `running.observed`

@@ -433,7 +433,7 @@ def start_states(
 
 def _check_possible(graph: FactorGraph, given: NDArray[Any]) -> None:
     """Refuse a first state that a factor forbids."""
-    for row in np.flatnonzero(np.atleast_1d(graph.energy(given)) == -np.inf)[:1]:
+    for row in np.flatnonzero(np.atleast_1d(graph.log_potential(given)) == -np.inf)[:1]:
         state = np.atleast_2d(given)[row]
         factor = forbidding(graph, state)
         assert factor is not None
@@ -528,7 +528,7 @@ def _replace_hopeless(states: NDArray[Any], graph: FactorGraph, seed: int) -> No
     may stay there, for example at "all records are the same person".
     """
     free = graph.evidence < 0
-    energies = np.atleast_1d(graph.energy(states[: _constant(len(states))]))
+    energies = np.atleast_1d(graph.log_potential(states[: _constant(len(states))]))
     least = energies.max() - np.log(graph.sizes[free]).sum()
     hopeless = np.flatnonzero(energies < least)
     if len(hopeless) == 0:

@@ -72,7 +72,7 @@ def result(
             if "draws" in kept
             else None
         ),
-        energy=energy + plan.graph.offset if "energy" in kept else None,
+        energy=0.0 - (energy + plan.graph.offset) if "energy" in kept else None,
         error=(
             np.concatenate([part.error[:, first:records] for part in parts])
             if plan.reference is not None

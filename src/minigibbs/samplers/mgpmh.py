@@ -111,7 +111,7 @@ class MGPMH(Sampler):
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
             chance, estimates = proposals(everything, i, line, density[i])
-            psi, exact = softmax(estimates), everything.energy[line]
+            psi, exact = softmax(estimates), everything.log_potential[line]
             rows = np.empty((len(line), len(line)))
             for old in range(len(line)):
                 log_a = exact - exact[old] + estimates[:, [old]] - estimates

@@ -115,7 +115,7 @@ class SwendsenWang(SweepSampler):
     def transition(self, everything: Enumeration) -> Transition:
         """All sets of bonds, and the states that agree with each."""
         weight, agree = _agreeing_pairs(everything)
-        fields = everything.energy - weight @ agree
+        fields = everything.log_potential - weight @ agree
         weights = np.exp(fields - fields.max())
         count = len(everything.states)
         matrix = np.zeros((count, count))

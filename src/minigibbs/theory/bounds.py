@@ -91,7 +91,7 @@ def _check_bounded(graph: FactorGraph) -> None:
     if len(graph.hard):
         raise SampleError(
             f"there is no such bound for this graph: {graph.where(graph.hard[0])} holds a zero (an "
-            "energy of -inf), so that L and Psi are infinite"
+            "log-potential of -inf), so that L and Psi are infinite"
         )
 
 
@@ -121,7 +121,7 @@ def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Compari
 
 @checked(SampleError)
 def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
-    """Log E exp(estimate) is the energy, for the Poisson estimator."""
+    """Log E exp(estimate) is the log-potential, for the Poisson estimator."""
     _check_bounded(graph)
     everything = Enumeration(graph)
     return Comparison(
@@ -377,7 +377,7 @@ def _promised(graph: FactorGraph, sampler: Sampler) -> float:
 
 @checked(SampleError)
 def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
-    """The delta of Theorems 2 and 6: how far an estimate can be from the energy."""
+    """The delta of Theorems 2 and 6: how far an estimate can be from the log-potential."""
     _check_bounded(graph)
     everything = Enumeration(graph)
     energies = everything.phi.sum(axis=0)

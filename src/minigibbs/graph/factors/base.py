@@ -23,7 +23,7 @@ from minigibbs.graph.factors.ties import Tie, check_fixed, spread
 from minigibbs.system.boundary import checked
 
 FREE = -1  # in an evidence array: the variable is not clamped
-LARGEST = 1e100  # in size, of weights and energies: products and sums of them stay finite
+LARGEST = 1e100  # in size, of weights and log-potentials: products and sums of them stay finite
 FLOOR_CHANGES = (
     "that is another model, in which what was impossible is unlikely, and updates of one variable "
     "at a time hardly ever cross it; leave floor out to keep the zeros"
@@ -219,8 +219,8 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     if bad.any():
         factor = int(np.flatnonzero(bad)[0])
         hint = (
-            ". Hard constraints are energies of -inf in mg.Table or mg.Unary; here, use a finite "
-            "weight such as 50 (a probability of e^-50 = 2e-22)"
+            ". Hard constraints are log-potentials of -inf in mg.Table or mg.Unary; here, use a "
+            "finite weight such as 50 (a probability of e^-50 = 2e-22)"
         )
         raise GraphError(
             f"{kind} factor {factor}: a weight must be finite, at most {LARGEST} in size, "
@@ -229,20 +229,20 @@ def read_weight(kind: str, weight: ArrayLike, count: int) -> NDArray[np.float64]
     return frozen(array, np.float64)
 
 
-def read_energy(
-    kind: str, energy: ArrayLike, floor: float | None, arity: int
+def read_log_potential(
+    kind: str, values: ArrayLike, floor: float | None, arity: int
 ) -> NDArray[np.float64]:
     """Log-potentials as a read-only float64 array, raised to `floor` where one is given.
 
-    An energy of -inf is a zero: it forbids a state.
+    A log-potential of -inf is a zero: it forbids a state.
     """
-    array = _copy_numbers(energy, f"{kind}: energies must be real numbers")
+    array = _copy_numbers(values, f"{kind}: log-potentials must be real numbers")
     if floor is not None:
         if not np.isfinite(floor):
             raise GraphError(f"{kind}: floor must be finite, got {floor}")
-        warn_of_floor(kind, int(np.count_nonzero(array == -np.inf)), f"energy {floor:g}")
+        warn_of_floor(kind, int(np.count_nonzero(array == -np.inf)), f"log-potential {floor:g}")
         np.maximum(array, floor, out=array)  # keeps NaN
-    rule = f"an energy must be -inf or finite, at most {LARGEST} in size"
+    rule = f"a log-potential must be -inf or finite, at most {LARGEST} in size"
     _refuse(kind, arity, array, _unusable(array) & (array != -np.inf), rule)
     array.flags.writeable = False
     return array
@@ -274,23 +274,23 @@ def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> Non
 
 
 def usable_weights(
-    kind: str, energy: NDArray[np.float64], weight: NDArray[np.float64], shared: bool
+    kind: str, values: NDArray[np.float64], weight: NDArray[np.float64], shared: bool
 ) -> None:
     """Raise for a weight that is not above 0 at a table that holds a zero."""
     low = np.flatnonzero(~(weight > 0))
     if not len(low):
         return
-    hard = (energy == -np.inf).any() if shared else _rows_with_zeros(energy)[low]
+    hard = (values == -np.inf).any() if shared else _rows_with_zeros(values)[low]
     if np.any(hard):
         factor = int(low[np.flatnonzero(np.broadcast_to(hard, len(low)))[0]])
         raise GraphError(
-            f"{kind} factor {factor}: its table holds a zero (an energy of -inf), so its weight "
-            f"must be above 0, got {weight[factor]}; give the factor a table of its own"
+            f"{kind} factor {factor}: its table holds a zero (a log-potential of -inf), so its "
+            f"weight must be above 0, got {weight[factor]}; give the factor a table of its own"
         )
 
 
-def _rows_with_zeros(energy: NDArray[np.float64]) -> NDArray[np.bool_]:
-    hard: NDArray[np.bool_] = (energy == -np.inf).any(axis=tuple(range(1, energy.ndim)))
+def _rows_with_zeros(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    hard: NDArray[np.bool_] = (values == -np.inf).any(axis=tuple(range(1, values.ndim)))
     return hard
 
 

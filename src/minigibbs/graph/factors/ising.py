@@ -35,10 +35,10 @@ class Ising(Weighted):
     --------
     >>> import minigibbs as mg
     >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
-    >>> graph.energy([[0, 0], [0, 1]])
+    >>> graph.log_potential([[0, 0], [0, 1]])
     array([ 0.5, -0.5])
     >>> named = mg.Ising(["rain"], ["wet"], 0.5)
-    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([1, 1])
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).log_potential([1, 1])
     0.5
     """
 

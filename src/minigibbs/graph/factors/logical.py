@@ -51,10 +51,10 @@ class Logical(Weighted):
     --------
     >>> import minigibbs as mg
     >>> rule = mg.Logical("imply", [[0, 1, 2]], 1.5)
-    >>> mg.FactorGraph([2, 2, 2], [rule]).energy([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    >>> mg.FactorGraph([2, 2, 2], [rule]).log_potential([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
     array([0. , 1.5, 1.5])
     >>> named = mg.Logical("imply", [["rain", "wet"]], 1.5)
-    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([1, 0])
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).log_potential([1, 0])
     0.0
     """
 

@@ -35,7 +35,7 @@ class Potts(Weighted):
     --------
     >>> import minigibbs as mg
     >>> ring = mg.Potts([0, 1, 2], [1, 2, 0], 0.8)
-    >>> mg.FactorGraph([3, 3, 3], [ring]).energy([2, 2, 1])
+    >>> mg.FactorGraph([3, 3, 3], [ring]).log_potential([2, 2, 1])
     0.8
     """
 

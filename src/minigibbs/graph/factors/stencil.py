@@ -55,7 +55,7 @@ class Stencil(Factors):
     >>> graph = mg.FactorGraph([2] * 4096, [square])
     >>> graph
     <FactorGraph: 4,096 variables; factors: 8,192 stencil>
-    >>> graph.energy([1] * 4096)
+    >>> graph.log_potential([1] * 4096)
     3276.8
     """
 

@@ -19,7 +19,7 @@ from minigibbs.graph.factors.base import (
     General,
     finite_range,
     log_probabilities,
-    read_energy,
+    read_log_potential,
     read_weight,
     usable_weights,
 )
@@ -36,45 +36,46 @@ _CHUNK = 2**22  # table values looked at in one go when evidence cuts tables dow
 
 @checked(GraphError)
 class Table(Factors):
-    """Factors phi = weight * energy[x_a, x_b, ...] over any number of variables.
+    """Factors phi = weight * log_potential[x_a, x_b, ...] over any number of variables.
 
     Parameters
     ----------
     scope
         One row per factor, one column per variable, by number or name; a single row for a single
         factor.
-    energy
+    log_potential
         Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
-        array of shape (D_a, D_b, ...) that all factors share. An energy of -inf is a hard zero:
-        it forbids what it stands for.
+        array of shape (D_a, D_b, ...) that all factors share. A log-potential of -inf is a hard
+        constraint: it forbids what it stands for.
     weight
         A multiplier per factor; by default 1. Above 0 where the table holds a zero.
     floor
-        Energies below it, -inf included, are raised to it: that is another model.
+        Log-potentials below it, -inf included, are raised to it: that is another model.
     name, tied, fixed, scale
-        Name the energies to learn them with `mg.learn`: those of each factor, or one table for
-        all. `tied` holds the number of each factor's table, and `energy` a table per number. Fixed
-        energies, and those of -inf, are not learned. `scale` is for learn="weight".
+        Name the log-potentials to learn them with `mg.learn`: those of each factor, or one table
+        for all. `tied` holds the number of each factor's table, and `log_potential` a table per
+        number. Fixed log-potentials, and those of -inf, are not learned. `scale` is for
+        learn="weight".
     learn
-        "energy", or "weight" where tables are known features and their weights are learned: tied,
-        fixed and scaled as those of `mg.Potts`.
+        "log_potential", or "weight" where tables are known features and their weights are learned:
+        tied, fixed and scaled as those of `mg.Potts`.
 
     Examples
     --------
     >>> import minigibbs as mg, numpy as np
     >>> rule = mg.Table([[0, 1], [1, 2]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], weight=[0.5, 2.0])
-    >>> mg.FactorGraph([3, 3, 3], [rule]).energy([0, 1, 2])
+    >>> mg.FactorGraph([3, 3, 3], [rule]).log_potential([0, 1, 2])
     2.5
     >>> differ = mg.Table([[0, 1]], [[-np.inf, 0.0], [0.0, -np.inf]])
-    >>> mg.FactorGraph([2, 2], [differ]).energy([[0, 0], [0, 1]])
+    >>> mg.FactorGraph([2, 2], [differ]).log_potential([[0, 0], [0, 1]])
     array([-inf,   0.])
     >>> named = mg.Table([["sky", "rain"]], [[0.0, 1.0], [2.0, 0.0], [0.5, 0.5]])
-    >>> mg.FactorGraph([2, 3], [named], names=["rain", "sky"]).energy([0, 1])
+    >>> mg.FactorGraph([2, 3], [named], names=["rain", "sky"]).log_potential([0, 1])
     2.0
     """
 
     kind = "table"
-    energy: NDArray[np.float64]
+    log_potential: NDArray[np.float64]
     weight: NDArray[np.float64]
     shared: bool  # whether there is one table for all factors
     learn: str
@@ -84,7 +85,7 @@ class Table(Factors):
     def __init__(
         self,
         scope: ArrayLike,
-        energy: ArrayLike,
+        log_potential: ArrayLike,
         weight: ArrayLike | None = None,
         floor: float | None = None,
         *,
@@ -92,21 +93,21 @@ class Table(Factors):
         tied: ArrayLike | None = None,
         fixed: ArrayLike = False,
         scale: ArrayLike | None = None,
-        learn: str = "energy",
+        learn: str = "log_potential",
     ) -> None:
-        if learn not in ("energy", "weight"):
-            raise GraphError(f'table: learn must be "energy" or "weight", got {learn!r}')
+        if learn not in ("log_potential", "weight"):
+            raise GraphError(f'table: learn must be "log_potential" or "weight", got {learn!r}')
         rows = read_scope(self.kind, scope)
         count, arity = rows.shape
         tie = read_tie(self.kind, count, name, tied, fixed, scale)
-        table = read_energy(self.kind, energy, floor, arity)
+        table = read_log_potential(self.kind, log_potential, floor, arity)
         by_weight = tie if learn == "weight" else None
         tables = count if tie is None or by_weight else tie.numbers(count)
         shared = table.ndim == arity
         if not shared and (table.ndim != arity + 1 or len(table) != tables):
             raise GraphError(
-                f"table: for {count} factors over {arity} variables each, expected energies of "
-                f"{arity} dimensions (shared) or of {arity + 1} dimensions, the first of length "
+                f"table: for {count} factors over {arity} variables each, expected log-potentials "
+                f"of {arity} dimensions (shared) or of {arity + 1} dimensions, the first of length "
                 f"{tables}; got shape {table.shape}"
             )
         if scale is not None and by_weight is None:
@@ -115,39 +116,44 @@ class Table(Factors):
         total = count if by_weight is None else by_weight.numbers(count)
         numbers = read_weight(self.kind, 1.0 if weight is None else weight, total)
         vars(self).update(_weights=numbers, weight=spread(by_weight, numbers, count))
-        self._set_energy(table, tie)
+        self._set_entries(table, tie)
         check_fixed(self.kind, tie, self.numbers.shape)
-        usable_weights(self.kind, self.energy, self.weight, self.shared)
+        usable_weights(self.kind, self.log_potential, self.weight, self.shared)
 
-    def _set_energy(self, table: NDArray[np.float64], tie: Tie | None) -> None:
+    def _set_entries(self, table: NDArray[np.float64], tie: Tie | None) -> None:
         """Give each factor its table: of its own, the one that it is tied to, or the only one."""
-        shared, energy = table.ndim == self._scope.shape[1], table
-        if not shared and tie is not None and self.learn == "energy" and tie.tied is not None:
-            energy = table[tie.tied]
-            energy.flags.writeable = False
-        vars(self).update(tie=tie, _tables=table, energy=energy, shared=shared)
+        shared, log_potential = table.ndim == self._scope.shape[1], table
+        if (
+            not shared
+            and tie is not None
+            and self.learn == "log_potential"
+            and tie.tied is not None
+        ):
+            log_potential = table[tie.tied]
+            log_potential.flags.writeable = False
+        vars(self).update(tie=tie, _tables=table, log_potential=log_potential, shared=shared)
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The energies or weights, once for all factors that share them."""
+        """The log-potentials or weights, once for all factors that share them."""
         return self._weights if self.learn == "weight" else self._tables
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other energies, or weights."""
+        """The same group with other log-potentials, or weights."""
         changed, count = copy.copy(self), len(self)
         if self.learn == "weight":
             numbers = read_weight(self.kind, numbers, len(self._weights))
             vars(changed).update(_weights=numbers, weight=spread(self.tie, numbers, count))
         else:
-            changed._set_energy(
-                read_energy(self.kind, numbers, None, self._scope.shape[1]), self.tie
+            changed._set_entries(
+                read_log_potential(self.kind, numbers, None, self._scope.shape[1]), self.tie
             )
         return changed
 
     @property
     def learns_entries(self) -> bool:
         """Whether entries are learned, and not weights."""
-        return self.learn == "energy"
+        return self.learn == "log_potential"
 
     @classmethod
     def from_probabilities(
@@ -157,7 +163,7 @@ class Table(Factors):
         weight: ArrayLike | None = None,
         floor: float | None = None,
     ) -> Table:
-        """Give weights exp(phi) in place of energies; they need not sum to 1."""
+        """Give weights exp(phi) in place of log-potentials; they need not sum to 1."""
         arity = read_scope(cls.kind, scope).shape[1]
         return cls(scope, log_probabilities(cls.kind, probability, floor, arity), weight)
 
@@ -177,7 +183,7 @@ class Table(Factors):
 
         >>> import minigibbs as mg
         >>> line = mg.Grid(-1.0, 1.0, 3)
-        >>> mg.Table.from_function([0, 1], lambda a, b: -(a - b)**2, [line, line]).energy
+        >>> mg.Table.from_function([0, 1], lambda a, b: -(a - b)**2, [line, line]).log_potential
         array([[-0., -1., -4.],
                [-1., -0., -1.],
                [-4., -1., -0.]])
@@ -190,18 +196,18 @@ class Table(Factors):
             "use grids of fewer points, or fewer columns of the scope",
         )
         points = np.meshgrid(*axes, indexing="ij", sparse=True)
-        rule = "table: the function must give one energy per grid point"
-        energy = as_array(call_own(f, points, "table: the function"), "iufb", rule)
+        rule = "table: the function must give one log-potential per grid point"
+        log_potential = as_array(call_own(f, points, "table: the function"), "iufb", rule)
         try:
-            energy = np.broadcast_to(energy, shape)
+            log_potential = np.broadcast_to(log_potential, shape)
         except ValueError:
-            raise GraphError(f"{rule}, shape {shape}; got shape {energy.shape}") from None
-        return cls(scope, energy, weight, floor)
+            raise GraphError(f"{rule}, shape {shape}; got shape {log_potential.shape}") from None
+        return cls(scope, log_potential, weight, floor)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The domain sizes that the tables are written for."""
-        return self.energy.shape if self.shared else self.energy.shape[1:]
+        return self.log_potential.shape if self.shared else self.log_potential.shape[1:]
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Each variable has as many values as its axis of the table."""
@@ -235,13 +241,13 @@ class Table(Factors):
 
     def _rows(self) -> NDArray[np.int64]:
         """Which of the tables each factor has."""
-        tie = self.tie if self.learn == "energy" else None
+        tie = self.tie if self.learn == "log_potential" else None
         rows = np.arange(len(self)) if tie is None or tie.tied is None else tie.tied
         return rows.astype(np.int64)
 
     def _range(self, evidence: NDArray[np.int32]) -> list[NDArray[Any]]:
         """For each factor, over what the evidence leaves, what `finite_range` says."""
-        whole = finite_range(self.energy.reshape(1 if self.shared else len(self), -1))
+        whole = finite_range(self.log_potential.reshape(1 if self.shared else len(self), -1))
         found = [np.broadcast_to(array, len(self)).copy() for array in whole]
         clamped = evidence[self._scope] != FREE
         for pattern in np.unique(clamped[clamped.any(axis=1)], axis=0):
@@ -257,7 +263,7 @@ class Table(Factors):
         self, factors: NDArray[Any], pattern: NDArray[np.bool_], evidence: NDArray[np.int32]
     ) -> NDArray[np.float64]:
         """The tables of some factors with the clamped axes fixed at the evidence."""
-        tables = self.energy[None] if self.shared else self.energy[factors]
+        tables = self.log_potential[None] if self.shared else self.log_potential[factors]
         tables = np.broadcast_to(tables, (len(factors), *self.shape))
         for axis in np.flatnonzero(pattern):
             fixed = evidence[self._scope[factors, axis]]
@@ -267,8 +273,8 @@ class Table(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        given = {"scope": self._scope, "energy": self._tables, "weight": self._weights}
-        learn = {"learn": self.learn} if self.learn != "energy" else {}
+        given = {"scope": self._scope, "log_potential": self._tables, "weight": self._weights}
+        learn = {"learn": self.learn} if self.learn != "log_potential" else {}
         return {**given, **learn, **given_ties(self.tie)}
 
 

@@ -16,7 +16,7 @@ from minigibbs.graph.factors.base import (
     General,
     finite_range,
     log_probabilities,
-    read_energy,
+    read_log_potential,
 )
 from minigibbs.graph.factors.scope import read_scope
 from minigibbs.graph.factors.ties import Tie, check_fixed, given_ties, read_tie
@@ -26,41 +26,41 @@ from minigibbs.system.boundary import checked
 
 @checked(GraphError)
 class Unary(Factors):
-    """Factors phi = energy[x_v] over single variables.
+    """Factors phi = log_potential[x_v] over single variables.
 
     Parameters
     ----------
     var
         The variable of each factor, by number or name.
-    energy
-        One row of log-potentials per factor, a column per value; or one row for all. An energy
-        of -inf forbids a value.
+    log_potential
+        One row of log-potentials per factor, a column per value; or one row for all. A
+        log-potential of -inf forbids a value.
     floor
-        Energies below it, -inf included, are raised to it: that is another model.
+        Log-potentials below it, -inf included, are raised to it: that is another model.
     name, tied, fixed
-        Name the energies to learn them with `mg.learn`: those of each factor, or one row for all.
-        `tied` holds the number of each factor's row, and `energy` a row per number. Fixed
-        energies, and those of -inf, are not learned.
+        Name the log-potentials to learn them with `mg.learn`: those of each factor, or one row for
+        all. `tied` holds the number of each factor's row, and `log_potential` a row per number.
+        Fixed log-potentials, and those of -inf, are not learned.
 
     Examples
     --------
     >>> import minigibbs as mg
     >>> fields = mg.Unary([0, 1], [[0.0, 1.0], [0.5, 0.0]])
-    >>> mg.FactorGraph([2, 2], [fields]).energy([1, 0])
+    >>> mg.FactorGraph([2, 2], [fields]).log_potential([1, 0])
     1.5
     >>> named = mg.Unary(["wet"], [0.0, 1.0])
-    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).energy([0, 1])
+    >>> mg.FactorGraph([2, 2], [named], names=["rain", "wet"]).log_potential([0, 1])
     1.0
     """
 
     kind = "unary"
-    energy: NDArray[np.float64]
+    log_potential: NDArray[np.float64]
     _numbers: NDArray[np.float64]
 
     def __init__(
         self,
         var: ArrayLike,
-        energy: ArrayLike,
+        log_potential: ArrayLike,
         floor: float | None = None,
         *,
         name: str | None = None,
@@ -69,70 +69,70 @@ class Unary(Factors):
     ) -> None:
         scope = read_scope(self.kind, [var], arity=1)
         tie = read_tie(self.kind, len(scope), name, tied, fixed)
-        array = read_energy(self.kind, energy, floor, arity=1)
+        array = read_log_potential(self.kind, log_potential, floor, arity=1)
         rows = len(scope) if tie is None else tie.numbers(len(scope))
         one = array.ndim == 1 and not (tie and tie.tied is not None)
         if array.ndim == 1 and not one:
             array = np.tile(array, (rows, 1))
         if not one and (array.ndim != 2 or len(array) != rows):
             raise GraphError(
-                f"unary: expected energies of shape ({rows}, values), got {array.shape}"
+                f"unary: expected log-potentials of shape ({rows}, values), got {array.shape}"
             )
         vars(self).update(_scope=scope)
-        self._set_energy(array, tie)
+        self._set_entries(array, tie)
 
-    def _set_energy(self, numbers: NDArray[np.float64], tie: Tie | None) -> None:
+    def _set_entries(self, numbers: NDArray[np.float64], tie: Tie | None) -> None:
         """Give each factor its row: of its own, the one that it is tied to, or the only one."""
         check_fixed(self.kind, tie, numbers.shape)
-        energy = numbers
+        log_potential = numbers
         if numbers.ndim == 1:
-            energy = np.broadcast_to(numbers, (len(self), len(numbers)))
+            log_potential = np.broadcast_to(numbers, (len(self), len(numbers)))
         elif tie is not None and tie.tied is not None:
-            energy = numbers[tie.tied]
-            energy.flags.writeable = False
-        vars(self).update(tie=tie, _numbers=numbers, energy=energy)
+            log_potential = numbers[tie.tied]
+            log_potential.flags.writeable = False
+        vars(self).update(tie=tie, _numbers=numbers, log_potential=log_potential)
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The energies, once for all factors that share them."""
+        """The log-potentials, once for all factors that share them."""
         return self._numbers
 
     def with_numbers(self, numbers: NDArray[np.float64]) -> Self:
-        """The same group with other energies."""
+        """The same group with other log-potentials."""
         changed = copy.copy(self)
-        changed._set_energy(read_energy(self.kind, numbers, None, arity=1), self.tie)
+        changed._set_entries(read_log_potential(self.kind, numbers, None, arity=1), self.tie)
         return changed
 
     @property
     def learns_entries(self) -> bool:
-        """Energies are entries."""
+        """Log-potentials are entries."""
         return True
 
     @classmethod
     def from_probabilities(
         cls, var: ArrayLike, probability: ArrayLike, floor: float | None = None
     ) -> Unary:
-        """Give weights exp(phi) in place of energies; they need not sum to 1."""
+        """Give weights exp(phi) in place of log-potentials; they need not sum to 1."""
         return cls(var, log_probabilities(cls.kind, probability, floor, arity=1))
 
     def check_domains(self, domains: Domains, group: int) -> None:
         """Each variable has as many values as the rows have columns."""
-        wrong = domains.sizes[self._scope[:, 0]] != self.energy.shape[1]
+        wrong = domains.sizes[self._scope[:, 0]] != self.log_potential.shape[1]
         if wrong.any():
             factor = int(np.flatnonzero(wrong)[0])
             variable = int(self._scope[factor, 0])
             raise GraphError(
-                f"{self.where(factor, group)}: expected {domains.sizes[variable]} energies, one "
-                f"per value of {domains.describe(variable)}, got {self.energy.shape[1]}"
+                f"{self.where(factor, group)}: expected {domains.sizes[variable]} log-potentials, "
+                f"one per value of {domains.describe(variable)}, got {self.log_potential.shape[1]}"
             )
 
     def lower(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> General:
         """Lower to tables of arity 1."""
-        count, values = self.energy.shape
-        low, high, hard = finite_range(self.energy)
+        count, values = self.log_potential.shape
+        low, high, hard = finite_range(self.log_potential)
         clamped = np.flatnonzero(evidence[self._scope[:, 0]] != FREE)
         high[clamped] = low[clamped]
-        hard[clamped] = self.energy[clamped, evidence[self._scope[clamped, 0]]] == -np.inf
+        hard[clamped] = self.log_potential[clamped, evidence[self._scope[clamped, 0]]] == -np.inf
         span = np.where(hard, np.inf, high - low)
         return General(
             form=TABLE,
@@ -141,12 +141,12 @@ class Unary(Factors):
             weight=np.ones(count),
             low=low,
             span=span,
-            table=(self.energy if self.tie is None else self._numbers).ravel(),
+            table=(self.log_potential if self.tie is None else self._numbers).ravel(),
             table_start=self._rows() * values,
         )
 
     def _rows(self) -> NDArray[np.int64]:
-        """Where each factor's energies stand among the numbers."""
+        """Where each factor's log-potentials stand among the numbers."""
         if self.tie is None or self.tie.tied is None:
             alone = self.tie is None or self._numbers.ndim == 2
             return np.arange(len(self), dtype=np.int64) * alone
@@ -154,8 +154,8 @@ class Unary(Factors):
 
     def arrays(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        energy = self.energy if self.tie is None else self._numbers
-        return {"var": self._scope[:, 0], "energy": energy, **given_ties(self.tie)}
+        log_potential = self.log_potential if self.tie is None else self._numbers
+        return {"var": self._scope[:, 0], "log_potential": log_potential, **given_ties(self.tie)}
 
 
 def unary_groups(rows: NDArray[np.float64], constant: float = 0.0) -> list[Factors]:

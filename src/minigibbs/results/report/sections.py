@@ -99,7 +99,9 @@ def facts(run: Run) -> Html:
         shown.append(("proposals accepted", f"{info.acceptance:.0%}", "the rest kept the value"))
     if run.energy is not None and run.energy.size:
         rhat, ess = run.summary().energy_rhat, run.summary().energy_ess
-        shown.append(("mean energy", f"{run.energy.mean():,.5g}", "log-probability + constant"))
+        shown.append(
+            ("mean energy", f"{run.energy.mean():,.5g}", "minus log-probability + constant")
+        )
         shown.append(("energy R-hat", number(rhat, ".3f"), "1 where chains agree"))
         shown.append(("energy ESS", number(ess, ",.0f"), "worth in independent draws"))
     if run.reference is not None and run.counts is not None:
@@ -153,8 +155,8 @@ def traces(run: Run) -> Html:
         )
         picture = pictures.lines(updates, drawn, label, ends, lambda t: f"{t + 0.0:,.6g}")
         words = (
-            "Energy (the log-probability up to a constant) of each chain. Chains that have settled "
-            "lie on top of each other and show no trend."
+            "Energy (minus the log-probability, up to a constant) of each chain. Chains that have "
+            "settled lie on top of each other and show no trend."
         )
         parts.append(_figure(picture, _legend(run), words + _undrawn(run)))
     updates = run.record_updates.astype(np.float64)

@@ -205,7 +205,7 @@ def _redraw(everything: Enumeration, block: list[int]) -> NDArray[np.float64]:
     """The matrix of one block's update."""
     others = np.delete(everything.states, block, axis=1)
     _, rest = np.unique(others, axis=0, return_inverse=True)
-    logs = np.where(rest.ravel()[:, None] == rest.ravel(), everything.energy, -np.inf)
+    logs = np.where(rest.ravel()[:, None] == rest.ravel(), everything.log_potential, -np.inf)
     possible = logs.max(axis=1) > -np.inf  # not where zeros exclude the other variables' values
     matrix = np.eye(len(logs))
     matrix[possible] = softmax(logs[possible])

@@ -128,7 +128,7 @@ class Gibbs(Sampler):
         """Algorithm 1."""
 
         def conditionals(i: int, line: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.tile(softmax(everything.energy[line]), (len(line), 1))
+            return np.tile(softmax(everything.log_potential[line]), (len(line), 1))
 
         return on_states(everything, conditionals, everything.law)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
-from minigibbs.graph.factors.base import read_energy
+from minigibbs.graph.factors.base import read_log_potential
 from minigibbs.graph.factors.implicit.base import CHUNK, Implicit, agreement, read_form
 from minigibbs.system.boundary import checked
 
@@ -48,8 +48,8 @@ class LowRank(Implicit):
     b: NDArray[np.float64]
 
     def __init__(self, a: ArrayLike, b: ArrayLike | None = None, kind: str = "ising") -> None:
-        left = read_energy(self.kind, a, None, 1)
-        right = left if b is None else read_energy(self.kind, b, None, 1)
+        left = read_log_potential(self.kind, a, None, 1)
+        right = left if b is None else read_log_potential(self.kind, b, None, 1)
         if right.shape == left.shape and (right == left).all():
             right = left  # as it was before it went through a file
         if left.ndim != 2 or left.shape != right.shape or len(left) < 2:
