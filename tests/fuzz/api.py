@@ -9,7 +9,6 @@ child that spends too long on one call is killed and counts as a hang.
 import argparse
 import inspect
 import json
-import math
 import os
 import random
 import select
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import minigibbs as mg
-from tests.fuzz.limits import limited_memory
+from tests.fuzz.limits import limited_memory, seconds_used
 from tests.fuzz.values import ALWAYS, INSTANCES, NAMES, POOL, RESULTS, VALID, by_annotation
 
 OK, WARNED, REFUSED, SYSTEM = "ok", "warning", "our error", "error of the file system"
@@ -215,14 +214,18 @@ def _watch(texts, first, folder, patience, results) -> int:
     with open(reading, buffering=1) as stream:
         while True:
             ready = select.select([stream], [], [], patience)[0]
-            if not ready and _seconds(pid) - busy < patience and time.monotonic() - since < _WALL:
+            if (
+                not ready
+                and seconds_used(pid) - busy < patience
+                and time.monotonic() - since < _WALL
+            ):
                 continue  # the machine is busy with others
             line = stream.readline() if ready else ""
             if not line:
                 break
             what, now = json.loads(line), time.monotonic()
             results.add(texts[number], what, now - since)
-            number, since, busy = number + 1, now, _seconds(pid)
+            number, since, busy = number + 1, now, seconds_used(pid)
         if not ready:
             os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
@@ -231,15 +234,6 @@ def _watch(texts, first, folder, patience, results) -> int:
         results.add(texts[number], died if ready else f"hang: over {patience:.0f} s", 0.0)
         number += 1
     return number
-
-
-def _seconds(pid: int) -> float:
-    """The seconds that a process has computed."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return math.inf
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _child(texts, first, folder, writing) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,22 +85,64 @@ def learnable(graph: mg.FactorGraph) -> tuple[mg.FactorGraph, Any]:
     return mg.FactorGraph([2] * spins, [chain]), rows
 
 
-def _learn(graph: mg.FactorGraph, limit: float, method: str) -> None:
+Limited = Callable[[float], Any]  # a call that takes a limit
+
+
+def _learn(graph: mg.FactorGraph, method: str) -> Limited:
     model, rows = learnable(graph)
-    mg.learn(model, rows, method, max_time=limit, steps=10**6, **QUIET)
+    return lambda limit: mg.learn(model, rows, method, max_time=limit, steps=10**6, **QUIET)
 
 
-CALLS: dict[str, Callable[[mg.FactorGraph, float], Any]] = {
-    "infer": lambda graph, limit: mg.infer(graph, limit, error=1e-6, **QUIET),
-    "infer, sampled": lambda graph, limit: mg.infer(graph, limit, error=1e-6, exact=False, **QUIET),
-    "maximize": lambda graph, limit: mg.maximize(graph, limit, **QUIET),
-    "sample_until": lambda graph, limit: mg.sample_until(graph, ess=10**7, max_time=limit, **QUIET),
-    "sample_until, tempering": lambda graph, limit: mg.sample_until(
-        graph, mg.Tempering(), ess=10**7, max_time=limit, **QUIET
+def _structure(graph: mg.FactorGraph, method: str) -> Limited:
+    _, rows = learnable(graph)
+    return lambda limit: mg.learn_structure(
+        rows, method, max_time=limit, bootstrap=1000, restarts=1000, **QUIET
+    )
+
+
+def _likelihood(graph: mg.FactorGraph) -> Limited:
+    _, rows = learnable(graph)
+    rows = rows[:, :80]
+    i, j = np.triu_indices(rows.shape[1], 1)
+    model = mg.FactorGraph([2] * rows.shape[1], [mg.Ising(i, j, 0.0, name="J")])
+    fit = mg.learn(model, rows, steps=10, **QUIET)
+    return lambda limit: fit.log_likelihood(rows, error=1e-6, max_time=limit)
+
+
+def _resume(graph: mg.FactorGraph) -> Limited:
+    folder = Path(tempfile.mkdtemp(prefix="minigibbs-budget-")) / "run"
+    goal = {"ess": 10**7, "max_time": 0.5, "checkpoint": folder}
+    mg.sample_until(graph, **goal, **QUIET)
+    return lambda limit: mg.resume(folder, max_time=limit, progress=False)
+
+
+# By name: what a call needs is prepared for a model, and is not timed.
+CALLS: dict[str, Callable[[mg.FactorGraph], Limited]] = {
+    "infer": lambda graph: lambda limit: mg.infer(graph, limit, error=1e-6, **QUIET),
+    "infer, sampled": lambda graph: (
+        lambda limit: mg.infer(graph, limit, error=1e-6, exact=False, **QUIET)
     ),
-    "learn": lambda graph, limit: _learn(graph, limit, "pcd"),
-    "learn, pseudo": lambda graph, limit: _learn(graph, limit, "pseudo"),
+    "maximize": lambda graph: lambda limit: mg.maximize(graph, limit, **QUIET),
+    "sample_until": lambda graph: (
+        lambda limit: mg.sample_until(graph, ess=10**7, max_time=limit, **QUIET)
+    ),
+    "sample_until, tempering": lambda graph: (
+        lambda limit: mg.sample_until(graph, mg.Tempering(), ess=10**7, max_time=limit, **QUIET)
+    ),
+    "resume": _resume,
+    "learn": lambda graph: _learn(graph, "pcd"),
+    "learn, pseudo": lambda graph: _learn(graph, "pseudo"),
+    "learn_structure": lambda graph: _structure(graph, "tree"),
+    "learn_structure, pairwise": lambda graph: _structure(graph, "pairwise"),
+    "learn_structure, network": lambda graph: _structure(graph, "network"),
+    "log_likelihood": _likelihood,
 }
+# Of a model, these calls take only the number of variables.
+_BY_SIZE = tuple(call for call in CALLS if call.startswith(("learn", "log_likelihood")))
+_SIZES = ("grid 18", "dense glass 400", "dense Potts")
+PAIRS = [
+    (call, model) for model in MODELS for call in CALLS if call not in _BY_SIZE or model in _SIZES
+]
 
 
 def allowed(limit: float) -> float:
@@ -112,11 +155,11 @@ def timed(call: str, model: str, limit: float) -> tuple[float, str]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        said = ""
-        graph = MODELS[model]()
-        begun, compiled = time.monotonic(), Compiling.seconds
+        said, begun, compiled = "", time.monotonic(), Compiling.seconds
         try:
-            CALLS[call](graph, limit)
+            made = CALLS[call](MODELS[model]())
+            begun, compiled = time.monotonic(), Compiling.seconds
+            made(limit)
         except mg.MinigibbsError as error:
             said = str(error).replace("\n", " ")[:100]
         seconds = time.monotonic() - begun - (Compiling.seconds - compiled)
@@ -154,9 +197,24 @@ def prepare() -> None:
         mg.infer(MODELS["lattice 32"](), 0.2, exact=False, **QUIET)
 
 
+def fill(pairs: Iterable[tuple[str, str]], cores: int = 1) -> None:
+    """Make each call once, in children, so that the cache on disk has all compiled code."""
+    children: set[int] = set()
+    for call, model in pairs:
+        while len(children) >= cores:
+            children.discard(os.wait()[0])
+        child = os.fork()
+        if child == 0:
+            timed(call, model, 0.5)
+            os._exit(0)
+        children.add(child)
+    while children:
+        children.discard(os.wait()[0])
+
+
 def chosen(seed: int, number: int, only: str = "") -> tuple[str, str, float]:
     """The call, the model and the limit of a case: every pair once before any comes again."""
-    both = [(call, model) for call in CALLS for model in MODELS if only in f"{call}: {model}"]
+    both = [(call, model) for call, model in PAIRS if only in f"{call}: {model}"]
     random.Random(seed).shuffle(both)
     limit = random.Random(f"budgets {seed} {number}").choice([1.0, 3.0, 5.0, 10.0])
     return *both[number % len(both)], limit
@@ -166,8 +224,7 @@ def campaign(seed: int, cases: int, only: str = "", load: bool = True) -> list[t
     """Measure calls; returns (call, model, limit, seconds, refusal) of each."""
     prepare()
     todo = [chosen(seed, number, only) for number in range(cases)]
-    for call, model in dict.fromkeys((call, model) for call, model, _ in todo):
-        timed(call, model, 0.5)  # fills the cache on disk
+    fill(dict.fromkeys((call, model) for call, model, _ in todo))
     found = []
     with busy((os.cpu_count() or 1) if load else 0):
         for call, model, limit in todo:

@@ -1,5 +1,7 @@
 """Limits of a process, where the system has them."""
 
+import math
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,3 +21,12 @@ def limited_memory(more: int = MEMORY) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def seconds_used(pid: int) -> float:
+    """The seconds that a process has computed."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return math.inf
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")

@@ -27,9 +27,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fuzz.campaign import machine
-from tests.fuzz.limits import limited_memory
+from tests.fuzz.limits import limited_memory, seconds_used
 
 _WRITE = 5.0  # seconds between two writings of the results
+_BUSY = 5.0  # how much longer than its patience a case may take on a busy machine
 _MOST_FINDINGS = 200  # findings that are written out; all are counted
 
 
@@ -47,7 +48,7 @@ class Kind(NamedTuple):
 
     case: Callable[[int], Outcome]
     share: float  # children per core
-    patience: float  # seconds for a case
+    patience: float  # seconds for a case, of processor time where other work slows it down
     chunk: int  # cases per child
     goal: int  # cases, unless told
     limited: bool = False  # whether children have a limit on memory
@@ -79,7 +80,7 @@ def signals(seed: int) -> Kind:
         text = f"{name}, signal {int(which)} after {delay:.3f} s"
         return Outcome(what.split(":")[0], what in sent.RIGHT, text, what)
 
-    return Kind(case, 0.5, 120.0, 20, 1000)
+    return Kind(case, 0.75, 120.0, 20, 1000)
 
 
 def budgets(seed: int) -> Kind:
@@ -87,6 +88,7 @@ def budgets(seed: int) -> Kind:
     from tests.fuzz import budgets as limits
 
     limits.prepare()
+    limits.fill(limits.PAIRS, os.cpu_count() or 1)
 
     def case(number: int) -> Outcome:
         call, model, limit = limits.chosen(seed, number)
@@ -138,7 +140,7 @@ class Child:
 
     def __init__(self, kind: Kind, numbers: list[int]):
         self.numbers, self._kind, self.done = numbers, kind, 0
-        self._moved, self._text = time.monotonic(), b""
+        self._moved, self._used, self._text = time.monotonic(), 0.0, b""
         self.folder = tempfile.mkdtemp(prefix="minigibbs-case-")
         self.reading, writing = os.pipe()
         sys.stdout.flush()
@@ -178,7 +180,8 @@ class Child:
             lines = [Outcome(*json.loads(line)) for line in whole]
             self.done += len(lines)
             self._moved = now
-        stuck = data is None and now - self._moved > self._kind.patience
+            self._used = seconds_used(self.pid)
+        stuck = data is None and self._stuck(now - self._moved)
         if not stuck and data != b"":
             return lines, False
         code = self.end()
@@ -188,6 +191,12 @@ class Child:
             lines.append(Outcome(what, False, text, f"{what}: exit code {code}"))
             self.done += 1
         return lines, True
+
+    def _stuck(self, waited: float) -> bool:
+        """Whether a case has computed for too long, or waits for nothing."""
+        patience = self._kind.patience
+        computed = seconds_used(self.pid) - self._used if waited > patience else 0.0
+        return computed > patience or waited > _BUSY * patience
 
     def _ready(self) -> bool:
         return bool(select.select([self.reading], [], [], 0)[0])

@@ -60,6 +60,24 @@ def _fit(**options: Any) -> bool:
     return _finite(fit.parameters["J"])
 
 
+def _structure(method: str) -> bool:
+    _, rows = _learned()
+    found = mg.learn_structure(rows, method, bootstrap=10**6, restarts=10**6, **QUIET)
+    return found.graph is not None and found.ended in ("converged", "interrupted", "terminated")
+
+
+def _fitted(folder: Path) -> None:
+    _, rows = _learned()
+    i, j = np.triu_indices(40, 1)
+    model = mg.FactorGraph([2] * 40, [mg.Ising(i, j, 0.0, name="J")])
+    mg.learn(model, rows, steps=2, **QUIET).save(folder / "fit.mgf")
+
+
+def _likelihood(folder: Path) -> bool:
+    _, rows = _learned()
+    return _finite(mg.load(folder / "fit.mgf").log_likelihood(rows, error=1e-9).mean)
+
+
 def _run(run: mg.Run) -> bool:
     return run.counts is not None and _finite(run.counts)
 
@@ -94,11 +112,25 @@ CALLS: dict[str, Callable[[Path], bool]] = {
     "learn, pseudo": lambda _: _fit(method="pseudo", steps=10**6),
     "learn, start": lambda _: _fit(start="pseudo", steps=10**6),
     "learn, exact": lambda _: _fit(method="exact", steps=10**6),
+    "learn_structure, tree": lambda _: _structure("tree"),
+    "learn_structure, network": lambda _: _structure("network"),
+    "log_likelihood": _likelihood,
+    "resume": lambda folder: _run(mg.resume(folder / "run", max_time="60s", progress=False)),
+    "explain": lambda _: bool(str(mg.explain(mg.models.ising_lattice(side=500, beta=0.3)))),
+}
+# What a call needs, made before signals can arrive.
+PREPARATIONS: dict[str, Callable[[Path], Any]] = {
+    "resume": lambda folder: mg.sample_until(
+        _lattice(), ess=10**9, max_time=0.2, checkpoint=folder / "run", every=0.1, **QUIET
+    ),
+    "log_likelihood": _fitted,
 }
 LATTICE = "ising-lattice:side=16,beta=0.2"
 PROGRAMS: dict[str, list[str]] = {
     "minigibbs sample": ["sample", LATTICE, "--sweeps", str(10**8), "-q", "--out", "m.csv"],
     "minigibbs infer": ["infer", LATTICE, "--no-exact", "--time", "60s", "-q", "--out", "m.csv"],
+    "minigibbs maximize": ["maximize", LATTICE, "--time", "60s", "-q", "--out", "m.csv"],
+    "minigibbs explain": ["explain", "ising-lattice:side=500,beta=0.3"],
     "minigibbs --help": ["--help"],
 }
 
@@ -132,6 +164,7 @@ def _child(name: str, folder: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     said = "lost its result"
     try:
+        PREPARATIONS.get(name, lambda _: None)(folder)
         _mark(folder / "begun")
         (folder / "called").touch()
         said = "result" if CALLS[name](folder) else "unsound result"
@@ -245,6 +278,8 @@ def warm() -> None:
     mg.maximize(_glass(), 0.5, **QUIET)
     for method in ("pcd", "pseudo"):
         mg.learn(graph, rows[:100], method, steps=2, **QUIET)
+    for method in ("tree", "network"):
+        mg.learn_structure(rows[:100], method, restarts=1, **QUIET)
 
 
 def main(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.results.annealed import annealed_log_z
 from minigibbs.results.fit import Fit
-from minigibbs.system.watch import Watch
+from minigibbs.system.watch import StopError, Watch
 
 
 def fit_of(graph):
@@ -79,6 +79,29 @@ def test_fits_too_wide_for_elimination_are_annealed():
     assert abs(found.mean - again.mean) < 5 * np.hypot(found.error, again.error)
     uniform = -40 * np.log(2)
     assert -60 < found.mean < uniform + 5
+
+
+class Ending(Watch):
+    """A watch whose time is up after some looks."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks = looks
+
+    @property
+    def ended(self):
+        self.looks -= 1
+        return "time" if self.looks < 0 else ""
+
+
+def test_annealing_looks_at_the_clock_within_a_round():
+    graph = machine(40, 40, 0.1, 3)
+    watch = Ending(300)
+    found = annealed_log_z(graph, 1e-9, 1, 1, watch)
+    assert found.sweeps >= 128
+    assert watch.looks == -1  # the round under way was dropped at once
+    with pytest.raises(StopError):
+        annealed_log_z(graph, 1e-9, 1, 1, Ending(0))
 
 
 def test_annealing_refuses_what_it_cannot_do():

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
 
 
 def main() -> None:
     """Run the command line; Ctrl-C during imports ends like Ctrl-C later on."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
+        if usual:
+            signal.signal(signal.SIGINT, _leave)
         from minigibbs.cli.main import main as run
 
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         run()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(130)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End at once: an exception may be replaced by the module that is being imported."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)

@@ -24,6 +24,8 @@ from minigibbs.system.watch import Watch
 
 _CHAINS = 128
 _FIRST, _MOST = 128, 2**17  # sweeps of a round
+_SEGMENT = 0.1  # seconds between two looks at the clock
+_GROWTH = 8  # of a segment over the one before, at the most
 
 
 class LogZ(NamedTuple):
@@ -67,22 +69,59 @@ def annealed_log_z(graph: FactorGraph, error: float, seed: int, threads: int, wa
     sweeps, found = _FIRST, LogZ(base, math.inf, 0)
     with ThreadPoolExecutor(threads) as pool:
         while True:
-            weights = np.zeros(_CHAINS)
-            betas = _schedule(sweeps)
-            cuts = np.linspace(0, _CHAINS, threads + 1).astype(int).tolist()
-
-            def work(
-                begin: int, end: int, betas: NDArray[np.float64] = betas, out: Any = weights
-            ) -> None:
-                states = np.tile(start, (end - begin, 1))
-                space = np.zeros(2 * int(graph.sizes.max()))
-                _anneal(model, unary, order, states, own[begin:end], betas, space, out[begin:end])
-
-            list(pool.map(work, cuts[:-1], cuts[1:]))
+            begun = watch.spent
+            weights = _Annealed(graph, unary, order, start, own).run(sweeps, pool, threads, watch)
+            if weights is None:
+                if not found.sweeps:
+                    watch.check()  # there is nothing to return
+                return found
             found = _estimate(base, weights, sweeps)
-            if found.error <= error or sweeps >= _MOST or watch.ended:
+            taken = watch.spent - begun
+            if found.error <= error or sweeps >= _MOST or watch.ended or 2 * taken > watch.left:
                 return found
             sweeps *= 2
+
+
+class _Annealed:
+    """The chains of one round."""
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        unary: NDArray[np.float64],
+        order: NDArray[np.int32],
+        start: NDArray[Any],
+        own: NDArray[np.uint64],
+    ) -> None:
+        self._model, self._unary, self._order, self._own = graph.packed, unary, order, own
+        self._states = np.tile(start, (len(own), 1))
+        self._values = int(graph.sizes.max())
+        self._rest = np.zeros(len(own))  # [chain] the log-potential without unary factors
+        self._total = np.zeros(len(own))  # [chain] the logarithm of the weight
+
+    def run(
+        self, sweeps: int, pool: ThreadPoolExecutor, threads: int, watch: Watch
+    ) -> NDArray[np.float64] | None:
+        """Anneal all chains; the logarithms of their weights, or None if the call must end."""
+        cuts = np.linspace(0, len(self._own), threads + 1).astype(int).tolist()
+        betas, first, count = _schedule(sweeps), 0, 0
+        while first < sweeps:
+            before = watch.spent
+            here = betas[first : first + count + 1]
+            list(pool.map(lambda a, b, here=here: self._advance(a, b, here), cuts[:-1], cuts[1:]))
+            first += count
+            if watch.ended:
+                return None
+            pace = max(watch.spent - before, 1e-6) / max(count, 1)
+            count = int(min(max(_SEGMENT / pace, 1), _GROWTH * max(count, 1), sweeps - first))
+        return self._total
+
+    def _advance(self, begin: int, end: int, betas: NDArray[np.float64]) -> None:
+        """Anneal some chains from one strength to another; a single strength begins them."""
+        some = slice(begin, end)
+        arrays = self._states[some], self._own[some], self._rest[some], self._total[some]
+        step = _anneal if len(betas) > 1 else _begin
+        step(self._model, self._unary, self._order, *arrays, betas, np.zeros(2 * self._values))
 
 
 def _schedule(sweeps: int) -> NDArray[np.float64]:
@@ -120,24 +159,31 @@ def _draw(weights, size, stream):
 
 
 @entry
-def _anneal(model, unary, order, states, own, betas, space, out):
-    """Anneal each chain from independent variables; out gets the logarithms of the weights."""
-    half = len(space) // 2
-    weights, joint = space[:half], space[half:]
+def _begin(model, unary, order, states, own, rest, total, betas, space):
+    """Draw each chain's first state: independent variables, by the unary factors alone."""
     for chain in range(len(states)):
         x, stream = states[chain], own[chain]
         for k in range(len(order)):
             i = order[k]
             size = model.rows[i].domain
             for value in range(size):
-                weights[value] = unary[model.first[i] + value]
-            x[i] = _draw(weights, size, stream)
-        rest = total_energy(model, x)  # without the unary factors
+                space[value] = unary[model.first[i] + value]
+            x[i] = _draw(space, size, stream)
+        rest[chain] = total_energy(model, x)
         for i in range(len(x)):
-            rest -= unary[model.first[i] + x[i]]
-        total = 0.0
+            rest[chain] -= unary[model.first[i] + x[i]]
+        total[chain] = 0.0
+
+
+@entry
+def _anneal(model, unary, order, states, own, rest, total, betas, space):
+    """Sweep each chain at strengths betas[1:]; total gets the logarithms of the weights."""
+    half = len(space) // 2
+    weights, joint = space[:half], space[half:]
+    for chain in range(len(states)):
+        x, stream = states[chain], own[chain]
         for step in range(1, len(betas)):
-            total += (betas[step] - betas[step - 1]) * rest
+            total[chain] += (betas[step] - betas[step - 1]) * rest[chain]
             for k in range(len(order)):
                 i = order[k]
                 size, old = model.rows[i].domain, x[i]
@@ -148,6 +194,5 @@ def _anneal(model, unary, order, states, own, betas, space, out):
                     weights[value] = unary[model.first[i] + value] + betas[step] * joint[value]
                 new = _draw(weights, size, stream)
                 if new != old:
-                    rest += joint[new] - joint[np.int64(old)]
+                    rest[chain] += joint[new] - joint[np.int64(old)]
                     x[i] = new
-        out[chain] = total
