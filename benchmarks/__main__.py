@@ -27,6 +27,7 @@ BENCHMARKS = [
     "repair",
     "imputation",
     "structure",
+    "ground_states",
 ]
 
 GPU = ["gpu", "gpu_ladders", "gpu_colors", "gpu_learning", "gpu_points"]  # which need one

@@ -92,10 +92,61 @@ def test_annealing_finds_the_maximum_of_small_graphs(name, no_ladder):
         assert best.energy == pytest.approx(graph.energy(all_states(graph)).min(), abs=1e-5)
 
 
-def test_a_seed_fixes_an_annealing(no_ladder):
-    options = {"rounds": 30, "seed": 3, **QUIET}
-    first, second = (mg.maximize(ZOO["potts"], threads=t, **options) for t in (1, 2))
+def test_a_seed_fixes_an_annealing(no_ladder, monkeypatch):
+    """On one and two threads, and however updates are cut into segments."""
+    options = {"rounds": 30, "chains": 2, "seed": 3, **QUIET}
+    first, second = (mg.maximize(CLOUDS, threads=t, **options) for t in (1, 2))
     np.testing.assert_array_equal(first.state, second.state)
+    monkeypatch.setattr("minigibbs.inference.annealing._SEGMENT", 1e-5)
+    third = mg.maximize(CLOUDS, threads=2, **options)
+    np.testing.assert_array_equal(first.state, third.state)
+
+
+def clouds(kind):
+    """Two clouds of points that hardly see each other, and 70 points at one place."""
+    rng = np.random.default_rng(4)
+    near, far = rng.normal(0, 1, (80, 2)), rng.normal(0, 1, (80, 2)) + 50.0
+    places = np.concatenate([near, far, np.full((70, 2), 3.0)])
+    groups = [
+        mg.Points(places, weight=0.3, kind=kind, norms="sums"),
+        mg.Points(places, "laplace", weight=-0.1, kind=kind),
+        mg.Complete(len(places), 0.01, kind=kind),
+    ]
+    fields = rng.normal(0, 1, (len(places), 2 if kind == "ising" else 3))
+    return mg.FactorGraph([fields.shape[1]] * len(places), [*groups, mg.Unary(range(230), fields)])
+
+
+CLOUDS = clouds("potts")
+
+
+@pytest.mark.parametrize("kind", ["potts", "ising"])
+@pytest.mark.parametrize("left", [math.inf, 0.0], ids=["cached", "direct"])
+def test_fields_of_points_follow_the_changes(kind, left):
+    """The gain that is noted is the difference of two log-potentials, after 1,000 updates."""
+    graph, rng = clouds(kind), np.random.default_rng(5)
+    walk = _Walk(graph, np.arange(len(graph), dtype=np.int32), 1, left)
+    assert walk.cached == (left > 0.0)
+    state = rng.integers(0, graph.sizes[0], len(graph)).astype(graph.state_type)
+    before = graph.log_potential(state)
+    walker = walk.walker(state, np.arange(1, 5, dtype=np.uint64))
+    assert walk.advance(walker, 0.3, 0, 1000) > 100
+    after = graph.log_potential(state)
+    assert abs(after - before) > 1.0
+    assert walker.gain[0] == pytest.approx(after - before, rel=1e-6, abs=1e-5)
+
+
+def test_later_cycles_cool_where_variables_freeze(no_ladder):
+    """Spins without pairs freeze at log-odds of the order of 10: beta of 10 for fields of 1."""
+    from minigibbs.inference.annealing import _Cooling
+
+    cooling = _Cooling(1e-4, 1e4)
+    for beta in np.geomspace(1e-4, 1e4, 81):
+        cooling.note(beta, int(1e6 / (1.0 + math.exp(min(beta, 700.0)))), 1_000_000)
+    cooling.note(math.inf, 0, 1000)
+    later = cooling.next()
+    assert 0.8 < later.beta(0.0) < 2.0
+    assert 8.0 < later.beta(0.7999) < 16.0
+    assert later.beta(0.8) == math.inf
 
 
 def test_an_annealing_ends_by_time_and_by_signals(no_ladder):
@@ -129,6 +180,8 @@ def test_implicit_groups_that_do_not_fit_into_the_time_are_not_stored(monkeypatc
     graph = points(3000)
     best = mg.maximize(graph, "400ms", chains=2, seed=1, **QUIET)
     assert best.energy == graph.energy(best.state)
+    assert best.method == "annealing"
+    assert "implicit pairs are evaluated, not stored" in best.reason
 
 
 def test_a_ladder_that_does_not_fit_into_memory_gives_way(monkeypatch):
@@ -141,7 +194,7 @@ def test_a_ladder_that_does_not_fit_into_memory_gives_way(monkeypatch):
 
 def test_a_limit_below_the_time_of_the_energies_is_refused():
     with pytest.raises(TooLargeError, match=r"energies of 4 chains takes about .* give more time"):
-        mg.maximize(points(100_000), "10ms", **QUIET)
+        mg.maximize(points(100_000), "10ms", chains=4, **QUIET)
 
 
 def test_a_million_spins_that_all_interact():

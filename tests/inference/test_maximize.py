@@ -171,6 +171,20 @@ def test_time_ends_the_search():
     assert best.energy == pytest.approx(ZOO["ising"].energy(all_states(ZOO["ising"])).min())
 
 
+def test_the_choice_is_explained():
+    """Tempering where its rounds fit into the time, annealing of a million spins elsewhere."""
+    best = mg.maximize(ZOO["ising"], "100ms", seed=1, threads=1, **QUIET)
+    assert best.method == "tempering"
+    assert "rounds in the time" in best.reason
+    assert best.chains == 1
+    assert f"tempering: {best.reason}" in str(best)
+    many = mg.models.ising_lattice(side=400, beta=1.0)
+    best = mg.maximize(many, "1s", seed=1, **QUIET)
+    assert best.method == "annealing"
+    assert best.to_dict()["reason"] == best.reason != ""
+    assert mg.maximize(ZOO["ising"], rounds=2, seed=1, **QUIET).chains == 4
+
+
 def test_values_by_name():
     graph = mg.FactorGraph(
         [2, 3],

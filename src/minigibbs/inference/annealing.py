@@ -3,6 +3,10 @@
 One state per chain cools from hot to cold, then takes the best value of one variable after another.
 Nothing is copied or laid out, so that this works for graphs whose temperature ladders would not fit
 into the memory or the time of a call.
+
+A search anneals several times, each time twice as long as before, and keeps each chain's best
+state. The first time passes through all temperatures that may matter. The others cool between the
+temperatures at which variables were seen to change often and hardly at all.
 """
 
 from __future__ import annotations
@@ -16,17 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.inference.fields import begin_fields, prepare_fields, room_for, visit
+from minigibbs.inference.fields import (
+    begin_fields,
+    caching_seconds,
+    prepare_fields,
+    room_for,
+    room_size,
+    visit,
+)
 from minigibbs.inference.temperatures import largest_range
 from minigibbs.running.progress import Bar
+from minigibbs.system import memory
 from minigibbs.system.watch import Watch
 
 ROUNDS = "rounds"  # how a search ended: all rounds were made
-_COOLING = 0.8  # share of a search in which temperatures fall; then single variables climb
+_COOLING = 0.8  # share of a cycle in which temperatures fall; then single variables climb
+_CYCLES = 4  # at the most, each twice as long as the one before
+_LEAST_SWEEPS = 8  # of the first cycle
+_TRIAL = 0.005  # seconds of updates that are timed, to choose the number of cycles
 _SEGMENT = 0.1  # seconds between two looks at the clock
+_STEPS = 64  # temperatures of a cycle, at the least, where there is time
 _GROWTH = 8  # of a segment over the one before, at the most
 _BEYOND = 0.5  # seconds of climbing that are allowed after the time or a signal
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
+_CACHING = 0.25  # share of the time left that may be spent on cached fields
+_MOBILE, _FROZEN = 0.5, 1e-4  # share of the highest rate of changes; changes per update
 
 
 class _Walker(NamedTuple):
@@ -36,21 +54,43 @@ class _Walker(NamedTuple):
     stream: NDArray[np.uint64]
     room: NDArray[np.float64]
     weights: NDArray[np.float64]
+    gain: NDArray[np.float64]  # [1] log-potential, less that of the first state
 
 
 class _Walk:
-    """Updates of single variables on a graph as it is."""
+    """Updates of single variables on a graph as it is.
 
-    def __init__(self, graph: FactorGraph, order: NDArray[np.int32]) -> None:
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+    order : array
+        The variables to update.
+    walkers : int, default 1
+        How many states will walk.
+    left : float, default inf
+        Seconds that are left. Fields are cached if they are ready in a quarter of that.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        order: NDArray[np.int32],
+        walkers: int = 1,
+        left: float = math.inf,
+    ) -> None:
         self.graph, self.order, self.values = graph, order, int(graph.sizes.max())
-        self._model, self._groups = graph.packed, prepare_fields(graph.implicits)
+        rows, width = room_size(graph.implicits, self.values, cached=True)
+        fits = 8 * rows * width * walkers < memory.available() / 2
+        self.cached = fits and walkers * caching_seconds(graph.implicits) <= _CACHING * left
+        self._model, self._groups = graph.packed, prepare_fields(graph.implicits, self.cached)
         self._least = _ROUNDED * largest_range(graph)
 
     def walker(self, state: NDArray[Any], stream: NDArray[np.uint64]) -> _Walker:
         """A chain at a state, which it changes."""
-        room = room_for(self.graph.implicits, self.values)
+        room = room_for(self.graph.implicits, self.values, self.cached)
         begin_fields(self._groups, state, room, self.values)
-        return _Walker(state, stream, room, np.zeros(2 * self.values))
+        return _Walker(state, stream, room, np.zeros(2 * self.values), np.zeros(1))
 
     def advance(self, walker: _Walker, beta: float, first: int, count: int) -> int:
         """Update `count` variables of the order from place `first` on; returns how many changed."""
@@ -63,12 +103,44 @@ class _Walk:
                 walker.x,
                 walker.stream,
                 walker.weights,
+                walker.gain,
                 beta,
                 self._least,
                 first,
                 count,
             )
         )
+
+
+class _Cooling:
+    """The inverse temperatures of a cycle, and the rates of changes seen at them."""
+
+    def __init__(self, hot: float, cold: float) -> None:
+        self._hot, self._cold = hot, cold
+        self._seen: dict[float, list[int]] = {}  # beta: [changes, updates]
+
+    def beta(self, share: float) -> float:
+        """The inverse temperature after some share of a cycle."""
+        if share >= _COOLING:
+            return math.inf
+        return float(self._hot * (self._cold / self._hot) ** (share / _COOLING))
+
+    def note(self, beta: float, changes: int, updates: int) -> None:
+        """Count the changes among some updates."""
+        seen = self._seen.setdefault(beta, [0, 0])
+        seen[0] += changes
+        seen[1] += updates
+
+    def next(self) -> _Cooling:
+        """The next cycle: between where variables changed often and hardly at all."""
+        finite = sorted(beta for beta in self._seen if beta < math.inf)
+        rates = np.array([self._seen[beta][0] / self._seen[beta][1] for beta in finite])
+        if len(finite) < 3 or not rates.any():
+            return _Cooling(self._hot, self._cold)
+        hot = finite[int(np.flatnonzero(rates >= _MOBILE * rates.max())[-1])]
+        mobile = np.flatnonzero(rates >= _FROZEN)
+        cold = finite[min(int(mobile[-1]) + 1, len(finite) - 1)] if len(mobile) else finite[-1]
+        return _Cooling(hot, max(cold, 4.0 * hot))
 
 
 class Annealing:
@@ -87,7 +159,10 @@ class Annealing:
     betas : (float, float)
         The hottest and the coldest inverse temperature.
     rounds : int or None
-        How many sweeps to make; None to go by the time that is left.
+        How many sweeps to make; None to go by the time that is left. With a number, a seed fixes
+        the result: temperatures change between sweeps only.
+    workers : int, default 1
+        Threads of the pool.
     """
 
     def __init__(
@@ -98,45 +173,87 @@ class Annealing:
         rows: NDArray[np.uint64],
         betas: tuple[float, float],
         rounds: int | None,
+        workers: int = 1,
     ) -> None:
         self.states = states.copy()
-        self._walk, self._rows = _Walk(graph, order), rows
-        self._cold = betas[1]
-        self._hot = max(betas[0], betas[1] * 1e-6)  # cooling is geometric
+        self._graph, self._order, self._rows, self._workers = graph, order, rows, workers
+        self._cooling = _Cooling(max(betas[0], betas[1] * 1e-6), betas[1])  # geometric
         self._updates = None if rounds is None else rounds * len(order)
         self.total = None if self._updates is None else self._updates * len(states)
-        self._made, self._next, self._still = 0, 1, 0
+        self._made, self._next, self._still, self._cycle = 0, 1, 0, 0
+        self._best, self._quiet = np.full(len(states), -math.inf), np.zeros(len(states), bool)
+        self._cycles = 1 if rounds is None else _cycles_of(rounds)
+        self._from, self._until = 0.0, 1.0  # shares of the search, of this cycle
 
     @property
     def rounds(self) -> int:
         """Sweeps that each chain has made."""
-        return self._made // len(self._walk.order)
+        return self._made // len(self._order)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no change of one variable improves any of the states."""
+        return bool(self._quiet.all())
 
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
-        """Compile; segments will run in the pool."""
+        """Compile, and evaluate the first fields; segments will run in the pool."""
         self._pool, self._bar, self._watch = pool, bar, watch
-        pairs = zip(self.states, self._rows, strict=True)
-        self._walkers = [self._walk.walker(state, stream) for state, stream in pairs]
-        self._walk.advance(self._walkers[0], self._hot, 0, 0)
+        chains = len(self.states)
+        self._walk = _Walk(self._graph, self._order, chains, watch.left)
+        first = self._walk.walker(self.states[0].copy(), self._rows[0])
+        self._walk.advance(first, 1.0, 0, 0)
+        pairs = zip(self.states[1:], self._rows[1:], strict=True)
+        others = pool.map(lambda pair: self._walk.walker(pair[0].copy(), pair[1]), pairs)
+        self._walkers = [first, *others]
+        if self._updates is None:
+            pace = self._pace(first) * -(-chains // self._workers)
+            self._cycles = _cycles_of(watch.left / (pace * len(self._order)))
         self._begun, self._time = watch.spent, watch.left
+        self._start_cycle()
+
+    def _pace(self, walker: _Walker) -> float:
+        """Seconds of an update, by some updates at the hottest temperature."""
+        begun, made, count = time.monotonic(), 0, 1
+        while (spent := time.monotonic() - begun) < _TRIAL and made < len(self._order):
+            self._walk.advance(walker, self._cooling.beta(0.0), made, count)
+            made, count = made + count, 2 * count
+        return max(spent, 1e-9) / max(made, 1)
+
+    def _start_cycle(self) -> None:
+        """Give the next cycle its part of what is left."""
+        self._from, self._still = self._share(), 0
+        part = 2.0**self._cycle / (2.0**self._cycles - 2.0**self._cycle)
+        self._until = self._from + (1.0 - self._from) * part
 
     def segment(self) -> str:
         """Update some variables of every chain at one temperature."""
-        share, before = self._share(), time.monotonic()
-        beta = self._hot * (self._cold / self._hot) ** (share / _COOLING)
-        if share >= _COOLING:
-            beta = math.inf
+        share = (self._share() - self._from) / max(self._until - self._from, 1e-9)
+        before = time.monotonic()
+        beta = self._cooling.beta(share)
         changes = sum(self._pool.map(lambda one: self._step(one, beta), self._walkers))
         pace = max(time.monotonic() - before, 1e-6) / self._next
+        self._cooling.note(beta, changes, self._next * len(self._walkers))
         self._made += self._next
         self._still = self._still + self._next if changes == 0 and beta == math.inf else 0
         self._bar.advance(self._next * len(self._walkers))
-        fit = min(_SEGMENT / pace, _GROWTH * self._next, max(self._watch.left / pace, 1.0))
-        if self._updates is not None:
-            fit = min(fit, self._updates - self._made)
-        self._next = int(max(fit, 0 if self._updates is not None else 1))
-        done = self._next == 0 or self._still >= len(self._walk.order)
+        still = self._updates is None and self._still >= len(self._order)
+        if still or self._share() >= self._until - 1e-9:
+            self._keep_best()
+            self._cycle += 1
+            if self._cycle < self._cycles:
+                self._cooling = self._cooling.next()
+                self._start_cycle()
+        self._next = self._fit(pace)
+        done = self._next == 0 or self._cycle == self._cycles
         return ROUNDS if done else ""
+
+    def _fit(self, pace: float) -> int:
+        """How many updates the next segment makes."""
+        if self._updates is not None:  # a sweep, or a part of it
+            rest = len(self._order) - self._made % len(self._order)
+            return int(min(max(_SEGMENT / pace, 1.0), rest, self._updates - self._made))
+        seconds = min(_SEGMENT, (self._until - self._from) * self._time / _STEPS)
+        return int(max(min(seconds / pace, _GROWTH * self._next, self._watch.left / pace), 1.0))
 
     def _step(self, walker: _Walker, beta: float) -> int:
         return self._walk.advance(walker, beta, self._made, self._next)
@@ -144,14 +261,28 @@ class Annealing:
     def _share(self) -> float:
         """How much of the search is done, from 0 to 1."""
         if self._updates is not None:
-            return self._made / self._updates
+            return (self._made - self._made % len(self._order)) / self._updates
         return min((self._watch.spent - self._begun) / max(self._time, 1e-9), 1.0)
+
+    def _keep_best(self) -> None:
+        """Keep the state of each chain that is better than its best one so far."""
+        for k, walker in enumerate(self._walkers):
+            if walker.gain[0] > self._best[k]:
+                self._best[k], self.states[k] = walker.gain[0], walker.x
+                self._quiet[k] = self._still >= len(self._order)
 
     def keep(self) -> None:
         """A search has no checkpoint."""
 
     def rest(self) -> None:
-        """No chain runs between two segments."""
+        """Keep the states of a cycle that was cut short, if they are better."""
+        if self._cycle < self._cycles:
+            self._keep_best()
+
+
+def _cycles_of(sweeps: float) -> int:
+    """How many times a search anneals that has time for so many sweeps."""
+    return max(1, min(_CYCLES, int(math.log2(max(sweeps, 1.0) / _LEAST_SWEEPS + 1.0))))
 
 
 def climb(graph: FactorGraph, order: NDArray[np.int32], states: NDArray[Any], watch: Watch) -> bool:
@@ -173,7 +304,8 @@ def climb(graph: FactorGraph, order: NDArray[np.int32], states: NDArray[Any], wa
     bool
         Whether there was time to do so for all states.
     """
-    walk, until = _Walk(graph, order), time.monotonic() + max(watch.left, _BEYOND)
+    until = time.monotonic() + max(watch.left, _BEYOND)
+    walk = _Walk(graph, order, len(states), max(watch.left, _BEYOND))
     walkers = [walk.walker(state, np.zeros(4, np.uint64)) for state in states]
     still, made, count = [0] * len(walkers), 0, 1
     while climbing := [k for k, quiet in enumerate(still) if quiet < len(order)]:

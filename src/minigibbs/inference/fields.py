@@ -1,8 +1,12 @@
 """Conditional log weights of one variable at any temperature, implicit groups included.
 
 Nothing is laid out beforehand: explicit factors are read where the packed graph stores them, and
-implicit groups are evaluated by their rule. An update costs one look at every factor of the
-variable. `Complete` and `LowRank` groups maintain running sums and cost less.
+implicit groups are evaluated by their rule. An update evaluates every factor of the variable.
+`Complete` and `LowRank` groups maintain running sums and cost less.
+
+`Points` cache the field of every variable (`CachedPoints`). An update then costs O(values), and
+only a change evaluates the kernel at all points that are near. Where the first fields would take
+too long, every update evaluates the kernel (`PointsField`).
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.implicit.base import Implicit
 from minigibbs.graph.factors.implicit.low_rank import LowRank
 from minigibbs.graph.factors.implicit.points import Points
-from minigibbs.kernels.decay import FEATURES, decay_value
+from minigibbs.kernels.boxes import POINTS_AT_ONCE
+from minigibbs.kernels.decay import FEATURES, decay_block, decay_bounds, decay_value
 from minigibbs.kernels.energy import add_general, add_stored
 from minigibbs.kernels.jit import chosen_by_type, entry, kernel
 from minigibbs.kernels.random import uniform
@@ -29,6 +34,9 @@ from minigibbs.samplers.tempering.energies import (
     PointsEnergy,
     prepare_energies,
 )
+
+_NEGLIGIBLE = 1e-12  # values of a kernel that cached fields leave out
+_CACHED_SECONDS = 3e-9  # to evaluate the kernel of one pair, among many
 
 
 class SeveralFields(NamedTuple):
@@ -45,21 +53,97 @@ class PointsField(NamedTuple):
     place: NDArray[np.int64]
 
 
-def prepare_fields(groups: tuple[Implicit, ...]) -> Any:
-    """Prepare what the fields of some implicit groups are computed from."""
+class CachedPoints(NamedTuple):
+    """Points in the tree's order, cut into blocks, for fields that are cached.
+
+    A group's row of room holds field[value, place], then room for the values of one block.
+    """
+
+    points: PointsEnergy
+    place: NDArray[np.int64]
+    columns: NDArray[np.float64]  # [dimensions, n]
+    scale: NDArray[np.float64]  # [n]
+    begin: NDArray[np.int64]  # [blocks + 1]
+    block: NDArray[np.int64]  # [n] the block of each place
+    low: NDArray[np.float32]  # [blocks, dimensions] corners
+    high: NDArray[np.float32]
+
+
+def prepare_fields(groups: tuple[Implicit, ...], cached: bool = False) -> Any:
+    """Prepare what the fields of some implicit groups are computed from.
+
+    Parameters
+    ----------
+    groups : tuple of Implicit
+        The groups of a graph.
+    cached : bool, default False
+        Whether points cache the fields of all variables.
+    """
     data: Any = NoEnergy(0)
     for group in reversed(groups):
         own = prepare_energies((group,))
         if isinstance(group, Points):
-            own = PointsField(own, np.argsort(group.tree.order).astype(np.int64))
+            own = _cached(group, own) if cached else PointsField(own, group.places)
         data = own if isinstance(data, NoEnergy) else SeveralFields(own, data)
     return data
 
 
-def room_for(groups: tuple[Implicit, ...], values: int) -> NDArray[np.float64]:
-    """Room for the running sums of all groups, one row per group."""
+def _cached(group: Points, points: PointsEnergy) -> CachedPoints:
+    """Cut the points into blocks: the largest boxes of up to `POINTS_AT_ONCE` points."""
+    nodes, chosen, stack = group.tree.nodes, [], [0]
+    while stack:
+        node = stack.pop()
+        left = int(nodes["left"][node])
+        if left > 0 and nodes["end"][node] - nodes["begin"][node] > POINTS_AT_ONCE:
+            stack += [left, left + 1]
+        else:
+            chosen.append(node)
+    chosen.sort(key=lambda node: int(nodes["begin"][node]))
+    begin = np.append(nodes["begin"][chosen], group.variables).astype(np.int64)
+    return CachedPoints(
+        points=points,
+        place=group.places,
+        columns=np.ascontiguousarray(group.tree.features.T.astype(np.float64)),
+        scale=group.tree.points[:, FEATURES].astype(np.float64),
+        begin=begin,
+        block=np.repeat(np.arange(len(chosen)), np.diff(begin)),
+        low=np.ascontiguousarray(group.tree.low[chosen]),
+        high=np.ascontiguousarray(group.tree.high[chosen]),
+    )
+
+
+def caching_seconds(groups: tuple[Implicit, ...]) -> float:
+    """Predict how long the first fields of one state take, if points cache them."""
+    pairs = sum(float(group.variables) ** 2 for group in groups if isinstance(group, Points))
+    return _CACHED_SECONDS * pairs
+
+
+def room_size(groups: tuple[Implicit, ...], values: int, cached: bool = False) -> tuple[int, int]:
+    """The shape of the room for running sums: one row per group."""
     ranks = [group.a.shape[1] if isinstance(group, LowRank) else 1 for group in groups]
-    return np.zeros((max(len(groups), 1), 2 * values * max(ranks, default=1)))
+    width = 2 * values * max(ranks, default=1)
+    if cached and any(isinstance(group, Points) for group in groups):
+        width = max(width, values * groups[0].variables + _widest(groups))
+    return max(len(groups), 1), width
+
+
+def _widest(groups: tuple[Implicit, ...]) -> int:
+    """Points of the largest block; more than `POINTS_AT_ONCE` where points coincide."""
+    leaves = [
+        group.tree.nodes["end"] - group.tree.nodes["begin"]
+        for group in groups
+        if isinstance(group, Points)
+    ]
+    uncut = [group.tree.nodes["left"] == 0 for group in groups if isinstance(group, Points)]
+    largest = [int(size[leaf].max()) for size, leaf in zip(leaves, uncut, strict=True)]
+    return max(POINTS_AT_ONCE, *largest)
+
+
+def room_for(
+    groups: tuple[Implicit, ...], values: int, cached: bool = False
+) -> NDArray[np.float64]:
+    """Room for the running sums of all groups, one row per group."""
+    return np.zeros(room_size(groups, values, cached))
 
 
 @kernel
@@ -190,6 +274,47 @@ def _points_field(data, x, i, weights, room, row, values):
             _add_pair(points.spins, weights, x[points.order[j]], weight)
 
 
+@kernel
+def _add_near(data, i, old, new, room, row, values):
+    """Move the weights of variable `i` from its old value to a new one; -1 for none."""
+    points, here, n = data.points, data.place[i], len(data.scale)
+    fields, scratch = room[row, : values * n], room[row, values * n :]
+    own, home = points.weight * data.scale[here], data.block[here]
+    for k in range(len(data.begin) - 1):
+        if decay_bounds(points.rule, data.low, data.high, home, k)[1] < _NEGLIGIBLE:
+            continue
+        first, last = data.begin[k], data.begin[k + 1]
+        found, there = scratch[: last - first], data.scale[first:last]
+        decay_block(points.rule, points.features, data.columns, here, first, last, found)
+        if k == home:
+            found[here - first] = 0.0
+        for j in range(len(found)):
+            found[j] *= own * there[j]
+        after = fields[new * n + first : new * n + last]
+        for j in range(len(found)):
+            after[j] += found[j]
+        if old >= 0:
+            before = fields[old * n + first : old * n + last]
+            for j in range(len(found)):
+                before[j] -= found[j]
+
+
+@kernel
+def _cached_begin(data, x, room, row, values):
+    for i in range(len(x)):
+        _add_near(data, i, -1, int(x[i]), room, row, values)
+
+
+@kernel
+def _cached_field(data, x, i, weights, room, row, values):
+    here, n = data.place[i], len(data.scale)
+    if data.points.spins:
+        weights[1] += 2.0 * (room[row, n + here] - room[row, here])
+        return
+    for value in range(values):
+        weights[value] += room[row, value * n + here]
+
+
 _COMPILED = {
     NoEnergy: (_no_begin, _no_field, _no_change),
     SeveralFields: (_several_begin, _several_field, _several_change),
@@ -197,6 +322,7 @@ _COMPILED = {
     LowRankEnergy: (_low_rank_begin, _low_rank_field, _low_rank_change),
     KernelEnergy: (_no_begin, _kernel_field, _no_change),
     PointsField: (_no_begin, _points_field, _no_change),
+    CachedPoints: (_cached_begin, _cached_field, _add_near),
 }
 
 
@@ -242,16 +368,16 @@ def begin_fields(groups, x, room, values):
 @kernel
 def _drawn(weights, size, beta, stream):
     """A value by its weight at an inverse temperature above 0."""
-    top = weights[0]
+    top, chances = weights[0], weights[len(weights) // 2 :]
     for value in range(1, size):
         top = max(top, weights[value])
     total = 0.0
     for value in range(size):
-        weights[value] = math.exp(beta * (weights[value] - top))
-        total += weights[value]
+        chances[value] = math.exp(beta * (weights[value] - top))
+        total += chances[value]
     left = uniform(stream) * total
     for value in range(size):
-        left -= weights[value]
+        left -= chances[value]
         if left < 0.0:
             return value
     return -1  # by rounding
@@ -268,10 +394,11 @@ def _best(weights, size, old, least):
 
 
 @entry
-def visit(model, groups, room, order, x, stream, weights, beta, least, first, count):
+def visit(model, groups, room, order, x, stream, weights, gain, beta, least, first, count):
     """Redraw variables at an inverse temperature; give them their best values where it is infinite.
 
-    Visits `count` variables of the order, from place `first` on. Returns how many changed.
+    Visits `count` variables of the order, from place `first` on. Returns how many changed; adds to
+    gain[0] by how much the log-potential has grown.
     """
     changes, values = 0, len(weights) // 2
     for k in range(first, first + count):
@@ -289,6 +416,7 @@ def visit(model, groups, room, order, x, stream, weights, beta, least, first, co
             new = _drawn(weights, row.domain, beta, stream)
         if new >= 0 and new != old:
             x[i] = new
+            gain[0] += weights[new] - weights[old]
             change_field(groups, i, old, new, room, 0, values)
             changes += 1
     return changes

@@ -43,12 +43,17 @@ _PLACES = 200_000  # variables times levels, at the most
 _LEAST_LEVELS = 8
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
 _TRIED = 8  # rounds after which the annealing is planned, by the time that they took
+_TRIAL = 0.02  # seconds of the rounds that are timed
+_NEVER = 1 << 40  # rounds
 _SEGMENT = 0.2  # seconds between two looks at the clock
 _GROWTH = 8  # of a segment over the one before, at the most
 _SEARCH_BYTES = 4000  # the objects of a chain
 ROUNDS = "rounds"  # how a search ended: all rounds were made
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _QUICK, _OVERRATED = 0.02, 20.0  # seconds of an energy; most pairs of points may be negligible
+_MOST_STORED = 200_000  # implicit pairs for which a temperature ladder is laid out
+_CHAINS = 4  # where a number of rounds is given
+_TRIPS = 10  # rounds per level, at the least, for which tempering pays
 _STORED_SECONDS = 5e-7  # to write out one factor of an implicit group, and to simplify it
 
 
@@ -59,7 +64,7 @@ def maximize(
     *,
     rounds: int | None = None,
     beta_range: Sequence[float] | None = None,
-    chains: int = 4,
+    chains: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
     progress: bool = True,
@@ -72,9 +77,12 @@ def maximize(
     is kept, and at the end no change of one variable can improve it. This is a search: nothing
     proves that there is no better state. `best.reached` says how many chains found this energy.
 
-    A graph whose ladder does not fit into the time or the memory is annealed instead: one state per
-    chain, with nothing laid out beforehand and implicit groups evaluated by their rules. If time is
-    up before each variable was compared with all of its values, `best.local_maximum` is False.
+    A graph whose ladder does not fit into the time or the memory is annealed instead, and so is one
+    with very many implicit pairs: one state per chain, with nothing laid out beforehand, and with
+    implicit groups evaluated by their rules. It is annealed several times, each time longer. If
+    time is up before each variable was compared with all of its values, `best.local_maximum` is
+    False.
+    `best.method` and `best.reason` say what was chosen and why.
 
     Parameters
     ----------
@@ -88,7 +96,8 @@ def maximize(
         The hottest and the coldest level, as factors of energies; by default from 0 to one found
         from the ranges of the factors.
     chains
-        Independent searches.
+        Independent searches; by default one per thread, and 4 if `rounds` is given. One long search
+        finds better states than several short ones.
     seed, threads, progress
         As in `mg.sample`.
     prove
@@ -105,6 +114,7 @@ def maximize(
     ([1, 1, 0, 0, 1, 1, 0, 0, 1], True)
     """
     begun = clocks.monotonic()
+    chains = _default_chains(threads, rounds) if chains is None else chains
     check_counts(chains=chains, threads=threads)
     limit = durations.seconds(time, "time")
     if prove:
@@ -137,6 +147,8 @@ def maximize(
         reached=int(np.isclose(found.energies, least, rtol=_EQUAL, atol=_EQUAL).sum()),
         ended=found.ended,
         local_maximum=found.local,
+        method=found.method,
+        reason=found.reason,
     )
     if not prove:
         return maximum
@@ -152,6 +164,13 @@ class Found(NamedTuple):
     rounds: int  # that each chain made
     ended: str  # "rounds", "time", "interrupted" or "terminated"
     local: bool  # whether no change of one variable improves any of them
+    method: str  # "tempering" or "annealing"; "" where nothing had to be found
+    reason: str  # why
+
+
+def _default_chains(threads: int | None, rounds: int | None) -> int:
+    """One chain per thread; with a number of rounds the same on every machine."""
+    return _CHAINS if rounds is not None else threads or os.cpu_count() or 1
 
 
 def best_states(
@@ -178,6 +197,7 @@ def best_states(
         memory.require(chains * each, what, "use fewer chains (chains=...)")
         states, order = start_states(graph, start, chains, seed), free_variables(graph.evidence)
         order, made, ended, local = order[graph.sizes[order] > 1], 0, ROUNDS, True
+        method, reason = "", "every variable has one possible value"
         if len(order):
             energy = _energy_seconds(graph, states[0], chains)
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
@@ -185,8 +205,12 @@ def best_states(
             try:
                 with Stage("finding temperatures", progress):
                     work = _Searching(_searches(graph, states, rows, ends), rounds)
-            except TooLargeError:  # a ladder would not fit into memory or time
-                work = Annealing(graph, order, states, rows, ends or hot_and_cold(graph), rounds)
+                method, reason = "tempering", work.enough_rounds(watch, workers)
+            except TooLargeError as error:  # a ladder would not fit into memory or time
+                betas = ends or hot_and_cold(graph)
+                work = Annealing(graph, order, states, rows, betas, rounds, workers)
+                method = "annealing"
+                reason = str(error).partition(";")[0].removeprefix("maximize: ")
             with (
                 Watch(watch.left - chains * energy) as own,
                 ThreadPoolExecutor(workers) as pool,
@@ -198,10 +222,11 @@ def best_states(
                 ended = drive(work, own)
                 states, made = work.states, work.rounds
                 with own.noted():
-                    local = climb(graph, order, states, own)
+                    settled = isinstance(work, Annealing) and work.settled
+                    local = settled or climb(graph, order, states, own)
         with watch.noted():
             energies = np.array([graph.energy(state) for state in states])
-        return Found(states, energies, made, ended, local)
+        return Found(states, energies, made, ended, local, method, reason)
 
 
 def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> float:
@@ -219,6 +244,9 @@ def _energy_seconds(graph: FactorGraph, state: NDArray[Any], chains: int) -> flo
 
 def _require_layout(graph: FactorGraph) -> None:
     """Refuse a graph whose factors do not fit into memory or time once per temperature."""
+    pairs = sum(map(len, graph.implicits))
+    if pairs > _MOST_STORED:
+        raise TooLargeError(f"maximize: {pairs:,} implicit pairs are evaluated, not stored")
     factors, copied = sum(map(len, graph.factors)), 1.0  # levels of spins share their pairs
     if (graph.sizes[graph.evidence == FREE] > 2).any():
         copied = 2.0 * _FIRST_LEVELS
@@ -333,6 +361,29 @@ class _Searching:
     def states(self) -> NDArray[Any]:
         """The best state of each chain so far."""
         return np.array([one.best for one in self.searches])
+
+    def enough_rounds(self, watch: Watch, workers: int) -> str:
+        """Say how many rounds fit into the time, by a short trial.
+
+        Raises `TooLargeError` if states could hardly wander between the ends of the ladder.
+        """
+        chains, ladders = len(self.searches), self.searches[0].data.twins
+        shape = f"{self.levels} temperatures" + (", two ladders" if ladders == 2 else "")
+        if self._wanted is not None or not watch.limited:
+            return f"{shape}, as many rounds as given"
+        self.searches[0].advance(0, 0, 1)
+        begun, made = watch.spent, 0
+        while (spent := watch.spent - begun) < _TRIAL and made < _TRIED:
+            self.searches[0].advance(1, 0, _NEVER)
+            made += 1
+        self.searches[0].made = 0
+        fit = max(watch.left, 0.0) / (max(spent, 1e-9) / made * -(-chains // workers))
+        if fit < _TRIPS * self.levels:
+            raise TooLargeError(
+                f"maximize: {shape} would make {fit:,.0f} rounds in the time, too few for states "
+                "to wander between them"
+            )
+        return f"{shape}, about {fit:,.0f} rounds in the time"
 
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
         """Compile; segments will run in the pool."""

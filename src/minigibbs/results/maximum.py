@@ -38,6 +38,8 @@ class Maximum:
     reached: int  # chains that found this energy on their own: one of many is little evidence
     ended: str = "rounds"  # or "time", "interrupted", "terminated"; "proven" with prove=True
     local_maximum: bool = True  # whether no change of one variable improves what a chain found
+    method: str = ""  # "tempering" or "annealing"
+    reason: str = ""  # why this method was chosen
     bound: float | None = None  # no state has a lower energy, by a proof; None: no proof
 
     @property
@@ -71,6 +73,8 @@ class Maximum:
             "reached": self.reached,
             "ended": self.ended,
             "local_maximum": self.local_maximum,
+            "method": self.method,
+            "reason": self.reason,
             "bound": self.bound,
             "proven": self.proven,
             "state": state,
@@ -86,6 +90,7 @@ class Maximum:
             ("energy", f"{self.energy:.6f}"),
             ("reached by", f"{self.reached} of {self.chains} chains"),
             *([] if self.bound is None else [("bound", self._bound_text())]),
+            *([("method", f"{self.method}: {self.reason}")] if self.method else []),
             ("rounds", f"{self.rounds:,}"),
             ("seconds", f"{self.seconds:.2f}"),
         ]

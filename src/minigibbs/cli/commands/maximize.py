@@ -33,7 +33,9 @@ def maximize(
     rounds: Annotated[
         int | None, typer.Option(help="Rounds of each chain, in place of a time.")
     ] = None,
-    chains: Annotated[int, typer.Option(help="Independent searches.")] = 4,
+    chains: Annotated[
+        int | None, typer.Option(help="Independent searches; by default one per thread.")
+    ] = None,
     prove: Annotated[
         bool, typer.Option("--prove", help="Try to prove that no state is better.")
     ] = False,

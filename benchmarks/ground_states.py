@@ -1,0 +1,116 @@
+"""Ground states: `mg.maximize` on spin glasses and dense conditional random fields.
+
+    python -m benchmarks.ground_states [workers]
+
+The +-1 glasses have putative ground energies (Chowdhury et al. 2025). Each is searched for 6 s,
+then for 60 s if the energy was not reached, with two threads. Gaussian glasses are compared with
+dwave-samplers, if it is installed: in the same processor time, with the best of three numbers of
+sweeps. Up to `workers` searches run at the same time.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigibbs as mg
+from benchmarks.data import DATA
+from benchmarks.ladders import glass
+from benchmarks.report import Report
+
+SIDES, LIMITS, THREADS = (8, 10, 12), (6.0, 60.0), 2
+GAUSSIAN, SECONDS = 10, 5.0  # instances of 10^3, and seconds of processor time
+SWEEPS = (1_000, 10_000, 50_000)  # of the annealer beside
+
+
+def reach(path: Path) -> tuple[str, float, float]:
+    """The residual energy of one glass, and the seconds of the search that found it."""
+    data = np.load(path)
+    coupling = data["J"].astype(np.float64)
+    graph = mg.FactorGraph([2] * int(data["n"]), [mg.Ising(data["i"], data["j"], coupling)])
+    mg.maximize(graph, rounds=2, progress=False)  # compiles
+    for seconds in LIMITS:
+        begun = time.perf_counter()
+        best = mg.maximize(graph, seconds, seed=1, threads=THREADS, progress=False)
+        spent = time.perf_counter() - begun
+        residual = -float(data["ground"]) - float(graph.log_potential(best.state))
+        if residual <= 0.0:
+            break
+    return path.stem, residual, spent
+
+
+def compare(seed: int) -> tuple[float, float | None]:
+    """Log-potentials per spin of a Gaussian glass: ours, and an annealer's in the same time."""
+    graph = glass(10, normal=True, seed=seed)
+    mg.maximize(graph, rounds=2, progress=False)
+    begun = time.process_time()
+    best = mg.maximize(graph, SECONDS, seed=1, threads=1, progress=False)
+    spent = time.process_time() - begun
+    return float(graph.log_potential(best.state)) / len(graph), _annealed(graph, spent)
+
+
+def _annealed(graph: mg.FactorGraph, seconds: float) -> float | None:
+    """The best that dwave-samplers' annealer finds in some processor time."""
+    try:
+        from dwave.samplers import SimulatedAnnealingSampler
+    except ImportError:
+        return None
+    (group,) = graph.factors
+    pairs = zip(group.i.tolist(), group.j.tolist(), group.weight.tolist(), strict=True)
+    couplings = {(i, j): -weight for i, j, weight in pairs}
+    annealer, found = SimulatedAnnealingSampler(), []
+    for sweeps in SWEEPS:
+        reads, spent, begun = 1, 0.0, time.process_time()
+        while spent < seconds:
+            best = annealer.sample_ising(
+                {}, couplings, num_reads=reads, num_sweeps=sweeps, seed=len(found)
+            )
+            found.append(-float(best.first.energy))
+            spent = time.process_time() - begun
+            reads = max(1, int(0.5 * (seconds - spent) / spent * reads))
+    return max(found) / len(graph)
+
+
+def _each(work: Any, jobs: list[Any], workers: int) -> list[Any]:
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        return list(pool.map(work, jobs))
+
+
+def main() -> None:
+    """Print and write the table."""
+    workers = int(sys.argv[1]) if sys.argv[1:2] and sys.argv[1].isdigit() else 1
+    report = Report("ground_states", "Ground states")
+    for side in SIDES:
+        paths = sorted((DATA / "spin_glass_3d").glob(f"L{side:02d}_*.npz"))
+        rows = _each(reach, paths, workers)
+        reached = sum(residual <= 0.0 for _, residual, _ in rows)
+        missed = ", ".join(f"{name} by {residual:g}" for name, residual, _ in rows if residual > 0)
+        slowest = max((seconds for *_, seconds in rows), default=0.0)
+        report.add(
+            f"+-1 glasses of {side}^3, ground energies reached, two threads",
+            f"{reached} of {len(rows)}, slowest {slowest:.1f} s"
+            + (f"; {missed}" if missed else ""),
+            f"all in {LIMITS[-1]:.0f} s",
+            reached == len(rows) > 0,
+        )
+    pairs = _each(compare, list(range(100, 100 + GAUSSIAN)), workers)
+    beside = [(own, other) for own, other in pairs if other is not None]
+    ours = ", ".join(f"{own:.4f}" for own, _ in pairs)
+    won = sum(own >= other for own, other in beside)
+    report.add(
+        f"normal glasses of 10^3, log-potential per spin, {SECONDS:g} s on one thread",
+        ours,
+        "dwave-samplers 1.x: " + ", ".join(f"{other:.4f}" for _, other in beside) if beside else "",
+        won == len(pairs) if beside else None,
+    )
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
