@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import re
 import shutil
@@ -14,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import minigibbs
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "images" / "tutorial"
@@ -91,6 +94,13 @@ CHAPTERS: dict[str, list[str]] = {
 }
 # Names that are public where they are, and not in `minigibbs` itself.
 INSIDE = {
+    "Results": [
+        "results.observed.Observations",
+        "results.observed.Observation",
+        "samplers.tempering.account.Ladder",
+    ],
+    "Learning": ["results.likelihood.LogLikelihood"],
+    "Tables": ["structure.structure.Edge", "repairing.result.Scores"],
     "Other libraries": [
         "interop.dimod.MiniGibbsSampler",
         "interop.dimod.MiniGibbsAnnealer",
@@ -107,6 +117,190 @@ INSIDE = {
         "interop.jax.graph_kernel",
     ],
 }
+
+
+_MARGINALS = ["marginals", "standard_errors", "marginal", "interval", "to_pandas"]
+# Members of classes that the reference shows, and that a test reads. Other classes show none.
+MEMBERS = {
+    "FactorGraph": [
+        "log_potential",
+        "energy",
+        "condition",
+        "with_likelihoods",
+        "parameters",
+        "with_parameters",
+        "statistics",
+        "free",
+        "sizes",
+        "names",
+        "stats",
+        "local_energies",
+        "influence",
+        "colors",
+        "stored",
+        "describe",
+    ],
+    "Domains": ["name", "index", "values", "value", "numbers", "pick"],
+    "Grid": ["values"],
+    "Table": ["from_probabilities", "from_function"],
+    "Unary": ["from_probabilities"],
+    "Answer": [
+        *_MARGINALS,
+        "exact",
+        "bounds",
+        "joint",
+        "probability",
+        "most_probable",
+        "draws",
+        "observables",
+        "report",
+        "save",
+        "to_dict",
+    ],
+    "Answers": ["marginal", "to_pandas"],
+    "Maximum": ["value", "log_potential", "proven", "to_dict"],
+    "Run": [
+        *_MARGINALS,
+        "summary",
+        "draws",
+        "draws_of",
+        "observables",
+        "chain_marginals",
+        "marginal_error",
+        "energy_updates",
+        "record_updates",
+        "interrupted",
+        "plot_trace",
+        "plot_marginals",
+        "plot_autocorrelation",
+        "plot_observable",
+        "report",
+        "to_arviz",
+        "save",
+    ],
+    "Runs": ["estimates", "frame", "plot"],
+    "Summary": ["least_ess", "rows", "to_dict"],
+    "Explanation": ["to_dict"],
+    "Fit": [
+        "parameters",
+        "errors",
+        "contrast",
+        "log_likelihood",
+        "error",
+        "pearson",
+        "not_determined",
+        "plot_moments",
+        "report",
+        "save",
+        "to_dict",
+    ],
+    "Structure": [
+        "names",
+        "directed",
+        "parents",
+        "conditional",
+        "encode",
+        "plot",
+        "write",
+        "to_dict",
+    ],
+    "RepairedTable": [
+        "frame",
+        "cells",
+        "certainty",
+        "suspicion",
+        "dependencies",
+        "weights",
+        "scores",
+        "calibration",
+        "plot_calibration",
+        "report",
+    ],
+    "Constrained": ["samples"],
+    "Framed": ["best", "weights"],
+    "Sampler": ["describe", "guaranteed_slowdown"],
+    "Estimator": ["describe"],
+    "Estimate": ["interval"],
+    "Observation": [
+        "mean",
+        "error",
+        "interval",
+        "estimate",
+        "variance",
+        "ess",
+        "rhat",
+        "autocorrelation_time",
+        "series",
+        "apply",
+        "scalar",
+    ],
+    "Observations": ["to_pandas"],
+    "Ladder": ["log_z_interval", "to_dict"],
+    "Comparison": ["margin", "strain", "holds"],
+    "Enumeration": ["free", "states", "log_potential", "law", "phi", "spans", "adjacent", "lines"],
+    "Transition": ["marginal", "stationary", "spectral_gap"],
+    "Measure": ["width"],
+    "MiniGibbsSampler": ["sample", "sample_dqm"],
+    "MiniGibbsAnnealer": ["sample", "sample_dqm", "sample_poly", "sample_cqm"],
+    "CategoricalImputer": ["fit", "transform", "predict_proba"],
+    "TableRepairer": ["fit", "transform", "repairs"],
+    "BoltzmannMachine": ["fit", "transform", "sample", "log_likelihood", "score", "score_samples"],
+    "RestrictedBoltzmannMachine": [
+        "fit",
+        "transform",
+        "sample",
+        "log_likelihood",
+        "score",
+        "score_samples",
+    ],
+}
+# Classes that users get back, with the members that are hooks for contributors.
+RESULTS: dict[str, list[str]] = {
+    "Answer": ["shares", "known", "clamped", "model", "expected", "rows", "log_z_text", "load"],
+    "Answers": ["flat"],
+    "Maximum": [],
+    "Run": ["shares", "known_marginals", "judged", "early_counts", "early_visits", "observed"],
+    "Runs": ["index", "count"],
+    "Info": [],
+    "Marginal": [],
+    "Stats": [],
+    "Summary": [],
+    "Explanation": [],
+    "Fit": ["undetermined", "summary_rows", "parameter_rows"],
+    "Structure": ["codes", "summary_rows"],
+    "RepairedTable": [
+        *("given", "table", "model", "candidates", "probability", "codes", "labels"),
+        *("entries", "summary_rows", "best"),
+    ],
+    "Constrained": ["places"],
+    "Framed": ["like"],
+    "observables.Estimate": [],
+    "Observation": ["data"],
+    "Ladder": ["from_dict"],
+    "LogLikelihood": [],
+    "Edge": [],
+    "Moments": [],
+    "Scores": [],
+    "theory.Bounds": [],
+    "theory.Comparison": [],
+    "theory.Transition": [],
+}
+
+
+def inside_module(name: str) -> list[str]:
+    """The public names of a module such as `theory`, each with its path; none of a class."""
+    module = getattr(minigibbs, name, None)
+    if not inspect.ismodule(module):
+        return []
+    local = [one for one, thing in vars(module).items() if _is_local(thing, module)]
+    public = getattr(module, "__all__", local)
+    return [f"{name}.{one}" for one in public if hasattr(getattr(module, one), "__module__")]
+
+
+def _is_local(thing: Any, module: Any) -> bool:
+    """Whether a function or class is public and defined in a module."""
+    own = getattr(thing, "__module__", "") == module.__name__
+    return own and not getattr(thing, "__name__", "_").startswith("_")
 
 
 def tutorial_blocks() -> list[tuple[str, str]]:

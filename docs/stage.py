@@ -8,6 +8,7 @@ with every page in its navigation.
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -123,8 +124,15 @@ def _chapter_page(chapter: str) -> str:
 
 def _chapter(chapter: str) -> str:
     names = build.CHAPTERS[chapter] + build.INSIDE.get(chapter, [])
-    named = [f"::: minigibbs.{name}" for name in names]
-    return "\n\n".join([f"# {chapter}", *named]) + "\n"
+    every = itertools.chain(*([name, *build.inside_module(name)] for name in names))
+    return "\n\n".join([f"# {chapter}", *map(_entry, every)]) + "\n"
+
+
+def _entry(name: str) -> str:
+    """A public name with the members that users call, inherited ones included."""
+    members = json.dumps(build.MEMBERS.get(name.split(".")[-1], []))
+    options = f"    options:\n      members: {members}\n      inherited_members: true\n"
+    return f"::: minigibbs.{name}\n{options}"
 
 
 def _commands() -> str:

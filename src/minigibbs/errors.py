@@ -6,8 +6,10 @@ from typing import Any
 
 
 class MinigibbsError(Exception):
-    """Base of all errors of this library.
+    """The base class of all errors of this library.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> try:
     ...     mg.FactorGraph([2, 0], [])
@@ -18,8 +20,10 @@ class MinigibbsError(Exception):
 
 
 class GraphError(MinigibbsError, ValueError):
-    """A model is malformed: the message names the factor or variable and what was expected.
+    """A model is malformed. The message names the factor or variable and what was expected.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> mg.FactorGraph([2, 2], [mg.Potts([0], [7], 1.0)])
     Traceback (most recent call last):
@@ -30,6 +34,8 @@ class GraphError(MinigibbsError, ValueError):
 class SampleError(MinigibbsError, ValueError):
     """A request to sample cannot be carried out as stated.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> mg.sample(mg.models.ising_lattice(side=3, beta=0.2), chains=0)
     Traceback (most recent call last):
@@ -38,8 +44,15 @@ class SampleError(MinigibbsError, ValueError):
 
 
 class StoppedError(SampleError):
-    """A run had to stop before its end; `run` holds what was sampled until then, if anything.
+    """A run had to stop before its end.
 
+    Attributes
+    ----------
+    run : Run or None
+        The results up to then.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> try:
     ...     raise mg.StoppedError("the disk is full")
@@ -52,8 +65,10 @@ class StoppedError(SampleError):
 
 
 class FormatError(MinigibbsError, ValueError):
-    """A file is not what its format promises.
+    """A file is not as its format requires.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> mg.read("model.txt")
     Traceback (most recent call last):
@@ -62,8 +77,10 @@ class FormatError(MinigibbsError, ValueError):
 
 
 class TooLargeError(MinigibbsError, MemoryError):
-    """The work would not fit into memory, or into a time limit: the message says what it needs.
+    """The work would not fit into memory or a time limit. The message states what it needs.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> mg.theory.exact_distribution(mg.models.ising_lattice(side=10, beta=0.4))
     Traceback (most recent call last):
@@ -72,8 +89,10 @@ class TooLargeError(MinigibbsError, MemoryError):
 
 
 class MissingDependencyError(MinigibbsError, ImportError):
-    """An optional part is not installed: the message gives the line that installs it.
+    """An optional package is not installed. The message states the command that installs it.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> issubclass(mg.MissingDependencyError, ImportError)
     True
@@ -81,8 +100,10 @@ class MissingDependencyError(MinigibbsError, ImportError):
 
 
 class LearnError(MinigibbsError, ValueError):
-    """Weights cannot be learned as asked: the message names the parameter or the datum.
+    """Parameters cannot be learned as requested. The message names the parameter or the datum.
 
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> mg.learn(mg.models.ising_lattice(side=3, beta=0.2), [[0] * 9])
     Traceback (most recent call last):

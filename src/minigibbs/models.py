@@ -50,8 +50,31 @@ _MOST_STORED = 2048  # variables of a fully connected model, whose 2 million pai
 def ising_rbf(
     side: int = 20, beta: float = 1.0, gamma: float = 1.5, implicit: bool | None = None
 ) -> FactorGraph:
-    """The paper's Ising model: a square grid, fully connected, couplings beta*exp(-gamma*d^2).
+    """Build the paper's Ising model: fully connected, couplings beta*exp(-gamma*d^2).
 
+    Parameters
+    ----------
+    side : int, default 20
+        Sites along each axis.
+    beta : float, default 1.0
+        The inverse temperature.
+    gamma : float, default 1.5
+        Decay of the couplings with the squared distance d^2.
+    implicit : bool, optional
+        Whether couplings are one `Kernel`, which stores no pairs. By default for large grids.
+
+    Returns
+    -------
+    FactorGraph
+        One spin per site.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> stats = ising_rbf().stats
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (2.21, 416.1)
@@ -67,8 +90,33 @@ def potts_rbf(
     gamma: float = 1.5,
     implicit: bool | None = None,
 ) -> FactorGraph:
-    """The paper's Potts model: a square grid, fully connected, weights beta*exp(-gamma*d^2).
+    """Build the paper's Potts model: fully connected, weights beta*exp(-gamma*d^2).
 
+    Parameters
+    ----------
+    side : int, default 20
+        Sites along each axis.
+    states : int, default 10
+        Number of values of a variable.
+    beta : float, default 4.6
+        The inverse temperature.
+    gamma : float, default 1.5
+        Decay of the weights with the squared distance d^2.
+    implicit : bool, optional
+        Whether weights are one `Kernel`, which stores no pairs. By default for large grids.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per site.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> stats = potts_rbf().stats
     >>> round(stats.local_energy, 2), round(stats.total_energy, 1)
     (5.09, 957.1)
@@ -94,14 +142,20 @@ def ising_lattice(
         The coupling.
     periodic : bool, default True
         Whether opposite faces are neighbors.
-    implicit : bool or None, default None
-        Whether couplings are one `Stencil`, which stores no pairs; by default for large lattices.
+    implicit : bool, optional
+        Whether couplings are one `Stencil`, which stores no pairs. By default for large lattices.
     dimensions : int, default 2
         Axes of the lattice: 1 for a chain, 2 for a square, 3 for a cube.
 
     Returns
     -------
     FactorGraph
+        One spin per site.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
 
     Examples
     --------
@@ -135,15 +189,25 @@ def potts_lattice(
     side : int
         Sites along each axis.
     states : int
-        Values of a variable.
+        Number of values of a variable.
     beta : float
         The weight.
-    periodic, implicit, dimensions
-        As in `ising_lattice`.
+    periodic : bool, default True
+        Whether opposite faces are neighbors.
+    implicit : bool, optional
+        Whether weights are one `Stencil`, which stores no pairs. By default for large lattices.
+    dimensions : int, default 2
+        Axes of the lattice: 1 for a chain, 2 for a square, 3 for a cube.
 
     Returns
     -------
     FactorGraph
+        One variable per site.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
 
     Examples
     --------
@@ -186,6 +250,12 @@ def spin_glass(
     Returns
     -------
     FactorGraph
+        One spin per site.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range, or `couplings` is unknown.
 
     Examples
     --------
@@ -220,6 +290,12 @@ def sherrington_kirkpatrick(
     Returns
     -------
     FactorGraph
+        n spins.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range, or `couplings` is unknown.
 
     Examples
     --------
@@ -233,8 +309,30 @@ def sherrington_kirkpatrick(
 
 @checked(GraphError)
 def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGraph:
-    """The mean-field Ising model: coupling beta/n between every two of n spins.
+    """Build the mean-field Ising model: coupling beta/n between every two of n spins.
 
+    Parameters
+    ----------
+    n : int
+        Number of spins.
+    beta : float
+        The inverse temperature.
+    implicit : bool, optional
+        Whether couplings are one `Complete` group, which stores no pairs. By default for many
+        spins.
+
+    Returns
+    -------
+    FactorGraph
+        n spins.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> curie_weiss(n=8, beta=1.0).log_potential([1] * 8)
     3.5
     >>> curie_weiss(n=1_000_000, beta=0.9).factors
@@ -250,8 +348,31 @@ def curie_weiss(n: int, beta: float, implicit: bool | None = None) -> FactorGrap
 def long_range_ising(
     n: int, alpha: float, beta: float, implicit: bool | None = None
 ) -> FactorGraph:
-    """N spins in a line with coupling beta/d^alpha between spins d apart.
+    """Build a line of n spins with coupling beta/d^alpha between spins d apart.
 
+    Parameters
+    ----------
+    n : int
+        Number of spins.
+    alpha : float
+        Exponent of the decay.
+    beta : float
+        The inverse temperature.
+    implicit : bool, optional
+        Whether couplings are one `Kernel`, which stores no pairs. By default for many spins.
+
+    Returns
+    -------
+    FactorGraph
+        n spins.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> long_range_ising(n=3, alpha=2.0, beta=1.0).log_potential([1, 1, 1])
     2.25
     """
@@ -273,8 +394,37 @@ def random_tables(
     unary: float = 0.0,
     seed: int = 0,
 ) -> FactorGraph:
-    """Tables of normal energies over random scopes, with unary factors of scale `unary` if any.
+    """Build tables of normal log-potentials over random scopes, and unary factors.
 
+    Parameters
+    ----------
+    variables : int, default 100
+        Number of variables.
+    factors : int, default 300
+        Number of tables.
+    arity : int, default 2
+        Number of variables of each table.
+    states : int, default 3
+        Number of values of each variable.
+    scale : float, default 1.0
+        Standard deviation of the log-potentials.
+    unary : float, default 0.0
+        Standard deviation of unary log-potentials; 0 for no unary factors.
+    seed : int, default 0
+        Fixes the tables.
+
+    Returns
+    -------
+    FactorGraph
+        The model.
+
+    Raises
+    ------
+    GraphError
+        If a number is out of range.
+
+    Examples
+    --------
     >>> random_tables(variables=5, factors=4, arity=3, states=2)
     <FactorGraph: 5 variables; factors: 4 table>
     """
@@ -322,9 +472,9 @@ def dense_crf(
         Colors of shape [height, width, channels], or [height, width] for one channel, usually 0
         to 255.
     probabilities : array-like, optional
-        Probability of each label at each pixel, of shape [labels, height, width] or
-        [labels, pixels], such as the softmax of a network. Give either these or `costs`. A
-        probability of 0 is a hard constraint.
+        Probability of each label at each pixel, of shape [labels, height, width] or [labels,
+        pixels], such as the softmax of a network. Give either these or `costs`. A probability of 0
+        is a hard constraint.
     costs : array-like, optional
         The same as costs: minus the logarithm of a probability, as pydensecrf's unary energies.
         Lower is more probable.

@@ -37,7 +37,22 @@ class Part(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Log Z is at least `lower` and at most `upper`."""
+    """Bounds on log Z.
+
+    Attributes
+    ----------
+    lower : float
+        Log Z is at least this number.
+    upper : float
+        Log Z is at most this number.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.log_z_bounds(pair)
+    Bounds(lower=1.506..., upper=1.506...)
+    """
 
     lower: float
     upper: float
@@ -47,7 +62,7 @@ class Bounds(NamedTuple):
 def log_z_bounds(
     graph: FactorGraph, entries: int = _ENTRIES, order: Sequence[int] | None = None
 ) -> Bounds:
-    """Bound log Z from both sides.
+    """Compute proven lower and upper bounds on log Z, by weighted mini-buckets.
 
     Parameters
     ----------

@@ -55,18 +55,28 @@ _MORE_MEMORY = "sample the graph (mg.sample), or allow more memory (memory=...)"
 
 @checked(SampleError)
 def exact_marginals(graph: FactorGraph, memory: float | None = None) -> NDArray[np.float64]:
-    """Exact marginals [variable, value], 0 beyond a variable's domain.
+    """Compute exact marginals by variable elimination.
 
-    By variable elimination, for graphs of small treewidth: chains, trees and narrow grids of any
-    length, or anything small. Time and memory grow exponentially with the treewidth; a graph that
-    would need too much is refused before any memory is taken.
+    For graphs of low treewidth: chains, trees and narrow grids of any length, or anything small.
+    Time and memory grow exponentially with the treewidth. A graph that would need too much is
+    refused before any memory is allocated.
 
     Parameters
     ----------
-    graph
-        The model, conditioned on evidence or not.
-    memory
-        Bytes that may be used; by default 4 GiB, or half of what is free if that is less.
+    graph : FactorGraph
+        The model, with or without evidence.
+    memory : float, optional
+        Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+
+    Returns
+    -------
+    ndarray
+        [variable, value] probabilities, 0 beyond a variable's domain.
+
+    Raises
+    ------
+    TooLargeError
+        If the treewidth of the graph is too large.
 
     Examples
     --------
@@ -96,10 +106,29 @@ def exact_answer(tree: EliminationTree) -> tuple[NDArray[np.float64], float]:
 
 @checked(SampleError)
 def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
-    """Log Z: the logarithm of the sum of exp(log-potential) over states that agree with evidence.
+    """Compute log Z: the logarithm of the sum of exp(log-potential) over all states.
 
-    By variable elimination, as `exact_marginals`. It is -inf where no state is possible.
+    States agree with the evidence. Elimination is that of `exact_marginals`.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model, with or without evidence.
+    memory : float, optional
+        Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+
+    Returns
+    -------
+    float
+        log Z; -inf if no state is possible.
+
+    Raises
+    ------
+    TooLargeError
+        If the treewidth of the graph is too large.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> round(log_partition(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])), 6)
     1.506409
@@ -113,10 +142,33 @@ def log_partition(graph: FactorGraph, memory: float | None = None) -> float:
 def exact_draws(
     graph: FactorGraph, count: int, seed: int | None = None, memory: float | None = None
 ) -> NDArray[np.unsignedinteger]:
-    """Independent draws from the model, [draw, variable]: no chain, nothing to converge.
+    """Draw independent states from the model by variable elimination.
 
-    By variable elimination, as `exact_marginals`; then each draw costs O(variables).
+    Elimination is that of `exact_marginals`. Each draw then costs O(variables).
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model, with or without evidence.
+    count : int
+        Number of draws.
+    seed : int, optional
+        Fixes the draws.
+    memory : float, optional
+        Bytes that may be used. By default 4 GiB, or half of the free memory if that is less.
+
+    Returns
+    -------
+    ndarray of int
+        [draw, variable] indices of values.
+
+    Raises
+    ------
+    TooLargeError
+        If the treewidth of the graph is too large.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> grid = mg.models.ising_lattice(side=8, beta=0.4, periodic=False)
     >>> exact_draws(grid, 1000, seed=1).shape
@@ -140,8 +192,20 @@ def exact_draws(
 
 @checked(SampleError)
 def treewidth_bound(graph: FactorGraph) -> int:
-    """The width of the elimination order that `exact_marginals` would use.
+    """Compute the width of the elimination order that `exact_marginals` would use.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model, with or without evidence.
+
+    Returns
+    -------
+    int
+        An upper bound on the treewidth.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> treewidth_bound(mg.models.ising_lattice(side=5, beta=0.4, periodic=False))
     5

@@ -42,7 +42,25 @@ def softmax(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """All states of a graph that agree with its evidence, in lexicographic order."""
+    """All states of a graph that agree with its evidence, in lexicographic order.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+
+    Raises
+    ------
+    TooLargeError
+        If there are too many states.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> everything = mg.theory.Enumeration(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
+    >>> everything.states.tolist(), everything.law.round(3)
+    ([[0, 0], [0, 1], [1, 0], [1, 1]], array([0.366, 0.134, 0.134, 0.366]))
+    """
 
     graph: FactorGraph
 
@@ -57,12 +75,12 @@ class Enumeration:
 
     @cached_property
     def free(self) -> NDArray[np.int32]:
-        """The variables that the evidence leaves."""
+        """The free variables."""
         return free_variables(self.graph.evidence)
 
     @cached_property
     def states(self) -> NDArray[Any]:
-        """[state, variable]."""
+        """[state, variable] all states."""
         ranges = [
             np.arange(size) if fixed < 0 else np.array([fixed])
             for size, fixed in zip(self.graph.sizes, self.graph.evidence, strict=True)
@@ -72,19 +90,19 @@ class Enumeration:
 
     @cached_property
     def strides(self) -> NDArray[np.int64]:
-        """How far a state's number moves when a variable's value goes up by one."""
+        """The change of the number of a state if the value of a variable increases by one."""
         sizes = np.where(self.graph.evidence < 0, self.graph.sizes, 1).astype(np.int64)
         return np.append(np.cumprod(sizes[::-1])[-2::-1], 1)
 
     @cached_property
     def log_potential(self) -> NDArray[np.float64]:
-        """The log-potential of each state."""
+        """[state] the log-potential of each state."""
         values: NDArray[np.float64] = self.graph.log_potential(self.states)
         return values
 
     @cached_property
     def law(self) -> NDArray[np.float64]:
-        """The probability of each state."""
+        """[state] the probability of each state."""
         if self.log_potential.max() == -np.inf:
             raise GraphError("every state has probability 0: the graph's zeros leave none")
         return softmax(self.log_potential)
@@ -106,12 +124,12 @@ class Enumeration:
 
     @cached_property
     def phi(self) -> NDArray[np.float64]:
-        """[factor, state]: the factors that vary, each shifted to min 0; -inf for a zero."""
+        """[factor, state] the varying factors, shifted to minimum 0; -inf for a hard constraint."""
         return self._shifted[self.varying]
 
     @cached_property
     def spans(self) -> NDArray[np.float64]:
-        """The paper's M of each factor; infinite for one that holds a zero."""
+        """[factor] the paper's M, the range of each factor; infinite for a hard constraint."""
         spans: NDArray[np.float64] = self.phi.max(axis=1) - np.minimum(self.phi.min(axis=1), 0.0)
         return spans
 
@@ -137,7 +155,18 @@ class Enumeration:
         return np.searchsorted(self.varying, np.concatenate([own, general]))
 
     def lines(self, i: int) -> NDArray[np.int64]:
-        """[line, value]: state numbers that differ in variable `i` only."""
+        """[line, value] numbers of states that differ only in one variable.
+
+        Parameters
+        ----------
+        i : int
+            The variable.
+
+        Returns
+        -------
+        ndarray of int
+            One row per joint value of the other variables.
+        """
         first = np.flatnonzero(self.states[:, i] == 0)
         numbers: NDArray[np.int64] = (
             first[:, None] + np.arange(self.graph.sizes[i]) * self.strides[i]
@@ -147,8 +176,27 @@ class Enumeration:
 
 @checked(SampleError)
 def exact_distribution(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """All states and their probabilities.
+    """Compute all states and their probabilities.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+
+    Returns
+    -------
+    states : ndarray of int
+        [state, variable] in lexicographic order.
+    probabilities : ndarray
+        [state] the distribution.
+
+    Raises
+    ------
+    TooLargeError
+        If there are too many states.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> states, law = exact_distribution(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
     >>> law.round(3)

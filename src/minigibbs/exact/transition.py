@@ -24,30 +24,67 @@ _LOST = 1e-8  # eigenvalues have absolute errors of about 1e-16: gaps below this
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """A sampler's one-update transition matrix, with the law it should leave as it is.
+    """The transition matrix of one update or sweep of a sampler.
 
-    Samplers that carry an energy estimate live on pairs (state, energy); `energy` is 0 for the
-    others.
+    Samplers with an energy estimate have pairs (state, energy) as rows; `energy` is 0 for others.
+
+    Attributes
+    ----------
+    matrix : ndarray
+        [row, row] transition probabilities.
+    state : ndarray of int
+        [row] number of the state.
+    energy : ndarray
+        [row] energy estimate, or 0.
+    law : ndarray or None
+        [row] the stationary distribution according to theory; None if unknown.
+    enumeration : Enumeration
+        All states.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> chain = mg.theory.transition(pair, mg.Gibbs())
+    >>> chain.stationary().round(3)
+    array([0.366, 0.134, 0.134, 0.366])
     """
 
     matrix: NDArray[np.float64]
-    state: NDArray[np.int64]  # [row] the number of the row's state
-    energy: NDArray[np.float64]  # [row]
-    law: NDArray[np.float64] | None  # [row]; None where the paper gives none
+    state: NDArray[np.int64]
+    energy: NDArray[np.float64]
+    law: NDArray[np.float64] | None
     enumeration: Enumeration
 
     def marginal(self, law: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A law over rows summed to a law over states."""
+        """Sum a distribution over rows to a distribution over states.
+
+        Parameters
+        ----------
+        law : ndarray
+            [row] probabilities.
+
+        Returns
+        -------
+        ndarray
+            [state] probabilities.
+        """
         count = len(self.enumeration.states)
         if law.shape != self.state.shape:
             raise SampleError(f"law must have shape {self.state.shape}, got {law.shape}")
         return np.bincount(self.state, law, minlength=count).astype(np.float64)
 
     def stationary(self) -> NDArray[np.float64]:
-        """The law over rows that the matrix keeps, solved for, whatever it should be.
+        """Compute the stationary distribution of the matrix, whatever theory says.
 
         By state reduction (Grassmann, Taksar and Heyman 1985, doi:10.1287/opre.33.5.1107), which
-        never subtracts: the answer is right to rounding even where chains hardly move.
+        does not subtract, so that the result is accurate to rounding even for chains that mix
+        poorly.
+
+        Returns
+        -------
+        ndarray
+            [row] probabilities.
         """
         reduced = self.matrix.copy()
         for last in range(len(reduced) - 1, 0, -1):
@@ -62,11 +99,16 @@ class Transition:
         return law / law.sum()  # type: ignore[no-any-return]
 
     def spectral_gap(self) -> float:
-        """1 minus the second eigenvalue, for a chain that is reversible under `law`.
+        """Compute 1 minus the second eigenvalue of a chain that is reversible under `law`.
 
         I - P is built from the off-diagonal entries of P, and small gaps are computed without
-        subtraction: they are right to rounding even where the chain hardly moves. Rows whose
+        subtraction: they are accurate to rounding even for chains that mix poorly. Rows whose
         probability is too small for a double are ignored.
+
+        Returns
+        -------
+        float
+            The spectral gap.
         """
         if self.law is None:
             raise ValueError("the spectral gap needs a law under which the chain is reversible")

@@ -71,8 +71,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A table that says which sampler to use; prints as text.
+    """A comparison of samplers on a graph; prints as a table.
 
+    Attributes
+    ----------
+    stats : Stats
+        Size of the graph.
+    rows : tuple
+        One row per sampler: batch, guaranteed slowdown, predicted nanoseconds per update.
+    recommended : str
+        Name of the recommended sampler.
+    why : str
+        The reason.
+    bounded : str
+        Which statistics are upper bounds, in words; empty if none.
+    scan : str
+        Order of updates.
+    lanes : int
+        Number of chains that wait for each other.
+    guarantee : str
+        The proven bound on the slowdown of the default sampler, in words.
+    trials : tuple
+        Results of the short trials, one per sampler.
+    answers : str
+        A hint to `mg.infer`.
+    ranks : str
+        What each process of a run with `backend="mpi"` stores and sends; else empty.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> explanation = mg.explain(mg.models.potts_rbf(), costs={"read": 1.0, "draw": 10.0})
     >>> explanation.recommended, explanation.stats.max_degree
@@ -85,16 +112,22 @@ class Explanation:
     rows: tuple[Row, ...]
     recommended: str
     why: str
-    bounded: str = ""  # which of the stats are bounds, and why
-    scan: str = ""  # of a run of the default sampler in sweeps, and why
-    lanes: int = 1  # chains that wait for each other in that run; see `Sampler.describe`
-    guarantee: str = ""  # what is proven of that run
-    trials: tuple[Trial, ...] = ()  # the fastest first
-    answers: str = _ANSWERS  # who gives marginals and log Z
-    ranks: str = ""  # what each process of a run with `backend="mpi"` would do
+    bounded: str = ""
+    scan: str = ""
+    lanes: int = 1
+    guarantee: str = ""
+    trials: tuple[Trial, ...] = ()
+    answers: str = _ANSWERS
+    ranks: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings for JSON; infinity as "inf", as L and Psi of a hard zero."""
+        """Return numbers and strings for JSON; an infinite L or Psi is "inf".
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         plain = asdict(self)
         plain["stats"] = {key: for_json(value) for key, value in plain["stats"].items()}
         return plain
@@ -152,19 +185,20 @@ def explain(
     graph : FactorGraph
         The model.
     costs : dict, optional
-        Nanoseconds by kind of operation; by default measured on this machine once and remembered.
+        Nanoseconds by kind of operation. By default they are measured once on this machine and
+        remembered.
     scan : str, optional
-        The order of updates, as for `mg.sample`; by default each sampler's own.
+        The order of updates, as for `mg.sample`. By default that of each sampler.
     backend : str, default "cpu"
         "cpu" or "cuda". No GPU is needed.
     chains : int, optional
-        The number of chains; by default the backend's.
+        The number of chains. By default that of the backend.
     trials : str or float, optional
-        The time of all trials together, such as "10s"; 0 for none. By default "3s", or none where
-        costs are given or the backend is a GPU.
-
+        Time for all trials together, such as "10s"; 0 for none. By default "3s", and none if costs
+        are given or the backend is a GPU.
     ranks : int, optional
-        The number of processes of a run with `backend="mpi"`: says what each does and sends.
+        The number of processes of a run with `backend="mpi"`. The explanation then states what each
+        process stores and sends.
 
     Returns
     -------

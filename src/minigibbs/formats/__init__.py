@@ -56,12 +56,21 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
 
     Parameters
     ----------
-    path
-        The file or folder; the format goes by the name's ending.
-    options
-        What the format's own `read` takes: `floor` for .uai, .bif and .xmlbif, `hard` for .cnf and
-        .wcnf, `beta` for .wcnf, .wcsp, .cfn, .qubo and .gset, `evidence` and `weights` for
-        DimmWitted's graphs.
+    path : str or path
+        The file or folder. The ending of the name decides the format.
+    **options : object
+        Options of the format: `floor` for .uai, .bif and .xmlbif, `hard` for .cnf and .wcnf, `beta`
+        for .wcnf, .wcsp, .cfn, .qubo and .gset, `evidence` and `weights` for DimmWitted's graphs.
+
+    Returns
+    -------
+    FactorGraph
+        The model.
+
+    Raises
+    ------
+    FormatError
+        If the format is unknown, or the file is not as its format requires.
 
     Examples
     --------
@@ -82,8 +91,22 @@ def read(path: str | os.PathLike[str], **options: Any) -> FactorGraph:
 
 @checked(FormatError)
 def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file, whole or not at all.
+    """Write a model to a file. An interrupted write leaves no partial file.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        The model.
+    path : str or path
+        The file. The ending of the name decides the format.
+
+    Raises
+    ------
+    FormatError
+        If the format is unknown or cannot represent the model.
+
+    Examples
+    --------
     >>> import minigibbs as mg, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
     >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)

@@ -27,6 +27,22 @@ _MOST_COMPARED = 20_000  # names that an error looks through for one that was me
 class Grid:
     """A continuous variable discretized to evenly spaced points, both ends included.
 
+    Parameters
+    ----------
+    low : float
+        The first point.
+    high : float
+        The last point.
+    points : int
+        Number of points.
+
+    Raises
+    ------
+    GraphError
+        If there are fewer than two points, or the ends are not finite and in order.
+
+    Examples
+    --------
     >>> Grid(0.0, 1.0, 5).values
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
@@ -56,13 +72,23 @@ class Grid:
 class Domains:
     """The variables of a graph: sizes, names, and labels or grids of their values.
 
-    A graph makes its own, `graph.domains`, from what it is given; a `Domains` may be given in their
-    place and then serves several graphs.
+    A graph makes its own `graph.domains` from its arguments. A `Domains` may be given instead, and
+    then serves several graphs.
 
     Parameters
     ----------
-    sizes, names, labels
-        As in `mg.FactorGraph`.
+    sizes : array-like, or iterable of int or Grid
+        The domain size of each variable, or a `Grid` for a discretized continuous variable.
+    names : iterable of str, optional
+        One name per variable.
+    labels : mapping or iterable of object, optional
+        Names of values: one list for all variables, a list per variable, or a mapping from variable
+        to list.
+
+    Raises
+    ------
+    GraphError
+        If sizes, names or labels are malformed or do not fit each other.
 
     Examples
     --------
@@ -91,18 +117,40 @@ class Domains:
         return len(self.sizes)
 
     def name(self, variable: int) -> str:
-        """The variable's name; `x7` for variable 7 where none was given."""
+        """Return the name of a variable; `x7` for variable 7 if none was given.
+
+        Parameters
+        ----------
+        variable : int
+            The variable, by number.
+
+        Returns
+        -------
+        str
+            The name.
+        """
         try:
             return f"x{variable}" if self.names is None else self.names[variable]
         except IndexError:
             raise self._unknown(variable) from None
 
     def describe(self, variable: int) -> str:
-        """The variable as errors call it."""
+        """Return the variable as errors name it."""
         return f"variable {variable}" + (f" ({self.name(variable)!r})" if self.names else "")
 
     def values(self, variable: int) -> tuple[Any, ...]:
-        """The variable's values as a user knows them: labels, grid points or 0, 1, 2, ..."""
+        """Return the values of a variable: labels, grid points, or 0, 1, 2, ...
+
+        Parameters
+        ----------
+        variable : int
+            The variable, by number.
+
+        Returns
+        -------
+        tuple
+            One entry per value.
+        """
         if variable in self.labels:
             return self.labels[variable]
         if variable in self.grids:
@@ -113,7 +161,23 @@ class Domains:
             raise self._unknown(variable) from None
 
     def index(self, variable: int | str) -> int:
-        """The number of a variable given by number or name."""
+        """Return the number of a variable.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+
+        Returns
+        -------
+        int
+            Its number.
+
+        Raises
+        ------
+        GraphError
+            If the variable is unknown.
+        """
         if isinstance(variable, int | np.integer) and not isinstance(variable, bool):
             if 0 <= variable < len(self):
                 return int(variable)
@@ -129,7 +193,25 @@ class Domains:
         )
 
     def value(self, variable: int, value: Any) -> int:
-        """The number of a variable's value given by label, grid point or number."""
+        """Return the index of a value.
+
+        Parameters
+        ----------
+        variable : int
+            The variable, by number.
+        value : object
+            Its label, grid point or index.
+
+        Returns
+        -------
+        int
+            The index of the value.
+
+        Raises
+        ------
+        GraphError
+            If the value is unknown.
+        """
         variable = self.index(variable)
         labels = self.labels.get(variable, ())
         if isinstance(value, Hashable) and value in labels:
@@ -153,7 +235,7 @@ class Domains:
         raise GraphError(f"{self.describe(variable)}: expected {expected}, got {value!r}")
 
     def square(self, flat: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers of all values, one after the other, as [variable, value]; 0 beyond a domain."""
+        """Reshape an array over all values to [variable, value], with 0 beyond a domain."""
         shape = (len(self), int(self.sizes.max()))
         memory.require(
             8.0 * shape[0] * shape[1],
@@ -170,7 +252,18 @@ class Domains:
         return square
 
     def pick(self, variables: Sequence[int]) -> Domains:
-        """Some of the variables alone, which keep their names."""
+        """Return the domains of some variables, with their names.
+
+        Parameters
+        ----------
+        variables : sequence of int
+            The variables, by number.
+
+        Returns
+        -------
+        Domains
+            The chosen variables, in this order.
+        """
         variables = [self.index(variable) for variable in variables]
         chosen = list(enumerate(variables))
         labels = {k: self.labels[v] for k, v in chosen if v in self.labels}
@@ -180,7 +273,7 @@ class Domains:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each variable by its name; `x7` for variable 7 where none was given."""
+        """The number of each variable by its name; `x7` for variable 7 if none was given."""
         names = self.names or (f"x{number}" for number in range(len(self)))
         return {name: number for number, name in enumerate(names)}
 

@@ -31,20 +31,37 @@ _QUICK = 20_000_000  # steps of counting that a description may take
 
 @dataclass(frozen=True)
 class Stats:
-    """A graph's size in the paper's terms (Definition 1), after its evidence: `graph.stats`.
+    """The size of a graph in the paper's terms (Definition 1), after its evidence: `graph.stats`.
 
+    Attributes
+    ----------
+    variables : int
+        Number of free variables.
+    factors : int
+        Number of factors that vary.
+    max_degree : int
+        Delta, the largest number of factors at a variable.
+    local_energy : float
+        L, the largest sum over the factors at a variable of their range M (maximum minus minimum).
+    total_energy : float
+        Psi, the sum of the ranges of all factors.
+    max_domain : int
+        D, the largest number of values of a variable.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> ring = mg.FactorGraph([3, 3, 3], [mg.Potts([0, 1, 2], [1, 2, 0], 0.5)])
     >>> ring.stats
     Stats(variables=3, factors=3, max_degree=2, local_energy=1.0, total_energy=1.5, max_domain=3)
     """
 
-    variables: int  # that are not clamped
-    factors: int  # that still depend on such a variable
-    max_degree: int  # Delta: the most factors at one variable
-    local_energy: float  # L: the largest sum of M over the factors at one variable
-    total_energy: float  # Psi: the sum of M over all factors; both infinite with a hard zero
-    max_domain: int  # D: the largest domain
+    variables: int
+    factors: int
+    max_degree: int
+    local_energy: float
+    total_energy: float
+    max_domain: int
 
 
 @checked(GraphError)
@@ -53,19 +70,36 @@ class FactorGraph(Frozen):
 
     Parameters
     ----------
-    sizes
-        The domain size of each variable, or a `Grid` for a discretized continuous one; or
+    sizes : array-like, iterable of int or Grid, or Domains
+        The domain size of each variable, or a `Grid` for a discretized continuous variable; or
         `Domains`, which have names and labels of their own.
-    factors
-        Factor groups, in any number and mixture: `Unary`, `Potts`, `Ising`, `Table`, `Logical`;
-        `Stencil`, which couples the sites of a lattice; `Kernel`, `Complete`, `LowRank`, which
-        join all variables. The last four are not stored. They call variables by number or, where
-        `names` are given, by name.
-    names
+    factors : iterable of factor groups
+        Factor groups in any number and mixture: `Unary`, `Potts`, `Ising`, `Table`, `Logical`;
+        `Stencil`, which couples the sites of a lattice; `Kernel`, `Points`, `Complete`, `LowRank`,
+        which join all variables. The last five are implicit. Groups refer to variables by number
+        or, if `names` are given, by name.
+    names : iterable of str, optional
         One name per variable.
-    labels
-        Names of values: one list for all variables, a list per variable, or a mapping from
-        variable to list.
+    labels : mapping or iterable of object, optional
+        Names of values: one list for all variables, a list per variable, or a mapping from variable
+        to list.
+    evidence : array-like, optional
+        The value of each clamped variable, and -1 for free ones. `condition` is the usual way to
+        set it.
+
+    Attributes
+    ----------
+    domains : Domains
+        Sizes, names and labels of the variables.
+    factors : tuple
+        The factor groups.
+    evidence : ndarray of int
+        [variable] the clamped value, or -1 for a free variable.
+
+    Raises
+    ------
+    GraphError
+        If a factor does not fit the variables, or an argument is malformed.
 
     Examples
     --------
@@ -129,7 +163,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def free(self) -> int:
-        """How many variables are not clamped."""
+        """Number of variables that are not clamped."""
         return int(np.count_nonzero(self.evidence == FREE))
 
     @property
@@ -139,12 +173,29 @@ class FactorGraph(Frozen):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The variables' names, if they have any."""
+        """The names of the variables; None if none were given."""
         return self.domains.names
 
     def condition(self, evidence: Mapping[int | str, Any]) -> FactorGraph:
-        """Return the graph with variables clamped: by number or name, to a value or label.
+        """Return the graph with some variables clamped.
 
+        Parameters
+        ----------
+        evidence : mapping
+            Variables, by number or name, to values or labels.
+
+        Returns
+        -------
+        FactorGraph
+            The graph with the evidence added.
+
+        Raises
+        ------
+        GraphError
+            If a variable or value is unknown.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1.0)], names=["rain", "wet"],
         ...                        labels=["no", "yes"])
@@ -178,12 +229,17 @@ class FactorGraph(Frozen):
         Parameters
         ----------
         likelihoods : mapping
-            Variables, by number or name, to one number of at least 0 per value.
+            Variables, by number or name, to one nonnegative number per value.
 
         Returns
         -------
         FactorGraph
             The same factors, and one unary factor per variable given.
+
+        Raises
+        ------
+        GraphError
+            If a variable is unknown, or the numbers are negative or all 0.
 
         Examples
         --------
@@ -224,6 +280,11 @@ class FactorGraph(Frozen):
         float or ndarray
             One value per state. A state that a hard constraint forbids has an energy of inf.
 
+        Raises
+        ------
+        GraphError
+            If the states do not fit the graph.
+
         Examples
         --------
         >>> import minigibbs as mg
@@ -240,8 +301,8 @@ class FactorGraph(Frozen):
     def log_potential(self, x: ArrayLike) -> Any:
         """Compute the sum of all factors: log pi(x) up to a constant.
 
-        Higher values are more probable. Factors count as they were given. Samplers shift each
-        factor to a minimum of 0, which changes no distribution.
+        Higher values are more probable. Samplers shift each factor to a minimum of 0, which does
+        not change the distribution.
 
         Parameters
         ----------
@@ -252,6 +313,11 @@ class FactorGraph(Frozen):
         -------
         float or ndarray
             One value per state.
+
+        Raises
+        ------
+        GraphError
+            If the states do not fit the graph.
 
         Examples
         --------
@@ -272,7 +338,7 @@ class FactorGraph(Frozen):
         return float(values[0]) if states.ndim == 1 else values
 
     def check_states(self, x: ArrayLike) -> NDArray[Any]:
-        """States in the smallest type that fits, or a `GraphError` that names the variable."""
+        """Return states in the smallest type that fits; errors name the variable."""
         rule = f"a state must hold integers, one for each of {len(self)} variables"
         states = as_array(x, "iub", rule)
         if states.ndim not in (1, 2) or states.shape[-1] != len(self):
@@ -292,7 +358,7 @@ class FactorGraph(Frozen):
         return np.min_scalar_type(int(self.sizes.max()) - 1)
 
     def implicit_energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
-        """What the implicit groups add to the energy of each row of states."""
+        """Compute the sum of the implicit factors in each row of states."""
         return sum((group.energies(states) for group in self.implicits), np.zeros(len(states)))
 
     @property
@@ -302,7 +368,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def stencils(self) -> tuple[Stencil, ...]:
-        """The stencils, in their order. They are packed as pairs, where that is asked for."""
+        """The stencils, in their order. `packed` has them as pairs."""
         return tuple(group for group in self.factors if isinstance(group, Stencil))
 
     @property
@@ -333,7 +399,18 @@ class FactorGraph(Frozen):
         return None if (rows["start"] < rows["unary_begin"]).any() else self.stencils[0]
 
     def stored(self) -> FactorGraph:
-        """The same graph with every factor written out, for small graphs and other samplers."""
+        """Return the same graph with every factor explicit, for small graphs and other samplers.
+
+        Returns
+        -------
+        FactorGraph
+            A graph without implicit groups.
+
+        Raises
+        ------
+        TooLargeError
+            If the pairs do not fit into memory.
+        """
         groups = [g.stored() if isinstance(g, Implicit | Stencil) else g for g in self.factors]
         return share(FactorGraph(self.domains, groups, evidence=self.evidence), self)
 
@@ -344,14 +421,14 @@ class FactorGraph(Frozen):
 
     @property
     def offset(self) -> float:
-        """What `energy` adds to the sum of the packed factors."""
+        """The constant difference between `log_potential` and the sum of the packed factors."""
         if self.stencils:
             return self.rest.offset + sum(group.constant for group in self.stencils)
         return self._packed[1]
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """Where the values of each variable begin, if those of all follow one another."""
+        """For each variable the position of its first value in arrays over all values."""
         from minigibbs.graph.packing import first_values
 
         first = first_values(self.sizes)
@@ -368,17 +445,19 @@ class FactorGraph(Frozen):
 
     @cached_property
     def frame(self) -> Frame:
-        """What graphs that differ from this one in their parameters alone share."""
+        """The part that this graph shares with graphs that have other parameters."""
         from minigibbs.graph.parameters import Frame
 
         return Frame(self.sizes, self.factors, self.evidence)
 
     @cached_property
     def parameters(self) -> dict[str, NDArray[np.float64]]:
-        """The numbers of the factors that have a name, by name; see `mg.learn`.
+        """The parameters of the named factors, by name; see `mg.learn`.
 
-        Factors that share a number, by `tied`, have it once.
+        Factors that share a parameter (`tied`) have it once.
 
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
         >>> mg.FactorGraph([2, 2, 2], [chain]).parameters
@@ -387,8 +466,25 @@ class FactorGraph(Frozen):
         return self.frame.named(self.frame.flat(self.factors))
 
     def with_parameters(self, parameters: Mapping[str, ArrayLike]) -> FactorGraph:
-        """The same graph with other numbers for some of its parameters; cheap.
+        """Return the graph with other values of some parameters.
 
+        Parameters
+        ----------
+        parameters : mapping
+            Parameters by name; others stay.
+
+        Returns
+        -------
+        FactorGraph
+            The graph with the new parameters. Structure is shared, so this is cheap.
+
+        Raises
+        ------
+        GraphError
+            If a name is unknown or a shape does not fit.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
         >>> graph = mg.FactorGraph([2, 2, 2], [chain])
@@ -399,7 +495,7 @@ class FactorGraph(Frozen):
         return self.with_flat(frame.read(parameters, frame.flat(self.factors)))
 
     def with_flat(self, values: NDArray[np.float64]) -> FactorGraph:
-        """The same graph with other parameters, all one after the other."""
+        """Return the graph with other parameters, given as one flat array."""
         changed = FactorGraph.__new__(FactorGraph)
         factors = self.frame.replaced(self.factors, values)
         vars(changed).update(
@@ -418,10 +514,27 @@ class FactorGraph(Frozen):
         return whole
 
     def statistics(self, x: ArrayLike) -> dict[str, NDArray[np.float64]]:
-        """How much the energy of a state grows with each parameter: its sufficient statistics.
+        """Compute the sufficient statistics: the derivative of the log-potential by each parameter.
 
         Of one state, or of each row of many.
 
+        Parameters
+        ----------
+        x : array-like
+            One state, or one state per row.
+
+        Returns
+        -------
+        dict
+            Statistics by name, in the shape of the parameter; with a first axis for rows.
+
+        Raises
+        ------
+        GraphError
+            If the states do not fit the graph.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> chain = mg.Potts([0, 1], [1, 2], 0.5, name="J", tied=0)
         >>> graph = mg.FactorGraph([2, 2, 2], [chain])
@@ -435,20 +548,20 @@ class FactorGraph(Frozen):
 
     @cached_property
     def colors(self) -> Coloring:
-        """The free variables in colors: those of one color share no factor."""
+        """A coloring of the free variables: variables of one color share no factor."""
         from minigibbs.graph.coloring import coloring
 
         return coloring(self)
 
     @cached_property
     def hard(self) -> NDArray[np.intp]:
-        """The numbers, in `packed.factors`, of the factors that hold a zero under the evidence."""
+        """The numbers, in `packed.factors`, of factors with hard constraints."""
         if len(self.stencils) == len(self.factors):  # pairs hold none
             return np.empty(0, np.intp)
         return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
     def where(self, factor: int) -> str:
-        """A factor of `packed.factors` as errors call it."""
+        """Describe a factor of `packed.factors` for error messages."""
         for number, group in enumerate(self.factors):
             if not isinstance(group, Implicit) and not group.pairs:
                 if factor < len(group):
@@ -458,9 +571,9 @@ class FactorGraph(Frozen):
 
     @cached_property
     def local_energies(self) -> NDArray[np.float64]:
-        """For each free variable the sum of M over its factors; the maximum is L.
+        """For each free variable the sum of the ranges M of its factors; the maximum is L.
 
-        Infinite where a factor holds a zero.
+        It is infinite for a variable with a hard constraint.
         """
         from minigibbs.graph.packing import energy_at
 
@@ -474,11 +587,11 @@ class FactorGraph(Frozen):
 
     @cached_property
     def stats(self) -> Stats:
-        """The paper's Delta, L, Psi and D, counted on first use.
+        """The size of the graph: Delta, L, Psi and D of the paper, computed on first use.
 
-        Counting takes a time that is linear in the number of factors; of a `Kernel` or `Complete`
-        group, in the number of variables n; of a `LowRank` group, O(n^2), up to n = 30,000.
-        Of larger ones Delta, L and Psi are upper bounds, and `mg.explain` says so.
+        This takes time linear in the number of factors; for a `Kernel` or `Complete` group linear
+        in the number of variables n; for a `LowRank` group O(n^2) up to n = 30,000. For larger
+        `LowRank` groups Delta, L and Psi are upper bounds, and `mg.explain` says so.
         """
         from minigibbs.graph.packing import factor_spans
 
@@ -522,11 +635,13 @@ class FactorGraph(Frozen):
 
     @cached_property
     def influence(self) -> float:
-        """A bound on how strongly variables depend on each other; below 1, Gibbs mixes fast.
+        """Dobrushin's bound on the dependence of variables; below 1, Gibbs sampling mixes fast.
 
-        Dobrushin's: the largest sum, over a variable's factors and their other variables, of half
-        the factor's range. Unary factors do not count, however strong.
+        It is the largest sum, over the factors of a variable and their other variables, of half the
+        range of the factor. Unary factors do not count.
 
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> mg.FactorGraph([2, 2], [mg.Potts([0], [1], 0.5), mg.Unary([0], [0.0, 9.0])]).influence
         0.25
@@ -544,7 +659,7 @@ class FactorGraph(Frozen):
 
     @cached_property
     def rounding_error(self) -> float:
-        """About how much rounding changes log-odds; implicit groups that count slowly left out."""
+        """Estimated rounding error of log-odds, without implicit groups that are slow to count."""
         from minigibbs.graph.rounding import rounding_error
 
         quick = (group for group in self.implicits if group.counting <= _QUICK)
@@ -553,11 +668,18 @@ class FactorGraph(Frozen):
         return rounding_error(self.rest.packed, weights)
 
     def describe(self) -> dict[str, Any]:
-        """The graph's size in plain numbers, for JSON and reports: `stats`, factors by kind.
+        """Return the size of the graph as plain numbers, for JSON and reports.
 
-        Stats that would take long to count, as of a large `LowRank` group, and infinite ones are
-        None. `zeros` is how many factors hold a zero.
+        Statistics that would take long to compute, as for a large `LowRank` group, and infinite
+        ones are None. `zeros` is the number of factors with hard constraints.
 
+        Returns
+        -------
+        dict
+            `stats` by name, `kinds` (factors by kind), `clamped`, and more.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).describe()["kinds"]
         {'ising': 1}

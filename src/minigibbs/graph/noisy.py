@@ -44,6 +44,15 @@ class NoisyMax:
         The probabilities of the values of the effect without any cause, or for a two-valued effect
         the probability of 1.
 
+    Attributes
+    ----------
+    effect
+        The variable.
+    causes
+        The probabilities, by cause.
+    leak
+        The probabilities without any cause.
+
     Examples
     --------
     >>> import minigibbs as mg

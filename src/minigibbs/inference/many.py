@@ -34,10 +34,10 @@ def infer_many(
     memory: str | float | None = None,
     executor: Executor | Any = None,
 ) -> Answers:
-    """Exact marginals and log Z of a graph given each of many rows of evidence.
+    """Compute exact marginals and log Z for each of many rows of evidence.
 
-    The tree of the graph is made once, and many rows go through it together. Where the graph
-    without the evidence has too large a treewidth, every row gets a tree of its own.
+    The elimination tree of the graph is made once, and many rows are evaluated on it together. If
+    the treewidth without evidence is too large, every row gets a tree of its own.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def infer_many(
 
     Raises
     ------
-    TooLargeError
-        If a row cannot be answered exactly.
+    SampleError
+        If the frame has unknown columns or values.
 
     Examples
     --------

@@ -70,40 +70,53 @@ def maximize(
     progress: bool = True,
     prove: bool = False,
 ) -> Maximum:
-    """The best state that can be found in some time: the minimum of `graph.energy`, or near it.
+    """Search for the state of lowest energy: the MAP state or ground state.
 
-    Each chain is a ladder of levels, as in `mg.Tempering`, from a flat law to one that is all but
-    frozen. It is annealed once, and tempered for the rest of the time; the best state of all levels
-    is kept, and at the end no change of one variable can improve it. This is a search: nothing
-    proves that there is no better state. `best.reached` says how many chains found this energy.
+    Each chain is a temperature ladder, as in `mg.Tempering`, from infinite to near-zero
+    temperature. It is annealed once and tempered for the rest of the time. The best state of all
+    temperatures is kept. At the end no change of a single variable can improve it. This is a
+    search: it does not prove that no state is better.
 
-    A graph whose ladder does not fit into the time or the memory is annealed instead, and so is one
-    with very many implicit pairs: one state per chain, with nothing laid out beforehand, and with
-    implicit groups evaluated by their rules. It is annealed several times, each time longer. If
-    time is up before each variable was compared with all of its values, `best.local_maximum` is
-    False.
-    `best.method` and `best.reason` say what was chosen and why.
+    If a ladder does not fit into the time or the memory, or the graph has very many implicit pairs,
+    the graph is annealed instead: one state per chain, no preparations, and implicit groups
+    evaluated by their rules. It is annealed several times, each time longer. If time is up before
+    each variable was compared with all of its values, `best.local_maximum` is False. `best.method`
+    and `best.reason` say what was chosen and why.
 
     Parameters
     ----------
-    graph
-        The model, conditioned on evidence or not.
-    time
-        "10s", "5min", "1h", or seconds.
-    rounds
-        How many rounds each chain makes, in place of a time: a seed then fixes the result.
-    beta_range
-        The hottest and the coldest level, as factors of energies; by default from 0 to one found
-        from the ranges of the factors.
-    chains
-        Independent searches; by default one per thread, and 4 if `rounds` is given. One long search
-        finds better states than several short ones.
-    seed, threads, progress
-        As in `mg.sample`.
-    prove
-        Whether to prove that no state is better: `best.bound` and `best.proven`. Elimination proves
-        it at low treewidth. Otherwise toulbar2 does, if `pytoulbar2` is installed; it starts from
+    graph : FactorGraph
+        The model, with or without evidence.
+    time : str or float, default "10s"
+        Time limit: "10s", "5min", "1h", or seconds.
+    rounds : int, optional
+        Number of rounds of each chain, instead of a time limit. The seed then fixes the result.
+    beta_range : (float, float), optional
+        Smallest and largest inverse temperature relative to the model. By default from 0 to a value
+        found from the ranges of the factors.
+    chains : int, optional
+        Number of independent searches. By default one per thread, and 4 if `rounds` is given. One
+        long search finds better states than several short ones.
+    seed : int, optional
+        Fixes every draw.
+    threads : int, optional
+        Number of searches that run at the same time. By default one per processor.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
+    prove : bool, default False
+        Whether to prove that no state is better (`best.bound`, `best.proven`). Elimination proves
+        it at low treewidth. Otherwise toulbar2 is used if `pytoulbar2` is installed; it starts from
         the state that a search found in a third of the time.
+
+    Returns
+    -------
+    Maximum
+        The best state found, its energy, and how many chains reached it.
+
+    Raises
+    ------
+    SampleError
+        If a setting is invalid, or no state of positive probability is found.
 
     Examples
     --------

@@ -71,7 +71,7 @@ class Constrained:
     places: dict[Hashable, Place] = field(repr=False)
 
     def samples(self, states: ArrayLike) -> NDArray[np.float64]:
-        """Values of the variables of the constrained model, for each row of states.
+        """Convert states of the graph to values of the variables of the constrained model.
 
         Parameters
         ----------

@@ -98,26 +98,27 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
 
         Parameters
         ----------
-        bqm
+        bqm : dimod.BinaryQuadraticModel
             The model.
-        num_reads
-            How many independent chains to run, and so the number of samples; by default as many
-            as there are initial states, or 1.
-        num_sweeps
-            Sweeps of each chain, of one update per variable on average.
-        beta
+        num_reads : int, optional
+            Number of independent chains, and so of samples. By default as many as there are initial
+            states, or 1.
+        num_sweeps : int, default 1000
+            Sweeps of each chain.
+        beta : float, default 1.0
             The inverse temperature.
-        seed
+        seed : int, optional
             Fixes every draw.
-        sampler
-            A sampler such as `mg.Gibbs()`, or its name; by default `mg.PoissonGibbs()`.
-        scan
+        sampler : Sampler or str, optional
+            A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
+        scan : str, default "random"
             "random", "systematic", "shuffled" or "chromatic", as in `mg.sample`.
-        initial_states, initial_states_generator
-            Where chains start, and what to do ("none", "tile" or "random") if these are fewer
-            than `num_reads`; see `dimod.Initialized`.
-        **kwargs
-            Other samplers' options: ignored, with dimod's warning.
+        initial_states : object, optional
+            First states of the chains; see `dimod.Initialized`.
+        initial_states_generator : str, default "random"
+            "none", "tile" or "random": how to create missing first states; see `dimod.Initialized`.
+        **kwargs : object
+            Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
@@ -154,9 +155,31 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         scan: str = "random",
         **kwargs: Any,
     ) -> Any:
-        """Sample a discrete quadratic model; a sample holds the number of each variable's case.
+        """Sample a discrete quadratic model; samples hold numbers of cases.
 
-        The parameters are those of `sample`. Chains start at random.
+        Parameters
+        ----------
+        dqm : dimod.DiscreteQuadraticModel
+            The model.
+        num_reads : int, default 1
+            Number of independent chains, and so of samples.
+        num_sweeps : int, default 1000
+            Sweeps of each chain, from random states.
+        beta : float, default 1.0
+            The inverse temperature.
+        seed : int, optional
+            Fixes every draw.
+        sampler : Sampler or str, optional
+            A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
+        scan : str, default "random"
+            "random", "systematic", "shuffled" or "chromatic", as in `mg.sample`.
+        **kwargs : object
+            Options of other samplers. They are ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            `info` holds the times in nanoseconds, the seed and beta.
         """
         begun = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
@@ -202,22 +225,22 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         seed: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Look for the states of least energy of a binary quadratic model.
+        """Search for the states of lowest energy of a binary quadratic model.
 
         Parameters
         ----------
-        bqm
+        bqm : dimod.BinaryQuadraticModel
             The model.
-        num_reads
-            How many searches, and so the number of samples.
-        num_sweeps
-            Sweeps of every level of each ladder; a third of them anneal.
-        beta_range
-            The hottest and the coldest inverse temperature; by default found from the biases.
-        seed
+        num_reads : int, default 1
+            Number of searches, and so of samples.
+        num_sweeps : int, default 200
+            Sweeps of every temperature of each ladder. A third of them anneal.
+        beta_range : (float, float), optional
+            Smallest and largest inverse temperature. By default found from the biases.
+        seed : int, optional
             Fixes every read.
-        **kwargs
-            Other samplers' options: ignored, with dimod's warning.
+        **kwargs : object
+            Options of other samplers. They are ignored, with dimod's warning.
 
         Returns
         -------
@@ -245,7 +268,28 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         seed: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """The same for a discrete quadratic model; a sample holds numbers of cases."""
+        """Search for the states of lowest energy of a discrete quadratic model.
+
+        Parameters
+        ----------
+        dqm : dimod.DiscreteQuadraticModel
+            The model.
+        num_reads : int, default 1
+            Number of searches, and so of samples.
+        num_sweeps : int, default 200
+            Sweeps of every temperature of each ladder. A third of them anneal.
+        beta_range : (float, float), optional
+            Smallest and largest inverse temperature. By default found from the biases.
+        seed : int, optional
+            Fixes every read.
+        **kwargs : object
+            Options of other samplers. They are ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            Samples hold numbers of cases.
+        """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
         if not len(dqm.variables):
@@ -265,9 +309,29 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         seed: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Look for the states of least energy of a polynomial; the parameters are as in `sample`.
+        """Search for the states of lowest energy of a polynomial.
 
         `sample_hising` and `sample_hubo` use this method.
+
+        Parameters
+        ----------
+        polynomial : dimod.BinaryPolynomial
+            The model.
+        num_reads : int, default 1
+            Number of searches, and so of samples.
+        num_sweeps : int, default 200
+            Sweeps of every temperature of each ladder. A third of them anneal.
+        beta_range : (float, float), optional
+            Smallest and largest inverse temperature. By default found from the biases.
+        seed : int, optional
+            Fixes every read.
+        **kwargs : object
+            Options of other samplers. They are ignored, with dimod's warning.
+
+        Returns
+        -------
+        dimod.SampleSet
+            `info` holds the time in nanoseconds and the seed.
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
@@ -296,19 +360,25 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         seed: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Look for feasible states of least energy of a constrained quadratic model.
+        """Search for feasible states of lowest energy of a constrained quadratic model.
 
         Parameters
         ----------
         cqm : dimod.ConstrainedQuadraticModel
             The model.
-        num_reads, num_sweeps, beta_range, seed
-            As in `sample`.
-        penalty : float or None, default None
-            The weight of a squared violation, for constraints that become penalties; see
-            `mg.from_cqm`. By default each read tries five weights, from 1/256 of the largest
-            change of the objective upward, and keeps its best sample.
-        **kwargs
+        num_reads : int, default 1
+            Number of searches, and so of samples.
+        num_sweeps : int, default 200
+            Sweeps of every temperature of each ladder. A third of them anneal.
+        beta_range : (float, float), optional
+            Smallest and largest inverse temperature. By default found from the biases.
+        penalty : float, optional
+            Weight of a squared violation, for constraints that become penalties; see `mg.from_cqm`.
+            By default each read tries five weights, from 1/256 of the largest change of the
+            objective upward, and keeps its best sample.
+        seed : int, optional
+            Fixes every read.
+        **kwargs : object
             Options of other samplers. They are ignored, with dimod's warning.
 
         Returns

@@ -34,31 +34,31 @@ _NOTHING = object()
 @checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A factor for each row of a frame: a weight where the row's variables have certain values.
+    """A factor for each row of a frame: a weight if the variables of the row have certain values.
 
     Parameters
     ----------
-    frame
+    frame : frame or mapping
         Columns by name.
-    variables
+    variables : sequence of str
         The columns that hold variables, by name.
-    values
-        For each of them the column that holds the value it must have; by default the last value
-        of a variable, such as True of False and True. With `same`, all must have the same value,
+    values : sequence of str, optional
+        For each of them the column with the value it must have. By default the last value of a
+        variable, such as True of False and True. With `same`, all must have the same value,
         whichever it is.
-    name
-        What the weights are called, to be learned.
-    weight
-        The column that says which weight a row has: rows of one entry share theirs. By default all
-        rows share one.
-    scale
-        A column of numbers that multiply the row's weight: features. By default 1.
-    start
-        The weights before learning: one number, or by entry of `weight`.
-    fixed
-        Whether they are not to be learned.
-    same
-        Whether the values must be the same, instead of given ones.
+    name : str, default "weight"
+        Name of the weights, to learn them.
+    weight : str, optional
+        The column that says which weight a row has: rows with the same entry share a weight. By
+        default all rows share one.
+    scale : str, optional
+        A column of numbers that multiply the weight of each row. By default 1.
+    start : float or mapping, default 0.0
+        The weights before learning: one number, or numbers by entry of `weight`.
+    fixed : bool, default False
+        Whether the weights are not learned.
+    same : bool, default False
+        Whether the values must be equal to each other, instead of given.
 
     Examples
     --------
@@ -85,7 +85,14 @@ class Rule:
 @checked(GraphError, init=False)
 @dataclass(frozen=True, eq=False)
 class Framed:
-    """A model made of frames, and what its rows were called.
+    """A model made from frames, with results as frames.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        The model.
+    entries : dict
+        The entries of each rule, in the order of its weights.
 
     Examples
     --------
@@ -99,11 +106,22 @@ class Framed:
     """
 
     graph: FactorGraph
-    entries: dict[str, list[Any]] = field(repr=False)  # by parameter, what its numbers stand for
+    entries: dict[str, list[Any]] = field(repr=False)
     like: Any = field(default=None, repr=False)  # an empty frame of the library in use
 
     def best(self, result: Result) -> Any:
-        """A frame with one row per variable: its most probable value and the probability of it."""
+        """Return the most probable value of each variable.
+
+        Parameters
+        ----------
+        result : Run or Answer
+            Marginals of `graph`.
+
+        Returns
+        -------
+        frame
+            One row per variable: its name, its most probable value, and the probability.
+        """
         sizes, flat = self.graph.sizes, _flat_marginals(result, self.graph.sizes)
         first = np.cumsum(sizes, dtype=np.int64) - sizes
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -121,7 +139,18 @@ class Framed:
         return frame_like(self.like, found)
 
     def weights(self, fit: Fit) -> Any:
-        """A frame with one row per learned weight: its rule, entry, value and standard error."""
+        """Return the learned weights.
+
+        Parameters
+        ----------
+        fit : Fit
+            The result of `mg.learn(model.graph)`.
+
+        Returns
+        -------
+        frame
+            One row per weight: its rule, entry, value and standard error.
+        """
         columns: dict[str, list[Any]] = {"rule": [], "entry": [], "weight": [], "error": []}
         for name, entries in self.entries.items():
             if name not in fit.parameters or len(fit.parameters[name]) != len(entries):
@@ -148,22 +177,34 @@ def from_frames(
     value: str | None = "value",
     observed: str | None = None,
 ) -> Framed:
-    """A model of variables and rules that frames hold.
+    """Build a model from frames of variables and rules.
 
     Parameters
     ----------
-    variables
-        A frame with a row for each value that a variable may take: of pandas, Polars or PyArrow,
-        or a mapping to arrays. The results `best` and `weights` are of the same kind.
-    rules
-        What joins them: a factor for each row of each rule's frame.
-    name, value
-        The columns of `variables` that hold the variable's name and the value. Without values, a
-        row is a variable that is False or True.
-    observed
-        The column that says which values were observed, by True and False or 1 and 0; a missing
-        cell is not observed. These values are the graph's evidence, from which
+    variables : frame or mapping
+        One row per variable and value: a frame of pandas, Polars or PyArrow, or a mapping to
+        arrays. The results `best` and `weights` are of the same kind.
+    rules : sequence of Rule
+        The factors: one per row of the frame of each rule.
+    name : str, default "name"
+        The column of `variables` with the names of the variables.
+    value : str or None, default "value"
+        The column of `variables` with the values. None means that each row is a variable with the
+        values False and True.
+    observed : str, optional
+        The column that marks observed values by True and False or 1 and 0; a missing cell is not
+        observed. The observed values are the evidence of the graph, from which
         `mg.learn(model.graph)` learns.
+
+    Returns
+    -------
+    Framed
+        The graph, and methods that return results as frames.
+
+    Raises
+    ------
+    GraphError
+        If a column is missing, or a rule names an unknown variable or value.
 
     Examples
     --------

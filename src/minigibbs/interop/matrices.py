@@ -29,21 +29,31 @@ def ising_from_matrix(
     *,
     names: Sequence[str] | None = None,
 ) -> FactorGraph:
-    """The Ising model pi(s) ∝ exp(beta * (sum over i<j of J_ij s_i s_j + sum of h_i s_i)).
+    """Build the Ising model exp(beta * (sum over i<j of J_ij s_i s_j + sum of h_i s_i)).
 
     Spins s_i are -1 (value 0) and +1 (value 1); positive couplings align. Each pair counts once.
 
     Parameters
     ----------
-    J
-        A square matrix, NumPy's or any of scipy.sparse's, with a zero diagonal: symmetric, or
-        triangular with J_ij given once. Sparse ones are never made dense.
-    h
-        One field per spin; by default none.
-    beta
+    J : matrix
+        A square matrix of NumPy or scipy.sparse with a zero diagonal: symmetric, or triangular with
+        each J_ij given once. Sparse matrices are never made dense.
+    h : array-like, optional
+        One field per spin. By default none.
+    beta : float, default 1.0
         The inverse temperature.
-    names
+    names : sequence of str, optional
         One name per spin.
+
+    Returns
+    -------
+    FactorGraph
+        One two-valued variable per spin.
+
+    Raises
+    ------
+    GraphError
+        If the matrix is not square, not symmetric or triangular, or not finite.
 
     Examples
     --------
@@ -71,22 +81,32 @@ def potts_from_matrix(
     *,
     names: Sequence[str] | None = None,
 ) -> FactorGraph:
-    """The Potts model pi(x) ∝ exp(beta * (sum over i<j of J_ij [x_i == x_j] + sum of h_i(x_i))).
+    """Build the Potts model exp(beta * (sum over i<j of J_ij [x_i == x_j] + sum of h_i(x_i))).
 
     Positive couplings align. Each pair counts once.
 
     Parameters
     ----------
-    J
+    J : matrix
         A square matrix, as for `mg.ising_from_matrix`.
-    states
-        How many values each variable has.
-    h
-        Fields [variable, value]; or [value], the same for every variable; by default none.
-    beta
+    states : int
+        Number of values of each variable.
+    h : array-like, optional
+        Fields [variable, value], or [value] for all variables. By default none.
+    beta : float, default 1.0
         The inverse temperature.
-    names
+    names : sequence of str, optional
         One name per variable.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per row of the matrix.
+
+    Raises
+    ------
+    GraphError
+        If the matrix is not square, not symmetric or triangular, or not finite.
 
     Examples
     --------

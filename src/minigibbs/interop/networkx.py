@@ -31,26 +31,36 @@ def from_networkx(
     field: str = "field",
     beta: float = 1.0,
 ) -> FactorGraph:
-    """An Ising or Potts model on an undirected graph, with its nodes' names.
+    """Build an Ising or Potts model on an undirected networkx graph.
 
     The log-potential is beta times the sum of weight * s_i * s_j (Ising) or weight * [x_i == x_j]
     (Potts) over edges, and of the fields over nodes. Parallel edges of a multigraph add up.
 
     Parameters
     ----------
-    G
-        A networkx graph. A node that is not text is named as it prints: `(0, 1)`.
-    kind
-        "ising" or "potts"; by default what `to_networkx` noted in the graph, or "ising".
-    states
-        How many values each variable of a Potts model has. Ising models have 2.
-    weight
-        The edge attribute that holds the coupling; an edge without it has coupling 1.
-    field
-        The node attribute that holds the field: for Ising a number, which multiplies the spin
-        (-1 or +1); for Potts one number per value. A node without it has no field.
-    beta
+    G : networkx.Graph
+        The graph. A node that is not text is named as it prints: `(0, 1)`.
+    kind : str, optional
+        "ising" or "potts". By default the kind that `to_networkx` stored in the graph, or "ising".
+    states : int, optional
+        Number of values of each variable of a Potts model. Ising models have 2.
+    weight : str, default "weight"
+        The edge attribute that holds the coupling. An edge without it has coupling 1.
+    field : str, default "field"
+        The node attribute that holds the field: for Ising a number, which multiplies the spin (-1
+        or +1); for Potts one number per value. A node without it has no field.
+    beta : float, default 1.0
         The inverse temperature.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per node, with the names of the nodes.
+
+    Raises
+    ------
+    GraphError
+        If the graph is directed, or an attribute is not a number.
 
     Examples
     --------
@@ -86,21 +96,31 @@ def from_networkx(
 
 @checked(GraphError)
 def to_networkx(graph: FactorGraph, bipartite: bool = False) -> Any:
-    """A graph of pairs as a networkx graph with weights and fields; its inverse is `from_networkx`.
+    """Convert a model of pairs to a networkx graph; `from_networkx` is the inverse.
 
-    Takes models of `Ising` and unary factors, or of `Potts` and unary factors. Nodes are the
-    variables' names; several factors on one pair add up. `G.graph["minigibbs"]` notes what edges
-    and nodes cannot say: `kind`, `states`, `evidence`, and `offset`, the constant in the energy.
+    The model has `Ising` and unary factors, or `Potts` and unary factors. Nodes are the names of
+    the variables. Several factors on one pair are added. `G.graph["minigibbs"]` stores what edges
+    and nodes cannot hold: `kind`, `states`, `evidence`, and `offset`, the constant in the energy.
     Labels and grids are not kept.
 
     Parameters
     ----------
-    graph
+    graph : FactorGraph
         The model.
-    bipartite
-        Give the structure alone, of any model: a node per variable (`bipartite=0`) and a node
-        `(group, factor)` per factor (`bipartite=1`, `kind`), with an edge where the one holds
-        the other.
+    bipartite : bool, default False
+        Whether to return the structure only, of any model: a node per variable (`bipartite=0`), a
+        node `(group, factor)` per factor (`bipartite=1`, `kind`), and an edge between each factor
+        and its variables.
+
+    Returns
+    -------
+    networkx.Graph
+        The graph with weights and fields.
+
+    Raises
+    ------
+    GraphError
+        If the model has factors that are neither pairs nor unary.
 
     Examples
     --------

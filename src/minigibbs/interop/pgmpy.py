@@ -24,20 +24,29 @@ from minigibbs.system.optional import optional
 
 @checked(GraphError)
 def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
-    """A pgmpy model as a factor graph, with its variables' names and its states' names.
+    """Convert a pgmpy model to a factor graph, with the names of variables and states.
 
-    Takes a Markov network, a factor graph, or a Bayesian network, whose tables of conditional
-    probabilities become factors. States that a factor forbids whatever the others do are taken out
-    of their domains, as in UAI files; zeros that remain are hard zeros.
+    Conditional tables and factors become factors. Values that a factor forbids whatever the other
+    variables are get removed from their domains, as in UAI files. Other zeros are hard constraints.
 
     Parameters
     ----------
-    model
+    model : pgmpy model
         A `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork` (in older versions
         `MarkovNetwork` and `BayesianNetwork`), or another model with discrete factors.
-    floor
-        Probabilities below it, zeros included, are raised to it after the pruning, with a
-        warning: that is another model. By default zeros stay zeros.
+    floor : float, optional
+        Probabilities below it, zeros included, are raised to it, with a warning: this changes the
+        model. By default zeros stay zeros.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per variable of the model.
+
+    Raises
+    ------
+    GraphError
+        If the model is of another kind, or every state has probability 0.
 
     Examples
     --------
@@ -71,20 +80,37 @@ def from_pgmpy(model: Any, floor: float | None = None) -> FactorGraph:
 
 @checked(GraphError)
 def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = False) -> Any:
-    """A graph as pgmpy's `DiscreteMarkovNetwork`, `FactorGraph` or `DiscreteBayesianNetwork`.
+    """Convert a graph to a model of pgmpy: a Markov network, factor graph or Bayesian network.
 
-    Factors become tables of exp(log-potential), one for all that share their variables. A variable
-    without factors gets one of ones; a clamped one gets one that forbids its other values.
+    Factors become tables of exp(log-potential), one per set of variables. A variable without
+    factors gets a table of ones, and a clamped variable a table that forbids its other values.
 
     Parameters
     ----------
-    graph
-        The model; implicit factors must be stored first (`graph.stored()`).
-    factor_graph
+    graph : FactorGraph
+        The model. Implicit factors must be stored first (`graph.stored()`).
+    factor_graph : bool, default False
         Whether to build a `pgmpy.models.FactorGraph`.
-    network
+    network : bool, default False
         Whether to build a `DiscreteBayesianNetwork`. The graph must have one conditional table per
-        variable, as one read from a `.bif` file or learned by `mg.learn_tables` has.
+        variable, such as a graph read from a `.bif` file or learned by `mg.learn_tables`.
+
+    Returns
+    -------
+    pgmpy model
+        The model, with labels as state names.
+
+    Raises
+    ------
+    GraphError
+        If the graph has implicit factors, or is not a Bayesian network although `network` is set.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], ["rain", "wet"], ["no", "yes"])
+    >>> sorted(mg.to_pgmpy(pair).nodes())
+    ['rain', 'wet']
     """
     if network:
         return _to_network(graph)

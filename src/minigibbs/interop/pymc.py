@@ -43,7 +43,15 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     check : bool, default True
         Whether to compare the graph with the log-density of the model at a few states, and raise if
         they differ.
-    model, rng, blocked, initial_point, compile_kwargs
+    model : pymc.Model, optional
+        As in other step methods of PyMC.
+    rng : Generator, optional
+        As in other step methods of PyMC.
+    blocked : bool, default True
+        As in other step methods of PyMC.
+    initial_point : mapping, optional
+        As in other step methods of PyMC.
+    compile_kwargs : dict, optional
         As in other step methods of PyMC.
 
     Raises
@@ -51,6 +59,16 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     GraphError
         If the variables do not fit the graph, or the graph is not the conditional distribution of
         the model.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, pymc as pm
+    >>> from minigibbs.pymc import GraphStep
+    >>> with pm.Model():
+    ...     x = pm.Bernoulli("x", 0.75)
+    ...     graph = mg.FactorGraph([2], [mg.Unary.from_probabilities([0], [0.25, 0.75])])
+    ...     GraphStep([x], graph).vars[0].name
+    'x'
     """
 
     name = "graph_gibbs"

@@ -22,17 +22,28 @@ _TABLE_BYTES = 32  # while a table's value is filled in and stored
 
 @checked(GraphError)
 def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
-    """The distribution exp(-beta * energy) of a `dimod.BinaryQuadraticModel`.
+    """Convert a `dimod.BinaryQuadraticModel` to the distribution exp(-beta * energy).
 
-    Value 0 is spin -1 or binary 0, value 1 is +1 or 1; labels say which. The graph's energy is
-    beta times the model's, offset included. Variables that are not text are named as they print.
+    Value 0 is spin -1 or binary 0, and value 1 is 1; labels state this. The energy of the graph is
+    beta times the energy of the model, offset included. A variable that is not text is named as it
+    prints.
 
     Parameters
     ----------
-    bqm
+    bqm : dimod.BinaryQuadraticModel
         A model of either vartype.
-    beta
+    beta : float, default 1.0
         The inverse temperature.
+
+    Returns
+    -------
+    FactorGraph
+        One two-valued variable per variable of the model.
+
+    Raises
+    ------
+    GraphError
+        If a bias is not finite.
 
     Examples
     --------
@@ -62,18 +73,28 @@ def from_bqm(bqm: Any, beta: float = 1.0) -> FactorGraph:
 
 @checked(GraphError)
 def from_dqm(dqm: Any, beta: float = 1.0) -> FactorGraph:
-    """The distribution exp(-beta * energy) of a `dimod.DiscreteQuadraticModel`.
+    """Convert a `dimod.DiscreteQuadraticModel` to the distribution exp(-beta * energy).
 
-    A variable's cases are its values, in order; a `CaseLabelDQM` gives labels. Interactions
-    between two variables become one table, or a Potts factor where they amount to one. The
-    graph's energy is beta times the model's, offset included.
+    The cases of a variable are its values, in order; a `CaseLabelDQM` gives labels. The interaction
+    of two variables becomes a table, or a Potts factor if it has that form. The energy of the graph
+    is beta times the energy of the model, offset included.
 
     Parameters
     ----------
-    dqm
+    dqm : dimod.DiscreteQuadraticModel
         The model.
-    beta
+    beta : float, default 1.0
         The inverse temperature.
+
+    Returns
+    -------
+    FactorGraph
+        One variable per variable of the model.
+
+    Raises
+    ------
+    GraphError
+        If a bias is not finite.
 
     Examples
     --------

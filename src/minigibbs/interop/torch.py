@@ -491,10 +491,22 @@ def expectations(
     ----------
     graph : FactorGraph
         The model, with named factors.
-    parameters : mapping of tensors
-        As in `Expectations`.
-    exact, chains, sweeps, draws, warmup, seed, threads
-        As in `Expectations`.
+    parameters : mapping
+        Tensors by name, as in `Expectations`.
+    exact : bool, optional
+        Whether moments are exact. By default they are if that takes a fraction of a second.
+    chains : int, default 64
+        Chains of sampled moments.
+    sweeps : int, default 5
+        Sweeps between the states that are used.
+    draws : int, default 16
+        States of each chain that are used.
+    warmup : int, default 100
+        Sweeps before the first state.
+    seed : int, optional
+        Fixes the chains.
+    threads : int, optional
+        Number of threads. By default one per processor.
 
     Returns
     -------

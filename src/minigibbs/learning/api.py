@@ -88,81 +88,113 @@ def learn(
     every: str | float | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Learn the named numbers of a graph's factors from data.
+    """Learn the named parameters of a graph's factors from data.
 
-    The log-likelihood of what was observed is climbed, less the penalties. Values that are missing
-    are summed out. `fit.graph` is the graph with what was learned.
+    Learning maximizes the log-likelihood of the observed values minus penalties. Missing values are
+    summed out. `fit.graph` is the graph with the learned parameters.
 
     Parameters
     ----------
-    graph
-        The model; factors with a `name` are learned, from the numbers that they have. Evidence of
-        the graph is a condition: it holds in all rows.
-    data
+    graph : FactorGraph
+        The model. Factors with a `name` are learned, starting from their current parameters.
+        Evidence of the graph is a condition that holds in all rows.
+    data : array, mapping or frame, optional
         One row per datum, one column per variable, values numbered from 0, and -1 (or NaN, None,
-        masked) where a value is missing. Spins -1 and +1 must be given as `(data + 1) // 2`: data
-        whose two-valued variables hold -1 and 1 and no 0 are refused, since -1 could mean either.
-        Or columns by the names of variables, as a mapping or a frame, with values by label:
-        variables without a column are hidden. Left out, the graph's own evidence is the one
-        datum, and its other variables are hidden.
-    method
-        "pcd", persistent contrastive divergence: the model's moments come from chains that go on
-        while parameters move. "cd": from chains that start at the data, `sweeps` long. "pseudo":
-        the pseudo-likelihood is climbed, by L-BFGS. "exact": the likelihood itself, where the
-        graph is small or narrow.
-    columns
+        masked) for missing values. Give spins -1 and +1 as `(data + 1) // 2`; data whose two-valued
+        variables hold -1 and 1 and no 0 are refused, since -1 could mean either. A mapping or a
+        frame has columns by the names of variables and values by label; variables without a column
+        are hidden. By default the evidence of the graph is the only datum, and its other variables
+        are hidden.
+    method : str, default "pcd"
+        "pcd" is persistent contrastive divergence: the moments of the model are estimated with
+        chains that persist while parameters change. "cd" uses chains that start at the data and are
+        `sweeps` long. "pseudo" maximizes the pseudo-likelihood by L-BFGS. "exact" maximizes the
+        likelihood itself, for graphs that are small or of low treewidth.
+    columns : sequence of int or str, optional
         The variables that the columns of an array stand for; others are hidden.
-    weights
-        How much each row counts; by default all alike.
-    start
-        "given", the graph's numbers, as by default; "pseudo", the maximum of the
-        pseudo-likelihood; "independent", fields that give each variable the shares of the data, as
-        by default for natural steps where all tables are 0; or numbers by name.
-    steps
-        Gradient steps at the most. By default 1,000, and up to 4,000 while "pcd" and "cd" are more
-        than half a standard error from the end, by the gap between the moments of data and model
-        beyond the noise of the chains. This needs `errors` and is not done with a checkpoint.
-    rate, decay, optimizer
-        Of the steps of "pcd" and "cd": their first size, after how many steps it begins to fall
-        (by default a twentieth of them, of natural ones a fifth), and "adam", "sgd" or "natural".
-        Natural steps divide what the moments of a table tell by the variance that they would have
-        if variables were independent: the default for more than 10,000 numbers where data are
-        complete, every variable has fields of its own and tables are learned by their entries.
-    chains, sweeps
-        Chains of the model, by default up to 1,000; sweeps of each chain in a step.
-    batch
-        Rows with missing values that a step looks at; by default as many as there are chains.
-    sampler
-        What makes the model's chains; by default plain Gibbs, which takes new numbers fastest.
-        What a sampler carries persists between steps: `mg.Tempering()` keeps the state of every
-        temperature. What it finds out before a run is found again at steps 1, 2, 4, 8 and so on.
-    backend
-        "cpu", or "cuda": the model's chains are on a GPU. Without `sampler` that is for variables
-        of few values, joined by pairs and by tables of two that are learned by their entries.
-    l1, l2, prior
-        Penalties l1 * abs(value) and l2 / 2 * value**2, taken off the mean log-likelihood of a
-        row; one number, or some by name. `prior` gives a normal prior by name: its deviation, or
-        (mean, deviation).
-    error, pearson
-        Stop when no moment of a learned number is further off, as a share of its range, and when
-        the connected moments of factors of several variables are correlated as much.
-    held_out, patience
-        Rows as in `data`, or the share of the rows that are held out: stop when their
-        pseudo-likelihood has not risen at `patience` looks, of 10 steps each, and give the best.
-    log_likelihood
-        Whether `fit.history["log_likelihood"]` follows the mean log-likelihood of up to 1,000 rows
-        during "pcd": up to 500 further chains follow the steps, which are the schedule of their
-        annealed importance sampling. It is not possible with a checkpoint.
-    max_time
-        "60s", "5min", "1h", or seconds.
-    errors
-        Whether to work out standard errors, by the Fisher information; up to 1,000 numbers.
-    seed
-        Fixes every draw, and the result, whatever the number of threads.
-    threads, every, progress
-        As in `mg.sample`.
-    checkpoint
-        A file to save the learning in, from which `mg.resume_learning` goes on; for "pcd", "cd".
+    weights : array-like, optional
+        Weight of each row. By default all rows have the same weight.
+    start : str or mapping, optional
+        First parameters: "given" for those of the graph (default), "pseudo" for the maximum of the
+        pseudo-likelihood, "independent" for fields that reproduce the frequencies in the data
+        (default for natural gradient steps if all tables are 0), or parameters by name.
+    steps : int, optional
+        Largest number of gradient steps. By default 1,000, and up to 4,000 while "pcd" and "cd" are
+        more than half a standard error from convergence. The distance is estimated from the gap
+        between the moments of data and model beyond the noise of the chains. This needs `errors`,
+        and is not done with a checkpoint.
+    rate : float, optional
+        First step size of "pcd" and "cd".
+    decay : float, optional
+        Number of steps after which the step size begins to fall. By default a twentieth of all
+        steps, and a fifth for natural gradient steps.
+    optimizer : str, optional
+        "adam", "sgd" or "natural". Natural gradient steps divide the gradient of a table by the
+        variance that its moments would have if variables were independent. They are the default for
+        more than 10,000 parameters if data are complete, every variable has fields of its own, and
+        tables are learned by their entries.
+    chains : int, optional
+        Number of chains of the model. By default up to 1,000.
+    sweeps : int, default 1
+        Sweeps of each chain per step.
+    batch : int, optional
+        Number of rows with missing values per step. By default as many as there are chains.
+    sampler : Sampler or str, optional
+        The sampler of the model's chains. By default plain Gibbs, for which new parameters are
+        cheapest. The internal state of a sampler persists between steps: `mg.Tempering()` keeps the
+        state of every temperature. Settings that a sampler finds before a run are found again at
+        steps 1, 2, 4, 8 and so on.
+    backend : str, default "cpu"
+        "cpu", or "cuda" for chains on a GPU. Without `sampler` the GPU supports variables with few
+        values, joined by pairs and by tables of two variables that are learned by their entries.
+    l1 : float or mapping, default 0.0
+        Penalty l1 * abs(parameter), subtracted from the mean log-likelihood per row. One number, or
+        numbers by name.
+    l2 : float or mapping, default 0.0
+        Penalty l2 / 2 * parameter**2. One number, or numbers by name.
+    prior : mapping, optional
+        Normal priors by name: a standard deviation, or (mean, standard deviation).
+    error : float, optional
+        Stop when the moments of all learned parameters differ by at most this share of their range.
+    pearson : float, optional
+        Stop when the correlation of the connected moments of data and model, for factors of several
+        variables, is at least this.
+    held_out : array, mapping, frame or float, optional
+        Rows as in `data`, or the share of rows to hold out. Learning stops when their
+        pseudo-likelihood has not increased for `patience` checks, and returns the best parameters.
+    log_likelihood : bool, default False
+        Whether `fit.history["log_likelihood"]` records the mean log-likelihood of up to 1,000 rows
+        during "pcd". Up to 500 additional chains follow the steps, which serve as the schedule of
+        their annealed importance sampling. It cannot be combined with a checkpoint.
+    patience : int, default 10
+        Number of checks, 10 steps apart, without an increase of the held-out pseudo-likelihood.
+    max_time : str or float, optional
+        Time limit: "60s", "5min", "1h", or seconds. By default none.
+    errors : bool, default True
+        Whether to compute standard errors from the Fisher information, for up to 1,000 parameters.
+    seed : int, optional
+        Fixes every draw and the result, whatever the number of threads.
+    threads : int, optional
+        Number of threads. By default one per processor.
+    checkpoint : str or path, optional
+        File in which "pcd" and "cd" save their state. `mg.resume_learning` continues from it.
+    every : str or float, optional
+        Time between saves, as in `mg.sample`.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
+
+    Returns
+    -------
+    Fit
+        The graph with learned parameters, standard errors, and the course of learning.
+
+    Raises
+    ------
+    LearnError
+        If the graph has no parameters, the data do not fit the graph, or settings contradict each
+        other.
+    TooLargeError
+        If "exact" learning does not fit into memory.
 
     Examples
     --------
@@ -235,16 +267,30 @@ def resume_learning(
     threads: int | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Go on with learning from its checkpoint, as if it had never stopped.
+    """Continue learning from a checkpoint, with the same result as without interruption.
 
     Parameters
     ----------
-    checkpoint
+    checkpoint : str or path
         The file given to `mg.learn`.
-    steps
-        How many steps more than planned; by default none.
-    max_time, threads, progress
-        As in `mg.learn`; time counts anew.
+    steps : int, optional
+        Steps to add to the planned ones. By default none.
+    max_time : str or float, optional
+        Time limit of this call: "60s", "5min", "1h", or seconds. By default none.
+    threads : int, optional
+        Number of threads. By default one per processor.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
+
+    Returns
+    -------
+    Fit
+        The learned parameters, as `mg.learn` returns them.
+
+    Raises
+    ------
+    LearnError
+        If the file is no checkpoint of a fit, or was written by an incompatible version.
 
     Examples
     --------

@@ -36,17 +36,52 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """An observable of one graph."""
+    """An observable of one graph.
 
-    labels: tuple[str, ...]  # one for each number; a single empty one for a plain number
+    Parameters
+    ----------
+    labels : tuple of str
+        Labels of its numbers; `("",)` for a single number.
+    evaluate : callable
+        A function (states, out): it writes the numbers of each state [record, variable] into out
+        [record, number].
+    function : compiled function, optional
+        The function (x, parameters, out) of one state for compiled code. By default the observable
+        cannot be measured on a GPU.
+    parameters : tuple of object, default ()
+        Arrays that the compiled function reads.
+    sums : Sums, optional
+        The same observable as a function of sums over variables.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Labels of its numbers; `("",)` for a single number.
+    evaluate : callable
+        A function (states, out): it writes the numbers of each state [record, variable] into out
+        [record, number].
+    function : compiled function or None
+        The same for one state in compiled code.
+    parameters : tuple
+        Arrays that the compiled function reads.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.observables.Energy().bind(graph).width
+    1
+    """
+
+    labels: tuple[str, ...]
     evaluate: Evaluate
-    function: Any = None  # function(x, parameters, out) for compiled code; None: not on a GPU
+    function: Any = None
     parameters: tuple[Any, ...] = ()
     sums: Sums | None = None  # the same as a function of sums, where it is one
 
     @property
     def width(self) -> int:
-        """How many numbers it gives."""
+        """Number of numbers."""
         return len(self.labels)
 
 
@@ -63,16 +98,55 @@ class Sums:
 
 @checked(SampleError)
 class Observable(ABC):
-    """A number, or several, that depend on the state; subclasses are frozen dataclasses."""
+    """The base class of observables: numbers that depend on the state. Subclasses are frozen.
+
+    Attributes
+    ----------
+    name : str
+        The name that selects it in `observe=` and on the command line.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> isinstance(mg.observables.Energy(), mg.observables.Observable)
+    True
+    """
 
     name: ClassVar[str]  # in files and on the command line
 
     @abstractmethod
     def bind(self, graph: FactorGraph) -> Measure:
-        """What it is on a graph; raises `SampleError` where it means nothing there."""
+        """Prepare the observable for a graph.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            The model.
+
+        Returns
+        -------
+        Measure
+            Its labels and compiled function.
+
+        Raises
+        ------
+        SampleError
+            If it is not defined for the graph.
+        """
 
     def expected(self, answer: Answer) -> float | None:
-        """Its mean by an exact answer; None where it must be measured on draws."""
+        """Compute the exact mean from an exact answer.
+
+        Parameters
+        ----------
+        answer : Answer
+            An exact answer.
+
+        Returns
+        -------
+        float or None
+            The mean; None if it must be measured on draws.
+        """
         return None
 
 

@@ -28,10 +28,15 @@ MOMENTS = ("1", "abs", "2", "4")  # labels of `Moments`
 @checked(SampleError)
 @dataclass(frozen=True)
 class Moments(Observable):
-    """A number v as (v, |v|, v^2, v^4): what `binder` and `susceptibility` are made of.
+    """A number v as (v, |v|, v^2, v^4), for `binder` and `susceptibility`.
 
-    Where the whole series of v is kept they need v alone; with `Moments` they also work for long
-    runs that keep no series, and on a GPU, whose rows are means over chains.
+    If the whole series of v is stored, v alone suffices. `Moments` also work for long runs that
+    store no series, and on a GPU, where rows are means over chains.
+
+    Parameters
+    ----------
+    of : Observable or function, optional
+        The number.
 
     Examples
     --------
@@ -84,9 +89,20 @@ def _moments_of(function: Any) -> Any:
 @checked(SampleError)
 @dataclass(frozen=True)
 class Histogram(Observable):
-    """How often a number falls into each of `bins` equal parts of [low, high].
+    """The share of records for which a number is in each of `bins` equal parts of [low, high].
 
-    The last part holds `high` as well; what lies outside is in none.
+    The last part includes `high`. Values outside are not counted.
+
+    Parameters
+    ----------
+    of : Observable or function, optional
+        The number.
+    low : float, default -1.0
+        Lower end.
+    high : float, default 1.0
+        Upper end.
+    bins : int, default 20
+        Number of parts.
 
     Examples
     --------

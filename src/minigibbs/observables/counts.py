@@ -25,8 +25,8 @@ _MOST_TERMS = 1 << 25  # of a sum for each value; with more, states are counted 
 class PottsOrder(Observable):
     """The order parameter of a Potts model: (q f - 1) / (q - 1).
 
-    Here f is the share of variables in the most frequent value, q the largest domain. It is 1 where
-    all agree, and 0 where all values are as frequent.
+    Here f is the share of variables in the most frequent value and q the largest domain. It is 1 if
+    all variables agree, and 0 if all values are equally frequent.
 
     Examples
     --------
@@ -174,7 +174,12 @@ def matches_of(states, parameters, out):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Count(Matches):
-    """How many variables have a value, by its number or label.
+    """The number of variables that have a value.
+
+    Parameters
+    ----------
+    value : int or str, default 1
+        The value, by index or label.
 
     Examples
     --------
@@ -207,7 +212,12 @@ class Count(Matches):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class AllHold(Matches):
-    """1 where every variable given has the value given, else 0: its mean is a probability.
+    """1 if every given variable has the given value, else 0. Its mean is a probability.
+
+    Parameters
+    ----------
+    where : mapping, default ()
+        Variables, by number or name, to values or labels.
 
     Examples
     --------
@@ -248,18 +258,22 @@ class AllHold(Matches):
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
 class Agreement(Matches):
-    """The share of variables that have the same value as in a reference state, 0 to 1.
+    """The share of variables that have the same value as in a reference state, from 0 to 1.
 
     For spins, the overlap with a pattern is 2 a - 1.
+
+    Parameters
+    ----------
+    reference : array-like, default ()
+        One index of a value per variable.
 
     Examples
     --------
     >>> import minigibbs as mg
-    >>> graph = mg.models.ising_lattice(side=6, beta=1.0)
-    >>> same = mg.observables.Agreement([1] * 36)
-    >>> run = mg.sample(graph, sweeps=50, seed=1, start=[1] * 36, observe={"same": same},
-    ...                 progress=False)
-    >>> run.observables["same"].mean > 0.95
+    >>> graph = mg.models.ising_lattice(side=3, beta=0.3, periodic=False)
+    >>> same = mg.observables.Agreement([1] * 9)
+    >>> run = mg.sample(graph, sweeps=50, seed=1, observe={"same": same}, progress=False)
+    >>> 0 < run.observables["same"].mean < 1
     True
     """
 

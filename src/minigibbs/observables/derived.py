@@ -32,7 +32,26 @@ __all__ = [
 
 @checked(SampleError)
 def binder(run: Run, name: str = "m", method: str = "jackknife") -> Estimate:
-    """Binder's cumulant 1 - <m^4> / (3 <m^2>^2) of an observable that is a number, or `Moments`.
+    """Compute Binder's cumulant 1 - <m^4> / (3 <m^2>^2).
+
+    Parameters
+    ----------
+    run : Run
+        A run that measured the observable.
+    name : str, default "m"
+        An observable that is a number, or `Moments`.
+    method : str, default "jackknife"
+        "jackknife" or "bootstrap", over blocks of records.
+
+    Returns
+    -------
+    Estimate
+        The cumulant and its error.
+
+    Raises
+    ------
+    SampleError
+        If the run did not measure the observable.
 
     Examples
     --------
@@ -50,10 +69,30 @@ def binder(run: Run, name: str = "m", method: str = "jackknife") -> Estimate:
 def susceptibility(
     run: Run, name: str = "m", connected: bool = True, method: str = "jackknife"
 ) -> Estimate:
-    """The susceptibility n (<m^2> - <|m|>^2) of a mean over n variables; times beta in physics.
+    """Compute the susceptibility n (<m^2> - <|m|>^2) of a mean over n variables.
 
-    `connected=False` leaves out the square of the mean, as one wants above the critical
-    temperature.
+    In physics it is multiplied by beta.
+
+    Parameters
+    ----------
+    run : Run
+        A run that measured the observable.
+    name : str, default "m"
+        An observable that is a number, or `Moments`.
+    connected : bool, default True
+        Whether to subtract the square of the mean. False is usual above the critical temperature.
+    method : str, default "jackknife"
+        "jackknife" or "bootstrap", over blocks of records.
+
+    Returns
+    -------
+    Estimate
+        The susceptibility and its error.
+
+    Raises
+    ------
+    SampleError
+        If the run did not measure the observable.
 
     Examples
     --------
@@ -71,10 +110,28 @@ def susceptibility(
 
 @checked(SampleError)
 def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") -> Estimate:
-    """The specific heat of a variable in units of k: the variance of the energy over n.
+    """Compute the specific heat per variable in units of k: the variance of the energy over n.
 
-    The energy is minus the log-potential, and includes beta. It is that of the records
-    (`run.energy`), or of the observable called `name`, a number or `Moments`.
+    The energy is minus the log-potential and includes beta.
+
+    Parameters
+    ----------
+    run : Run
+        A run with energies.
+    name : str, optional
+        An observable that is the energy, a number or `Moments`. By default `run.energy`.
+    method : str, default "jackknife"
+        "jackknife" or "bootstrap", over blocks of records.
+
+    Returns
+    -------
+    Estimate
+        The specific heat and its error.
+
+    Raises
+    ------
+    SampleError
+        If the run has no energies.
 
     Examples
     --------
@@ -99,9 +156,31 @@ def specific_heat(run: Run, name: str | None = None, method: str = "jackknife") 
 def correlation_length(
     run: Run, name: str, side: int | None = None, method: str = "jackknife"
 ) -> Estimate:
-    """The second-moment correlation length of a periodic lattice, from its `StructureFactor`.
+    """Compute the second-moment correlation length of a periodic lattice.
 
-    It is sqrt(S(0) / S(k) - 1) / (2 sin(k / 2)) with k = 2 pi / side. NaN where S(0) is below S(k).
+    It is sqrt(S(0) / S(k) - 1) / (2 sin(k / 2)) with k = 2 pi / side. It is NaN if S(0) is below
+    S(k).
+
+    Parameters
+    ----------
+    run : Run
+        A run that measured the structure factor.
+    name : str
+        The name of a `StructureFactor`.
+    side : int, optional
+        Side of the lattice. By default read from the observable.
+    method : str, default "jackknife"
+        "jackknife" or "bootstrap", over blocks of records.
+
+    Returns
+    -------
+    Estimate
+        The length and its error, in sites.
+
+    Raises
+    ------
+    SampleError
+        If the run did not measure the observable.
 
     Examples
     --------
@@ -143,24 +222,35 @@ def reweight(
     function: Callable[[NDArray[np.float64]], ArrayLike] | None = None,
     method: str = "jackknife",
 ) -> Estimate:
-    """What an observable's mean would be with all energies multiplied by `scale`.
+    """Estimate the mean of an observable at a different temperature.
 
-    A scale of 1.02 is a beta that is 2% larger. Records are weighted by exp((1 - scale) energy), so
-    that both series must be kept and scales lie near 1; where the weighted records are worth less
-    than 1% of them, an error says so.
+    All energies are multiplied by `scale`: 1.02 is a beta that is 2% larger. Records are weighted
+    by exp((1 - scale) energy). Both series must be recorded, and the scale must be near 1.
 
     Parameters
     ----------
-    run, name
-        The run, and the observable.
-    scale
-        One, or several: value and error are then arrays.
-    energy
-        The name of an observable that is the energy; by default `run.energy`.
-    function
-        Of the means, an array of one axis; by default the means themselves.
-    method
-        "jackknife" or "bootstrap".
+    run : Run
+        A run that measured the observable.
+    name : str
+        The observable.
+    scale : float or sequence of float
+        One scale, or several; value and error are then arrays.
+    energy : str, optional
+        The name of an observable that is the energy. By default `run.energy`.
+    function : callable, optional
+        A function of the means, an array with one axis. By default the means themselves.
+    method : str, default "jackknife"
+        "jackknife" or "bootstrap", over blocks of records.
+
+    Returns
+    -------
+    Estimate
+        The mean and its error.
+
+    Raises
+    ------
+    SampleError
+        If a series is missing, or the effective number of records is below 1% of them.
 
     Examples
     --------
@@ -209,10 +299,25 @@ def reweight(
 
 @checked(SampleError)
 def overlap(run: Run) -> Observation:
-    """The overlap of two chains at the same record: of the first and second, third and fourth, ...
+    """Compute the overlap of pairs of chains: first and second, third and fourth, ...
 
-    The mean of s_i s_i' over variables of two values, else the share of variables that have the
-    same value. It needs draws; of an odd number of chains the last is left out.
+    Chains are compared at the same record. The overlap is the mean of s_i s_i' over variables with
+    two values, else the share of variables with equal values.
+
+    Parameters
+    ----------
+    run : Run
+        A run with recorded draws. The last of an odd number of chains is not used.
+
+    Returns
+    -------
+    Observation
+        The mean, its error and the series, one row per pair of chains.
+
+    Raises
+    ------
+    SampleError
+        If the run has no draws or a single chain.
 
     Examples
     --------

@@ -27,17 +27,17 @@ from minigibbs.system.boundary import checked
 class Correlations(Observable):
     """Pair correlations along the axes of a lattice, at distances 1, 2, ... up to `largest`.
 
-    The mean of s_i s_j over pairs at that distance where variables have two values; for others the
-    share of pairs that have the same value.
+    The mean of s_i s_j over pairs at that distance if variables have two values; otherwise the
+    share of pairs with equal values.
 
     Parameters
     ----------
-    shape
-        The sides of the lattice; variables are numbered row by row.
-    largest
-        The largest distance; by default half the shortest side.
-    periodic
-        Whether the lattice goes on at the opposite side.
+    shape : tuple of int, default ()
+        The sides of the lattice. Variables are numbered row by row.
+    largest : int, optional
+        The largest distance. By default half the shortest side.
+    periodic : bool, default True
+        Whether the lattice wraps around.
 
     Examples
     --------
@@ -99,8 +99,15 @@ def correlations_of(states, parameters, out):
 class StructureFactor(Observable):
     """The structure factor S(k) = |sum of s_j exp(i k r_j)|^2 / n of spins on a periodic lattice.
 
-    At wave numbers 2 pi m / side along each axis, m from 0 up to `largest`, averaged over the axes.
-    `mg.observables.correlation_length` needs m = 0 and 1. All sides must be the same.
+    Wave numbers are 2 pi m / side along each axis, for m from 0 to `largest`, averaged over the
+    axes. `mg.observables.correlation_length` needs m = 0 and 1.
+
+    Parameters
+    ----------
+    shape : tuple of int, default ()
+        The sides of the lattice, all equal.
+    largest : int, default 1
+        The largest m.
 
     Examples
     --------

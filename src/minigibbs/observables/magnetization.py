@@ -19,14 +19,14 @@ _HIGHEST = 1000  # power: it is multiplied out at every record
 @checked(SampleError)
 @dataclass(frozen=True)
 class Magnetization(Observable):
-    """The mean of the spins, -1 to 1: value 0 is spin -1, value 1 is spin +1.
+    """The mean of the spins, from -1 to 1: value 0 is spin -1, value 1 is spin +1.
 
     Parameters
     ----------
-    power
-        Which power of it, 1 by default.
-    absolute
-        Whether to take its absolute value.
+    power : int, default 1
+        Exponent of the mean.
+    absolute : bool, default False
+        Whether to use the absolute value.
 
     Examples
     --------

@@ -39,7 +39,22 @@ _HINT = "such as `def m(x): return (x == 1).mean()`"
 class Own(Observable):
     """A function of the state; `x[i]` is the index of variable i's value, a signed integer.
 
-    It is compiled by Numba. It returns a number, a tuple of numbers, or, on the CPU, an array.
+    Numba compiles the function. `observe={"name": function}` makes an `Own` automatically.
+
+    Parameters
+    ----------
+    function : callable, optional
+        A function of the state that returns a number, a tuple of numbers, or, on the CPU, an array.
+    width : int, default 0
+        Number of numbers; 0 to find it by a trial.
+    called : str, default ""
+        Name of the function in errors.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> mg.observables.Own(lambda x: x.mean()).name
+    'own'
     """
 
     name = "own"

@@ -40,20 +40,20 @@ def repair(
     ----------
     frame : frame or mapping
         The table, of pandas, Polars or PyArrow, or a mapping from names to columns.
-    constraints : str or list of str, optional
+    constraints : str or sequence of str, optional
         Rules, one per line: dependencies such as `zip, street -> city`, or denial constraints in
         the notation of HoloClean, `t1&t2&EQ(t1.zip,t2.zip)&IQ(t1.city,t2.city)`.
     labels : mapping, optional
-        True values of some rows: `{row: {column: value}}`, rows by position.
+        True values of some rows: `{row: {column: value}}`, with rows by position.
     columns : list of str, optional
-        The columns whose cells may be wrong; by default all.
+        The columns whose cells may be wrong. By default all.
     automatic : bool, default True
         Whether columns that predict other columns are found and used.
     certainty : float, default 0.5
         A cell is changed if another value is at least so probable. Missing cells get their most
         probable value.
-    missing : list, default [""]
-        Entries that stand for a missing cell, beside None and NaN.
+    missing : sequence, default ("",)
+        Entries that mean a missing cell, in addition to None and NaN.
     seed : int, default 0
         Fixes which cells weights are learned from.
 
@@ -61,6 +61,11 @@ def repair(
     -------
     RepairedTable
         The repaired table, the changed cells and their probabilities.
+
+    Raises
+    ------
+    MinigibbsError
+        If the frame is no table, or a rule cannot be parsed.
 
     Examples
     --------

@@ -27,10 +27,32 @@ _LISTED = 1000  # cells of a page
 
 
 class Scores(NamedTuple):
-    """How well a table was repaired, where the truth is known."""
+    """The quality of a repair if the true table is known.
 
-    precision: float  # share of the changed cells that are right now
-    recall: float  # share of the wrong cells that are right now
+    Attributes
+    ----------
+    precision : float
+        Share of the changed cells that are right after the repair.
+    recall : float
+        Share of the wrong cells that are right after the repair.
+    f1 : float
+        Harmonic mean of precision and recall.
+    changed : int
+        Number of changed cells.
+    wrong : int
+        Number of cells that were wrong.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> rows = {"zip": ["1", "2"] * 20, "city": ["Rome", "Oslo"] * 20}
+    >>> rows["city"][4] = "Romx"
+    >>> mg.repair(rows).scores({"zip": ["1", "2"] * 20, "city": ["Rome", "Oslo"] * 20}).f1
+    1.0
+    """
+
+    precision: float
+    recall: float
     f1: float
     changed: int
     wrong: int
@@ -110,7 +132,7 @@ class RepairedTable:
 
     @cached_property
     def certainty(self) -> NDArray[np.float64]:
-        """[row, column] the probability of the value that each cell has after the repair."""
+        """[row, column] the probability of the value of each cell after the repair."""
         found = np.ones(self.table.codes.shape)
         some = self.candidates
         chosen = some.value == self.codes[some.row, some.column][some.cell]
@@ -123,7 +145,7 @@ class RepairedTable:
 
     @property
     def suspicion(self) -> NDArray[np.float64]:
-        """[row, column] the probability that each cell is wrong as it was given; 1 if missing."""
+        """[row, column] the probability that each given cell is wrong; 1 if missing."""
         found = (self.table.codes == MISSING).astype(np.float64)
         some = self.candidates
         own = np.bincount(some.cell, self.probability * some.own, minlength=len(some.row))
@@ -135,7 +157,7 @@ class RepairedTable:
 
     @property
     def dependencies(self) -> list[tuple[str, float]]:
-        """Approximate functional dependencies that were found, and how much each explains."""
+        """The approximate functional dependencies that were found, and how much each explains."""
         names = self.table.names
         return [
             (f"{names[one.given]} -> {names[one.column]}", float(one.explained))
@@ -144,7 +166,7 @@ class RepairedTable:
 
     @property
     def weights(self) -> Any:
-        """One row per weight: its kind, what it is about, and its value."""
+        """The learned weights: one row per weight with its kind, its subject and its value."""
         places = list(self.model.featurizer.weights.places)[: len(self.model.weights)]
         return frame_like(
             self.given,
@@ -156,12 +178,22 @@ class RepairedTable:
         )
 
     def scores(self, clean: Any) -> Scores:
-        """Precision, recall and F1 against the true table.
+        """Compute precision, recall and F1 against the true table.
 
         Parameters
         ----------
         clean : frame
             The true table, with the same rows and columns.
+
+        Returns
+        -------
+        Scores
+            `precision`, `recall`, `f1`, `changed` and `wrong`.
+
+        Raises
+        ------
+        LearnError
+            If the rows or columns differ.
         """
         truth, before, after = self._against(clean)
         changed, wrong = after != before, before != truth
@@ -172,7 +204,7 @@ class RepairedTable:
         return Scores(precision, recall, f1, int(changed.sum()), int(wrong.sum()))
 
     def calibration(self, clean: Any, bins: int = 10) -> Any:
-        """Stated probabilities of the changed cells against the share that is right.
+        """Compare the stated probabilities of changed cells with the share that is right.
 
         Parameters
         ----------
@@ -185,6 +217,11 @@ class RepairedTable:
         -------
         frame
             One row per bin: `probability` (mean), `right` (share), `count`.
+
+        Raises
+        ------
+        LearnError
+            If the rows or columns differ.
         """
         if bins < 1:
             raise LearnError(f"bins must be at least 1, got {bins}")
@@ -203,7 +240,20 @@ class RepairedTable:
         )
 
     def plot_calibration(self, clean: Any, axes: Any = None) -> Any:
-        """Draw the calibration curve; returns Matplotlib's axes."""
+        """Draw the calibration curve.
+
+        Parameters
+        ----------
+        clean : frame
+            The true table, with the same rows and columns.
+        axes : matplotlib.axes.Axes, optional
+            Axes to draw on. By default new ones.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
         if axes is not None and not hasattr(axes, "set_xlabel"):
             raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
         if axes is None:
@@ -234,7 +284,7 @@ class RepairedTable:
         return [None if code == MISSING else values[code] for code in codes.tolist()]
 
     def summary_rows(self) -> list[tuple[str, str]]:
-        """What is shown of it: label and value."""
+        """The rows of the table that is shown: label and value."""
         changed = int((self.codes != self.table.codes).sum())
         filled = int(((self.codes != self.table.codes) & (self.table.codes == MISSING)).sum())
         rows, columns = self.codes.shape
@@ -279,14 +329,14 @@ class RepairedTable:
         return [table(["", ""], rows), table(head, lines)]
 
     def report(self, path: str | os.PathLike[str], clean: Any = None) -> None:
-        """Write one HTML page: changed cells, dependencies, and scores if the truth is known.
+        """Write a standalone HTML page with changed cells, dependencies and scores.
 
         Parameters
         ----------
         path : str or path
             The file to write.
         clean : frame, optional
-            The true table; the page then has scores and the calibration of probabilities.
+            The true table. The page then has scores and the calibration of probabilities.
         """
         parts: list[Any] = [element("h1", "Repaired table"), *self._page(_LISTED)]
         found: list[list[object]] = [[one, f"{share:.2f}"] for one, share in self.dependencies]

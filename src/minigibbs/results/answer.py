@@ -34,7 +34,28 @@ FORMAT = "minigibbs-answer-1"
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Answer(Result):
-    """The result of `mg.infer`.
+    """The result of `mg.infer`: marginals and log Z with errors.
+
+    Attributes
+    ----------
+    domains : Domains
+        Sizes, names and labels of the variables.
+    log_z : float or None
+        The logarithm of the sum of exp(log-potential) over all states; None if unknown.
+    log_z_error : float or None
+        Standard error of `log_z`; 0 if exact.
+    method : str
+        "exact", or the name of the sampler.
+    reason : str
+        Why this method was chosen.
+    seconds : float
+        Time of the computation.
+    warnings : tuple of str
+        What may be wrong with the answer.
+    run : Run or None
+        The run if the graph was sampled; files do not keep it.
+    graph : FactorGraph or None
+        The model; files do not keep it.
 
     Examples
     --------
@@ -47,44 +68,46 @@ class Answer(Result):
 
     domains: Domains
     known: Known = field(repr=False)  # the marginals, one number per value
-    log_z: float | None  # log of the sum of exp(log-potential) over states; None: unknown
-    log_z_error: float | None  # its standard error, 0 where exact
-    method: str  # "exact", or the sampler
-    reason: str  # why this method
+    log_z: float | None
+    log_z_error: float | None
+    method: str
+    reason: str
     seconds: float
     warnings: tuple[str, ...] = ()
     clamped: NDArray[np.bool_] | None = field(default=None, repr=False)
     model: dict[str, Any] | None = field(default=None, repr=False)
-    run: Run | None = field(default=None, repr=False)  # what was sampled; files do not keep it
-    graph: FactorGraph | None = field(default=None, repr=False)  # neither do they keep the model
+    run: Run | None = field(default=None, repr=False)
+    graph: FactorGraph | None = field(default=None, repr=False)
     expected: Mapping[str, float] = field(default_factory=dict, repr=False)  # exact observables
 
     @property
     def shares(self) -> Known:
-        """The marginals and their errors."""
+        """The marginals and their errors as flat arrays."""
         return self.known
 
     @property
     def observables(self) -> Observations:
-        """What `observe=` asked for, by name; see `Run.observables`.
+        """The observables given with `observe=`, by name, as in `Run.observables`.
 
-        Observables of an exact answer are exact where they are sums of functions of few variables.
+        For an exact answer, sums of functions of few variables are exact.
         """
         sampled = None if self.run is None else self.run.observed
         return Observations(sampled, self.expected)
 
     @property
     def exact(self) -> bool:
-        """Whether it is exact, but for rounding."""
+        """Whether the answer is exact up to rounding."""
         return self.method == "exact"
 
     @cached_property
     def bounds(self) -> Bounds:
-        """Log Z lies between `bounds.lower` and `bounds.upper`, by a proof.
+        """Proven lower and upper bounds on log Z: `bounds.lower` and `bounds.upper`.
 
-        An exact answer has log Z for both. For a sampled answer weighted mini-buckets are computed
+        For an exact answer both are log Z. For a sampled answer weighted mini-buckets are computed
         on first use, with tables of up to 65,536 entries; see `mg.theory.log_z_bounds`.
 
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> torus = mg.models.ising_lattice(side=5, beta=0.2)
         >>> sampled = mg.infer(torus, "1s", exact=False, seed=1, progress=False)
@@ -98,7 +121,7 @@ class Answer(Result):
         return log_z_bounds(self.graph)
 
     def joint(self, *variables: int | str) -> NDArray[np.float64]:
-        """The joint marginal of some variables, exactly.
+        """Compute the exact joint marginal of some variables.
 
         Parameters
         ----------
@@ -128,7 +151,7 @@ class Answer(Result):
         return joint_marginal(self._model(), [self.domains.index(v) for v in variables])
 
     def probability(self, evidence: Mapping[int | str, Any]) -> float:
-        """The probability of values of some variables together, exactly.
+        """Compute the exact probability that some variables have given values.
 
         Parameters
         ----------
@@ -139,6 +162,13 @@ class Answer(Result):
         -------
         float
             Their joint probability given the evidence of the graph.
+
+        Raises
+        ------
+        SampleError
+            If the answer is sampled, or was read from a file.
+        TooLargeError
+            If the variables together make the treewidth too large.
 
         Examples
         --------
@@ -156,12 +186,15 @@ class Answer(Result):
         return math.exp(log_evidence(graph, evidence, self.log_z))
 
     def most_probable(self, *variables: int | str) -> tuple[dict[int | str, Any], float]:
-        """The most probable joint value of some variables, all others summed out: marginal MAP.
+        """Find the most probable joint value of some variables: marginal MAP.
+
+        All other variables are summed out.
 
         Parameters
         ----------
         *variables : int or str
-            The variables, by number or name; the table of all their joint values must fit.
+            The variables, by number or name. The table of all their joint values must fit into
+            memory.
 
         Returns
         -------
@@ -169,6 +202,13 @@ class Answer(Result):
             The label or number of each variable's value.
         probability : float
             Their joint probability.
+
+        Raises
+        ------
+        SampleError
+            If the answer is sampled, or was read from a file.
+        TooLargeError
+            If the variables together make the treewidth too large.
 
         Examples
         --------
@@ -186,8 +226,27 @@ class Answer(Result):
         return values, float(joint.max())
 
     def draws(self, count: int, seed: int | None = None) -> NDArray[np.unsignedinteger]:
-        """Independent draws of all variables given the evidence: [draw, variable].
+        """Draw independent states of all variables given the evidence.
 
+        Parameters
+        ----------
+        count : int
+            Number of draws.
+        seed : int, optional
+            Fixes the draws.
+
+        Returns
+        -------
+        ndarray of int
+            [draw, variable] indices of values.
+
+        Raises
+        ------
+        SampleError
+            If the answer is sampled, or was read from a file.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> chain = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
         >>> mg.infer(chain.condition({0: 1})).draws(5, seed=1)[:, 0]
@@ -212,7 +271,7 @@ class Answer(Result):
         )
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is shown of it: label and value."""
+        """The rows of the table that is shown: label and value."""
         rows = [
             ("method", printable(self.method)),
             ("because", printable(self.reason)),
@@ -226,11 +285,17 @@ class Answer(Result):
         return rows
 
     def log_z_text(self) -> str:
-        """Log Z with its error."""
+        """Log Z with its error as text."""
         return log_z_text(self.log_z, self.log_z_error)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the marginals, as plain numbers and text for JSON."""
+        """Return everything but the marginals as numbers and text for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return {
             "method": self.method,
             "reason": self.reason,
@@ -247,15 +312,30 @@ class Answer(Result):
         title: str = "An answer",
         shape: Sequence[int] | None = None,
     ) -> None:
-        """Write one HTML page with the answer; see `Run.report`."""
+        """Write a standalone HTML page with the answer.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        title : str, default "An answer"
+            Title of the page.
+        shape : sequence of int, optional
+            Rows and columns of a lattice on which the variables lie, to draw marginals as a map.
+        """
         from minigibbs.results.report import write_answer
 
         write_answer(self, path, title, shape)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the answer to a file, whole or not at all; `mg.load` reads it.
+        """Write the answer to a file; `mg.load` reads it.
 
-        What was sampled is not in it: `answer.run.save` keeps that.
+        The file does not hold the run. Use `answer.run.save` for that.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
         """
         freedom = self.shares.freedom
         header = {

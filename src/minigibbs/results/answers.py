@@ -21,12 +21,14 @@ class Answers:
 
     Attributes
     ----------
-    log_z
-        [row] The logarithm of Z given each row; -inf for a row of probability 0.
-    log_probability
-        [row] The logarithm of the probability of each row's evidence.
-    seconds
-        How long it took.
+    domains : Domains
+        Sizes, names and labels of the variables.
+    log_z : ndarray
+        [row] log Z given each row; -inf for a row of probability 0.
+    log_probability : ndarray
+        [row] logarithm of the probability of the evidence of each row.
+    seconds : float
+        Time of the computation.
 
     Examples
     --------
@@ -49,13 +51,35 @@ class Answers:
         return len(self.log_z)
 
     def marginal(self, variable: int | str) -> NDArray[np.float64]:
-        """[row, value] The marginals of one variable."""
+        """Return the marginals of one variable.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+
+        Returns
+        -------
+        ndarray
+            [row, value] probabilities.
+        """
         number = self.domains.index(variable)
         first = int(self.domains.sizes[:number].sum(dtype=np.int64))
         return self.flat[:, first : first + int(self.domains.sizes[number])]
 
     def to_pandas(self) -> Any:
-        """A frame with one row per evidence set and one column per variable and value."""
+        """Convert the marginals to a pandas frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per row of evidence, one column per variable and value.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
         from minigibbs.system.optional import optional
 
         pandas = optional("pandas", "pandas")

@@ -35,6 +35,37 @@ _SHOWN = 8  # numbers of a parameter that are shown
 class Fit:
     """The result of `mg.learn`.
 
+    Attributes
+    ----------
+    graph : FactorGraph
+        The graph with the learned parameters.
+    method : str
+        "pcd", "cd", "pseudo" or "exact".
+    ended : str
+        Why learning ended: "converged", "steps", "time", "held-out", "interrupted" or "terminated".
+    steps : int
+        Number of steps.
+    seconds : float
+        Time of learning.
+    seed : int
+        The seed.
+    rows : int
+        Rows of data.
+    history : dict
+        Recorded quantities by name, such as "error"; one number per check.
+    data_moments : ndarray
+        [parameter] moments of the data.
+    model_moments : ndarray
+        [parameter] moments of the model.
+    deviations : ndarray or None
+        [parameter] standard errors.
+    warnings : tuple of str
+        What may be wrong with the fit.
+    covariance : ndarray or None
+        [parameter, parameter] covariance of the estimates.
+    error_kind : str
+        How errors were computed; empty without errors.
+
     Examples
     --------
     >>> import minigibbs as mg
@@ -45,34 +76,34 @@ class Fit:
     (1.6094, 'converged')
     """
 
-    graph: FactorGraph  # with what was learned
+    graph: FactorGraph
     method: str
-    ended: str  # "converged", "steps", "time", "held-out", "interrupted", "terminated"
+    ended: str
     steps: int
     seconds: float
     seed: int
-    rows: int  # of data
-    history: dict[str, NDArray[np.float64]] = field(repr=False)  # by what was looked at
-    data_moments: NDArray[np.float64] = field(repr=False)  # [parameter]
-    model_moments: NDArray[np.float64] = field(repr=False)  # [parameter]
-    deviations: NDArray[np.float64] | None = field(default=None, repr=False)  # [parameter]
+    rows: int
+    history: dict[str, NDArray[np.float64]] = field(repr=False)
+    data_moments: NDArray[np.float64] = field(repr=False)
+    model_moments: NDArray[np.float64] = field(repr=False)
+    deviations: NDArray[np.float64] | None = field(default=None, repr=False)
     warnings: tuple[str, ...] = ()
-    covariance: NDArray[np.float64] | None = field(default=None, repr=False)  # [parameter, same]
+    covariance: NDArray[np.float64] | None = field(default=None, repr=False)
     undetermined: NDArray[np.float64] | None = field(default=None, repr=False)  # [.., parameter]
-    error_kind: str = ""  # what the errors are; empty without errors
+    error_kind: str = ""
 
     @property
     def parameters(self) -> dict[str, NDArray[np.float64]]:
-        """What was learned, by name; fixed entries as they were."""
+        """The learned parameters by name; fixed entries keep their values."""
         return self.graph.parameters
 
     @cached_property
     def errors(self) -> dict[str, NDArray[np.float64]] | None:
-        """Standard errors, by name; 0 for fixed entries. None where there are too many.
+        """Standard errors by name, 0 for fixed entries; None if there are too many parameters.
 
-        `error_kind` says what they are. Along `undetermined` directions, such as a constant added
-        to a table, data say nothing: errors are those of what data tell. Compare differences of
-        parameters by `contrast`.
+        `error_kind` says how they were computed. Data do not determine some directions, such as a
+        constant added to a table; errors do not include them. Use `contrast` for differences of
+        parameters.
         """
         return None if self.deviations is None else self.graph.frame.named(self.deviations)
 
@@ -86,9 +117,9 @@ class Fit:
 
         Returns
         -------
-        tuple of float
-            The sum, and its error. The error is infinite where the data do not determine the sum,
-            and NaN where the fit has no covariance.
+        (float, float)
+            The sum and its error. The error is infinite if the data do not determine the sum, and
+            NaN if the fit has no covariance.
 
         Examples
         --------
@@ -123,21 +154,23 @@ class Fit:
         max_time: float | None = None,
         seed: int = 0,
     ) -> LogLikelihood:
-        """Return the mean log-likelihood of rows under the learned model, in nats.
+        """Compute the mean log-likelihood of rows under the learned model, in nats.
 
-        What a row leaves open is summed out. log Z is exact where elimination fits, else from
-        annealed importance sampling.
+        Missing values of a row are summed out. log Z is exact if elimination fits into memory, else
+        from annealed importance sampling.
 
         Parameters
         ----------
         rows : array, mapping or frame
             Data as in `mg.learn`.
-        columns, weights
-            As in `mg.learn`.
+        columns : sequence of int or str, optional
+            The variables that the columns of an array stand for.
+        weights : array-like, optional
+            Weight of each row. By default all rows have the same weight.
         error : float, default 0.05
-            The standard error to reach where log Z is sampled.
-        max_time : float or None
-            Seconds after which sampling takes what it has.
+            Standard error to reach if log Z is sampled.
+        max_time : float, optional
+            Seconds after which sampling ends with the error reached by then.
         seed : int, default 0
             Fixes the draws.
 
@@ -145,6 +178,11 @@ class Fit:
         -------
         LogLikelihood
             `mean` per row, its `error` (0 where it is exact), the `rows` and the `method`.
+
+        Raises
+        ------
+        LearnError
+            If the rows do not fit the graph.
 
         Examples
         --------
@@ -164,14 +202,14 @@ class Fit:
 
     @cached_property
     def not_determined(self) -> list[str]:
-        """What data do not determine, in words: constants of tables, and how many others."""
+        """The directions that the data do not determine, in words."""
         if self.undetermined is None:
             return []
         return named_directions(self.graph.frame, self.undetermined)
 
     @property
     def error(self) -> float:
-        """The largest difference of a learned moment, as a share of its range."""
+        """The largest difference between moments of data and model, relative to its range."""
         return float(self._differences.max(initial=0.0))
 
     @cached_property
@@ -184,7 +222,7 @@ class Fit:
 
     @property
     def pearson(self) -> float:
-        """The correlation of connected moments at the last look; NaN where there are too few."""
+        """The correlation of connected moments of data and model; NaN if there are too few."""
         series = self.history.get("pearson", np.empty(0))
         return float(series[-1]) if len(series) else float("nan")
 
@@ -194,7 +232,7 @@ class Fit:
         return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
 
     def summary_rows(self) -> list[tuple[str, str]]:
-        """What is shown of it: label and value."""
+        """The rows of the table that is shown: label and value."""
         rows = [
             ("method", self.method),
             ("ended", f"{self.ended} after {self.steps:,} steps"),
@@ -210,7 +248,7 @@ class Fit:
         return rows
 
     def parameter_rows(self) -> list[tuple[str, str]]:
-        """The first numbers of each parameter, with errors."""
+        """The first entries of each parameter, with errors."""
         rows = []
         for name, values in self.parameters.items():
             numbers = values.ravel()[:_SHOWN].tolist()
@@ -223,7 +261,13 @@ class Fit:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the graph, for JSON."""
+        """Return everything but the graph as numbers and text for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         errors = self.errors or {}
         return {
             "method": self.method,
@@ -242,7 +286,18 @@ class Fit:
         }
 
     def plot_moments(self, axes: Any = None) -> Any:
-        """Draw the model's moments against the data's; returns the axes."""
+        """Draw the moments of the model against those of the data.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Axes to draw on. By default new ones.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
         from minigibbs.results import plots
 
         if axes is not None and not hasattr(axes, "set_xlabel"):
@@ -265,13 +320,27 @@ class Fit:
         return axes
 
     def report(self, path: str | os.PathLike[str], title: str = "A fit") -> None:
-        """Write one HTML page: what was learned, how well the moments match, and the way there."""
+        """Write a standalone HTML page with the parameters, the moments and the course of learning.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        title : str, default "A fit"
+            Title of the page.
+        """
         from minigibbs.results.report.fit import write_fit
 
         write_fit(self, path, title)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit to a file, whole or not at all; `mg.load` reads it."""
+        """Write the fit to a file; `mg.load` reads it. An interrupted write leaves no partial file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
         header, arrays = encode(self.graph)
         plain = {
             name: getattr(self, name) for name in ("method", "ended", "steps", "seconds", "rows")

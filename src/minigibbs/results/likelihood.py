@@ -24,14 +24,27 @@ from minigibbs.system.watch import Watch
 class LogLikelihood(NamedTuple):
     """The mean log-likelihood of rows, in nats.
 
+    Attributes
+    ----------
+    mean : float
+        Weighted mean per row.
+    error : float
+        Standard error of the estimate of log Z; 0 if exact.
+    rows : ndarray
+        [row] log-likelihood of each row.
+    method : str
+        "exact", or "annealing" for annealed importance sampling.
+
+    Examples
+    --------
     >>> LogLikelihood(-1.5, 0.0, np.array([-1.0, -2.0]), "exact").mean
     -1.5
     """
 
-    mean: float  # per row, by weight
-    error: float  # standard error of the estimate of log Z; 0 where it is exact
-    rows: NDArray[np.float64]  # of each row
-    method: str  # "exact", or "annealing" for annealed importance sampling
+    mean: float
+    error: float
+    rows: NDArray[np.float64]
+    method: str
 
 
 def log_likelihood(

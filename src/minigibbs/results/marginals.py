@@ -45,15 +45,25 @@ def check_level(level: float) -> None:
 
 
 class Marginal(NamedTuple):
-    """One variable's distribution.
+    """The marginal distribution of one variable.
 
+    Attributes
+    ----------
+    values : tuple
+        Labels, grid points or numbers of the values.
+    probability : ndarray
+        The probability of each value.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> graph = mg.FactorGraph([2], [mg.Unary([0], [0.0, 1.0])], ["rain"], [["no", "yes"]])
-    >>> mg.sample(graph, seed=1, progress=False).marginal("rain").values
-    ('no', 'yes')
+    >>> marginal = mg.infer(graph).marginal("rain")
+    >>> marginal.values, marginal.probability.round(3)
+    (('no', 'yes'), array([0.269, 0.731]))
     """
 
-    values: tuple[Any, ...]  # labels, grid points or numbers
+    values: tuple[Any, ...]
     probability: NDArray[np.float64]
 
 

@@ -18,7 +18,35 @@ _SAME = 1e-6  # relative difference of energies that counts as rounding
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Maximum:
-    """The result of `mg.maximize`.
+    """The result of `mg.maximize`: the best state found.
+
+    Attributes
+    ----------
+    domains : Domains
+        Sizes, names and labels of the variables.
+    state : ndarray of int
+        [variable] index of the value of each variable.
+    energy : float
+        Energy of the state, as `graph.energy` computes it.
+    seconds : float
+        Time of the search.
+    rounds : int
+        Rounds of each chain: sweeps of all temperatures.
+    chains : int
+        Number of independent searches.
+    reached : int
+        Number of searches that found this energy. One of many is little evidence.
+    ended : str
+        Why the search ended: "rounds", "time", "interrupted", "terminated", or "proven" with
+        `prove=True`.
+    local_maximum : bool
+        Whether no change of one variable improves the state.
+    method : str
+        "tempering" or "annealing".
+    reason : str
+        Why this method was chosen.
+    bound : float or None
+        Proven lower bound on the energy of all states; None without a proof.
 
     Examples
     --------
@@ -30,21 +58,21 @@ class Maximum:
     """
 
     domains: Domains = field(repr=False)
-    state: NDArray[Any]  # a value's number for each variable
-    energy: float  # as `graph.energy` gives it: minus the log-potential
+    state: NDArray[Any]
+    energy: float
     seconds: float
-    rounds: int  # of each chain: sweeps of all levels
+    rounds: int
     chains: int
-    reached: int  # chains that found this energy on their own: one of many is little evidence
-    ended: str = "rounds"  # or "time", "interrupted", "terminated"; "proven" with prove=True
-    local_maximum: bool = True  # whether no change of one variable improves what a chain found
-    method: str = ""  # "tempering" or "annealing"
-    reason: str = ""  # why this method was chosen
-    bound: float | None = None  # no state has a lower energy, by a proof; None: no proof
+    reached: int
+    ended: str = "rounds"
+    local_maximum: bool = True
+    method: str = ""
+    reason: str = ""
+    bound: float | None = None
 
     @property
     def proven(self) -> bool:
-        """Whether the state is proven to be the best one, up to rounding."""
+        """Whether the state is proven to be optimal, up to rounding."""
         margin = _SAME * max(1.0, abs(self.energy))
         return self.bound is not None and self.energy <= self.bound + margin
 
@@ -54,12 +82,29 @@ class Maximum:
         return 0.0 - self.energy
 
     def value(self, variable: int | str) -> Any:
-        """The value of one variable: its label, grid point or number."""
+        """Return the value of one variable: its label, grid point or number.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+
+        Returns
+        -------
+        object
+            The value.
+        """
         number = self.domains.index(variable)
         return self.domains.values(number)[self.state[number]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The state by names, and the numbers, for JSON."""
+        """Return the state by names, and the other fields, for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         values = (self.value(number) for number in range(len(self.domains)))
         state = {
             self.domains.name(number): value.item() if isinstance(value, np.generic) else value

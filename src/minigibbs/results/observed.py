@@ -40,7 +40,16 @@ Number = Any  # a float, or an array of them
 @checked(SampleError, init=False)
 @dataclass(frozen=True)
 class Estimate:
-    """A number, or several, with the standard error, from so many blocks.
+    """A number or several numbers with standard errors, estimated from blocks of records.
+
+    Attributes
+    ----------
+    value : float or ndarray
+        The estimate.
+    error : float or ndarray
+        Its standard error.
+    blocks : int
+        Number of blocks of records.
 
     Examples
     --------
@@ -60,7 +69,18 @@ class Estimate:
         return f"{self.value:.6g} +- {self.error:.2g}"
 
     def interval(self, level: float = LEVEL) -> tuple[Number, Number]:
-        """Student's interval, with a degree of freedom less than there are blocks."""
+        """Compute Student's confidence interval with `blocks - 1` degrees of freedom.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        tuple
+            Lower and upper end.
+        """
         from scipy.special import stdtrit
 
         check_level(level)
@@ -392,7 +412,14 @@ class Observed:
 class Observation:
     """One observable of a run: `run.observables["m"]`.
 
-    Numbers are floats where the observable is a number, and arrays of one axis where it is several.
+    Properties are floats if the observable is a number, and arrays with one axis if it is several.
+
+    Attributes
+    ----------
+    name : str
+        The name given in `observe=`.
+    labels : tuple of str
+        Labels of its numbers; `("",)` for a single number.
 
     Examples
     --------
@@ -410,7 +437,7 @@ class Observation:
 
     @property
     def scalar(self) -> bool:
-        """Whether it is one number."""
+        """Whether the observable is one number."""
         return self.labels == ("",)
 
     def _shaped(self, values: NDArray[np.float64]) -> Number:
@@ -418,7 +445,7 @@ class Observation:
 
     @property
     def mean(self) -> Number:
-        """Over all records of all chains."""
+        """The mean over all records of all chains."""
         return self._shaped(self.data.means)
 
     @cached_property
@@ -428,44 +455,73 @@ class Observation:
 
     @property
     def error(self) -> Number:
-        """The standard error of the mean, from how blocks of records differ, or chains."""
+        """The standard error of the mean, from differences between blocks or chains."""
         return self._shaped(np.atleast_1d(self.estimate.error))
 
     @property
     def variance(self) -> Number:
-        """Of single records; on a GPU of means over a row's chains."""
+        """The variance of single records; on a GPU, of means over the chains of a row."""
         return self._shaped(self.data.variances)
 
     @property
     def ess(self) -> Number:
-        """The effective sample size; NaN for what never varies."""
+        """The effective sample size; NaN for an observable that never varies."""
         return self._shaped(self.data.ess)
 
     @property
     def rhat(self) -> Number:
-        """R-hat, chains split in half; NaN for what never varies."""
+        """R-hat with chains split in half; NaN for an observable that never varies."""
         return self._shaped(self.data.rhat)
 
     @property
     def autocorrelation_time(self) -> Number:
-        """In records: that many are worth one that is independent."""
+        """The number of records that are worth one independent draw."""
         return self._shaped(self.data.times)
 
     @property
     def series(self) -> NDArray[np.float64] | None:
-        """[row, record] or [row, record, number]; None where only moments were kept."""
+        """[row, record] or [row, record, number] the values; None if only moments were kept."""
         series = self.data.series
         return series[:, :, 0] if series is not None and self.scalar else series
 
     def interval(self, level: float = LEVEL) -> tuple[Number, Number]:
-        """An interval for the mean, Student's over the blocks, or over the chains."""
+        """Compute Student's confidence interval for the mean.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        tuple
+            Lower and upper end.
+        """
         low, high = self.estimate.interval(level)
         return self._shaped(np.atleast_1d(low)), self._shaped(np.atleast_1d(high))
 
     def apply(
         self, function: Callable[[NDArray[np.float64]], ArrayLike], method: str = "jackknife"
     ) -> Estimate:
-        """A function of the means, an array of one axis, with its error over blocks."""
+        """Compute a function of the means, with its error.
+
+        Parameters
+        ----------
+        function : callable
+            A function of an array with the mean of each number.
+        method : str, default "jackknife"
+            "jackknife" or "bootstrap", over blocks of records.
+
+        Returns
+        -------
+        Estimate
+            The value of the function and its error.
+
+        Raises
+        ------
+        SampleError
+            If the function fails or the method is unknown.
+        """
         return self.data.blocks.estimate(function, method)
 
     def __repr__(self) -> str:
@@ -496,7 +552,15 @@ class ExactObservation(Observation):
 
 
 class Observations(Mapping[str, Observation]):
-    """Observables by name: those of a run, and those that are known exactly."""
+    """The observables of a run by name: `run.observables`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.infer(pair, observe="magnetization").observables
+    <observables: magnetization>
+    """
 
     def __init__(self, data: Observed | None, exact: Mapping[str, float] | None = None) -> None:
         self._data = data
@@ -526,7 +590,18 @@ class Observations(Mapping[str, Observation]):
         return len(self._names)
 
     def to_pandas(self) -> Any:
-        """A frame with a row for each number: mean, error, ESS, R-hat, autocorrelation time."""
+        """Convert the observables to a pandas frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per number: mean, error, ESS, R-hat, autocorrelation time.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
         from minigibbs.system.optional import optional
 
         return optional("pandas", "pandas").DataFrame(rows(self), columns=list(COLUMNS))

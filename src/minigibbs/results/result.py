@@ -41,7 +41,7 @@ class Result(ABC):
     @property
     @abstractmethod
     def shares(self) -> Shares:
-        """The marginals; a `SampleError` where there are none."""
+        """The marginals as flat arrays; raises `SampleError` if there are none."""
 
     @cached_property
     def marginals(self) -> NDArray[np.float64]:
@@ -50,20 +50,44 @@ class Result(ABC):
 
     @cached_property
     def standard_errors(self) -> NDArray[np.float64]:
-        """Standard errors of `marginals`: 0 where exact, NaN for a single chain."""
+        """Standard errors of `marginals`: 0 if exact, NaN for a single chain."""
         return self.domains.square(self.shares.standard_errors)
 
     def marginal(self, variable: int | str) -> Marginal:
-        """One variable's marginal, with its labels or grid points."""
+        """Return the marginal of one variable, with its labels or grid points.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+
+        Returns
+        -------
+        Marginal
+            `values` and `probability`.
+        """
         number = self.domains.index(variable)
         row = self.marginals[number, : self.domains.sizes[number]]
         return Marginal(self.domains.values(number), row)
 
     def interval(self, variable: int | str, level: float = LEVEL) -> NDArray[np.float64]:
-        """Intervals for one variable's marginal: [value, (low, high)].
+        """Compute confidence intervals for the marginal of one variable.
 
-        They cover the truth with a chance of `level` where chains mix. With k chains they are
-        Student's, with k - 1 degrees of freedom; NaN, with a warning, for a single chain.
+        If chains mix, an interval covers the true probability with probability `level`. Intervals
+        of k chains are Student's with k - 1 degrees of freedom. They are NaN, with a warning, for a
+        single chain.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+        level : float, default 0.95
+            Coverage of each interval.
+
+        Returns
+        -------
+        ndarray
+            [value, (low, high)].
         """
         number = self.domains.index(variable)
         ends = self.shares.intervals(level)
@@ -76,19 +100,30 @@ class Result(ABC):
         return ends[self.shares.of_variable(number)]
 
     def to_pandas(self, wide: bool = False, shape: Sequence[int] | None = None) -> Any:
-        """The marginals as a pandas frame, a row per variable and value.
+        """Convert the marginals to a pandas frame with one row per variable and value.
 
-        Columns: `variable` (its name), `value` (its label, grid point or number), `probability`,
-        `standard_error`, from how far chains lie apart, and `low` and `high`, a 95% interval (all
-        three NaN for a single chain).
+        Columns are `variable` (its name), `value` (its label, grid point or number), `probability`,
+        `standard_error`, and `low` and `high`, the ends of a 95% interval. The last three are NaN
+        for a single chain.
 
         Parameters
         ----------
-        wide
-            A row per variable and a column per value instead, probabilities alone.
-        shape
-            Of a lattice that the variables lie on, row by row: in place of their names come
-            `row` and `column` (`axis0`, `axis1`, ... where there are not two).
+        wide : bool, default False
+            Whether to return one row per variable and one column per value, with probabilities
+            only.
+        shape : sequence of int, optional
+            Sides of a lattice on which the variables lie, row by row. `row` and `column` (`axis0`,
+            `axis1`, ... if there are not two axes) then replace the names.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The marginals.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
         """
         from minigibbs.results.tables import to_pandas
 

@@ -53,7 +53,55 @@ _FIELDS = {"draws": "kept_draws"}  # where an array has another name than in fil
 
 @dataclass(frozen=True)
 class Info:
-    """How a run went; counts are over all chains, warm-up included where it says so.
+    """How a run was made and how it went.
+
+    Attributes
+    ----------
+    sampler : str
+        Name of the sampler.
+    chains : int
+        Number of chains.
+    updates : int
+        Recorded updates of all chains.
+    warmup : int
+        Updates of all chains before recording began.
+    scan : str
+        Order of updates.
+    thin : int
+        Updates between two records.
+    seed : int
+        The seed of the run.
+    seconds : float
+        Time of sampling, without compilation.
+    updates_per_second : float
+        Updates per second, warm-up included.
+    factor_evaluations : int
+        Evaluated factors, warm-up included.
+    minibatch_draws : int
+        Drawn factors, warm-up included.
+    acceptance : float
+        Share of accepted proposals; 1 for samplers that never reject.
+    changed : float
+        Flip rate: share of updates that changed the value, warm-up included.
+    interrupted : bool
+        Whether Ctrl-C ended the run.
+    version : str
+        Version of minigibbs.
+    backend : str
+        "cpu", "cuda" or "mpi".
+    ended : str
+        Why the run ended: "length", "converged", "time", "interrupted", "terminated", "stopped", or
+        "running" in a checkpoint.
+    energy_thin : int
+        Updates between two recorded energies; 0 in files before 0.3, as `thin`.
+    sampler_call : str
+        The expression that makes the sampler; empty in files before 0.3.
+    lanes : int
+        Number of chains that wait for each other, for which factors were split; 0 if unknown.
+    guarantee : str
+        The proven bound on the slowdown against plain Gibbs, in words; empty if unknown.
+    start : str
+        First states: "random", "dispersed", "given", "one state" or "continued".
 
     Examples
     --------
@@ -66,37 +114,66 @@ class Info:
 
     sampler: str
     chains: int
-    updates: int  # recorded
-    warmup: int  # updates before the recording began
+    updates: int
+    warmup: int
     scan: str
-    thin: int  # updates between two records
+    thin: int
     seed: int
-    seconds: float  # of sampling, compilation left out
-    updates_per_second: float  # warm-up included
-    factor_evaluations: int  # warm-up included
-    minibatch_draws: int  # warm-up included
-    acceptance: float  # share of proposals taken; 1 for samplers that never reject
-    changed: float  # share of updates that changed the value; warm-up included
+    seconds: float
+    updates_per_second: float
+    factor_evaluations: int
+    minibatch_draws: int
+    acceptance: float
+    changed: float
     interrupted: bool
     version: str
     backend: str = "cpu"
-    ended: str = (
-        "length"  # or "converged", "time", "interrupted", "terminated", "stopped", "running"
-    )
-    energy_thin: int = 0  # updates between two energies; 0 in files before 0.3: as `thin`
-    sampler_call: str = ""  # the expression that makes the sampler; empty in files before 0.3
-    lanes: int = 0  # chains that wait for each other, for which factors were split; 0: unknown
-    guarantee: str = ""  # what is proven of these chains against plain Gibbs; empty: unknown
-    start: str = "random"  # or "dispersed", "given", "one state", "continued"
+    ended: str = "length"
+    energy_thin: int = 0
+    sampler_call: str = ""
+    lanes: int = 0
+    guarantee: str = ""
+    start: str = "random"
 
 
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Run(Result):
-    """The result of `mg.sample`.
+    """The result of `mg.sample`, `mg.sample_until` and `mg.resume`.
 
-    Arrays by row hold a row per chain; on a GPU, a row per group of chains, of which the first
-    chain has its draws and energies recorded. `state` holds the last state of every chain.
+    Arrays by row have one row per chain. On a GPU a row is a group of chains, and draws and
+    energies are those of its first chain.
+
+    Attributes
+    ----------
+    domains : Domains
+        Sizes, names and labels of the variables.
+    info : Info
+        Settings, counters and times of the run.
+    clock : ndarray of int
+        [row] recorded updates.
+    counts : ndarray of int or None
+        [row, sum of sizes] visits to each value; None if marginals were not recorded.
+    kept_draws : ndarray of int or None
+        The recorded states, or None. `draws` is the same and raises an error instead of None.
+    energy : ndarray or None
+        [row, record] energy of the state: minus its log-potential.
+    error : ndarray or None
+        [row, record] distance of the running marginals to the `reference`.
+    reference : ndarray or None
+        [sum of sizes] the marginals given as `reference=`.
+    model : dict or None
+        Size of the graph, as `FactorGraph.describe` states it.
+    drawn : ndarray of int
+        The variables in `draws`, by number and in order.
+    visits : ndarray of int
+        [row] divisor of `counts`.
+    state : ndarray of int or None
+        [chain, variable] last state of every chain.
+    clamped : ndarray of bool
+        [variable] whether evidence fixes the variable.
+    ladder : Ladder or None
+        The temperature ladder of a tempered run.
 
     Examples
     --------
@@ -111,29 +188,29 @@ class Run(Result):
 
     domains: Domains
     info: Info
-    clock: NDArray[np.int64]  # [row] recorded updates
-    counts: NDArray[np.int64] | None  # [row, sum of sizes] visits to each value
-    kept_draws: NDArray[np.unsignedinteger] | None  # None without recorded draws: see `draws`
-    energy: NDArray[np.float64] | None  # [row, draw] minus the log-potential of the state
-    error: NDArray[np.float64] | None  # [row, draw] distance of the marginals to a reference
-    reference: NDArray[np.float64] | None = field(default=None, repr=False)  # [sum of sizes]
-    model: dict[str, Any] | None = field(default=None, repr=False)  # see `FactorGraph.describe`
-    drawn: NDArray[np.int32] = field(  # the variables in `draws`, by number and in order
+    clock: NDArray[np.int64]
+    counts: NDArray[np.int64] | None
+    kept_draws: NDArray[np.unsignedinteger] | None
+    energy: NDArray[np.float64] | None
+    error: NDArray[np.float64] | None
+    reference: NDArray[np.float64] | None = field(default=None, repr=False)
+    model: dict[str, Any] | None = field(default=None, repr=False)
+    drawn: NDArray[np.int32] = field(
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
-    visits: NDArray[np.int64] = field(  # [row] what `counts` are to be divided by
+    visits: NDArray[np.int64] = field(
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
-    state: NDArray[np.unsignedinteger] | None = field(default=None, repr=False)  # [chain, variable]
-    clamped: NDArray[np.bool_] = field(  # [variable] whether evidence gave it its value
+    state: NDArray[np.unsignedinteger] | None = field(default=None, repr=False)
+    clamped: NDArray[np.bool_] = field(
         default=None,  # type: ignore[arg-type]
         repr=False,
     )
     early_counts: NDArray[np.int64] | None = field(default=None, repr=False)  # of the first part
     early_visits: NDArray[np.int64] | None = field(default=None, repr=False)  # of the first part
-    ladder: Ladder | None = field(default=None, repr=False)  # of tempered runs
+    ladder: Ladder | None = field(default=None, repr=False)
     observed: Observed | None = field(default=None, repr=False)  # see `observables`
 
     def __post_init__(self) -> None:
@@ -167,7 +244,7 @@ class Run(Result):
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the run before its time."""
+        """Whether Ctrl-C ended the run."""
         return self.info.interrupted
 
     @property
@@ -182,7 +259,23 @@ class Run(Result):
         return self._need(self.kept_draws, "draws")
 
     def draws_of(self, variable: int | str) -> NDArray[np.unsignedinteger]:
-        """One variable's draws, by its number or name: [chain, draw]."""
+        """Return the draws of one variable.
+
+        Parameters
+        ----------
+        variable : int or str
+            The variable, by number or name.
+
+        Returns
+        -------
+        ndarray of int
+            [row, draw] indices of values.
+
+        Raises
+        ------
+        SampleError
+            If the run recorded no draws of the variable.
+        """
         number = self.domains.index(variable)
         draws, places = self.draws, np.flatnonzero(self.drawn == number)
         if not len(places):
@@ -194,12 +287,12 @@ class Run(Result):
 
     @cached_property
     def observables(self) -> Observations:
-        """What `observe=` asked for, by name: each with its mean, error, ESS, R-hat and series."""
+        """The observables measured with `observe=`, by name: mean, error, ESS, R-hat and series."""
         return Observations(self.observed)
 
     @property
     def energy_updates(self) -> NDArray[np.int64]:
-        """The update, counted from the end of the warm-up, at which each energy was taken."""
+        """The update, counted from the end of the warm-up, at which each energy was recorded."""
         records = 0 if self.energy is None else self.energy.shape[1]
         return np.arange(1, records + 1, dtype=np.int64) * (self.info.energy_thin or self.info.thin)
 
@@ -245,13 +338,19 @@ class Run(Result):
 
     @property
     def marginal_error(self) -> float:
-        """The mean l2 distance of the pooled marginals to the reference that was given."""
+        """The mean l2 distance of the pooled marginals to the `reference`."""
         reference = self._need(self.reference, "error", "reference=...")
         pooled, visits = self.shares.counts.sum(axis=0), self.shares.visits.sum()
         return float(mean_distance(pooled[None], visits[None], reference, self.shares.first)[0])
 
     def summary(self) -> Summary:
-        """Speed, effective sample sizes and R-hat; prints as a table."""
+        """Compute speed, effective sample sizes, R-hat and warnings; the result prints as a table.
+
+        Returns
+        -------
+        Summary
+            One field per row of the table.
+        """
         return self._summary
 
     @cached_property
@@ -261,18 +360,27 @@ class Run(Result):
         return summarize(self)
 
     def to_arviz(self, indicators: bool = False) -> Any:
-        """Hand the draws and the energy to ArviZ: an `xarray.DataTree` with named coordinates.
+        """Convert the draws and the energy to an `xarray.DataTree` for ArviZ.
 
-        `posterior["x"]` holds the draws as value numbers, by `node`, the variable's name;
-        `sample_stats["lp"]` the log-potential, minus the energy; observables stand beside
-        the draws under their names.
+        `posterior["x"]` holds the draws as indices of values, by `node`, the name of the variable.
+        `sample_stats["lp"]` holds the log-potential. Observables have their own names.
 
         Parameters
         ----------
-        indicators
+        indicators : bool, default False
             Whether to add `posterior["indicator"]`: 1 where the `event` "variable=label" holds,
-            else 0, for every event that happens in some draws and not in others. ESS and R-hat of
-            value numbers mean little for values without an order; those of events always do.
+            else 0, for every event that occurs in some draws and not in others. ESS and R-hat of
+            indices say little about values without an order; those of events are always meaningful.
+
+        Returns
+        -------
+        xarray.DataTree
+            Groups `posterior` and `sample_stats`.
+
+        Raises
+        ------
+        MissingDependencyError
+            If xarray is not installed.
         """
         from minigibbs.results.arviz import to_arviz
 
@@ -284,18 +392,44 @@ class Run(Result):
         title: str = "A minigibbs run",
         shape: Sequence[int] | None = None,
     ) -> None:
-        """Write one HTML page that tells whether to trust the run, and what it says.
+        """Write a standalone HTML page with marginals, diagnostics and warnings.
 
         `shape` gives rows and columns where the variables lie on a lattice, to draw them as a map.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        title : str, default "A minigibbs run"
+            Title of the page.
+        shape : sequence of int, optional
+            Rows and columns of a lattice on which the variables lie, to draw marginals as a map.
         """
         from minigibbs.results.report import write
 
         write(self, path, title, shape)
 
     def plot_trace(self, *names: str, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw the energy and all observables that are numbers against updates, or those named.
+        """Draw the energy and scalar observables against updates.
 
         Gives a Matplotlib figure, which notebooks show; with `path` it is written there as well.
+
+        Parameters
+        ----------
+        *names : str
+            Observables to draw, or "energy". By default all.
+        path : str or path, optional
+            File to write the figure to.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
+
+        Raises
+        ------
+        SampleError
+            If the run recorded none of them.
         """
         from minigibbs.results import plots
 
@@ -307,9 +441,23 @@ class Run(Result):
         shape: Sequence[int] | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> Any:
-        """Draw the marginals: of lattices the probability of one value as an image.
+        """Draw the marginals; on a lattice the probability of one value as an image.
 
         `shape` gives rows and columns; a `Kernel` knows its own.
+
+        Parameters
+        ----------
+        value : int, default 1
+            Index of the value whose probability is drawn on a lattice.
+        shape : sequence of int, optional
+            Rows and columns of the lattice. A `Kernel` and a `Stencil` know theirs.
+        path : str or path, optional
+            File to write the figure to.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
         """
         from minigibbs.results import plots
 
@@ -318,13 +466,46 @@ class Run(Result):
     def plot_autocorrelation(
         self, *names: str, lags: int | None = None, path: str | os.PathLike[str] | None = None
     ) -> Any:
-        """Draw how similar records are that lie apart: of the energy and observables, or some."""
+        """Draw the autocorrelation of the energy and of scalar observables.
+
+        Parameters
+        ----------
+        *names : str
+            Observables to draw, or "energy". By default all.
+        lags : int, optional
+            Largest lag in records. By default it is chosen.
+        path : str or path, optional
+            File to write the figure to.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
+        """
         from minigibbs.results import plots
 
         return plots.autocorrelation(self, names, lags, path)
 
     def plot_observable(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
-        """Draw an observable: trace and histogram of a number, means with errors of several."""
+        """Draw an observable: trace and histogram of a number, means with errors of several.
+
+        Parameters
+        ----------
+        name : str
+            Name of the observable.
+        path : str or path, optional
+            File to write the figure to.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
+
+        Raises
+        ------
+        SampleError
+            If the run did not measure it.
+        """
         from minigibbs.results import plots
 
         return plots.observable(self, name, path)
@@ -336,7 +517,13 @@ class Run(Result):
         return run_html(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run to a file, whole or not at all; `mg.load` reads it."""
+        """Write the run to a file; `mg.load` reads it. An interrupted write leaves no partial file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
         kept = {name: getattr(self, _FIELDS.get(name, name)) for name in _ARRAYS}
         arrays = {name: value for name, value in kept.items() if value is not None}
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers

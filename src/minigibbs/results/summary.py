@@ -22,7 +22,48 @@ _MOST_OBSERVED = 12  # numbers of observables that a summary shows
 
 @dataclass(frozen=True)
 class Summary:
-    """What matters about a run; prints as a table.
+    """Diagnostics of a run; prints as a table.
+
+    Attributes
+    ----------
+    sampler : str
+        Name of the sampler.
+    chains : int
+        Number of chains.
+    updates : int
+        Recorded updates of all chains.
+    seconds : float
+        Time of sampling.
+    updates_per_second : float
+        Updates per second, warm-up included.
+    acceptance : float
+        Share of accepted proposals.
+    seed : int
+        The seed of the run.
+    marginal_error : float or None
+        Distance of the marginals to the reference, if one was given.
+    energy_mean : float or None
+        Mean energy.
+    energy_ess : float or None
+        Effective sample size of the energy.
+    energy_rhat : float or None
+        R-hat of the energy.
+    value_ess : float or None
+        Smallest effective sample size over the values of variables; needs draws.
+    value_rhat : float or None
+        Largest R-hat over the values of variables; needs draws or marginals.
+    standard_error : float or None
+        Largest standard error of a marginal; needs marginals of several chains.
+    worst_variable : str or None
+        The variable with the largest R-hat.
+    apart : int
+        Number of variables whose R-hat is too large.
+    warnings : tuple of str
+        What may be wrong with the run.
+    ladder : Ladder or None
+        The temperature ladder of a tempered run.
+    observables : tuple of dict
+        Mean, error, ESS and R-hat of each observable.
 
     Examples
     --------
@@ -35,31 +76,37 @@ class Summary:
 
     sampler: str
     chains: int
-    updates: int  # over all chains
+    updates: int
     seconds: float
     updates_per_second: float
     acceptance: float
     seed: int
-    marginal_error: float | None  # to the reference, if one was given
+    marginal_error: float | None
     energy_mean: float | None
     energy_ess: float | None
     energy_rhat: float | None
-    value_ess: float | None  # least over the variables' values; needs draws
-    value_rhat: float | None  # greatest over the variables' values; needs draws or marginals
-    standard_error: float | None  # greatest of a marginal; needs marginals of several chains
-    worst_variable: str | None  # the one with the greatest R-hat
-    apart: int  # variables whose R-hat is too large
+    value_ess: float | None
+    value_rhat: float | None
+    standard_error: float | None
+    worst_variable: str | None
+    apart: int
     warnings: tuple[str, ...] = ()
-    ladder: Ladder | None = None  # of tempered runs
-    observables: tuple[dict[str, Any], ...] = ()  # of each number: its mean, error, ESS, R-hat
+    ladder: Ladder | None = None
+    observables: tuple[dict[str, Any], ...] = ()
 
     @property
     def least_ess(self) -> float | None:
-        """The least effective sample size that is known."""
+        """The smallest effective sample size that is known."""
         return diagnostics.least([self.energy_ess, self.value_ess])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings for JSON: NaN as None, infinity as "inf", the seed as text."""
+        """Return numbers and strings for JSON: NaN as None, infinity as "inf", the seed as text.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return {key: for_json(value) for key, value in asdict(self).items()} | {
             "seed": str(self.seed),
             "observables": [
@@ -68,7 +115,13 @@ class Summary:
         }
 
     def rows(self) -> list[tuple[str, str]]:
-        """What the table shows: label and value."""
+        """Return the rows of the table.
+
+        Returns
+        -------
+        list of (str, str)
+            Label and value.
+        """
         rows = [
             ("sampler", self.sampler),
             ("chains x updates", f"{self.chains} x {self.updates // self.chains:,}"),

@@ -72,64 +72,80 @@ def sample(
 
     Parameters
     ----------
-    graph
-        The model, conditioned on evidence or not.
-    sampler
-        A sampler such as `mg.Gibbs()`, or its name; by default `mg.PoissonGibbs()`.
-    updates, sweeps
-        How long each chain runs, in single-variable updates or in sweeps of as many updates as
-        there are free variables; by default 1,000 sweeps.
-    warmup
-        How long each chain runs before anything is recorded: in sweeps, or in updates where the
-        length is given in updates. By default a quarter of the length, so that a fifth of all
-        updates is dropped; 0 where `start` is a run.
-    chains
-        How many independent chains to run; by default 4, or 16,384 on a GPU.
-    seed
-        Fixes every draw, whatever the number of threads; by default a fresh one is drawn and kept
-        in `run.info.seed`.
-    start
+    graph : FactorGraph
+        The model, with or without evidence.
+    sampler : Sampler or str, optional
+        A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
+    updates : int, optional
+        Length of each chain in single-variable updates. Give this or `sweeps`.
+    sweeps : int, optional
+        Length of each chain in sweeps: one sweep has as many updates as there are free variables.
+        By default 1,000 sweeps.
+    warmup : int, optional
+        Length of each chain before anything is recorded: in sweeps, or in updates if the length is
+        given in updates. By default a quarter of the length, and 0 if `start` is a run.
+    chains : int, optional
+        Number of independent chains. By default 4, and 16,384 on a GPU.
+    seed : int, optional
+        Fixes every draw, whatever the number of threads. By default a fresh seed, stored in
+        `run.info.seed`.
+    start : str, array-like or Run, default "dispersed"
         "dispersed", "random", one state for all chains, one state per chain, or a run to continue
-        from its last states (`run.state`). "dispersed" begins half of up to 64 chains at constant
-        states (all first values, all second values, ...) and the others at random states in
-        mirrored pairs. So chains begin in different modes where the model has symmetric ones. A
-        constant state that has practically no weight is replaced by a random one.
-    scan
-        "random" picks each variable at random, as in the paper. "systematic" visits variables in
-        order, "shuffled" in a new order each sweep. "shared" picks at random, the same variable
-        for all chains of a run. "chromatic" updates all variables of a color of the graph
-        together, for `Gibbs` and `PoissonGibbs` on explicit factors; with `Points` it visits
+        from (`run.state`). "dispersed" starts half of up to 64 chains at constant states (all first
+        values, all second values, ...) and the others at random states in mirrored pairs, so that
+        chains start in different modes of symmetric models. A constant state with practically no
+        weight is replaced by a random one.
+    scan : str, optional
+        The order of updates. "random" picks each variable at random, as in the paper. "systematic"
+        visits variables in order, "shuffled" in a new order each sweep. "shared" picks at random,
+        the same variable for all chains. "chromatic" updates all variables of one color of the
+        graph together, for `Gibbs` and `PoissonGibbs` on explicit factors; with `Points` it visits
         variables in a fixed order. By default the fastest scan for `PoissonGibbs` ("chromatic" on
-        sparse graphs and with 16 chains and more, else "systematic"), and "random" for other
+        sparse graphs and with 16 or more chains, else "systematic"), and "random" for other
         samplers and with a guaranteed slowdown. On a GPU "chromatic" or "shared".
-    record
-        What to keep: "marginals" (from every update), "draws" and "energy"; by default marginals
-        and energy. `mg.Record` also says how often, of which variables and of which chains.
-    progress
-        Show a progress bar if stderr is a terminal.
-    reference
-        Marginals [variable, value] to measure the error of the running marginals against, at
-        every record; see `Run.error`.
-    threads
-        How many chains to run at a time; by default as many as there are processors.
-    executor
-        Where chains run: any `concurrent.futures.Executor`, such as Dask's or mpi4py's,
-        "processes" for processes of this machine, or a Dask client; by default threads. The
-        draws are the same everywhere. A worker that dies costs a segment of about a second.
-    checkpoint
-        A folder to save the run in, from which `mg.resume` goes on with it.
-    every
-        How often to save: "30s", "5min", "1h", or seconds; by default every 30 s, or more rarely
-        where writing would take more than 1% of the time.
-    backend
-        "cpu", or "cuda" for many thousand chains on a GPU: `pip install "minigibbs[cuda]"`.
-        There, marginals are counted about once per sweep, over all chains. "mpi" splits one model
-        over the processes that `mpiexec` or `srun` started: `pip install "minigibbs[mpi]"`.
-    observe
-        What to measure at every record, by name: functions of the state (`x[i]` is the number of
-        variable i's value), which give a number or a tuple and are compiled; `mg.observables`; or
-        their names. `run.observables["m"]` has the mean, its error and more; see
+    record : Record, str or sequence of str, default ("marginals", "energy")
+        What to record: "marginals" (counts over every update), "draws" and "energy". `mg.Record`
+        also sets how often, for which variables and for which chains.
+    progress : bool, default True
+        Whether to show a progress bar if stderr is a terminal.
+    reference : array-like, optional
+        Marginals [variable, value]. `run.error` is then the distance of the running marginals to
+        them at every record.
+    threads : int, optional
+        Number of chains that run at the same time. By default one per processor.
+    executor : Executor, str or Dask client, optional
+        Where chains run: a `concurrent.futures.Executor` such as Dask's or mpi4py's, "processes"
+        for processes of this machine, or a Dask client. By default threads. The draws are the same
+        everywhere. If a worker dies, about one second of work is repeated.
+    checkpoint : str or path, optional
+        Folder in which the run is saved. `mg.resume` continues from it.
+    every : str or float, optional
+        Time between saves: "30s", "5min", "1h", or seconds. By default 30 s, or longer if writing
+        would take more than 1% of the time.
+    backend : str, default "cpu"
+        "cpu", or "cuda" for many thousand chains on a GPU (`pip install "minigibbs[cuda]"`), which
+        counts marginals about once per sweep over all chains. "mpi" splits one model over the
+        processes that `mpiexec` or `srun` started (`pip install "minigibbs[mpi]"`).
+    observe : function, Observable, str or mapping, optional
+        Observables to measure at every record, by name: a function of the state (`x[i]` is the
+        index of variable i's value) that returns a number or a tuple and is compiled; one of
+        `mg.observables`; or its name. `run.observables["m"]` has the mean, its error and more. See
         docs/observables.md.
+
+    Returns
+    -------
+    Run
+        Marginals, draws, energies and diagnostics of all chains.
+
+    Raises
+    ------
+    SampleError
+        If a setting is invalid, or the sampler, scan or backend cannot be used on this graph.
+    TooLargeError
+        If the run does not fit into memory.
+    StoppedError
+        If the run ends early for a reason such as a full disk. `error.run` has the results up to
+        then.
 
     Examples
     --------
@@ -170,29 +186,66 @@ def sample_until(
     backend: str = "cpu",
     observe: Observe = None,
 ) -> Run:
-    """Sample a graph until the chains agree and are long enough, or until time is up.
+    """Sample a graph until convergence criteria are met or a time limit is reached.
 
-    `run.info.ended` says which: "converged" or "time". R-hat is the greatest over the energy and,
-    with marginals, over all values of all variables, chains split in half; the effective sample
-    size is that of the energy. With draws recorded, both also look at the values of up to 25
-    variables. The chains are looked at in rounds, each 1.41 times as long as all before it.
+    R-hat is the largest over the energy and, if marginals are recorded, over all values of all
+    variables, with chains split in half. The effective sample size is that of the energy. If draws
+    are recorded, both criteria include the values of up to 25 variables. Criteria are checked in
+    rounds; each round is 1.41 times as long as all previous ones together.
 
     Parameters
     ----------
-    rhat, ess, error
-        What to reach: R-hat, effective sample size, largest standard error of a marginal. None for
-        one that does not matter.
-    max_time
-        "60s", "5min", "1h", or seconds; by default as long as it takes.
-    warmup
+    graph : FactorGraph
+        The model, with or without evidence.
+    sampler : Sampler or str, optional
+        A sampler such as `mg.Gibbs()`, or its name. By default `mg.PoissonGibbs()`.
+    rhat : float or None, default 1.01
+        Largest acceptable R-hat. None disables the criterion.
+    ess : float or None, default 400
+        Smallest acceptable effective sample size. None disables the criterion.
+    max_time : str or float, optional
+        Time limit: "60s", "5min", "1h", or seconds. By default none.
+    warmup : int, optional
         Sweeps of each chain before anything is recorded. By default the first quarter of each chain
-        is dropped at the end, however long it ran.
-    record
-        As in `mg.sample`; `mg.Record(thin=...)` counts sweeps, by default 1.
-    graph, sampler, chains, seed, start, scan, progress
-        As in `mg.sample`.
-    threads, executor, checkpoint, every, backend, observe
-        As in `mg.sample`.
+        is dropped at the end.
+    chains : int, optional
+        Number of independent chains. By default 4, and 16,384 on a GPU.
+    seed : int, optional
+        Fixes every draw, whatever the number of threads.
+    start : str, array-like or Run, default "dispersed"
+        First states, as in `mg.sample`.
+    scan : str, optional
+        Order of updates, as in `mg.sample`.
+    record : Record, str or sequence of str, default ("marginals", "energy")
+        What to record, as in `mg.sample`. `mg.Record(thin=...)` counts sweeps, by default 1.
+    progress : bool, default True
+        Whether to show a progress bar if stderr is a terminal.
+    error : float, optional
+        Largest acceptable standard error of a marginal. By default this criterion is disabled.
+    threads : int, optional
+        Number of chains that run at the same time. By default one per processor.
+    executor : Executor, str or Dask client, optional
+        Where chains run, as in `mg.sample`.
+    checkpoint : str or path, optional
+        Folder in which the run is saved. `mg.resume` continues from it.
+    every : str or float, optional
+        Time between saves, as in `mg.sample`.
+    backend : str, default "cpu"
+        "cpu", "cuda" or "mpi", as in `mg.sample`.
+    observe : function, Observable, str or mapping, optional
+        Observables to measure at every record, as in `mg.sample`.
+
+    Returns
+    -------
+    Run
+        `run.info.ended` is "converged" or "time".
+
+    Raises
+    ------
+    SampleError
+        If a setting is invalid, or the sampler, scan or backend cannot be used on this graph.
+    TooLargeError
+        If the run does not fit into memory.
 
     Examples
     --------
@@ -287,22 +340,40 @@ def resume(
     max_time: str | float | None = None,
     observe: Observe = None,
 ) -> Run:
-    """Go on with a run from its checkpoint, as if it had never stopped.
+    """Continue a run from its checkpoint, with the same draws as an uninterrupted run.
 
     Parameters
     ----------
-    checkpoint
+    checkpoint : str or path
         The folder given to `mg.sample` or `mg.sample_until`.
-    updates, sweeps
-        How much longer than planned each chain shall run; by default no longer. A run that had
-        reached its end is then returned as it is.
-    progress, threads, executor
-        As in `mg.sample`.
-    every, max_time
-        As in `mg.sample_until`; by default each stays as it was. Time counts anew.
-    observe
-        The functions of your own that the run observes, by name: no file holds code, so that they
-        must be given again. Ready-made observables are known.
+    updates : int, optional
+        Updates to add to the planned length of each chain. By default none; a finished run is then
+        returned as it is.
+    sweeps : int, optional
+        Sweeps to add to the planned length of each chain.
+    progress : bool, default True
+        Whether to show a progress bar if stderr is a terminal.
+    threads : int, optional
+        Number of chains that run at the same time. By default one per processor.
+    executor : Executor, str or Dask client, optional
+        Where chains run, as in `mg.sample`.
+    every : str or float, optional
+        Time between saves. By default as before.
+    max_time : str or float, optional
+        Time limit of this call for runs of `mg.sample_until`. By default as before.
+    observe : function or mapping, optional
+        The functions of your own that the run observes, by name. Checkpoints hold no code, so they
+        must be given again. Observables of `mg.observables` are known.
+
+    Returns
+    -------
+    Run
+        The whole run, earlier records included.
+
+    Raises
+    ------
+    SampleError
+        If the folder is no checkpoint, is in use, or was written by an incompatible version.
 
     Examples
     --------

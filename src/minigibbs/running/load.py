@@ -19,8 +19,27 @@ from minigibbs.system.boundary import checked
 
 @checked(FormatError)
 def load(path: str | os.PathLike[str], **options: Any) -> Any:
-    """Load what a file holds: a model, as `mg.read` does, a run, an answer, a fit, a checkpoint.
+    """Load a model, a run, an answer, a fit or a checkpoint from a file.
 
+    Parameters
+    ----------
+    path : str or path
+        The file, or the folder of a checkpoint.
+    **options : object
+        Options of `mg.read` for files of models.
+
+    Returns
+    -------
+    FactorGraph, Run, Answer or Fit
+        The object that the file holds.
+
+    Raises
+    ------
+    FormatError
+        If the file has an unknown format or is damaged.
+
+    Examples
+    --------
     >>> import minigibbs as mg, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "ring.mg"
     >>> mg.write(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), path)

@@ -29,7 +29,14 @@ _RUN_BYTES = 10_000  # the objects of a run
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Runs(Sequence[Run]):
-    """The runs of `mg.sample_many`, in the order of the models.
+    """The result of `mg.sample_many`: one run per model, in order.
+
+    Attributes
+    ----------
+    runs : tuple of Run
+        The runs.
+    at : ndarray
+        The label of each model, such as its temperature.
 
     Examples
     --------
@@ -41,7 +48,7 @@ class Runs(Sequence[Run]):
     """
 
     runs: tuple[Run, ...]
-    at: NDArray[Any]  # what each model is called: its temperature, say
+    at: NDArray[Any]
 
     def __getitem__(self, index: Any) -> Any:
         return self.runs[index]
@@ -59,9 +66,24 @@ class Runs(Sequence[Run]):
         return list(self.runs[0].observables) if self.runs else []
 
     def estimates(self, what: str | Callable[[Run], Estimate]) -> list[Estimate]:
-        """An observable's mean and error, or a derived quantity's, of each model.
+        """Compute an observable or a derived quantity of each model, with errors.
 
         `what` is the name of an observable, or a function of a run such as `mg.observables.binder`.
+
+        Parameters
+        ----------
+        what : str or callable
+            The name of an observable, or a function of a run such as `mg.observables.binder`.
+
+        Returns
+        -------
+        list of Estimate
+            One per model.
+
+        Raises
+        ------
+        SampleError
+            If a run did not measure it.
         """
         if callable(what):
             return [_estimated(what, run) for run in self.runs]
@@ -69,9 +91,24 @@ class Runs(Sequence[Run]):
         return [Estimate(one.mean, one.error, one.estimate.blocks) for one in found]
 
     def frame(self, **derived: Callable[[Run], Estimate]) -> Any:
-        """A pandas frame: a row for each model and number, with means, errors, ESS and R-hat.
+        """Convert the observables of all runs to a pandas frame.
 
         Derived quantities may be given by name: `runs.frame(binder=mg.observables.binder)`.
+
+        Parameters
+        ----------
+        **derived : callable
+            Derived quantities by name, such as `binder=mg.observables.binder`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per model and number, with means, errors, ESS and R-hat.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
         """
         pandas = optional("pandas", "pandas")
         found = []
@@ -88,9 +125,29 @@ class Runs(Sequence[Run]):
         path: str | os.PathLike[str] | None = None,
         label: str = "",
     ) -> Any:
-        """Draw an observable or a derived quantity against what models are called, with errors.
+        """Draw an observable or a derived quantity against the labels of the models, with errors.
 
         By default the first observable. Gives a Matplotlib figure, or writes it to `path`.
+
+        Parameters
+        ----------
+        what : str or callable, optional
+            The name of an observable, or a function of a run such as `mg.observables.binder`. By
+            default the first observable.
+        path : str or path, optional
+            File to write the figure to.
+        label : str, default ""
+            Label of the vertical axis. By default the name.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
+
+        Raises
+        ------
+        SampleError
+            If nothing was observed.
         """
         from minigibbs.results.plots import plot_estimates
 
@@ -140,22 +197,35 @@ def sample_many(
     progress: bool = True,
     **options: Any,
 ) -> Runs:
-    """Sample a list of models, such as a grid of temperatures, as one job with one progress bar.
+    """Sample several models, such as a grid of temperatures, with one progress bar.
 
-    Each model has as many chains as asked for; chains of a model run side by side, models one after
-    the other. Every model has a seed of its own, which the one given fixes.
+    Models run one after the other, and the chains of a model at the same time. Every model has a
+    seed of its own that `seed` determines.
 
     Parameters
     ----------
-    graphs
-        The models: a list, or a mapping from what they are called, such as beta, to each.
-    sampler, options
-        As in `mg.sample`, the same for all models; `start="last"` lets each begin where the model
-        before it ended. A checkpoint is of one run, and not taken here.
-    seed
+    graphs : mapping or iterable of FactorGraph
+        The models: a list, or a mapping from a label, such as beta, to each model.
+    sampler : Sampler or str, optional
+        As in `mg.sample`, the same for all models.
+    seed : int, optional
         Fixes every draw of all models.
-    progress
-        Show one bar for all, if stderr is a terminal.
+    progress : bool, default True
+        Whether to show one progress bar for all models if stderr is a terminal.
+    **options : object
+        Other arguments of `mg.sample`, the same for all models. With `start="last"` each model
+        starts from the last states of the previous one. `checkpoint` is not accepted, since it
+        holds one run.
+
+    Returns
+    -------
+    Runs
+        One run per model, in order.
+
+    Raises
+    ------
+    SampleError
+        If there is no model, or an option is invalid.
 
     Examples
     --------

@@ -53,26 +53,31 @@ DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
 @checked(SampleError)
 @dataclass(frozen=True, init=False)
 class Record:
-    """What is recorded of a run, and how often.
+    """What a run records, and how often.
 
     Parameters
     ----------
-    what
-        "marginals" (from every update), "draws" and "energy" (every `thin`); by default
+    *what : str
+        "marginals" (counts over every update), "draws" and "energy" (every `thin`). By default
         marginals and energy, the energy as often as a tenth of the time allows
-        (`run.energy_updates`). Draws have shape [chain, draw, variable] and the smallest unsigned
-        type that fits: convert before arithmetic (`2 * run.draws.astype(int) - 1` for spins).
-    thin
-        Sweeps between two records, or updates where the run's length is given in updates; by
-        default a sweep, or more so that there are at most 1,000 records.
-    variables
-        The variables whose draws are kept, by number or name; by default all. Draws then have
-        shape [chain, draw, chosen variable], in the order given, which `run.drawn` repeats in
-        numbers; `run.draws_of(variable)` is one variable's.
-    chains
-        Of how many chains a GPU keeps draws and energies, by default 64. They are spread evenly:
-        row k of the run's arrays is chain k * chains // record.chains, and its counts are those of
-        all chains from there to the next.
+        (`run.energy_updates`). Draws have the smallest unsigned type that fits; `run.spins`
+        converts them to -1 and +1.
+    thin : int, optional
+        Sweeps between two records, or updates if the length of the run is given in updates. By
+        default one sweep, or more so that there are at most 1,000 records per chain.
+    variables : iterable of int or str, optional
+        The variables whose draws are recorded, by number or name. By default all. Draws then have
+        shape [chain, draw, chosen variable], in this order, which `run.drawn` repeats in numbers.
+        `run.draws_of(variable)` returns the draws of one variable.
+    chains : int, optional
+        Number of chains whose draws and energies a GPU records, by default 64, evenly spaced. Row k
+        of the arrays of the run is chain k * chains // record.chains, and its counts are those of
+        all chains from there to the next row.
+
+    Raises
+    ------
+    SampleError
+        If a quantity is unknown or a number is not positive.
 
     Examples
     --------

@@ -74,7 +74,21 @@ class Carried(NamedTuple):
 
 @checked(SampleError)
 class Sampler(ABC):
-    """An algorithm and its settings; subclasses are frozen dataclasses."""
+    """The base class of samplers: an algorithm and its settings. Subclasses are frozen dataclasses.
+
+    Attributes
+    ----------
+    name : str
+        The name by which `mg.sample` and the command line select the sampler.
+    exact : bool
+        Whether the stationary distribution is that of the model.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> isinstance(mg.Gibbs(), mg.Sampler), mg.Gibbs.name, mg.LocalMinibatchGibbs.exact
+    (True, 'gibbs', False)
+    """
 
     name: ClassVar[str]  # in files and on the command line
     exact: ClassVar[bool] = True  # whether its stationary law is the model's
@@ -161,21 +175,21 @@ class Sampler(ABC):
 
     @abstractmethod
     def describe(self, graph: FactorGraph, lanes: int = 1) -> str:
-        """Say in words what the sampler will do on this graph.
+        """Describe what the sampler will do on a graph.
 
         Parameters
         ----------
         graph : FactorGraph
             The model.
         lanes : int, default 1
-            How many chains wait for each other, as `run.info.lanes` states it. It decides which
+            Number of chains that wait for each other, as in `run.info.lanes`. It decides which
             factors `mg.PoissonGibbs` minibatches: 1 on a CPU, 64 for chromatic scans (2 for graphs
             without a vectorized layout), 32 on a GPU, 2 within `mg.Tempering`.
 
         Returns
         -------
         str
-            A sentence or two.
+            Cost of an update, and the proven guarantee if there is one.
         """
 
     @abstractmethod
@@ -183,17 +197,17 @@ class Sampler(ABC):
         """Expected operations of an update, by kind (`samplers.costs`), averaged over variables."""
 
     def guaranteed_slowdown(self, graph: FactorGraph, lanes: int = 1) -> float | None:
-        """How many times smaller than plain Gibbs's the spectral gap can be at most, or None.
+        """Compute a proven bound on the slowdown against plain Gibbs.
 
-        It is about the random scan. For systematic and chromatic scans see
-        `mg.theory.systematic_slowdown`.
+        It is the largest possible ratio of the spectral gap of plain Gibbs to that of the sampler,
+        for random scans. For systematic and chromatic scans see `mg.theory.systematic_slowdown`.
 
         Parameters
         ----------
         graph : FactorGraph
             The model.
         lanes : int, default 1
-            How many chains wait for each other; see `describe`.
+            Number of chains that wait for each other; see `describe`.
 
         Returns
         -------

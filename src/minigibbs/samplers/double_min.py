@@ -47,26 +47,32 @@ from minigibbs.system.boundary import checked
 class DoubleMinGibbs(Sampler):
     """Doubly minibatched Gibbs: a local minibatch proposes, an energy estimate decides.
 
-    Its law is MIN-Gibbs's (Theorem 5): with the default estimator the model's own. An update
-    costs O(D * L^2 + Psi^2), and nothing that grows with the degree.
+    Its stationary distribution is that of MIN-Gibbs (Theorem 5): with the default estimator that of
+    the model. An update costs O(D * L^2 + Psi^2) and does not depend on the degree. D is the number
+    of values, L the largest sum of factor ranges at a variable, Psi the sum of all ranges.
 
     Parameters
     ----------
-    batch
-        The first batch, lambda_1: expected draws at the variable with the largest local energy;
+    batch : float, optional
+        The first batch, lambda_1: expected draws at the variable with the largest local energy L.
         L^2 is a good start.
-    second_batch
-        The second batch, lambda_2 of the Poisson estimator; Psi^2 is a good start.
-    estimator
-        In place of a second batch: any estimator.
-    slowdown
-        A recipe for the batches. Half of log(slowdown) fixes the first batch where none is given
+    second_batch : float, optional
+        The second batch, lambda_2 of the Poisson estimator. Psi^2 is a good start.
+    estimator : Estimator, optional
+        Any estimator, instead of a second batch.
+    slowdown : float or None, default 1.5
+        A recipe for the batches. Half of log(slowdown) fixes the first batch if none is given
         (Theorem 4, repaired), the other half the second, with delta = log(slowdown)/4. Poisson
-        estimates are unbounded, so that the spectral gap of this chain is 0. What is proven is the
-        decay of variances, as for `mg.MinGibbs` (docs/theory.md, part (h)). None disables the
-        recipe; both batches are then needed.
-    failure
+        estimates are unbounded, so the spectral gap of this chain is 0. The proven statement is
+        about the decay of variances, as for `mg.MinGibbs` (docs/theory.md, part (h)). None disables
+        the recipe and requires both batches.
+    failure : float, default 0.01
         The probability that an estimate exceeds delta.
+
+    Raises
+    ------
+    SampleError
+        If a batch is missing or not positive.
 
     Examples
     --------

@@ -36,7 +36,14 @@ _BLOCK = 128  # weak draws made before their factors are looked at
 
 @checked(SampleError)
 class Estimator(ABC):
-    """A way to estimate the energy of a state."""
+    """The base class of energy estimators for `mg.MinGibbs` and `mg.DoubleMinGibbs`.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> isinstance(mg.PoissonEstimator(batch=10.0), mg.Estimator)
+    True
+    """
 
     @abstractmethod
     def prepare(self, graph: FactorGraph) -> Any:
@@ -56,7 +63,13 @@ class Estimator(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Say what the estimate is, and where a chain that uses it goes."""
+        """Describe the estimate and the distribution to which chains with it converge.
+
+        Returns
+        -------
+        str
+            A sentence or two.
+        """
 
     def law(self, everything: Enumeration, state: int) -> Law:
         """The paper's mu_x: the points that an estimate of a state can take, and their chances.
@@ -72,11 +85,17 @@ class Estimator(ABC):
 @checked(SampleError)
 @dataclass(frozen=True)
 class PoissonEstimator(Estimator):
-    """The bias-adjusted estimator (2) of the paper, with `batch` = lambda expected draws.
+    """The bias-adjusted estimator (2) of the paper.
 
-    eps = sum of s_phi * log(1 + Psi / (lambda * M_phi) * phi(x)) with s_phi independent
-    Poisson(lambda * M_phi / Psi). It satisfies E exp(eps) = exp(energy) (Lemma 1), so that
-    MIN-Gibbs with it has the model's own law.
+    eps = sum of s_phi * log(1 + Psi / (lambda * M_phi) * phi(x)) with independent s_phi that are
+    Poisson(lambda * M_phi / Psi). Here M_phi is the range of a factor and Psi the sum of all
+    ranges. The estimator satisfies E exp(eps) = exp(log-potential) (Lemma 1), so the stationary
+    distribution of MIN-Gibbs with it is that of the model.
+
+    Parameters
+    ----------
+    batch : float
+        The paper's lambda: expected draws per estimate.
 
     Examples
     --------
@@ -150,8 +169,13 @@ class PoissonEstimator(Estimator):
 class SubsetEstimator(Estimator):
     """|Phi| / size times the sum over a uniform subset of `size` factors, without replacement.
 
-    Biased: the chain goes to pi(x) proportional to E exp(eps_x) (Theorem 1). By Jensen's
-    inequality that lifts states whose estimate varies most.
+    It is biased: the chain converges to pi(x) proportional to E exp(eps_x) (Theorem 1). By Jensen's
+    inequality this raises the probability of states whose estimates vary most.
+
+    Parameters
+    ----------
+    size : int
+        Number of factors per estimate.
 
     Examples
     --------
@@ -244,13 +268,22 @@ class CustomEstimator(Estimator):
 
     Parameters
     ----------
-    function
-        A function compiled with `numba.njit`, of (model, x, stream, parameters): the packed
-        model, the state, the generator's `uint64[4]`, and the parameters given here. It returns
-        an estimate of the log-potential of `x`, up to a constant. Draw random numbers with
-        `minigibbs.kernels.random.uniform(stream)` only.
-    parameters
+    function : compiled function
+        A function compiled with `numba.njit`, of (model, x, stream, parameters): the packed model,
+        the state, the generator's `uint64[4]`, and the parameters given here. It returns an
+        estimate of the log-potential of `x`, up to a constant. Draw random numbers only with
+        `minigibbs.kernels.random.uniform(stream)`.
+    parameters : float, ndarray or tuple, default 0.0
         A number, an array, or a tuple of these.
+
+    Examples
+    --------
+    >>> import minigibbs as mg, numba
+    >>> @numba.njit
+    ... def zero(model, x, stream, parameters):
+    ...     return 0.0
+    >>> mg.CustomEstimator(zero).parameters
+    0.0
     """
 
     function: Any

@@ -55,15 +55,16 @@ _OWN = np.dtype([("variable", np.int64), ("size", np.int64), ("value", np.int64)
 @checked(SampleError)
 @dataclass(frozen=True)
 class Exact(SweepSampler):
-    """Every sweep is an independent draw from the model: nothing to converge.
+    """Independent draws from the model by variable elimination: every sweep is one draw.
 
-    By variable elimination, as `mg.theory.exact_marginals`: for graphs of small treewidth. One
-    that is too wide is refused (`TooLargeError`).
+    For graphs of small treewidth, as `mg.theory.exact_marginals`. Other graphs are refused
+    (`TooLargeError`).
 
     Parameters
     ----------
-    memory
-        Bytes that elimination may use; by default 4 GiB, or half of what is free if that is less.
+    memory : float, optional
+        Bytes that elimination may use. By default 4 GiB, or half of the free memory if that is
+        less.
 
     Examples
     --------

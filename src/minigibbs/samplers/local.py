@@ -31,20 +31,20 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class LocalMinibatchGibbs(Sampler):
-    """Gibbs sampling on a random few of a variable's factors, the same few for all values.
+    """Gibbs sampling on a random subset of the factors of a variable, the same for all values.
 
-    There is no guarantee: the chain is not reversible with respect to a known law, and what it
-    converges to is in general not the model. Use `MGPMH` for that.
+    It has no guarantee: the chain is not reversible with respect to a known distribution, and in
+    general it does not converge to that of the model. Use `MGPMH` for that.
 
     Parameters
     ----------
-    batch
-        How many factors to look at: B of them uniformly without replacement; a variable with
-        fewer uses all. Left out, 40, or the largest degree if that is less.
-    adjusted
-        The variant with the bias-adjusted weights of equation (2): Poisson draws, `batch`
-        expected at the variable with the largest local energy, each worth
-        log(1 + L / (lambda * M) * phi).
+    batch : float, optional
+        Number of factors to evaluate, drawn uniformly without replacement. A variable with fewer
+        factors uses all. By default 40, or the largest degree if that is less.
+    adjusted : bool, default False
+        Whether to use the bias-adjusted weights of equation (2): Poisson draws, `batch` expected at
+        the variable with the largest local energy L, each with weight log(1 + L / (lambda * M) *
+        phi).
 
     Examples
     --------

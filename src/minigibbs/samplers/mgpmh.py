@@ -37,17 +37,25 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class MGPMH(Sampler):
-    """Minibatch-Gibbs-Proposal Metropolis-Hastings: exact, O(lambda * D + Delta) an update.
+    """Minibatch-Gibbs-Proposal Metropolis-Hastings: O(lambda * D + Delta) per update.
+
+    Its stationary distribution is that of the model. Delta is the largest number of factors at a
+    variable, D the number of values, L the largest sum of factor ranges at a variable.
 
     Parameters
     ----------
-    batch
-        The paper's lambda, the expected number of draws at the variable with the largest local
-        energy L. A good start is L^2. A batch takes the place of `slowdown`.
-    slowdown
-        A guarantee: the spectral gap of the random scan is at least 1/slowdown of plain Gibbs's
-        (Theorem 4, repaired: see docs/theory.md). None asks for no guarantee; a batch is then
-        needed.
+    batch : float, optional
+        The paper's lambda: the expected number of draws at the variable with the largest local
+        energy L. L^2 is a good start. A batch replaces `slowdown`.
+    slowdown : float or None, default 1.5
+        A guarantee: the spectral gap of the random scan is at least 1/slowdown of that of plain
+        Gibbs (Theorem 4, repaired: see docs/theory.md). None disables the guarantee and requires a
+        batch.
+
+    Raises
+    ------
+    SampleError
+        If both settings are None, or a number is not positive.
 
     Examples
     --------

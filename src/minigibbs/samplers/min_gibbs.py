@@ -36,29 +36,34 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class MinGibbs(Sampler):
-    """Minibatch Gibbs: every value's energy is estimated, the present one's is remembered.
+    """Minibatch Gibbs: the energy of every value is estimated, that of the current value cached.
 
-    The law is that of Theorem 1, pi(x) proportional to E exp(estimate): with the default
-    estimator the model's own.
+    Its stationary distribution is that of Theorem 1, pi(x) proportional to E exp(estimate): with
+    the default estimator that of the model.
 
     Parameters
     ----------
-    batch
-        lambda of the Poisson estimator, in expected draws per estimate; Psi^2 is a good start. A
-        batch takes the place of `slowdown`.
-    estimator
-        In place of a batch: any estimator, such as `mg.SubsetEstimator(100)`.
-    slowdown
-        A recipe for the batch. Poisson estimates are unbounded, so that the spectral gap of this
-        chain is 0. Instead, the variance of a bounded function decays as fast as if the gap were
-        plain Gibbs's over slowdown / (1 - failure)^2, until it reaches exp(delta) * failure times
-        the squared range of the function (docs/theory.md, part (h)). Here delta is
-        log(slowdown)/3, or log(slowdown)/2 where no variable has more than two values, and an
-        estimate exceeds delta with probability at most `failure`. Graphs of few or strongly bound
-        variables lose more; `describe` says how much. None disables the recipe; a batch or an
-        estimator is then needed.
-    failure
-        See `slowdown`.
+    batch : float, optional
+        lambda of the Poisson estimator, in expected draws per estimate. Psi^2 is a good start, with
+        Psi the sum of all factor ranges. A batch replaces `slowdown`.
+    estimator : Estimator, optional
+        Any estimator, such as `mg.SubsetEstimator(100)`, instead of a batch.
+    slowdown : float or None, default 1.5
+        A recipe for the batch. Poisson estimates are unbounded, so the spectral gap of this chain
+        is 0. The variance of a bounded function decays as fast as with a gap of that of plain Gibbs
+        over slowdown / (1 - failure)^2, until it reaches exp(delta) * failure times the squared
+        range of the function (docs/theory.md, part (h)). Here delta is log(slowdown)/3, or
+        log(slowdown)/2 if no variable has more than two values, and an estimate exceeds delta with
+        probability at most `failure`. The slowdown is larger for graphs of few or strongly coupled
+        variables; `describe` states it. None disables the recipe and requires a batch or an
+        estimator.
+    failure : float, default 0.01
+        The probability that an estimate exceeds delta.
+
+    Raises
+    ------
+    SampleError
+        If no batch is determined, or a number is out of range.
 
     Examples
     --------

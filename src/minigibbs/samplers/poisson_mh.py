@@ -44,16 +44,17 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class PoissonMH(Sampler):
-    """Metropolis-Hastings with a Poisson minibatch and uniform proposals: exact, O(lambda + L).
+    """Metropolis-Hastings with a Poisson minibatch and uniform proposals: O(lambda + L).
 
-    `PoissonGibbs(heavy=0)` draws the same minibatch and looks at all values with it, where this
-    looks at one. That pays only where a domain is large and factors are tables.
+    Its stationary distribution is that of the model. `PoissonGibbs(heavy=0)` draws the same
+    minibatch and evaluates all values with it; this sampler evaluates one. That pays only if a
+    domain is large and factors are tables.
 
     Parameters
     ----------
-    batch
-        lambda: an update that proposes another value draws lambda + L factors at the variable with
-        the largest local energy L. Default: L^2.
+    batch : float, optional
+        lambda. An update that proposes another value draws lambda + L factors at the variable with
+        the largest local energy L. By default L^2.
 
     Examples
     --------

@@ -53,11 +53,11 @@ _FIELDED = 1 << 40  # marks a cluster with unary factors
 @checked(SampleError)
 @dataclass(frozen=True)
 class SwendsenWang(SweepSampler):
-    """Swendsen-Wang: for attractive pairs, `Potts` weights and `Ising` couplings above 0.
+    """Swendsen-Wang clusters, for attractive pairs: positive `Potts` weights and `Ising` couplings.
 
-    Unary factors and evidence are allowed, and tables over two two-valued variables that attract;
-    so are `Kernel` and `Complete`, at O(variables + bonds) a sweep. Near a critical point it
-    mixes far faster than single updates do. Strong fields that disagree slow it down.
+    Unary factors and evidence are allowed, tables over two two-valued variables that attract, and
+    `Kernel` and `Complete` groups at O(variables + bonds) per sweep. Near a critical point it mixes
+    far faster than single-variable updates. Strong fields of opposite signs slow it down.
 
     Examples
     --------

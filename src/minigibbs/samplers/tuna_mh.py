@@ -49,15 +49,15 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class TunaMH(Sampler):
-    """Metropolis-Hastings with a minibatch tuned to the move, and uniform proposals: exact.
+    """Metropolis-Hastings with a minibatch tuned to the move, and uniform proposals.
 
-    An update that proposes another value draws chi L^2 + L factors, with L the sum of M at the
-    variable.
+    Its stationary distribution is that of the model. An update that proposes another value draws
+    chi L^2 + L factors, with L the sum of the factor ranges at the variable.
 
     Parameters
     ----------
-    chi
-        Larger draws more and comes closer to Metropolis-Hastings on all factors.
+    chi : float, default 1.0
+        Larger values draw more and come closer to Metropolis-Hastings on all factors.
 
     Examples
     --------

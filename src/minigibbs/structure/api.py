@@ -68,53 +68,55 @@ def learn_structure(
     Parameters
     ----------
     frame : frame, mapping or array
-        One row per case, one column per variable: a pandas frame, a mapping from names to columns,
-        or a two-dimensional array, whose columns are called x0, x1 and so on. Cells are labels:
-        text, numbers, truth values. None, NaN and masked cells are missing.
+        One row per case, one column per variable: a frame of pandas, Polars or PyArrow, a mapping
+        from names to columns, or a two-dimensional array, whose columns are called x0, x1 and so
+        on. Cells are labels: text, numbers, truth values. None, NaN and masked cells are missing.
     method : {"tree", "pairwise", "network"}, default "tree"
         "tree": the best forest, by Chow and Liu. "pairwise": a pairwise Markov network, by
         pseudo-likelihood with a group penalty. "network": a Bayesian network, by hill climbing
         with a tabu list.
-    score : str or None
-        What is maximized. Trees: "bic" (default), which can leave columns unconnected, or
-        "likelihood". Networks: "bic" (default) or "bdeu". Pairwise networks: "ebic", the extended
-        BIC, which chooses the penalty.
-    bins : int, Grid, sequence of float or mapping, default 5
+    score : str, optional
+        The criterion that is maximized. Trees: "bic" (default), which can leave columns
+        unconnected, or "likelihood". Networks: "bic" (default) or "bdeu". Pairwise networks:
+        "ebic", the extended BIC, which chooses the penalty.
+    bins : int, Grid, sequence of float or mapping, optional
         Bins of numeric columns with more than 20 different numbers: a number of quantiles, inner
-        edges, or a `Grid`, to whose nearest point a number belongs. A mapping gives them by
-        column; a column that it names is binned however many numbers it has.
-    required, forbidden : list of pairs of names
-        Edges (parent, child) that must, or must not, be there. Trees and pairwise networks ignore
-        the direction of a required edge. They leave a pair out where both directions are
-        forbidden.
-    tiers : list of lists of names or None
-        Networks: no edge leads from a column to one of an earlier list. Columns that are in no
-        list are free.
-    max_parents : int or None
-        Networks: the most parents of a column.
+        edges, or a `Grid`, to whose nearest point a number belongs. By default 5 quantiles. A
+        mapping gives bins by column; a column that it names is binned however many numbers it has.
+    required : list of pairs of str, default ()
+        Edges (parent, child) that must be present. Trees and pairwise networks ignore the
+        direction.
+    forbidden : list of pairs of str, default ()
+        Edges (parent, child) that must be absent. Trees and pairwise networks leave a pair out if
+        both directions are forbidden.
+    tiers : list of lists of str, optional
+        Networks: no edge leads from a column to one of an earlier list. Columns in no list are
+        free.
+    max_parents : int, optional
+        Networks: the largest number of parents of a column.
     equivalent_size : float, default 1.0
         The equivalent sample size of BDeu.
     gamma : float, default 0.25
         The weight of the number of columns in the extended BIC; 0 is the ordinary BIC.
     tabu : int, default 10
         Networks: steps without a better network before a climb ends.
-    restarts : int or None
-        Networks: how often the search climbs again, from the best network with random changes. By
-        default 20 times for tables of up to a million cells, and never for larger ones.
+    restarts : int, optional
+        Networks: number of further climbs, from the best network with random changes. By default 20
+        for tables of up to a million cells, and 0 for larger ones.
     pseudocount : float, default 1.0
         Trees and networks: the weight of the prior of a conditional table, shared by its cells.
         0 gives relative frequencies.
     bootstrap : int, default 0
         Replicates for the confidence in edges: the structure is learned again from rows that are
         drawn with replacement.
-    max_time : str or float or None
-        "60s", "5min", "1h", or seconds. Climbing and replicates end with it.
-    seed : int or None
+    max_time : str or float, optional
+        Time limit of climbs and replicates: "60s", "5min", "1h", or seconds. By default none.
+    seed : int, optional
         Fixes every draw.
-    threads : int or None
-        Threads to count on; by default one per processor.
+    threads : int, optional
+        Threads to count on. By default one per processor.
     progress : bool, default True
-        Whether to show what is under way.
+        Whether to show progress if stderr is a terminal.
 
     Returns
     -------

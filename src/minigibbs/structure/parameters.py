@@ -46,13 +46,17 @@ def learn_tables(
         `mg.learn_structure`: one conditional table per variable.
     data : array, mapping or frame
         Rows as in `mg.learn`; variables without a column are hidden.
-    columns : list or None
+    columns : list, optional
         The variables that the columns of an array stand for.
     pseudocount : float, default 1.0
         The weight of the prior of a table, shared by its cells. 0 gives relative frequencies, and
         a uniform distribution for configurations of the parents that were never seen.
-    seed, threads, progress
-        As in `mg.learn`.
+    seed : int, optional
+        Fixes every draw.
+    threads : int, optional
+        Number of threads. By default one per processor.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
 
     Returns
     -------

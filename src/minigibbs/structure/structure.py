@@ -24,20 +24,74 @@ _MOST_DRAWN = 60  # names that fit into a picture
 
 
 class Edge(NamedTuple):
-    """An edge between two columns."""
+    """An edge between two columns.
 
-    source: str  # the parent, where edges have a direction
+    Attributes
+    ----------
+    source : str
+        The parent if edges have a direction.
+    target : str
+        The other column.
+    strength : float
+        Contribution of the edge to the score, in units of log-likelihood.
+    confidence : float or None
+        Share of the bootstrap replicates with the edge; None without replicates.
+    direction : float or None
+        Share of these in which the edge leads from source to target.
+    compelled : bool
+        Whether the data determine the direction.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> found = mg.learn_structure({"a": [0, 1] * 50, "b": [0, 1] * 50}, progress=False)
+    >>> found.edges[0].source, found.edges[0].target
+    ('a', 'b')
+    """
+
+    source: str
     target: str
-    strength: float  # what the edge adds to the score, in units of log-likelihood
-    confidence: float | None  # share of the bootstrap replicates with the edge, if there are any
-    direction: float | None  # share of these in which it leads from source to target
-    compelled: bool  # whether the data determine the direction
+    strength: float
+    confidence: float | None
+    direction: float | None
+    compelled: bool
 
 
 @checked(LearnError, init=False)
 @dataclass(frozen=True, eq=False)
 class Structure:
     """The result of `mg.learn_structure`: a graph with fitted parameters, and its edges.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        The graph with fitted parameters.
+    edges : tuple of Edge
+        The edges: `source`, `target`, `strength`, `confidence`, `direction`, `compelled`.
+    method : str
+        "tree", "pairwise" or "network".
+    score_name : str
+        "bic", "bdeu", "likelihood" or "ebic".
+    score : float
+        The score of the structure.
+    rows : int
+        Rows of the table.
+    steps : int
+        Steps of the search.
+    ended : str
+        Why the search ended.
+    seconds : float
+        Time of learning.
+    seed : int
+        The seed.
+    replicates : int
+        Number of bootstrap replicates.
+    missing : float
+        Share of missing cells.
+    warnings : tuple of str
+        What may be wrong with the structure.
+    tables : mapping
+        Conditional tables by column: names of the parents, and probabilities.
 
     Examples
     --------
@@ -53,16 +107,16 @@ class Structure:
 
     graph: FactorGraph
     edges: tuple[Edge, ...]
-    method: str  # "tree", "pairwise" or "network"
-    score_name: str  # "bic", "bdeu", "likelihood" or "ebic"
+    method: str
+    score_name: str
     score: float
     rows: int
     steps: int
-    ended: str  # "converged", "time", "interrupted" or "terminated"
+    ended: str
     seconds: float
     seed: int
-    replicates: int  # of the bootstrap
-    missing: float  # share of the cells
+    replicates: int
+    missing: float
     warnings: tuple[str, ...] = ()
     tables: Mapping[str, tuple[tuple[str, ...], NDArray[np.float64]]] = field(
         default_factory=dict, repr=False
@@ -76,15 +130,31 @@ class Structure:
 
     @property
     def directed(self) -> bool:
-        """Whether the graph is a Bayesian network: a tree or a network."""
+        """Whether the structure is directed: a tree or a Bayesian network."""
         return self.method != "pairwise"
 
     def parents(self, column: str) -> tuple[str, ...]:
-        """The parents of a column of a tree or a network."""
+        """Return the parents of a column of a tree or a network.
+
+        Parameters
+        ----------
+        column : str
+            The column.
+
+        Returns
+        -------
+        tuple of str
+            Names of the parents.
+
+        Raises
+        ------
+        LearnError
+            If the column is unknown, or the structure has no directions.
+        """
         return self.conditional(column)[0]
 
     def conditional(self, column: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-        """The parents of a column, and its probabilities given them.
+        """Return the conditional probabilities of a column of a tree or a network.
 
         Parameters
         ----------
@@ -94,7 +164,13 @@ class Structure:
         Returns
         -------
         tuple
-            The names of the parents; an array with one axis per parent and the column's last.
+            The names of the parents; an array with one axis per parent and the last axis for the
+            column.
+
+        Raises
+        ------
+        LearnError
+            If the column is unknown, or the structure has no directions.
         """
         if not self.directed:
             raise LearnError(
@@ -105,7 +181,7 @@ class Structure:
         return self.tables[column]
 
     def encode(self, frame: Any) -> NDArray[np.int64]:
-        """The rows of a frame as states of the graph.
+        """Convert the rows of a frame to states of the graph.
 
         Parameters
         ----------
@@ -115,15 +191,21 @@ class Structure:
 
         Returns
         -------
-        array
-            [row, variable] numbers of values, -1 where a cell is missing, its value was never
-            seen, or the frame has no such column.
+        ndarray of int
+            [row, variable] indices of values, -1 if a cell is missing, its value was never seen, or
+            the frame has no such column.
         """
         assert self.codes is not None
         return self.codes.rows_of(frame)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to a file: `.bif` for trees and networks, or any format of `mg.write`."""
+        """Write the graph to a file: `.bif` for trees and networks, or any format of `mg.write`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. The ending of the name decides the format.
+        """
         write(self.graph, path)
 
     def __str__(self) -> str:
@@ -132,7 +214,7 @@ class Structure:
         return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
 
     def summary_rows(self) -> list[tuple[str, str]]:
-        """What is shown of it: label and value."""
+        """The rows of the table that is shown: label and value."""
         rows = [
             ("method", self.method),
             ("columns", f"{len(self.graph):,}"),
@@ -157,7 +239,13 @@ class Structure:
         return f"{edge.source} {arrow} {edge.target} ({edge.strength:.3g}{known})"
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the graph and its parameters, for JSON."""
+        """Return everything but the graph and its parameters as numbers and text for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         plain = ("method", "score_name", "score", "rows", "steps", "ended", "seconds", "seed")
         return {
             **{key: getattr(self, key) for key in plain},
@@ -181,11 +269,21 @@ class Structure:
         return str(join(table(["", ""], rows), table(head, lines), *notes))
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the graph; returns Matplotlib's axes.
+        """Draw the graph.
 
         Columns are placed in layers from parents to children, or on a circle for
         method="pairwise". The width of an edge is its confidence, or its strength relative to the
         strongest edge. An arrow shows a direction that the data determine.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Axes to draw on. By default new ones.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
         """
         if axes is not None and not hasattr(axes, "annotate"):
             raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")

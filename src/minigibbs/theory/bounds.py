@@ -48,17 +48,36 @@ _UNSEEN = 1e-12  # probabilities below this are lost where Poisson tails are cut
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Numbers as claimed, and the same numbers as they are."""
+    """Claimed numbers and the true numbers.
 
-    sense: str  # the truth must be EQUAL to the claim, AT_LEAST or AT_MOST it
+    Attributes
+    ----------
+    sense : str
+        "equal", "at least" or "at most": how the true numbers relate to the claimed ones.
+    claimed : ndarray
+        The numbers according to the claim.
+    true : ndarray
+        The same numbers, computed by enumeration.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> found = mg.theory.theorem_3(pair, batch=2.0)
+    >>> found.holds(), found.strain < 1
+    (True, True)
+    """
+
+    sense: str
     claimed: NDArray[np.float64]
     true: NDArray[np.float64]
 
     @property
     def margin(self) -> float:
-        """How far the truth is on the right side at its worst; negative where a claim fails.
+        """The smallest distance to a violation of the claim; negative if the claim is false.
 
-        For laws it is minus the largest difference, for bounds the least logarithm of the ratio.
+        For distributions it is minus the largest difference, for bounds the smallest logarithm of
+        the ratio.
         """
         if self.sense == EQUAL:
             return -float(np.abs(self.claimed - self.true).max())
@@ -68,10 +87,10 @@ class Comparison:
 
     @property
     def strain(self) -> float:
-        """How much of the claim is used up at its worst: 1 where it is just true, above if false.
+        """The largest share of the claim that is used: 1 if it is just true, larger if it is false.
 
-        For bounds it is a ratio of logarithms, so that a bound close to 1 can be strained too; for
-        laws the largest difference over 1e-9.
+        For bounds it is a ratio of logarithms, so that a bound close to 1 can be tested too. For
+        distributions it is the largest difference divided by 1e-9.
         """
         if self.sense == EQUAL:
             return -self.margin / 1e-9
@@ -82,7 +101,18 @@ class Comparison:
         return float((claimed / np.minimum(true, -1e-6)).max())
 
     def holds(self, tolerance: float = 1e-9) -> bool:
-        """Whether the claim is true but for rounding."""
+        """Whether the claim is true up to rounding.
+
+        Parameters
+        ----------
+        tolerance : float, default 1e-09
+            Allowed error.
+
+        Returns
+        -------
+        bool
+            Whether `margin` is at least minus the tolerance.
+        """
         return self.margin >= -tolerance
 
 
@@ -97,8 +127,22 @@ def _check_bounded(graph: FactorGraph) -> None:
 
 @checked(SampleError)
 def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
-    """MIN-Gibbs is stationary under pi(x) proportional to E exp(estimate), summed over energies.
+    """Check Theorem 1: MIN-Gibbs has stationary distribution pi(x) proportional to E exp(estimate).
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    estimator : Estimator
+        The estimator of MIN-Gibbs.
+
+    Returns
+    -------
+    Comparison
+        The distribution as claimed, and as computed.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5), mg.Unary([0], [[0.0, 0.3]])])
     >>> theorem_1(graph, mg.SubsetEstimator(1)).holds()
@@ -109,19 +153,81 @@ def theorem_1(graph: FactorGraph, estimator: Estimator) -> Comparison:
 
 @checked(SampleError)
 def theorem_3(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH is stationary under the model's law."""
+    """Check Theorem 3: the stationary distribution of MGPMH is that of the model.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The paper's lambda.
+
+    Returns
+    -------
+    Comparison
+        The distribution of the model, and that of the chain.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.theorem_3(pair, batch=2.0).holds()
+    True
+    """
     return _stationary(transition(graph, MGPMH(batch=batch)), Enumeration(graph).law)
 
 
 @checked(SampleError)
 def theorem_5(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
-    """DoubleMIN-Gibbs has MIN-Gibbs's law."""
+    """Check Theorem 5: DoubleMIN-Gibbs has the stationary distribution of MIN-Gibbs.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The first batch, lambda_1.
+    estimator : Estimator
+        The estimator that decides.
+
+    Returns
+    -------
+    Comparison
+        The distribution as claimed, and as computed.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.theorem_5(pair, 2.0, mg.theory.TwoPointEstimator(0.1)).holds()
+    True
+    """
     return _law(transition(graph, DoubleMinGibbs(batch=batch, estimator=estimator)), estimator)
 
 
 @checked(SampleError)
 def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
-    """Log E exp(estimate) is the log-potential, for the Poisson estimator."""
+    """Check Lemma 1: log E exp(estimate) is the log-potential, for the Poisson estimator.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model without hard constraints.
+    batch : float
+        The paper's lambda.
+
+    Returns
+    -------
+    Comparison
+        Log-potentials as claimed, and as computed.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.lemma_1(pair, batch=2.0).holds()
+    True
+    """
     _check_bounded(graph)
     everything = Enumeration(graph)
     return Comparison(
@@ -133,10 +239,27 @@ def lemma_1(graph: FactorGraph, batch: float) -> Comparison:
 
 @checked(SampleError)
 def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
-    """With the lemma's batch an estimate is off by `delta` with a chance of at most `failure`.
+    """Check Lemma 2: an estimate deviates by `delta` with probability at most `failure`.
 
-    The lemma is false where delta is far above Psi.
+    The batch is that of the lemma. The lemma is false if delta is much larger than Psi, the sum of
+    all factor ranges.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model without hard constraints.
+    delta : float
+        The deviation of an estimate.
+    failure : float
+        The probability of a larger deviation.
+
+    Returns
+    -------
+    Comparison
+        `failure`, and the largest probability over all states.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1e-4]])])
     >>> stated, repaired = (check(spin, 0.01, 9e-5) for check in (lemma_2, lemma_2_repaired))
@@ -152,7 +275,29 @@ def lemma_2(graph: FactorGraph, delta: float, failure: float) -> Comparison:
 
 @checked(SampleError)
 def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Comparison:
-    """The same with the batch that Bernstein's inequality gives."""
+    """Check Lemma 2 with the batch that Bernstein's inequality gives.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model without hard constraints.
+    delta : float
+        The deviation of an estimate.
+    failure : float
+        The probability of a larger deviation.
+
+    Returns
+    -------
+    Comparison
+        `failure`, and the largest probability over all states.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> spin = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])])
+    >>> mg.theory.lemma_2_repaired(spin, 0.3, 0.05).holds()
+    True
+    """
     _check_bounded(graph)
     _check_chance("lemma_2_repaired", delta, failure)
     batch = bernstein_batch(graph.stats.total_energy, delta, failure)
@@ -161,7 +306,7 @@ def lemma_2_repaired(graph: FactorGraph, delta: float, failure: float) -> Compar
 
 @checked(SampleError)
 def lemma_2_sharper(graph: FactorGraph, delta: float, failure: float) -> Comparison:
-    """The same with the batch that the convex order of weights gives, which recipes use.
+    """Check Lemma 2 with the batch from the convex order of weights, which recipes use.
 
     docs/theory.md has the proof.
 
@@ -172,12 +317,12 @@ def lemma_2_sharper(graph: FactorGraph, delta: float, failure: float) -> Compari
     delta : float
         The deviation of an estimate.
     failure : float
-        The chance of a larger one.
+        The probability of a larger deviation.
 
     Returns
     -------
     Comparison
-        `failure`, and the largest chance over all states.
+        `failure`, and the largest probability over all states.
 
     Examples
     --------
@@ -209,10 +354,30 @@ def _concentration(graph: FactorGraph, batch: float, delta: float, failure: floa
 
 @checked(SampleError)
 def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
-    """MIN-Gibbs's gap against exp(-6 delta) of Gibbs's, for estimates within delta, as stated.
+    """Check Theorem 2 as stated: the gap of MIN-Gibbs is at least exp(-6 delta) of plain Gibbs.
 
-    The statement is false where waiting for the state to change takes longer than mixing: the
-    energy is redrawn only then. See `theorem_2_repaired`.
+    Estimates are within delta of the log-potential. The statement is false if waiting for the state
+    to change takes longer than mixing, because the energy is redrawn only then. See
+    `theorem_2_repaired`.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    estimator : Estimator
+        A bounded estimator.
+
+    Returns
+    -------
+    Comparison
+        The claimed bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> spin = mg.FactorGraph([2], [])
+    >>> mg.theory.theorem_2(spin, mg.theory.TwoPointEstimator(0.01)).holds()
+    False
     """
     bound = math.exp(-6 * largest_deviation(graph, estimator))
     return _gaps(graph, MinGibbs(estimator=estimator), Gibbs(), bound)
@@ -220,10 +385,30 @@ def theorem_2(graph: FactorGraph, estimator: Estimator) -> Comparison:
 
 @checked(SampleError)
 def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
-    """MIN-Gibbs's gap is at least exp(-4 delta) min(gamma, least 1 - T(x, x)), T plain Gibbs.
+    """Check Theorem 2, repaired: the gap is at least exp(-4 delta) min(gamma, least 1 - T(x, x)).
 
-    With two values exp(-2 delta) will do. The second number claims as much for gamma over
+    T is the transition matrix of plain Gibbs and gamma its spectral gap. With two values per
+    variable exp(-2 delta) suffices. The second number claims the same for gamma over
     `redraw_slowdown`, which needs no enumeration. docs/paper.md has the proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    estimator : Estimator
+        A bounded estimator.
+
+    Returns
+    -------
+    Comparison
+        The claimed bounds, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> spin = mg.FactorGraph([2], [])
+    >>> mg.theory.theorem_2_repaired(spin, mg.theory.TwoPointEstimator(0.01)).holds()
+    True
     """
     gibbs, sampler = transition(graph, Gibbs()), MinGibbs(estimator=estimator)
     gap, leaving = gibbs.spectral_gap(), 1.0 - float(np.diag(gibbs.matrix).max())
@@ -235,10 +420,30 @@ def theorem_2_repaired(graph: FactorGraph, estimator: Estimator) -> Comparison:
 
 @checked(SampleError)
 def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH's gap against exp(-r) of Gibbs's, r = L^2 / lambda, for lambda >= L, as stated.
+    """Check Theorem 4 as stated: the gap of MGPMH is at least exp(-L^2 / lambda) of plain Gibbs.
 
-    The statement is too strong: its proof takes a factor out of a maximum as if it could not be
-    negative. It fails where r is small; see `theorem_4_repaired`.
+    This is for lambda >= L, the largest sum of factor ranges at a variable. The statement is too
+    strong: its proof takes a factor out of a maximum as if it could not be negative. It fails if
+    L^2 / lambda is small; see `theorem_4_repaired`.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The paper's lambda.
+
+    Returns
+    -------
+    Comparison
+        The claimed bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> len(mg.theory.theorem_4(pair, batch=4.0).claimed)
+    1
     """
     _check_bounded(graph)
     check_settings("theorem_4", batch=batch)
@@ -248,7 +453,30 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
 
 @checked(SampleError)
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
-    """MGPMH's gap is at least exp(-sqrt(r) / 2 - 0.149 r) of Gibbs's; docs/theory.md proves it."""
+    """Check Theorem 4, repaired: the gap is at least exp(-sqrt(r) / 2 - 0.149 r) of plain Gibbs.
+
+    r is L^2 / lambda, with L the largest sum of factor ranges at a variable. docs/theory.md has the
+    proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The paper's lambda.
+
+    Returns
+    -------
+    Comparison
+        The claimed bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.theorem_4_repaired(pair, batch=4.0).holds()
+    True
+    """
     _check_bounded(graph)
     check_settings("theorem_4_repaired", batch=batch)
     ratio = graph.stats.local_energy**2 / batch
@@ -257,13 +485,59 @@ def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
 
 @checked(SampleError)
 def theorem_6(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
-    """DoubleMIN's gap is at least exp(-4 delta) of MGPMH's, for estimates within delta."""
+    """Check Theorem 6: the gap of DoubleMIN-Gibbs is at least exp(-4 delta) of MGPMH.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The first batch, lambda_1.
+    estimator : Estimator
+        A bounded estimator, within delta of the log-potential.
+
+    Returns
+    -------
+    Comparison
+        The claimed bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.theorem_6(pair, 2.0, mg.theory.TwoPointEstimator(0.1)).holds()
+    True
+    """
     return _theorem_6(graph, batch, estimator, 4)
 
 
 @checked(SampleError)
 def theorem_6_sharper(graph: FactorGraph, batch: float, estimator: Estimator) -> Comparison:
-    """DoubleMIN's gap is at least exp(-2 delta) of MGPMH's; docs/paper.md has the proof."""
+    """Check a sharper Theorem 6: the gap is at least exp(-2 delta) of MGPMH.
+
+    docs/paper.md has the proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    batch : float
+        The first batch, lambda_1.
+    estimator : Estimator
+        A bounded estimator, within delta of the log-potential.
+
+    Returns
+    -------
+    Comparison
+        The claimed bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.theorem_6_sharper(pair, 2.0, mg.theory.TwoPointEstimator(0.1)).holds()
+    True
+    """
     return _theorem_6(graph, batch, estimator, DOUBLE_MIN_EXPONENT)
 
 
@@ -275,14 +549,59 @@ def _theorem_6(graph: FactorGraph, batch: float, estimator: Estimator, exponent:
 
 @checked(SampleError)
 def poisson_gibbs_bound(graph: FactorGraph, theta: float, heavy: int = 0) -> Comparison:
-    """Our sampler's gap is at least exp(-L_T (sqrt(1 + theta) - sqrt(theta))^2) of Gibbs's."""
+    """Check the bound on the spectral gap of Poisson-Gibbs.
+
+    It is at least exp(-L_T (sqrt(1 + theta) - sqrt(theta))^2) times that of plain Gibbs, where L_T
+    is the largest sum of the ranges of minibatched factors at a variable. docs/theory.md has the
+    proof.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    theta : float
+        The rate of auxiliary draws.
+    heavy : int, default 0
+        Number of strongest factors per variable that are evaluated exactly.
+
+    Returns
+    -------
+    Comparison
+        The bound, and the spectral gap.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.poisson_gibbs_bound(pair, theta=0.5).holds()
+    True
+    """
     return promise(graph, PoissonGibbs(theta=theta, heavy=heavy))
 
 
 @checked(SampleError)
 def promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
-    """What `guaranteed_slowdown` promises of the spectral gap of any sampler's random scan.
+    """Check `guaranteed_slowdown` of any sampler against the spectral gap of its random scan.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    sampler : Sampler
+        A sampler with a guaranteed slowdown.
+
+    Returns
+    -------
+    Comparison
+        The smallest spectral gap that the guarantee allows, and the true one.
+
+    Raises
+    ------
+    SampleError
+        If the sampler has no guaranteed slowdown.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> promise(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]), mg.TunaMH()).holds()
     True
@@ -334,7 +653,7 @@ def systematic_slowdown(slowdown: float) -> float:
 
 @checked(SampleError)
 def systematic_promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
-    """What the guaranteed slowdown means for `sweep_gap`, by the bound of `systematic_slowdown`.
+    """Check the guaranteed slowdown for systematic scans, by the bound of `systematic_slowdown`.
 
     Parameters
     ----------
@@ -346,7 +665,7 @@ def systematic_promise(graph: FactorGraph, sampler: Sampler) -> Comparison:
     Returns
     -------
     Comparison
-        The least `sweep_gap` that the theorem allows, and the true one.
+        The smallest `sweep_gap` that the theorem allows, and the true one.
 
     Raises
     ------
@@ -377,7 +696,27 @@ def _promised(graph: FactorGraph, sampler: Sampler) -> float:
 
 @checked(SampleError)
 def largest_deviation(graph: FactorGraph, estimator: Estimator) -> float:
-    """The delta of Theorems 2 and 6: how far an estimate can be from the log-potential."""
+    """Compute the delta of Theorems 2 and 6: the largest deviation of an estimate.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model without hard constraints.
+    estimator : Estimator
+        The estimator.
+
+    Returns
+    -------
+    float
+        The largest difference between an estimate and the log-potential.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+    >>> mg.theory.largest_deviation(pair, mg.theory.TwoPointEstimator(0.25))
+    0.25
+    """
     _check_bounded(graph)
     everything = Enumeration(graph)
     energies = everything.phi.sum(axis=0)

@@ -32,7 +32,21 @@ class PaperEstimator(Estimator):
 @checked(SampleError)
 @dataclass(frozen=True)
 class TruncatedEstimator(PaperEstimator):
-    """An estimator given that it is within `delta` of the energy, as Theorems 2 and 6 ask."""
+    """An estimator conditioned on being within `delta` of the log-potential (Theorems 2 and 6).
+
+    Parameters
+    ----------
+    estimator : Estimator
+        The estimator.
+    delta : float
+        Largest deviation from the log-potential.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> mg.theory.TruncatedEstimator(mg.PoissonEstimator(10.0), 0.5).delta
+    0.5
+    """
 
     estimator: Estimator
     delta: float
@@ -56,11 +70,20 @@ class TruncatedEstimator(PaperEstimator):
 @checked(SampleError)
 @dataclass(frozen=True)
 class TwoPointEstimator(PaperEstimator):
-    """The energy plus `delta` with probability `chance`, else minus `delta`.
+    """The log-potential plus `delta` with probability `chance`, else minus `delta`.
 
-    The simplest law that Theorem 2 speaks of: one uniform spin with it has a spectral gap of about
-    1/2, where plain Gibbs's is 1.
+    The simplest distribution that Theorem 2 covers. One uniform spin with it has a spectral gap of
+    about 1/2, while that of plain Gibbs is 1.
 
+    Parameters
+    ----------
+    delta : float
+        The deviation.
+    chance : float, default 0.5
+        Probability of the larger estimate.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> spin = mg.FactorGraph([2], [])
     >>> sampler = mg.MinGibbs(estimator=mg.theory.TwoPointEstimator(0.01))
@@ -84,9 +107,30 @@ class TwoPointEstimator(PaperEstimator):
 
 @checked(SampleError)
 def estimate_law(everything: Enumeration, estimator: Estimator, state: int) -> Law:
-    """The paper's mu_x: the points of an estimator's law in a state, and their probabilities.
+    """Compute the paper's mu_x: the values of an estimator in a state, and their probabilities.
 
-    Energies are on the scale on which every factor has least value 0.
+    Log-potentials are on the scale on which every factor has minimum 0.
+
+    Parameters
+    ----------
+    everything : Enumeration
+        All states of a graph.
+    estimator : Estimator
+        The estimator.
+    state : int
+        Number of the state.
+
+    Returns
+    -------
+    tuple
+        Values, and their probabilities.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> everything = mg.theory.Enumeration(mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]))
+    >>> mg.theory.estimate_law(everything, mg.theory.TwoPointEstimator(0.25), 0)
+    (array([0.75, 1.25]), array([0.5, 0.5]))
     """
     last = len(everything.states) - 1
     if not 0 <= state <= last:

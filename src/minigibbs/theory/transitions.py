@@ -16,10 +16,29 @@ from minigibbs.system.boundary import checked
 
 @checked(SampleError)
 def transition(graph: FactorGraph, sampler: Sampler) -> Transition:
-    """The transition matrix of one update at a uniformly random variable, or of one sweep.
+    """Compute the transition matrix of one update at a uniformly random variable.
 
-    A sweep is that of a sampler that moves all variables at once.
+    For samplers that update all variables at once it is the matrix of one sweep.
 
+    Parameters
+    ----------
+    graph : FactorGraph
+        A small model.
+    sampler : Sampler
+        The sampler.
+
+    Returns
+    -------
+    Transition
+        The matrix and its rows.
+
+    Raises
+    ------
+    TooLargeError
+        If there are too many states.
+
+    Examples
+    --------
     >>> import minigibbs as mg
     >>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
     >>> round(transition(pair, mg.Gibbs()).spectral_gap(), 4)

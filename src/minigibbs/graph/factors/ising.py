@@ -21,15 +21,21 @@ class Ising(Weighted):
 
     Parameters
     ----------
-    i, j
-        The two variables of each factor, by number or name, as arrays of one length.
-    coupling
-        One number per factor, or one for all; positive couplings align.
-
-    name, tied, fixed, scale
-        Name the weights to learn them with `mg.learn`. `tied` holds a number for each factor, or
-        one for all: factors of one number share a weight, which is then given once per number.
-        Fixed weights are not learned. `scale` multiplies a factor's share of its weight.
+    i : array-like
+        The first variable of each factor, by number or name.
+    j : array-like
+        The second variable of each factor, an array of the same length.
+    coupling : array-like
+        One coupling per factor, or one for all. Positive couplings align.
+    name : str, optional
+        Name of the couplings, to learn them with `mg.learn`.
+    tied : array-like, optional
+        A number per factor, or one for all. Factors with the same number share a coupling, which is
+        then given once per number.
+    fixed : array-like, default False
+        Couplings that are not learned.
+    scale : array-like, optional
+        A multiplier of the coupling, per factor.
 
     Examples
     --------

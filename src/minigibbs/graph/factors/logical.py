@@ -26,26 +26,33 @@ OPS = ("imply", "and", "or", "equal", "istrue")
 
 @checked(GraphError)
 class Logical(Weighted):
-    """Factors phi = weight where a formula holds, else 0, over two-valued variables.
+    """Factors phi = weight if a formula holds, else 0, over two-valued variables.
 
-    Value 1 is true. An update costs O(arity); no table is ever built.
+    Value 1 is true. An update costs O(arity); no table is built.
 
     Parameters
     ----------
-    op
-        "and": all literals hold; "or": at least one; "equal": all or none; "imply": the last
-        one holds or some other one does not; "istrue": the one literal holds.
-    scope
+    op : str
+        "and": all literals hold; "or": at least one holds; "equal": all or none hold; "imply": the
+        last one holds or some other one does not; "istrue": the only literal holds.
+    scope : array-like
         One row per factor, one column per literal, by number or name.
-    weight
+    weight : array-like
         One log-potential per factor, or one for all.
-    negated
+    negated : array-like, optional
         Which literals are negated: booleans of the scope's shape, or one row for all.
-    values
-        For "and" and "equal": the number of the value that makes each literal true, in the scope's
-        shape or one row for all. Variables may then have any number of values.
-    name, tied, fixed, scale
-        Parameters to be learned; see `mg.Potts`.
+    values : array-like, optional
+        For "and" and "equal": the index of the value that makes each literal true, in the shape of
+        the scope or one row for all. Variables may then have any number of values.
+    name : str, optional
+        Name of the weights, to learn them with `mg.learn`.
+    tied : array-like, optional
+        A number per factor, or one for all. Factors with the same number share a weight, which is
+        then given once per number.
+    fixed : array-like, default False
+        Weights that are not learned.
+    scale : array-like, optional
+        A multiplier of the weight, per factor.
 
     Examples
     --------

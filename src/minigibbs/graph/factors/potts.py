@@ -21,15 +21,21 @@ class Potts(Weighted):
 
     Parameters
     ----------
-    i, j
-        The two variables of each factor, by number or name, as arrays of one length.
-    weight
-        One log-potential per factor, or one for all; negative weights repel.
-
-    name, tied, fixed, scale
-        Name the weights to learn them with `mg.learn`. `tied` holds a number for each factor, or
-        one for all: factors of one number share a weight, which is then given once per number.
-        Fixed weights are not learned. `scale` multiplies a factor's share of its weight.
+    i : array-like
+        The first variable of each factor, by number or name.
+    j : array-like
+        The second variable of each factor, an array of the same length.
+    weight : array-like
+        One log-potential per factor, or one for all. Negative weights repel.
+    name : str, optional
+        Name of the weights, to learn them with `mg.learn`.
+    tied : array-like, optional
+        A number per factor, or one for all. Factors with the same number share a weight, which is
+        then given once per number.
+    fixed : array-like, default False
+        Weights that are not learned.
+    scale : array-like, optional
+        A multiplier of the weight, per factor.
 
     Examples
     --------

@@ -38,9 +38,9 @@ class Stencil(Factors):
     ----------
     shape : sequence of int
         The sides of the lattice. Variables are its sites, numbered along the last axis first.
-    offsets : array of int, [offset, axis]
-        The displacement from a site to its partner. List one of `d` and `-d`.
-    weights : float or array
+    offsets : array-like
+        [offset, axis] displacements from a site to its partner. List one of `d` and `-d`.
+    weights : array-like
         One weight for all pairs, one per offset, or an array [offset, *shape] with the weight of
         the pair that starts at each site. Weights of pairs that leave the lattice are ignored.
     periodic : bool or sequence of bool, default True

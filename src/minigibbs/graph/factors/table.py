@@ -40,25 +40,28 @@ class Table(Factors):
 
     Parameters
     ----------
-    scope
+    scope : array-like
         One row per factor, one column per variable, by number or name; a single row for a single
         factor.
-    log_potential
-        Log-potentials: either one array per factor, of shape (factors, D_a, D_b, ...), or one
-        array of shape (D_a, D_b, ...) that all factors share. A log-potential of -inf is a hard
-        constraint: it forbids what it stands for.
-    weight
-        A multiplier per factor; by default 1. Above 0 where the table holds a zero.
-    floor
-        Log-potentials below it, -inf included, are raised to it: that is another model.
-    name, tied, fixed, scale
-        Name the log-potentials to learn them with `mg.learn`: those of each factor, or one table
-        for all. `tied` holds the number of each factor's table, and `log_potential` a table per
-        number. Fixed log-potentials, and those of -inf, are not learned. `scale` is for
-        learn="weight".
-    learn
-        "log_potential", or "weight" where tables are known features and their weights are learned:
-        tied, fixed and scaled as those of `mg.Potts`.
+    log_potential : array-like
+        One array per factor, of shape (factors, D_a, D_b, ...), or one array of shape (D_a, D_b,
+        ...) for all factors. A log-potential of -inf is a hard constraint.
+    weight : array-like, optional
+        A multiplier per factor, by default 1. It must be positive if the table has -inf.
+    floor : float, optional
+        Smaller log-potentials, -inf included, are raised to this value. This changes the model.
+    name : str, optional
+        Name of the log-potentials, to learn them with `mg.learn`.
+    tied : array-like, optional
+        The number of the table of each factor, or one number for all. `log_potential` then has one
+        table per number.
+    fixed : array-like, default False
+        Log-potentials that are not learned. Those of -inf are never learned.
+    scale : array-like, optional
+        A multiplier of the weight, per factor, for learn="weight".
+    learn : str, default "log_potential"
+        "log_potential", or "weight" if tables are known features and their weights are learned.
+        `tied`, `fixed` and `scale` then refer to the weights, as in `mg.Potts`.
 
     Examples
     --------
@@ -163,7 +166,29 @@ class Table(Factors):
         weight: ArrayLike | None = None,
         floor: float | None = None,
     ) -> Table:
-        """Give weights exp(phi) in place of log-potentials; they need not sum to 1."""
+        """Create factors from probabilities or other positive weights exp(phi).
+
+        Parameters
+        ----------
+        scope : array-like
+            One row per factor, one column per variable, by number or name.
+        probability : array-like
+            Tables of weights, as `log_potential`; they need not sum to 1.
+        weight : array-like, optional
+            A multiplier of the log-potential per factor, by default 1.
+        floor : float, optional
+            Smaller weights, 0 included, are raised to this value. This changes the model.
+
+        Returns
+        -------
+        Table
+            The factors.
+
+        Raises
+        ------
+        GraphError
+            If a weight is negative or not finite.
+        """
         arity = read_scope(cls.kind, scope).shape[1]
         return cls(scope, log_probabilities(cls.kind, probability, floor, arity), weight)
 
@@ -178,9 +203,33 @@ class Table(Factors):
     ) -> Table:
         """Tabulate f(a, b, ...) over the values of the variables of a scope.
 
-        Each entry of `grids` is a `Grid`, whose points are the values, or a domain size n, whose
-        values are 0 to n - 1. `f` is called once, with arrays that broadcast against each other.
+        Parameters
+        ----------
+        scope : array-like
+            One row per factor, one column per variable, by number or name.
+        f : callable
+            A function of one array per variable. It is called once, with arrays that broadcast
+            against each other.
+        grids : sequence of Grid or int
+            For each variable a `Grid`, whose points are the values, or a domain size n, with the
+            values 0 to n - 1.
+        weight : array-like, optional
+            A multiplier of the log-potential per factor, by default 1.
+        floor : float, optional
+            Smaller log-potentials, -inf included, are raised to this value. This changes the model.
 
+        Returns
+        -------
+        Table
+            The factors.
+
+        Raises
+        ------
+        GraphError
+            If the function fails or returns an array of another shape.
+
+        Examples
+        --------
         >>> import minigibbs as mg
         >>> line = mg.Grid(-1.0, 1.0, 3)
         >>> mg.Table.from_function([0, 1], lambda a, b: -(a - b)**2, [line, line]).log_potential

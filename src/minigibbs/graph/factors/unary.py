@@ -30,17 +30,20 @@ class Unary(Factors):
 
     Parameters
     ----------
-    var
+    var : array-like
         The variable of each factor, by number or name.
-    log_potential
-        One row of log-potentials per factor, a column per value; or one row for all. A
+    log_potential : array-like
+        One row of log-potentials per factor, with one column per value; or one row for all. A
         log-potential of -inf forbids a value.
-    floor
-        Log-potentials below it, -inf included, are raised to it: that is another model.
-    name, tied, fixed
-        Name the log-potentials to learn them with `mg.learn`: those of each factor, or one row for
-        all. `tied` holds the number of each factor's row, and `log_potential` a row per number.
-        Fixed log-potentials, and those of -inf, are not learned.
+    floor : float, optional
+        Smaller log-potentials, -inf included, are raised to this value. This changes the model.
+    name : str, optional
+        Name of the log-potentials, to learn them with `mg.learn`.
+    tied : array-like, optional
+        The number of the row of each factor, or one number for all. `log_potential` then has one
+        row per number.
+    fixed : array-like, default False
+        Log-potentials that are not learned. Those of -inf are never learned.
 
     Examples
     --------
@@ -112,7 +115,34 @@ class Unary(Factors):
     def from_probabilities(
         cls, var: ArrayLike, probability: ArrayLike, floor: float | None = None
     ) -> Unary:
-        """Give weights exp(phi) in place of log-potentials; they need not sum to 1."""
+        """Create factors from probabilities or other positive weights exp(phi).
+
+        Parameters
+        ----------
+        var : array-like
+            The variable of each factor, by number or name.
+        probability : array-like
+            Rows of weights, as `log_potential`; they need not sum to 1.
+        floor : float, optional
+            Smaller weights, 0 included, are raised to this value. This changes the model.
+
+        Returns
+        -------
+        Unary
+            The factors.
+
+        Raises
+        ------
+        GraphError
+            If a weight is negative or not finite.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> biased = mg.Unary.from_probabilities([0], [0.2, 0.8])
+        >>> mg.infer(mg.FactorGraph([2], [biased])).marginals
+        array([[0.2, 0.8]])
+        """
         return cls(var, log_probabilities(cls.kind, probability, floor, arity=1))
 
     def check_domains(self, domains: Domains, group: int) -> None:

@@ -108,8 +108,13 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : frame, array or sparse matrix
             One row per case. None and NaN are missing.
-        y : None
+        y : None, optional
             Not used.
+
+        Returns
+        -------
+        CategoricalImputer
+            The imputer itself.
         """
         given = read(self, X, reset=True, least=2)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -176,7 +181,18 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The table with each missing cell at its most probable value, of the type of `X`."""
+        """The table with each missing cell at its most probable value, of the type of `X`.
+
+        Parameters
+        ----------
+        X : frame, array or sparse matrix
+            One row per case. None and NaN are missing.
+
+        Returns
+        -------
+        frame, array or sparse matrix
+            The rows without missing cells.
+        """
         given, codes, missing = self._encoded(X)
         best: NDArray[np.int64] = np.zeros(codes.shape, dtype=np.int64)
         rows = np.flatnonzero(missing.any(axis=1))
@@ -191,12 +207,16 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         An estimator that was fitted to a sparse matrix does not have this method, since the result
         is dense.
 
+        Parameters
+        ----------
+        X : frame, array or sparse matrix
+            One row per case. None and NaN are missing.
+
         Returns
         -------
-        array
-            One row per row of `X`, one column per category of each column; `slices_` says which
-            belong to which column. A cell that is present has probability 1 at its value. A value
-            that was never seen is taken as missing.
+        ndarray
+            [row, value] probabilities of the values of all columns; `slices_` has the columns of
+            each.
         """
         _, codes, _ = self._encoded(X)
         sizes = np.array([len(one) for one in self.categories_], dtype=np.int64)

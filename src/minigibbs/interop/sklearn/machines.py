@@ -75,8 +75,13 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or sparse matrix
-            Rows of the table.
+        X : array-like
+            One row per case.
+
+        Returns
+        -------
+        (float, float)
+            The mean, and the standard error that log Z adds; 0 if log Z is exact.
         """
         check_is_fitted(self)
         rows = self._binary(X, reset=False)
@@ -87,15 +92,31 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array or sparse matrix
-            Rows of the table.
-        y : None
+        X : array-like
+            One row per case.
+        y : None, optional
             Not used.
+
+        Returns
+        -------
+        float
+            The mean log-likelihood per row.
         """
         return self.log_likelihood(X)[0]
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """The log-likelihood of each row."""
+        """Compute the log-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array-like
+            One row per case.
+
+        Returns
+        -------
+        ndarray
+            [row] log-likelihoods.
+        """
         check_is_fitted(self)
         found: NDArray[np.float64] = self._free(self._binary(X, reset=False)) - self.log_z_
         return found
@@ -105,7 +126,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int8]:
-        """Draws from the model, [sample, column].
+        """Draw rows from the model.
 
         Draws are independent where exact sampling fits. Otherwise they are states of chains, 10
         sweeps apart.
@@ -113,9 +134,14 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         n_samples : int, default 1
-            How many draws.
-        random_state : int, RandomState or None
-            Fixes the draws; by default that of the estimator.
+            Number of rows.
+        random_state : int, RandomState or None, optional
+            Fixes the draws.
+
+        Returns
+        -------
+        ndarray of int
+            [sample, column] cells of 0 and 1.
         """
         check_is_fitted(self)
         if n_samples < 1:
@@ -212,8 +238,13 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
         ----------
         X : array or sparse matrix
             One row per case.
-        y : None
+        y : None, optional
             Not used.
+
+        Returns
+        -------
+        BoltzmannMachine
+            The machine itself.
         """
         rows = self._binary(X, reset=True)
         count = rows.shape[1]
@@ -231,7 +262,18 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """[row, column] the probability that each cell is 1, given the other cells of its row."""
+        """Compute the probability that each cell is 1, given the other cells of its row.
+
+        Parameters
+        ----------
+        X : array-like
+            One row per case.
+
+        Returns
+        -------
+        ndarray
+            [row, column] probabilities.
+        """
         check_is_fitted(self)
         spins = 2.0 * self._binary(X, reset=False) - 1.0
         found: NDArray[np.float64] = expit(2.0 * (spins @ self.coupling_ + self.field_))
@@ -312,8 +354,13 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         ----------
         X : array or sparse matrix
             One row per case.
-        y : None
+        y : None, optional
             Not used.
+
+        Returns
+        -------
+        RestrictedBoltzmannMachine
+            The machine itself.
         """
         if self.n_components < 1:
             raise LearnError(f"n_components must be at least 1, got {self.n_components}")
@@ -336,7 +383,18 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """[row, hidden] the probability that each hidden unit is 1."""
+        """Compute the probability that each hidden unit is 1.
+
+        Parameters
+        ----------
+        X : array-like
+            One row per case.
+
+        Returns
+        -------
+        ndarray
+            [row, hidden] probabilities.
+        """
         check_is_fitted(self)
         found: NDArray[np.float64] = expit(2.0 * self._inputs(self._binary(X, reset=False)))
         return found

@@ -37,8 +37,8 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Whether columns that predict other columns are found and used.
     certainty : float, default 0.5
         A cell is changed if another value is at least so probable.
-    missing : list, default [""]
-        Entries that stand for a missing cell, beside None and NaN.
+    missing : sequence, default ("",)
+        Entries that mean a missing cell, in addition to None and NaN.
     random_state : int, default 0
         Fixes which cells weights are learned from.
 
@@ -83,8 +83,13 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : frame, array or sparse matrix
             The table with errors.
-        y : None
+        y : None, optional
             Not used.
+
+        Returns
+        -------
+        TableRepairer
+            The repairer itself.
         """
         if not 0.0 < self.certainty <= 1.0:
             raise LearnError(f"certainty must be above 0 and at most 1, got {self.certainty}")
@@ -107,6 +112,11 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : frame, array or sparse matrix
             The table that was fitted, or other rows with the same columns.
+
+        Returns
+        -------
+        RepairedTable
+            The changed cells and their probabilities.
         """
         check_is_fitted(self)
         given = read(self, X, reset=False)
@@ -116,7 +126,18 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return answered(self.model_, given.columns, table, known, self.certainty)
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The repaired table, of the type of `X`."""
+        """The repaired table, of the type of `X`.
+
+        Parameters
+        ----------
+        X : frame or array
+            The table.
+
+        Returns
+        -------
+        frame or array
+            The repaired table, of the type of `X`.
+        """
         check_is_fitted(self)
         found = self.repairs(X)
         cells = {}

@@ -47,20 +47,25 @@ _LONG = 200  # letters of a sampler's settings
 @checked(SampleError)
 @dataclass(frozen=True)
 class BlockGibbs(SweepSampler):
-    """Redraws sets of variables jointly, each of treewidth at most `width` given the rest.
+    """Redraw sets of variables jointly, each of treewidth at most `width` given the rest.
 
-    A graph that is itself so narrow is one block: every sweep is an independent draw. Otherwise a
-    sweep goes through one of a few covers, chosen at random: blocks that hold every free variable
-    once, each as large as the width allows. Variables that hard zeros tie together are kept in one
-    block where the width allows.
+    If the treewidth of the graph is at most `width`, there is one block and every sweep is an
+    independent draw. Otherwise a sweep uses one of a few covers, chosen at random. A cover has
+    every free variable in exactly one block, and blocks are as large as the width allows. Variables
+    that hard constraints tie together are kept in one block if the width allows.
 
     Parameters
     ----------
-    width
-        The treewidth of a block: 1 for trees. A step costs about domain ** (width + 1).
-    blocks
-        Lists of variables, by number or name, in place of covers: redrawn in this order, then
-        those that are in none, one by one.
+    width : int, default 1
+        The largest treewidth of a block: 1 for trees. A step costs about domain ** (width + 1).
+    blocks : list of lists of int or str, optional
+        Blocks of variables, by number or name, instead of covers. They are redrawn in this order,
+        followed by all other variables one by one.
+
+    Raises
+    ------
+    SampleError
+        If the width or a block is invalid.
 
     Examples
     --------

@@ -41,19 +41,21 @@ from minigibbs.system.boundary import checked
 @checked(SampleError)
 @dataclass(frozen=True)
 class Gibbs(Sampler):
-    """Redraw a variable from its conditional distribution, with every factor at it evaluated.
+    """Plain Gibbs sampling: a variable is redrawn from its conditional distribution.
 
-    An update costs O(Delta + D) where factors are Potts, Ising or unary, since each of those
-    touches a single value; a table factor adds its D values.
+    An update evaluates every factor at the variable. It costs O(Delta + D) for Potts, Ising and
+    unary factors, each of which affects a single value; a table factor adds its D values. Delta is
+    the number of factors at the variable, D the number of values.
 
     Parameters
     ----------
-    textbook
-        Evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is written.
-        The law and the draws are the same; this is the baseline that the paper compares with.
-    fields
-        Remember every variable's local fields, so that only a change looks at the factors. Left
-        out, a short pilot run decides. For pairs and unary factors over small domains.
+    textbook : bool, default False
+        Whether to evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is
+        written. Draws are the same; this is the baseline of the paper.
+    fields : bool, optional
+        Whether to cache the local fields of every variable, so that factors are evaluated only
+        after changes. By default a short pilot run decides. For pairs and unary factors over small
+        domains.
 
     Examples
     --------

@@ -52,33 +52,39 @@ _LEAST_THETA = 1e-100  # 1 / theta, squared, is a number
 @checked(SampleError)
 @dataclass(frozen=True)
 class PoissonGibbs(Sampler):
-    """Poisson-minibatched Gibbs with an exact heavy part: the default sampler.
+    """Poisson-minibatched Gibbs with exactly evaluated strong factors: the default sampler.
 
-    Its law is exactly the model's. Left alone, it splits each variable's factors so that time per
-    effective sample is least; where no factor is worth drawing, it is plain Gibbs.
+    Its stationary distribution is exactly that of the model. By default it splits the factors of
+    each variable into exactly evaluated and minibatched ones so that the time per effective sample
+    is smallest. If minibatching does not pay, it is plain Gibbs.
 
     Parameters
     ----------
-    slowdown
-        A guarantee about the random scan: its spectral gap is at least 1/slowdown of plain
-        Gibbs's. For systematic and chromatic scans the guarantee is weaker: 1 - ||sweep||^2 is at
-        most 2 * slowdown - 1 times smaller (`mg.theory.systematic_slowdown`). None, the default,
-        asks for no guarantee and takes the fastest setting; `describe` says what holds anyway.
-    theta
-        The weight of the auxiliary draws; larger is closer to plain Gibbs and draws more.
-    heavy
-        How many of each variable's strongest factors to evaluate exactly, beside its unary ones
-        and those that hold zeros.
-        0 gives Poisson-Gibbs as published, with theta = lambda / L; the largest degree gives plain
-        Gibbs.
-    stickiness
+    slowdown : float, optional
+        A guarantee about the random scan: its spectral gap is at least 1/slowdown of that of plain
+        Gibbs. For systematic and chromatic scans the guarantee is weaker: 1 - ||sweep||^2 is at
+        most 2 * slowdown - 1 times smaller (`mg.theory.systematic_slowdown`). By default there is
+        no requested guarantee and the fastest setting is used; `describe` states the guarantee that
+        holds anyway.
+    theta : float, optional
+        The rate of auxiliary draws. Larger values are closer to plain Gibbs and draw more.
+    heavy : int, optional
+        The number of each variable's strongest factors to evaluate exactly, in addition to its
+        unary factors and those with hard constraints. 0 gives Poisson-Gibbs as published, with
+        theta = lambda / L; the largest degree gives plain Gibbs.
+    stickiness : float or str, optional
         How much the auxiliary draws slow convergence, from 0 to 1. Theta and the split depend on
-        it: the smaller it is, the fewer draws and exactly evaluated factors pay. None, the
-        default, is a constant that was measured on some models. "measured" measures it on the
-        graph, in short runs before the run. That takes as long as tens of millions of draws, at
-        least 48 sweeps, and code to compile. The stationary distribution stays the model's,
-        because nothing is adapted while a run records. A seed fixes the draws, because the short
-        runs count updates and read no clock.
+        it: smaller values lead to fewer draws and fewer exactly evaluated factors. By default a
+        constant that was measured on some models. "measured" measures it on the graph, in short
+        runs before the run. That takes as long as tens of millions of draws, at least 48 sweeps,
+        and compilation. The stationary distribution does not change, because nothing is adapted
+        while a run records. A seed fixes the draws, because the short runs count updates and do not
+        measure time.
+
+    Raises
+    ------
+    SampleError
+        If settings contradict each other or are out of range.
 
     Examples
     --------

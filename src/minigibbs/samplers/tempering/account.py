@@ -27,29 +27,68 @@ _FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
 @dataclass(frozen=True)
 class Ladder:
-    """How the levels of a tempered run exchanged states: `run.ladder`."""
+    """The temperature ladder of a tempered run and its exchanges: `run.ladder`.
 
-    levels: tuple[float, ...]  # inverse temperatures, from 0 to 1
-    swap_rates: tuple[float, ...]  # how often neighboring levels exchanged, when they tried
-    barrier: float  # the sum of the rejection rates
-    rounds: int  # of all chains
-    round_trips: int  # of states from the hot end to the cold one and back, of all chains
-    log_z: float | None  # by stepping stones; None before anything is recorded
-    log_z_error: float | None  # its standard error
-    log_z_degrees: int = 0  # degrees of freedom of the error; 0 in files before 0.3
+    Attributes
+    ----------
+    levels : tuple of float
+        Inverse temperatures, from 0 to 1.
+    swap_rates : tuple of float
+        Acceptance rate of exchanges between neighboring temperatures.
+    barrier : float
+        Sum of the rejection rates.
+    rounds : int
+        Rounds of exchanges of all chains.
+    round_trips : int
+        Round trips of replicas between the hottest and the coldest temperature, of all chains.
+    log_z : float or None
+        Log Z by stepping stones; None before anything is recorded.
+    log_z_error : float or None
+        Standard error of `log_z`.
+    log_z_degrees : int
+        Degrees of freedom of the error; 0 in files before 0.3.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> graph = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
+    >>> run = mg.sample(graph, mg.Tempering(), sweeps=200, seed=1, progress=False)
+    >>> run.ladder.levels[0], run.ladder.levels[-1]
+    (0.0, 1.0)
+    """
+
+    levels: tuple[float, ...]
+    swap_rates: tuple[float, ...]
+    barrier: float
+    rounds: int
+    round_trips: int
+    log_z: float | None
+    log_z_error: float | None
+    log_z_degrees: int = 0
 
     def log_z_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return an interval for log Z, by Student's t; NaN where the error is not known.
+        """Compute Student's confidence interval for log Z; NaN if the error is not known.
 
         Parameters
         ----------
-        level : float
-            How often intervals cover the truth.
+        level : float, default 0.95
+            Coverage of the interval.
+
+        Returns
+        -------
+        (float, float)
+            Lower and upper end.
         """
         return student_interval(self.log_z, self.log_z_error, self.log_z_degrees, level)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON."""
+        """Return plain numbers for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return asdict(self)
 
     @classmethod

@@ -45,27 +45,32 @@ _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hard
 @checked(SampleError)
 @dataclass(frozen=True)
 class Tempering(SweepSampler):
-    """Non-reversible parallel tempering: for models on which one chain stays in one mode.
+    """Non-reversible parallel tempering: for models on which single chains stay in one mode.
 
-    Each chain is a ladder of states of the same model at rising temperatures. Neighboring levels
-    exchange states, so that what is found at a high temperature comes down to the target. Records
-    are the target's. A sweep is a sweep of every level and a round of exchanges.
+    Each chain is a temperature ladder: replicas of the model at inverse temperatures from 0 to 1.
+    Neighboring replicas exchange states, so that states found at high temperatures reach the
+    target. Records are those of the target. A sweep is a sweep of every replica and a round of
+    exchanges.
 
     Parameters
     ----------
-    sampler
-        What updates every level: any sampler of single variables that carries nothing from update
-        to update but what the state fixes. By default, spins with pairs are updated on 64
-        levels together, and other models, implicit groups included, by `mg.PoissonGibbs()`.
-        `mg.MinGibbs` and `mg.DoubleMin` carry an estimate of the energy. Its law given the state
-        depends on the level, and nothing draws from that law afresh, so that their states
-        cannot be exchanged.
-    levels
-        Inverse temperatures from 0 to 1, or how many; by default found by short runs, so that
-        neighbors reject equally often.
-    houdayer
-        Whether two ladders go side by side, and exchange clusters of variables at which they
+    sampler : Sampler, optional
+        The sampler that updates every replica: any sampler of single variables without auxiliary
+        state. By default, spins with pairs are updated at 64 temperatures together, and other
+        models, implicit groups included, by `mg.PoissonGibbs()`. `mg.MinGibbs` and
+        `mg.DoubleMinGibbs` store an energy estimate whose distribution depends on the temperature,
+        so their states cannot be exchanged.
+    levels : tuple of float or int, optional
+        Inverse temperatures from 0 to 1, or their number. By default found by short runs such that
+        all neighbors have the same rejection rate.
+    houdayer : bool, optional
+        Whether to run two ladders per chain that exchange clusters of variables in which they
         differ. By default on sparse graphs.
+
+    Raises
+    ------
+    SampleError
+        If the temperatures are invalid or the sampler cannot be tempered.
 
     Examples
     --------

@@ -18,11 +18,11 @@ class Complete(Implicit):
 
     Parameters
     ----------
-    n
-        How many variables the graph has.
-    weight
+    n : int
+        Number of variables of the graph.
+    weight : float
         The log-potential of each pair.
-    kind
+    kind : str, default "ising"
         "ising" (phi = weight * s_i * s_j) or "potts" (phi = weight * [x_i == x_j]).
 
     Examples

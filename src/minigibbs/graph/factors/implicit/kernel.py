@@ -26,16 +26,16 @@ class Kernel(Implicit):
 
     Parameters
     ----------
-    shape
-        The grid; variables are numbered along its last axis first.
-    weight
-        A function of the displacement, one array per axis, that gives weights: `lambda r, c:
-        4.6 * np.exp(-1.5 * (r**2 + c**2))`. It must be even: the same for d and -d. Or a table:
-        centered and of odd sides, or, if periodic, of the grid's shape.
-    kind
+    shape : sequence of int
+        The sides of the grid. Variables are numbered along its last axis first.
+    weight : callable or array-like
+        A function of the displacement, with one array per axis: `lambda r, c: 4.6 * np.exp(-1.5 *
+        (r**2 + c**2))`. It must be even: the same for d and -d. Or a table: centered and of odd
+        sides, or, if periodic, of the shape of the grid.
+    kind : str, default "potts"
         "potts" (phi = weight * [x_i == x_j]) or "ising" (phi = weight * s_i * s_j).
-    periodic
-        Whether displacements wrap around; the function then sees the shortest one.
+    periodic : bool, default False
+        Whether displacements wrap around. The function then gets the shortest displacement.
 
     Examples
     --------

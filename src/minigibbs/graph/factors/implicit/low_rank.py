@@ -20,18 +20,20 @@ _MOST_COUNTED = 10**9  # pairs that are looked at one by one, in a few seconds
 class LowRank(Implicit):
     """Pairs weighted by J_ij = sum over k of a_ik * b_jk, made symmetric.
 
-    The weight of a pair is (a_i . b_j + a_j . b_i) / 2, which is J_ij itself where J is symmetric.
-    An update of the default sampler takes a time of O(rank) for spins (times the number of values
-    for Potts factors): chains carry the sums that it needs. Energies take a time that is linear in
-    the number of variables n. `graph.stats` and `graph.local_energies` look at all n^2 pairs up to
-    n = 30,000; beyond, they are upper bounds.
+    The weight of a pair is (a_i . b_j + a_j . b_i) / 2, which is J_ij if J is symmetric. An update
+    of the default sampler takes O(rank) time for spins (times the number of values for Potts
+    factors), because chains maintain running sums. Energies take time linear in the number of
+    variables n. `graph.stats` and `graph.local_energies` evaluate all n^2 pairs up to n = 30,000;
+    for larger n they are upper bounds.
 
     Parameters
     ----------
-    a, b
-        Matrices of one row per variable; `b` is `a` by default. Patterns xi of a Hopfield
-        network are `LowRank(xi.T / sqrt(n))`.
-    kind
+    a : array-like
+        One row per variable, one column per rank. Patterns xi of a Hopfield network are
+        `LowRank(xi.T / sqrt(n))`.
+    b : array-like, optional
+        A second matrix of the same shape. By default `a`.
+    kind : str, default "ising"
         "ising" or "potts".
 
     Examples

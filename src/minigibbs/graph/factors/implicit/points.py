@@ -41,18 +41,18 @@ _LIMIT = 1e15  # features beyond have no differences in single precision
 @checked(GraphError)
 @dataclass(frozen=True, eq=False)
 class PointKernel:
-    """A function of two points of your own, for `Points`.
+    """A kernel of your own for `Points`.
 
     Parameters
     ----------
-    value
-        A function compiled with `numba.njit`, of two feature vectors (`float32` arrays), the same
-        either way round, and at least 0.
-    bound
-        A compiled function of (low_a, high_a, low_b, high_b), the corners of two boxes: no less
-        than `value` for any point of the one and any of the other, and finite for every two boxes,
-        also for a point and itself. The closer, the faster; a bound
-        that is too small gives a wrong law, and is looked for on a few thousand pairs only.
+    value : callable
+        A function compiled with `numba.njit`, of two feature vectors (`float32` arrays). It must be
+        symmetric and nonnegative.
+    bound : callable
+        A compiled function of (low_a, high_a, low_b, high_b), the corners of two boxes. It must be
+        at least `value` for any point of the first and any of the second box, and finite for all
+        boxes. Tighter bounds make updates faster. A bound that is too small makes the distribution
+        wrong; only a few thousand pairs are tested.
 
     Examples
     --------
@@ -81,25 +81,25 @@ class PointKernel:
 class Points(Implicit):
     """A point for every variable, every pair weighted by weight * k(f_i, f_j).
 
-    Nothing is stored but the points and tables over boxes of points: see docs/flagship.md.
+    Only the points and tables over boxes of points are stored; see docs/flagship.md.
 
     Parameters
     ----------
-    features
-        [n, dimensions] one feature vector a variable, in units of the kernel's width: pixels with
-        colors are `[x / 80, y / 80, r / 13, g / 13, b / 13]`. Kept in single precision.
-    kernel
-        By the distance r of two vectors: "gaussian", exp(-r^2 / 2); "laplace", exp(-r); "power",
-        (1 + r^2)^(-exponent / 2). Or a `PointKernel`.
-    weight
-        What the kernel is multiplied by.
-    kind
+    features : array-like
+        [n, dimensions] one feature vector per variable, in units of the width of the kernel: pixels
+        with colors are `[x / 80, y / 80, r / 13, g / 13, b / 13]`. Stored in single precision.
+    kernel : str or PointKernel, default "gaussian"
+        A function of the distance r of two vectors: "gaussian", exp(-r^2 / 2); "laplace", exp(-r);
+        "power", (1 + r^2)^(-exponent / 2). Or a `PointKernel`.
+    weight : float, default 1.0
+        The factor that multiplies the kernel.
+    kind : str, default "potts"
         "potts" (phi = w_ij * [x_i == x_j]) or "ising" (phi = w_ij * s_i * s_j).
-    norms
-        "sums" divides a pair's weight by sqrt(n_i * n_j), where n_i is the sum of k(f_i, f_j) over
-        all j, i itself counted, as dense conditional random fields do. Or the n_i themselves.
-    exponent
-        Of "power".
+    norms : array-like or str, optional
+        "sums" divides the weight of a pair by sqrt(n_i * n_j), where n_i is the sum of k(f_i, f_j)
+        over all j, i included, as dense conditional random fields do. Or the n_i themselves.
+    exponent : float, default 3.0
+        The exponent of the kernel "power".
 
     Examples
     --------
