@@ -294,3 +294,8 @@ def test_glasses_have_the_couplings_that_were_asked_for():
 def test_glasses_that_cannot_be_built(options, message):
     with pytest.raises(mg.GraphError, match=message):
         mg.models.spin_glass(**({"side": 4} | options))
+
+
+def test_implicit_lattices_of_too_many_dimensions_are_refused():
+    with pytest.raises(mg.GraphError, match="dimensions must be at most"):
+        mg.models.ising_lattice(3, 0.5, implicit=True, dimensions=2**63)

@@ -674,7 +674,7 @@ def _is_stencil(implicit: bool | None, side: int, dimensions: int) -> bool:
 def _stencil(kind: str, side: int, beta: float, periodic: bool, dimensions: int) -> Stencil:
     """Nearest neighbors on a lattice, in the order of `_lattice`."""
     side = _at_least("side", side, 3 if periodic else 2)
-    steps = np.eye(dimensions, dtype=int)[::-1].tolist()
+    steps = np.eye(_axes(dimensions), dtype=int)[::-1].tolist()
     return Stencil((side,) * dimensions, steps, beta, bool(periodic), kind)
 
 

@@ -217,6 +217,14 @@ GRAPH_ERRORS = {
     "too few labels": (lambda: chain(labels={1: ["x"]}), ["variable 1", "3 labels", "got 1"]),
     "too few label lists": (lambda: chain(labels=[["x", "y"]]), ["labels", "3 lists"]),
     "duplicate labels": (lambda: chain(labels={0: ["x", "x"]}), ["variable 0", "duplicate", "'x'"]),
+    "labels without a hash": (
+        lambda: chain(labels={0: [(["x"],), "y"]}),
+        ["variable 0", "a label must be text or a number", "(['x'],)"],
+    ),
+    "records as labels": (
+        lambda: chain(labels={0: np.zeros(2, dtype=[("a", int)])}),
+        ["variable 0", "a label must be text or a number"],
+    ),
     "labels of an unknown variable": (lambda: chain(labels={9: ["x", "y"]}), ["variable 9"]),
     # evidence
     "unknown evidence": (lambda: named().condition({"z": 0}), ["unknown variable 'z'"]),

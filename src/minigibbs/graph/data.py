@@ -7,7 +7,7 @@ two-valued variables have entries -1 and +1 and no 0, -1 could mean either, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError, LearnError
 from minigibbs.graph.checks import as_array, has_masked
-from minigibbs.graph.domains import Domains
+from minigibbs.graph.domains import Domains, is_hashable
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.system import memory
@@ -208,7 +208,7 @@ def _column(
     for row in np.flatnonzero(~absent).tolist():
         value = values[row]
         key = type(value), value  # True is equal to 1, and is read otherwise
-        if not isinstance(value, Hashable) or key not in lookup:
+        if not is_hashable(value) or key not in lookup:
             number = _as_number(domains, variable, value)
             free = type(number) is int and number == FREE and variable not in domains.labels
             lookup[key] = FREE if free else domains.value(variable, number)

@@ -334,7 +334,7 @@ class Domains:
             raise GraphError(
                 f"{where}: expected {self.sizes[variable]} labels, one per value, got {len(row)}"
             )
-        strange = [label for label in row if not isinstance(label, Hashable)]
+        strange = [label for label in row if not is_hashable(label)]
         if strange:
             raise GraphError(f"{where}: a label must be text or a number, got {strange[0]!r}")
         if len(set(row)) != len(row):
@@ -457,6 +457,15 @@ def _pruned(domains: Domains, pruned: Mapping[str, Any]) -> PrunedDomains:
 
 def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, np.generic) else label
+
+
+def is_hashable(value: Any) -> bool:
+    """Whether a value has a hash; tuples of lists and writable records of NumPy have none."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_label(label: Any) -> bool:
