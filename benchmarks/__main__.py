@@ -28,9 +28,17 @@ BENCHMARKS = [
     "imputation",
     "structure",
     "ground_states",
+    "ladders",
 ]
 
-GPU = ["gpu", "gpu_ladders", "gpu_colors", "gpu_learning", "gpu_points"]  # which need one
+GPU = [
+    "gpu",
+    "gpu_defaults",
+    "gpu_ladders",
+    "gpu_colors",
+    "gpu_learning",
+    "gpu_points",
+]  # which need one
 BRIDGES = ["boltzmann"]  # which need PyTorch and dwave-pytorch-plugin
 ALL = [*BENCHMARKS, *GPU, *BRIDGES]
 

@@ -51,7 +51,7 @@ def main() -> None:
     for name, (make, smaller) in MODELS.items():
         graph = make()
         like = graph if smaller is None else smaller()
-        mixing = {scan: _effective(like, scan) for scan in SCANS}
+        mixing = {scan: effective(like, scan) for scan in SCANS}
         for chains in CHAINS:
             if chains * len(graph) > 10**7:
                 continue
@@ -90,7 +90,7 @@ def _timed(graph: mg.FactorGraph, sweeps: int, scan: str, options: dict[str, Any
     return time.process_time() - begun
 
 
-def _effective(graph: mg.FactorGraph, scan: str) -> float:
+def effective(graph: mg.FactorGraph, scan: str) -> float:
     """Effective samples of the log-potential per sweep; 0 where the scan is not valid."""
     record = mg.Record("energy", thin=1)
     try:

@@ -1,73 +1,77 @@
 """Temperature ladders of spin glasses: updates per second, exchanges and energies included.
 
-    python -m benchmarks.ladders [cuda]
-
-Without a GPU one core of the CPU runs 64 ladders. Times are those of `mg.sample` as called, after a
-first call that compiles. An update is one of one spin at one temperature.
+Here one core of the CPU runs 64 ladders; `gpu_ladders` measures a GPU. An update is one of one
+variable at one temperature. A first call compiles and is not counted.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
 import numpy as np
 
 import minigibbs as mg
+from benchmarks.report import Report
 
-# side, temperatures, ladders, sweeps
-CARD = ((16, 73, 256, 400), (8, 31, 1024, 2000), (10, 40, 32, 4000))
-CORE = ((8, 31, 64, 100), (10, 40, 64, 50))
+CORE = ((8, 31, 64, 100), (10, 40, 64, 50))  # side, temperatures, ladders, sweeps
 
 
 def glass(side: int, normal: bool = False, seed: int = 1) -> mg.FactorGraph:
     """A spin glass on a cubic torus, with couplings +-1 or normal ones."""
-    rng, site = np.random.default_rng(seed), np.arange(side**3).reshape(side, side, side)
-    first = np.tile(site.ravel(), 3)
-    second = np.concatenate([np.roll(site, -1, axis).ravel() for axis in range(3)])
-    size = len(first)
-    coupling = rng.normal(0, 1, size) if normal else rng.choice([-1.0, 1.0], size)
-    return mg.FactorGraph([2] * side**3, [mg.Ising(first, second, coupling)])
-
-
-def rate(graph: mg.FactorGraph, temperatures: int, chains: int, sweeps: int, **options: Any) -> str:
-    """One row: updates per second of the chain, and as called."""
-    houdayer = options.pop("houdayer")
-    levels = tuple(np.linspace(0.0, 1.0, temperatures) ** 1.0)
-    sampler = mg.Tempering(levels=levels, houdayer=houdayer)
-    for count in (4, sweeps):
-        begun = time.perf_counter()
-        run = mg.sample(
-            graph, sampler, chains=chains, sweeps=count, seed=1, progress=False, **options
-        )
-        seconds = time.perf_counter() - begun
-    updates = len(graph) * temperatures * (1 + houdayer) * chains * sweeps
-    trips = run.ladder.round_trips if run.ladder else 0
-    return f"{updates / run.info.seconds:.3g} | {updates / seconds:.3g} | {trips}"
+    return mg.models.spin_glass(side, couplings="normal" if normal else "signs", seed=seed)
 
 
 def main() -> None:
-    """Print the table."""
-    card = sys.argv[1:] == ["cuda"]
-    options: dict[str, Any] = {"backend": "cuda"} if card else {"threads": 1}
-    print(
-        "| side | temperatures | ladders | couplings | clusters | updates/s | as called | trips |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for side, temperatures, chains, sweeps in CARD if card else CORE:
+    report = Report("ladders", "Temperature ladders on one core")
+    report.notes.append(NOTE)
+    add_glasses(report, CORE, 1.5, threads=1)
+    report.write()
+
+
+NOTE = (
+    "Updates per second of `mg.sample(graph, mg.Tempering(levels=...))`, exchanges, energies and "
+    "records included, in the chain and as called: with preparation and the result. With Houdayer "
+    "clusters a chain has two ladders, whose updates are both counted."
+)
+
+
+def add_glasses(
+    report: Report, sizes: tuple[tuple[int, ...], ...], most: float | None = None, **options: Any
+) -> None:
+    """A row per size, kind of coupling and cluster moves; `most` is in ns per update."""
+    for side, temperatures, chains, sweeps in sizes:
         for normal in (False, True):
             for houdayer in (False, True):
-                found = rate(
-                    glass(side, normal), temperatures, chains, sweeps, houdayer=houdayer, **options
-                )
-                kind = "normal" if normal else "+-1"
-                name = "Houdayer" if houdayer else "-"
-                print(
-                    f"| {side}^3 | {temperatures} | {chains} | {kind} | {name} | {found} |",
-                    flush=True,
-                )
+                couplings = "normal" if normal else "+-1"
+                clusters = ", Houdayer clusters" if houdayer else ""
+                name = f"{side}^3, {couplings}, {temperatures} temperatures, {chains:,} ladders"
+                graph = glass(side, normal)
+                setting = {"chains": chains, **options}
+                add(report, name + clusters, graph, temperatures, houdayer, most, sweeps, **setting)
 
 
-if __name__ == "__main__":
-    main()
+def add(
+    report: Report,
+    name: str,
+    graph: mg.FactorGraph,
+    temperatures: int,
+    houdayer: bool,
+    most: float | None,
+    sweeps: int,
+    **options: Any,
+) -> None:
+    """One row: updates per second in the chain and as called, and round trips."""
+    levels = tuple(np.linspace(0.0, 1.0, temperatures).tolist())
+    sampler = mg.Tempering(levels=levels, houdayer=houdayer)
+    for count in (4, sweeps):
+        begun = time.perf_counter()
+        run = mg.sample(graph, sampler, sweeps=count, seed=1, progress=False, **options)
+        seconds = time.perf_counter() - begun
+    made = (run.info.updates + run.info.warmup) * run.info.chains * temperatures * (1 + houdayer)
+    nanoseconds = run.info.seconds / made * 1e9
+    trips = run.ladder.round_trips if run.ladder else 0
+    measured = f"{made / run.info.seconds:.3g} updates/s, as called {made / seconds:.3g}"
+    threshold = "" if most is None else f"{most:g} ns per update"
+    met = None if most is None else nanoseconds <= most
+    report.add(name, f"{measured}, {trips:,} round trips", threshold, met)
