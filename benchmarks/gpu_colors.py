@@ -1,4 +1,4 @@
-"""Chromatic scans on a GPU: updates a second of the runs that `mg.sample` makes."""
+"""Chromatic scans on a GPU: updates per second of the runs that `mg.sample` makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dense conditional random field at full resolution on a GPU: updates a second."""
+"""A dense conditional random field at full resolution on a GPU: updates per second."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def lattice(report: Report) -> None:
 
 
 def memory(report: Report) -> None:
-    """Peak memory with room for all records of a long run; all of it is touched."""
+    """Peak memory with space for all records of a long run; all of it is touched."""
     script = """
 import numpy as np, minigibbs as mg
 from minigibbs.running.api import _place

@@ -1,4 +1,4 @@
-"""Real models: time per effective sample against plain Gibbs, and the law against the truth."""
+"""Real models: time per effective sample against plain Gibbs, and errors of marginals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Repair of tables with errors, with and without labels, Raha and Baran beside us.
 
 REPAIR_PEERS names a Python that has raha 1.26, which needs pandas 2. Where there is none, its lines
-are left out, and every 50th row is labeled in place of the rows that Raha chooses.
+are left out, and every 50th row is labeled instead of the rows that Raha chooses.
 """
 
 from __future__ import annotations

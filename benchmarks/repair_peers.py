@@ -45,7 +45,7 @@ def main(folder: Path, labels: int, seed: int) -> dict:
     correction.LABELING_BUDGET, correction.VERBOSE, correction.SAVE_RESULTS = labels, False, False
     table = correction.initialize_dataset(table)
     correction.initialize_models(table)
-    for row in chosen:  # in place of rows that Baran would choose
+    for row in chosen:  # instead of rows that Baran would choose
         table.sampled_tuple = row
         correction.label_with_ground_truth(table)
         correction.update_models(table)

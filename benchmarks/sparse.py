@@ -216,7 +216,7 @@ def _library(name: str) -> Any:
 
 
 def race(rivals: dict[str, Rival | None]) -> dict[str, float]:
-    """Best nanoseconds an update of each that is there; the cost of a call is taken off."""
+    """Best nanoseconds per update of each that is there; the cost of a call is taken off."""
     there = {name: rival for name, rival in rivals.items() if rival is not None}
     sweeps = {name: _enough(rival) for name, rival in there.items()}
     best = dict.fromkeys(there, np.inf)
@@ -286,7 +286,7 @@ def _rows(
 
 
 def many_chains(report: Report) -> None:
-    """Chains in lockstep, a chain-update."""
+    """Vectorized chains, a chain-update."""
     cases = (
         ("64 chains on a core, lattice 300 x 300", lattice(300), 64, 1, 1.2),
         ("64 chains on a core, degree 16, 1e5 variables", random_graph(10**5), 64, 1, 2.0),

@@ -77,7 +77,7 @@ def pages() -> dict[str, str]:
 
 
 def _wide(name: str) -> str:
-    """Room for pictures and code, where a column beside them would be empty."""
+    """Space for pictures and code, where a column beside them would be empty."""
     hidden = "navigation" if name == "README.md" else "toc" if name.startswith("gallery") else ""
     return f"---\nhide: [{hidden}]\n---\n\n" if hidden else ""
 

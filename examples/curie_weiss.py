@@ -1,8 +1,8 @@
 """The Curie-Weiss model: moments of the magnetization against the binomial sum.
 
-Every pair of n spins has the same coupling beta / n. The number k of spins that are up has the law
-C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant, so that all moments are sums of n + 1 terms.
-Writes curie_weiss.png.
+Every pair of n spins has the same coupling beta / n. The number k of spins that are up has the
+distribution C(n, k) exp(beta (2k - n)^2 / 2n), up to a constant, so that all moments are sums of n
++ 1 terms. Writes curie_weiss.png.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """A spin glass by parallel tempering.
 
 In a cube of spins with couplings +1 and -1 at random no state pleases all pairs, and very many are
-about as good. Two independent copies of the glass agree on a share of their spins; the law of that
-overlap q says how many different states there are. Single updates freeze in one of them. Copies on
-a ladder of temperatures move through all: q and -q are equally likely, as they must be.
+about as good. Two independent copies of the glass agree on a share of their spins; the distribution
+of that overlap q says how many different states there are. Single updates freeze in one of them.
+Copies on a ladder of temperatures move through all: q and -q are equally likely, as they must be.
 """
 
 import matplotlib.pyplot as plt

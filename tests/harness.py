@@ -1,4 +1,4 @@
-"""Runs a sampler on many independent starts in compiled code, and tests the law of the result."""
+"""Runs a sampler on many independent starts in compiled code, and tests the final distribution."""
 
 import numpy as np
 from scipy import stats

@@ -68,7 +68,7 @@ class Setting:
     carry: Callable[..., Any] = nothing  # what chains at stationarity carry, given their states
     mixing_sweeps: int = 60
     pairs_only: bool = False  # for samplers that take pairs and unary factors alone
-    exact: bool = True  # whether its stationary law is the model's
+    exact: bool = True  # whether its stationary distribution is the model's
     golden: str = ""  # its draws of ZOO["mixed"]: they pin the random stream
 
     @property
@@ -170,7 +170,7 @@ CASES = LAYOUT_CASES | IMPLICIT_CASES
 
 @dataclass(frozen=True)
 class SweepSetting:
-    """A sampler that moves all variables at once, and the graphs that its law is tested on."""
+    """A sampler that updates all variables at once, and the graphs of its tests."""
 
     sampler: Sampler
     graphs: dict[str, mg.FactorGraph]

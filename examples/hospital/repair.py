@@ -22,7 +22,7 @@ import pandas as pd
 import minigibbs as mg
 
 RARE = 0.05  # a candidate goes with another cell of its row at least so often
-CANDIDATES = 8  # of a cell, at the most, beside the value that it has
+CANDIDATES = 8  # of a cell, at most, beside the value that it has
 KEEP = 2.0  # log odds that a cell is right, before anything else is known of it
 OFTEN = 0.5  # a repair is made where it is at least so probable
 

@@ -211,7 +211,7 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     """Every look sees a whole run, no shorter than the one before; the run saves meanwhile.
 
     It makes a segment and saves each time it is let through the gate, once during each look.
-    Segments grow by 8 at the most, so that five of them are far from the end.
+    Segments grow by 8 at most, so that five of them are far from the end.
     """
     folder, gate, done, seen = tmp_path / "saved", threading.Semaphore(0), [], []
     real = loop.wait

@@ -103,7 +103,7 @@ def transfer_log_z(graph, length, width):
 
 
 def test_a_long_grid_of_width_ten_takes_seconds():
-    """Measured at 1.5 s on a busy machine; the limit leaves room for slower ones."""
+    """Measured at 1.5 s on a busy machine; the limit leaves space for slower ones."""
     graph = narrow_grid(100, 10)
     begun = time.perf_counter()
     marginals = mg.theory.exact_marginals(graph)

@@ -4,7 +4,7 @@ Every reader gets so many mutants, and runs of every configuration are killed so
 side. All readers go on at the same pace, and what was found is written down every few seconds, so
 that a campaign that is cut short has its results: `results.json`, `results.md`, and in
 `findings.jsonl` the files that did harm (`python -m tests.fuzz keep DIR` has the tests look at
-them). Campaigns with other seeds, and those that go on behind another (`--after`), add up:
+them). Campaigns with other seeds, and those that continue behind another (`--after`), add up:
 `python -m tests.fuzz add DIR DIR ...`.
 """
 

@@ -1,7 +1,8 @@
 """Random graphs, tame and wild, and what every sampler has to do with them.
 
 A sampler may refuse a graph. Otherwise a run must stay inside the domains and record the energies
-of its states; and from exact draws a sweep's worth of updates must leave the law as it was.
+of its states; and from exact draws a sweep's worth of updates must leave the distribution as it
+was.
 """
 
 import random
@@ -17,8 +18,8 @@ from tests import naive
 from tests.harness import advance_each, sweep_each
 from tests.settings import _FIELDS, SETTINGS, SWEEPS, fields, nothing
 
-FALSE_ALARM = 1e-4  # of each test of a law, which has
-TRIES = 3  # with draws of their own: a law that is kept fails one case in 1e12
+FALSE_ALARM = 1e-4  # of each test of a distribution, which has
+TRIES = 3  # with draws of their own: a distribution that is kept fails one case in 1e12
 LEAST_EXPECTED = 20.0  # of a pool of states
 STARTS = 20_000
 MOST_STATES = 1_000  # that are enumerated; more for a single large domain
@@ -80,7 +81,7 @@ def scale_of(graph) -> float:
 
 
 def check_law(graph, setting, rng, tame) -> None:
-    """From exact draws, a sweep leaves the law as it was."""
+    """From exact draws, a sweep leaves the distribution as it was."""
     sampler, free = setting.sampler, graph.evidence < 0
     if not free.any() or (not tame and not sampler.sweeps and carries(sampler.prepare(graph))):
         return  # nothing to sample, or sums to carry that double precision cannot hold

@@ -178,7 +178,7 @@ def _checkpoints():
 
 
 def resume(folder, files):
-    """Go on with a run; what is left is cut short."""
+    """Continue with a run; what is left is cut short."""
     return mg.resume(folder, sweeps=1, max_time=0.02, threads=1, progress=False)
 
 
@@ -201,7 +201,7 @@ def _fits():
 
 
 def _learnings():
-    """Chains of each kind: on their own, in lockstep, of a sampler; rows that miss values."""
+    """Chains of each kind: on their own, vectorized, of a sampler; rows that miss values."""
     graph = models.mixed()
     pairs = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.1, name="J")])
     seen, some = models.some_rows(graph, 6), models.some_rows(graph, 6, missing=0.3)

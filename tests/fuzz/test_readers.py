@@ -60,7 +60,7 @@ def changed(target, name):
 def test_every_field_may_be_anything(target, name, tmp_path):
     """Header and arrays sealed anew by somebody who knows how: refused, or read and sound.
 
-    A run goes on from the generation before where the latest is damaged.
+    A run continues from the generation before where the latest is damaged.
     """
     found = [try_files(target, content, tmp_path / "case") for content in changed(target, name)]
     assert set(found) == {READ, REFUSED}

@@ -60,7 +60,7 @@ def test_a_law_that_is_slightly_off_is_noticed(monkeypatch):
 
 
 def test_wild_graphs_are_wild_and_not_all_are_refused():
-    """Guards the slice: what it draws has extreme weights, and the law of most can be tested."""
+    """Guards the slice: it draws extreme weights, and most distributions can be tested."""
     made = [graphs.random_graph(random.Random(k), tame=False) for k in range(300)]
     assert max(graphs.scale_of(graph) for graph in made) > 1e90
     told = [graphs.well_conditioned(g, graphs.enumerated(g)[0]) for g in made]

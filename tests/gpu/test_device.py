@@ -74,7 +74,7 @@ def test_the_same_chains_for_every_scan_that_is_the_same(scan):
     np.testing.assert_array_equal(cpu.draws, gpu.draws)
 
 
-# Exact samplers have a test of their law below; the simulator compares all with the CPU.
+# Exact samplers have a test of their distribution below; the simulator compares all with the CPU.
 INEXACT = sorted(set(SETTINGS) - set(EXACT) - {"double-min"})  # which adds up logarithms
 
 
@@ -121,7 +121,7 @@ def test_law(name):
     statistic = ((counts - expected) ** 2 / expected)[expected > 5].sum()
     cells = int((expected > 5).sum())
     assert statistic < chi2.isf(1e-4, cells - 1)
-    off = chains * np.roll(law, 1)  # a wrong law must fail
+    off = chains * np.roll(law, 1)  # a wrong distribution must fail
     assert ((counts - off) ** 2 / off)[off > 5].sum() > chi2.isf(1e-4, cells - 1)
 
 

@@ -36,7 +36,7 @@ def test_small_graphs_are_answered_exactly(graph):
 
 @pytest.mark.parametrize("name", [*ZOO, *HARD])
 def test_the_same_by_sampling(name):
-    """Five standard errors at the most, of four chains; eight of log Z, of sixteen parts."""
+    """Five standard errors at most, of four chains; eight of log Z, of sixteen parts."""
     graph = (ZOO | HARD)[name]
     exact = mg.infer(graph)
     answer = mg.infer(graph, "20s", exact=False, error=0.01, seed=1, **QUIET)

@@ -35,7 +35,7 @@ def all_states(graph):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_maximum_of_small_graphs(name):
-    """Of 60 rounds of four ladders, on a few thousand states at the most: none may miss it."""
+    """Of 60 rounds of four ladders, on a few thousand states at most: none may miss it."""
     graph = SMALL[name]
     best = mg.maximize(graph, rounds=60, seed=1, **QUIET)
     assert best.energy == pytest.approx(graph.energy(all_states(graph)).min(), abs=1e-9)
@@ -216,7 +216,7 @@ def test_a_climb_ends_where_no_change_helps():
 
 
 def test_levels_reach_from_flat_to_frozen():
-    graph = mg.models.potts_rbf()  # most of its factors are all but nothing
+    graph = mg.models.potts_rbf()  # most of its factors are nearly nothing
     beta = first_levels(graph, None, 24)
     assert beta[0] == 0.0
     assert (np.diff(beta) > 0).all()

@@ -108,7 +108,7 @@ SWEEPS = 400
 
 
 def boltzmann(sampleset, variables, sizes, beta):
-    """The law of all states by their numbers, from the energies of an exact solver."""
+    """The distribution of all states by their numbers, from the energies of an exact solver."""
     states, energies = exact(sampleset, variables)
     weights = np.exp(-beta * (energies - energies.min()))
     return (weights / weights.sum())[np.argsort(numbered(states, sizes))]
@@ -234,7 +234,7 @@ def test_the_annealer_takes_discrete_models():
 def test_a_hot_range_is_used():
     """Where no level is cold and sweeps are few, reads are local minima, not always the least.
 
-    A chain of 40 spins, all alike at the least energy, ends with walls that a climb can only move.
+    A chain of 40 spins, all alike at least energy, ends with walls that a climb can only move.
     """
     chain = dimod.BQM({}, {(k, k + 1): -1.0 for k in range(39)}, 0.0, "SPIN")
     options = {"num_reads": 10, "num_sweeps": 2, "seed": 1}

@@ -1,4 +1,4 @@
-"""Poisson variates, sparse Poisson vectors, alias tables and subsets against their laws."""
+"""Poisson variates, sparse Poisson vectors, alias tables and subsets: their distributions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Large domains: a variable whose neighbors are all clamped is drawn from a law that is known."""
+"""Large domains: with clamped neighbors, a variable is drawn from a known distribution."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def pvalue(graph, sampler, energy):
 
 
 @pytest.mark.parametrize("with_unary", [False, True])
-@pytest.mark.parametrize("count", [3, 300])  # the list of touched values has room for 40
+@pytest.mark.parametrize("count", [3, 300])  # the list of touched values has space for 40
 @pytest.mark.parametrize(
     ("sampler", "kind"), [(mg.Gibbs(), GibbsData), (mg.PoissonGibbs(heavy=250, theta=2.0), None)]
 )

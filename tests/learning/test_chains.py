@@ -1,4 +1,4 @@
-"""Chains in lockstep: laid out as if anew, with the model's law, whatever the number of threads."""
+"""Vectorized chains: laid out as if anew, with the model's distribution, on any threads."""
 
 import numpy as np
 import pytest

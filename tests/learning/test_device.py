@@ -168,7 +168,7 @@ def simulated(tmp_path_factory):
 
 
 def on_the_cpu(graph, chains, steps):
-    """The states after each advance, of chains in lockstep."""
+    """The states after each advance, of vectorized chains."""
     values, states = weights_of(graph), [rows_of(graph, chains, seed) for seed in (1, 2)]
     made, seen = LockstepChains(graph, states[0].copy(), SEED, Threads(1)), []
     for name, value in steps:

@@ -28,7 +28,7 @@ def test_default_steps_end_when_moments_agree_within_noise():
 
 @pytest.mark.parametrize("rate", [3e-4])
 def test_steps_continue_while_moments_differ(rate):
-    """With small steps a thousand are not enough: the fit goes on, and warns if it must end."""
+    """With small steps a thousand are not enough: the fit continues, and warns if it must end."""
     graph, rows = chain(coupling=1.5, rows=5000)
     options = {"rate": rate, "decay": 1e6, "chains": 100}
     with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def star(share):
 
 
 def test_a_hidden_field_on_its_way_to_infinity_warns_with_pcd():
-    # Given the hidden value 1, the visible one has probability 0.73 at the most.
+    # Given the hidden value 1, the visible one has probability 0.73 at most.
     graph, rows = star(0.9)
     for method in ("exact", "pcd"):
         with pytest.warns(UserWarning, match="'bias'.*(infinity|no finite best)"):

@@ -130,7 +130,7 @@ def test_ties_across_groups_are_one_number():
 
 @pytest.mark.parametrize("method", ["exact", "pcd"])
 def test_errors_are_those_of_the_curvature(method):
-    """By differences of the log-likelihood, with values missing; chains are 10% off at the most."""
+    """By differences of the log-likelihood, with values missing; chains are 10% off at most."""
     graph = mixed()
     graph = graph.with_parameters({"h": [0.0, 0.2, 0.1]})
     rows = some_rows(graph, 400, missing=0.3)

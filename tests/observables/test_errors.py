@@ -38,8 +38,8 @@ def coverage(memory, error_of, runs=400):
 def test_intervals_cover_the_mean(memory):
     """90% intervals; with blocks of 10 autocorrelation times errors are up to 5% too small.
 
-    So true coverage is 88% at the least: fewer than the 1e-5 quantile of its law would be a false
-    alarm once in 100,000 times for each memory.
+    So true coverage is 88% at least: fewer than the 1e-5 quantile of its distribution would be a
+    false alarm once in 100,000 times for each memory.
     """
     count = coverage(memory, lambda series: of_series("a", series).estimate)
     assert count >= binom.ppf(1e-5, 400, 0.88)

@@ -84,7 +84,7 @@ def test_a_run_by_colors_that_keeps_observables_alone_resumes_to_the_same_bits(t
 
 
 def test_chains_that_were_stopped_at_different_places(tmp_path, mode, monkeypatch):
-    """Each goes on for a segment of its own when time is up: what all have is kept."""
+    """Each continues for a segment of its own when time is up: what all have is kept."""
     options = {"record": "draws", "observe": {"m": "magnetization", "up": up}, **QUIET}
     mg.sample(GRID, sweeps=20, checkpoint=tmp_path / "run", threads=1, **options)
     original, made = group.Group.run_segment, []

@@ -85,7 +85,7 @@ def test_a_tape_gives_the_same_numbers_and_some_of_them_moved():
     near = tape.near(np.random.default_rng(2))
     moved = [near.next() != number for number in read]
     assert 0 < sum(moved) < 15
-    assert 0 <= near.next() < 1  # and it goes on with new ones
+    assert 0 <= near.next() < 1  # and it continues with new ones
 
 
 def test_the_search_keeps_the_worst():

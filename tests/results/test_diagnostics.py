@@ -176,7 +176,7 @@ def ring(states=3, variables=6):
 def test_intervals_of_four_chains_cover_the_truth(scan):
     """300 runs, 18 values each: between 93% and 97.5% of the intervals cover.
 
-    A value misses with a chance of 5%. Were all values of a run independent, the share would spread
+    A value misses with probability 5%. Were all values of a run independent, the share would spread
     by sqrt(0.05 * 0.95 / 5400) = 0.3%; were all of a run missed together, by 1.3%. Seen over the
     runs it is 0.3%. So 93% lies 6 spreads below 95%, and 97.5% as far above what the addition for
     values never seen, a percent after 300 sweeps, makes of it.

@@ -67,7 +67,7 @@ class Sampling:
         return begin(self.graph, **self.options, **more)
 
     def attempt(self, folder):
-        """Go on with the run, or start it."""
+        """Continue with the run, or start it."""
         own = {"own": OBSERVED["own"]} if "observe" in self.options else None
         options = {"executor": self.options.get("executor"), "observe": own}
         end = time.monotonic() + FREED

@@ -99,7 +99,7 @@ class Block:
             self.release(live)
 
     def release(self, live):
-        """Let those go on whose group is complete; warps before the block."""
+        """Let those continue whose group is complete; warps before the block."""
         groups = {lane.waits for lane in live} - {"block"}
         for group in groups:
             members = [lane for lane in live if lane.thread_id // group[1] == group[0]]

@@ -198,13 +198,13 @@ def alive(pid):
 
 @pytest.fixture
 def short_folder():
-    """A folder whose name leaves room for a socket in it, as those of pytest may not."""
+    """A folder whose name leaves space for a socket in it, as those of pytest may not."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def test_a_long_name_of_the_temporary_folder_does_no_harm(tmp_path, monkeypatch):
-    """A socket's address holds about a hundred bytes: the fork server has no room then."""
+    """A socket's address holds about a hundred bytes: the fork server has no space then."""
     folder = tmp_path / ("long" * 25)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

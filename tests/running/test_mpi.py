@@ -1,4 +1,4 @@
-"""One model on several ranks: the same bits as on one machine, and errors in place of hangs."""
+"""One model on several ranks: the same bits as on one machine, and errors instead of hangs."""
 
 import json
 import shutil

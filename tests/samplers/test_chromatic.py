@@ -171,7 +171,7 @@ def sweep_matrix(graph):
 
 @pytest.mark.parametrize("name", ["spins", "potts", "tables"])
 def test_transitions_are_products_of_single_site_ones(name):
-    """From one fixed state, the law after a sweep is a row of the product, which keeps the law."""
+    """From one fixed state, the distribution after a sweep is a row of the product of updates."""
     graph = {"spins": spins(4, 5, 8), "potts": small([3] * 3, 3, 3, tables=False)}.get(
         name, small([3, 2, 2], 3, 4)
     )
@@ -224,7 +224,7 @@ CASES = {
 @pytest.mark.parametrize("chains", [1, 20])
 @pytest.mark.parametrize("name", CASES)
 def test_as_the_contract_says(name, chains):
-    """Every value of every sweep, in Python from the definition: alone and in lockstep."""
+    """Every value of every sweep, in Python from the definition: alone and vectorized."""
     graph, choose = CASES[name]
     color = graph.colors.color
     order = [v for v in np.argsort(color, kind="stable") if color[v] >= 0]
@@ -255,13 +255,13 @@ def large(name):
 
 
 def sampler_for(name):
-    """Few heavy pairs where there is a tail, so that it is drawn from."""
+    """Few exactly evaluated pairs where there is a tail, so that it is drawn from."""
     return mg.PoissonGibbs(heavy=4) if "tail" in name else mg.PoissonGibbs()
 
 
 @pytest.mark.parametrize("name", ["spins", "potts", "tables", "general", "tail", "small tail"])
 def test_every_layout_draws_the_same(name, monkeypatch):
-    """One chain, 20 or 70 in lockstep, several threads: bit for bit, marginals and energies too."""
+    """One chain, 20 or 70 vectorized, several threads: bit for bit, marginals and energies too."""
     graph = large(name)
     options = {
         "sampler": sampler_for(name),
@@ -311,7 +311,7 @@ def test_records_agree_with_the_draws(name):
 
 
 def test_rare_values_come_as_often_as_they_should():
-    """Of 1.28e8 draws of probability 1e-6, alone or in lockstep: a Poisson count of 128.
+    """Of 1.28e8 draws of probability 1e-6, alone or vectorized: a Poisson count of 128.
 
     The bounds are passed with probability 1e-7.
     """

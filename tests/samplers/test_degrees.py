@@ -1,7 +1,8 @@
 """One update of a variable with 4 to 20 neighbors, in every layout, against its conditional law.
 
-The neighbors are clamped, so that the law is known whatever the degree: a start from it must be
-kept by an update. Unary factors balance the pairs, so that no value is rare and each pair counts.
+The neighbors are clamped, so that the distribution is known whatever the degree: a start from it
+must be kept by an update. Unary factors balance the pairs, so that no value is rare and each pair
+counts.
 """
 
 import numpy as np
@@ -42,7 +43,7 @@ def graph_for(layout, values, degree):
 
 
 def check_update(graph, energy, sampler, free=0):
-    """An update from the law keeps it."""
+    """An update from the distribution keeps it."""
     law = np.exp(energy - energy.max())
     law /= law.sum()
     starts = np.repeat(np.maximum(graph.evidence, 0)[None], STARTS, axis=0)
@@ -58,7 +59,7 @@ LAYOUTS = {"spins": 2, "small": 3, "large": 18, "general": 3, "strong": 3}
 @pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_update_keeps_the_conditional_law(layout, degree):
-    """All pairs but two are heavy: every number of heavy pairs from 2 to 18, in blocks of four."""
+    """Every number of exactly evaluated pairs from 2 to 18, in blocks of four; two are drawn."""
     graph, energy = graph_for(layout, LAYOUTS[layout], degree)
     sampler = mg.PoissonGibbs(heavy=int(graph.stats.max_degree) - 3, theta=0.5)
     assert choose_variant(graph, sampler.split(graph)).name == layout

@@ -1,4 +1,4 @@
-"""Energy estimates against their law, and MIN-Gibbs with more draws than are made in one go."""
+"""Energy estimates and their distribution, and MIN-Gibbs with several blocks of draws."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Implicit factors: the same law, energy and stats as their stored form."""
+"""Implicit factors: the same distribution, energy and stats as their stored form."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_exact_start_keeps_the_law(sampler, model):
 
 @pytest.mark.parametrize("model", IMPLICIT)
 def test_a_slightly_wrong_weight_is_caught(model):
-    """The negative control: the law of the model with one more weak factor."""
+    """The negative control: the distribution of the model with one more weak factor."""
     graph = IMPLICIT[model]
     wrong = mg.FactorGraph(
         graph.domains, [*graph.factors, mg.Potts([0], [1], 0.6)], evidence=graph.evidence
@@ -78,7 +78,7 @@ def test_stats_and_energy_are_those_of_the_stored_form(model):
 
 
 def test_the_papers_models_as_kernels():
-    """Same constants, and by law the same marginals, as the stored models."""
+    """Same constants, and by distribution the same marginals, as the stored models."""
     potts = mg.Kernel((20, 20), lambda r, c: 4.6 * np.exp(-1.5 * (r * r + c * c)))
     ising = mg.Kernel((20, 20), lambda r, c: np.exp(-1.5 * (r * r + c * c)), kind="ising")
     for kernel, states, stored in (
@@ -100,7 +100,7 @@ def test_the_papers_models_as_kernels():
 
 @pytest.mark.parametrize("beta", [0.5, 1.1])
 def test_curie_weiss_magnetization(beta):
-    """The law of the number of up spins, against the exact binomial sum."""
+    """The distribution of the number of up spins, against the exact binomial sum."""
     n = 40
     graph = mg.FactorGraph(np.full(n, 2), [mg.Complete(n, beta / n)])
     up = np.arange(n + 1)

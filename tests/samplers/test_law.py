@@ -1,4 +1,4 @@
-"""The law of every registered sampler on every graph of the zoo (see docs/testing.md)."""
+"""The distribution of every registered sampler on every graph of the zoo (see docs/testing.md)."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def exact_starts(graph, count, seed):
 @pytest.mark.parametrize("model", ZOO)
 @pytest.mark.parametrize("setting", EXACT)
 def test_exact_start_keeps_the_law(setting, model):
-    """From exact draws, a sweep's worth of updates must leave the law as it was."""
+    """From exact draws, a sweep's worth of updates must leave the distribution as it was."""
     case, graph = EXACT[setting], ZOO[model]
     if case.pairs_only and model not in ("potts", "ising"):
         pytest.skip("it takes pairs and unary factors over small domains alone")

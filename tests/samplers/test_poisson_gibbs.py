@@ -176,7 +176,7 @@ def test_tuning_measures_what_models_differ_in():
 
 
 def test_tuned_runs_are_the_settled_ones_and_right():
-    """Errors are five standard errors at the most: 5e-7 for a value, if normal."""
+    """Errors are five standard errors at most: 5e-7 for a value, if normal."""
     graph, options = IMPLICIT["points"], {"sweeps": 3000, "seed": 5, "progress": False}
     run = mg.sample(graph, mg.PoissonGibbs(stickiness="measured"), **options)
     settled = mg.PoissonGibbs(stickiness="measured").settled(graph)

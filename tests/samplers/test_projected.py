@@ -1,4 +1,4 @@
-"""Low rank through carried sums: the law, the sums, their refreshing, and what an update costs."""
+"""Low rank through running sums: distribution, sums, their refreshing, cost of an update."""
 
 import numpy as np
 import pytest

@@ -70,7 +70,7 @@ def test_mgpmh_draws_about_lambda_where_all_factors_are_weak():
 def test_global_samplers_do_not_grow_with_degree_or_factors(sampler):
     few, many = (counters(star(leaves, 3.0), sampler) for leaves in (1_000, 50_000))
     assert few[0] == many[0] == 0  # not one exact evaluation
-    # about 60 draws an update, 20,000 updates: standard error 0.06 of either
+    # about 60 draws per update, 20,000 updates: standard error 0.06 of either
     assert abs(few[1] - many[1]) < 0.5
 
 

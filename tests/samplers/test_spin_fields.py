@@ -1,4 +1,4 @@
-"""One remembered field a spin: the law, the fields, their refreshing, and what an update costs."""
+"""One cached field per spin: distribution, fields, their refreshing, cost of an update."""
 
 import numpy as np
 import pytest

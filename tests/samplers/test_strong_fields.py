@@ -1,4 +1,4 @@
-"""Local fields beyond 709, where exp overflows: the law is kept, or the graph is refused."""
+"""Local fields beyond 709, where exp overflows: the right distribution, or a refusal."""
 
 import functools
 
@@ -57,7 +57,7 @@ STORED = [attracting, frustrated, repelling, opposed, tables]
 
 
 def enumerated(graph):
-    """The graph, its states, and their law by their energies."""
+    """The graph, its states, and their distribution by their energies."""
     states = np.array(naive.states(graph))
     energies = graph.stored().log_potential(states)
     law = np.exp(energies - energies.max())

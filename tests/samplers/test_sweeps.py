@@ -1,4 +1,4 @@
-"""The law of every sampler that moves all variables at once, and that its runs are like any."""
+"""Samplers that update all variables at once: their distribution, and runs with them."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Parallel tempering: the law of all levels together, exchanges, Houdayer moves, log Z."""
+"""Parallel tempering: the distribution of all levels together, exchanges, Houdayer moves, log Z."""
 
 import itertools
 from dataclasses import replace
@@ -42,7 +42,7 @@ RANK = mg.FactorGraph(
 
 
 def exact_replicas(graph, beta, twins, count, rng):
-    """Independent states of every level: [count, variable, lane], and the law of each level."""
+    """Independent states of every level, [count, variable, lane], and their distributions."""
     everything = Enumeration(graph)
     columns, laws = [], []
     for _, b in itertools.product(range(twins), beta):
@@ -82,7 +82,7 @@ def packed_states(data, states):
 
 
 def joint_p_value(graph, sampler, twins, change=lambda data: data, count=60_000):
-    """The chance of what one round makes of exact starts, if it leaves the joint law alone."""
+    """The p-value of one round from exact starts, for an unchanged joint distribution."""
     rng = np.random.default_rng(3)
     group = one_chain(graph, sampler)
     data, beta = change(group.data), group.data.beta
@@ -328,7 +328,7 @@ def test_both_modes_of_a_complete_graph():
     + [(name, False) for name in ("kernel", "points-dense", "several")],
 )
 def test_marginals_and_log_z(name, houdayer):
-    """Every graph of the zoo, and implicit ones. Errors are five standard errors at the most: 5e-7
+    """Every graph of the zoo, and implicit ones. Errors are five standard errors at most: 5e-7
     if normal; those of log Z come from 16 parts, so that eight are allowed."""
     graph = (ZOO | IMPLICIT)[name]
     run = mg.sample(
@@ -460,7 +460,7 @@ def test_counts_are_those_of_all_levels():
 
 
 def test_dense_models_exchange_rarely():
-    """Energies look at all pairs, sweeps at few: they get a third of the time at the most."""
+    """Energies look at all pairs, sweeps at few: they get a third of the time at most."""
     dense = mg.models.ising_rbf(side=12, beta=0.2)
     data = mg.Tempering(mg.PoissonGibbs(), (0.0, 0.5, 1.0), houdayer=False).prepare(dense)
     assert data.sweeps > 1

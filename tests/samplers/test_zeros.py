@@ -1,4 +1,4 @@
-"""Graphs with zeros: the law is kept and no forbidden state is ever reached, or it is refused."""
+"""Graphs with hard constraints: the right distribution and no forbidden state, or a refusal."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def exact_starts(graph, law, count, seed):
 @pytest.mark.parametrize("model", HARD)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_exact_start_keeps_the_law(name, model):
-    """From exact draws a sweep leaves the law as it was, and no state of probability 0 occurs."""
+    """From exact draws a sweep keeps the distribution, and no state of probability 0 occurs."""
     graph, law = HARD[model], naive.distribution(HARD[model])
     starts = exact_starts(graph, law, 60_000, seed=31)
     updates = graph.stats.variables

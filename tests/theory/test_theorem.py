@@ -608,7 +608,7 @@ def test_one_poisson_variable_attains_the_conjectured_ratio():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_sums_of_poisson_variables_stay_below_the_conjectured_ratio(seed):
-    """Not proven: docs/theory.md uses 1 in place of sqrt(2 / e)."""
+    """Not proven: docs/theory.md uses 1 instead of sqrt(2 / e)."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(2, 4))
     sizes, means = rng.normal(size=count), 10 ** rng.uniform(-2, 0.7, count)

@@ -1,4 +1,4 @@
-"""Laws on finitely many points: softmax, Poisson counts and vectors of them, sums that coincide."""
+"""Distributions on finitely many points: softmax, Poisson counts and their vectors, equal sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minigibbs.errors import TooLargeError
 from minigibbs.exact.enumeration import MOST_STATES, softmax
 
 TAIL = 1e-12  # Poisson counts are cut where less than this is left, above and below
-_SAME = 1e-9  # energies closer than this are one point of an estimator's law
+_SAME = 1e-9  # energies closer than this are one point of an estimator's distribution
 
 Law = tuple[NDArray[np.float64], NDArray[np.float64]]  # points and their probabilities
 

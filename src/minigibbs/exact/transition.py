@@ -1,4 +1,4 @@
-"""A sampler's transition matrix by enumeration, its stationary law and its spectral gap.
+"""A sampler's transition matrix by enumeration, its stationary distribution and its spectral gap.
 
 Samplers build theirs in `Sampler.transition`, from the paper's definitions and not from the
 kernels: minibatches are enumerated, and Poisson counts cut where less than 1e-12 is left.
@@ -196,7 +196,7 @@ def on_states(
 
 
 class Joint:
-    """The space of pairs (state, energy estimate), with the law of Theorems 1 and 5.
+    """The space of pairs (state, energy estimate), with the distribution of Theorems 1 and 5.
 
     `laws` are the paper's mu_x, one for each state.
     """
@@ -221,7 +221,7 @@ class Joint:
         return cut[0], cut[1]
 
     def sum_exp(self, states: list[int]) -> Law:
-        """The law of the sum of exp(energy - shift) over independent estimates of some states."""
+        """The distribution of the sum of exp(energy - shift) over independent estimates."""
         mass, chance = np.zeros(1), np.ones(1)
         for state in states:
             points, own = self.laws[state]

@@ -62,7 +62,7 @@ class Row:
     """One sampler on the graph."""
 
     sampler: str
-    batch: float | None  # expected draws an update
+    batch: float | None  # expected draws per update
     slowdown: float | None  # guaranteed, against plain Gibbs; None where nothing is
     nanoseconds: float | None  # predicted, per update; None where it cannot run
     exact: bool

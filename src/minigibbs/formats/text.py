@@ -21,7 +21,7 @@ from minigibbs.system import memory
 from minigibbs.system.files import write_whole
 
 _BLOCK = 2**20  # bytes read in one go
-_TAKEN = 64  # bytes of memory that reading takes, at the most, for each byte of text
+_TAKEN = 64  # bytes of memory that reading takes, at most, for each byte of text
 _RATIO = 200  # how many times its size a compressed file may grow,
 _HARMLESS = 2**24  # beyond this many bytes
 _XZ_MEMORY = 2**28  # bytes for the xz decoder; `xz -9` asks for a quarter of it

@@ -42,7 +42,7 @@ def read(path: str | os.PathLike[str], beta: float = 1.0, hard: float | None = N
     beta
         The inverse temperature. `mg.maximize` finds states of small cost at any.
     hard
-        The weight of a hard clause, in place of the file's. By default a violated hard clause is
+        The weight of a hard clause, instead of the file's. By default a violated hard clause is
         impossible.
     """
     cost = read_hard(hard)

@@ -151,7 +151,7 @@ def energy_at(model: Model) -> NDArray[np.float64]:
 def influence_at(model: Model) -> NDArray[np.float64]:
     """For each free variable a bound on how much all others together can move its distribution.
 
-    A factor of range M lets each of its other variables move it by M / 2 at the most, in total
+    A factor of range M lets each of its other variables move it by M / 2 at most, in total
     variation. Where the sum is below 1 for all, Dobrushin's condition holds, and chains that update
     one variable at a time mix fast.
     """

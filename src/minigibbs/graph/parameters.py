@@ -233,12 +233,12 @@ class Frame:
         return total
 
     def _totals(self, pieces: int) -> NDArray[np.float64]:
-        """Room for the sums of each piece, or one for all where no two of them add to a number."""
+        """Space for the sums of each piece, or one for all where no two of them add to a number."""
         return np.zeros((1 if self.apart else pieces, self.size))
 
     @cached_property
     def apart(self) -> bool:
-        """Whether every factor has numbers of its own: sums need no room for each piece."""
+        """Whether every factor has numbers of its own: sums need no space for each piece."""
         ties = self.ties
         pair, factor = ties.pair[ties.pair >= 0], ties.factor[ties.factor >= 0]
         starts = np.concatenate([pair, factor])
@@ -319,7 +319,7 @@ class Frame:
 
     @cached_property
     def ranges(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For each parameter the sums of its factors' least and of their greatest statistics."""
+        """For each parameter the sums of its factors' least and of their largest statistics."""
         low, high = self.constant.copy(), self.constant.copy()
         ties, model = self.ties, self.structure
         learned = np.flatnonzero(ties.pair >= 0)
@@ -362,7 +362,7 @@ class Frame:
         return whole[factors]
 
     def _table_range(self, factors: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and greatest finite entry of the tables of some factors."""
+        """The least and largest finite entry of the tables of some factors."""
         start, size = self.structure.factors["table_start"][factors], self.table_sizes(factors)
         places, which = np.unique(np.stack([start, size], axis=1), axis=0, return_inverse=True)
         ends = np.zeros((2, len(places)))

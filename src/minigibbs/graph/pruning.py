@@ -2,7 +2,7 @@
 
 A factor excludes a value of a variable if every entry with it is a zero, given the values that its
 other variables may still take. That may leave another factor without an entry for another value, so
-pruning goes on until nothing changes. It proves nothing about what is left: a value may survive,
+pruning continues until nothing changes. It proves nothing about what is left: a value may survive,
 and be impossible all the same.
 """
 
@@ -141,7 +141,7 @@ class Space(NamedTuple):
 
     @classmethod
     def of(cls, rules: Constraints, trail: int = 0) -> Space:
-        """Room for these rules."""
+        """Space for these rules."""
         start, end = rules.factors["scope_start"], rules.factors["scope_end"]
         sizes = np.diff(rules.first)[rules.slots["variable"]]
         total = np.concatenate([[0], np.cumsum(sizes)])

@@ -64,7 +64,7 @@ def _simplified(graph: FactorGraph) -> Simple:
 
 
 def lighter(graph: FactorGraph) -> FactorGraph:
-    """A graph of the same law in pairs and unary factors, if that is all it comes down to."""
+    """A graph of the same distribution in pairs and unary factors, if possible."""
     if graph.implicits:
         return graph
     simple = simplified(graph)

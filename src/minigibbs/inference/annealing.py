@@ -35,12 +35,12 @@ from minigibbs.system.watch import Watch
 
 ROUNDS = "rounds"  # how a search ended: all rounds were made
 _COOLING = 0.8  # share of a cycle in which temperatures fall; then single variables climb
-_CYCLES = 4  # at the most, each twice as long as the one before
+_CYCLES = 4  # at most, each twice as long as the one before
 _LEAST_SWEEPS = 8  # of the first cycle
 _TRIAL = 0.005  # seconds of updates that are timed, to choose the number of cycles
 _SEGMENT = 0.1  # seconds between two looks at the clock
-_STEPS = 64  # temperatures of a cycle, at the least, where there is time
-_GROWTH = 8  # of a segment over the one before, at the most
+_STEPS = 64  # temperatures of a cycle, at least, where there is time
+_GROWTH = 8  # of a segment over the one before, at most
 _BEYOND = 0.5  # seconds of climbing that are allowed after the time or a signal
 _ROUNDED = 1e-12  # of the largest range: gains that may be rounding
 _CACHING = 0.25  # share of the time left that may be spent on cached fields

@@ -56,7 +56,7 @@ class PointsField(NamedTuple):
 class CachedPoints(NamedTuple):
     """Points in the tree's order, cut into blocks, for fields that are cached.
 
-    A group's row of room holds field[value, place], then room for the values of one block.
+    A group's row of room holds field[value, place], then space for the values of one block.
     """
 
     points: PointsEnergy
@@ -119,7 +119,7 @@ def caching_seconds(groups: tuple[Implicit, ...]) -> float:
 
 
 def room_size(groups: tuple[Implicit, ...], values: int, cached: bool = False) -> tuple[int, int]:
-    """The shape of the room for running sums: one row per group."""
+    """The shape of the space for running sums: one row per group."""
     ranks = [group.a.shape[1] if isinstance(group, LowRank) else 1 for group in groups]
     width = 2 * values * max(ranks, default=1)
     if cached and any(isinstance(group, Points) for group in groups):
@@ -142,7 +142,7 @@ def _widest(groups: tuple[Implicit, ...]) -> int:
 def room_for(
     groups: tuple[Implicit, ...], values: int, cached: bool = False
 ) -> NDArray[np.float64]:
-    """Room for the running sums of all groups, one row per group."""
+    """Space for the running sums of all groups, one row per group."""
     return np.zeros(room_size(groups, values, cached))
 
 

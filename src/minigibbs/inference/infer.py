@@ -40,7 +40,7 @@ _CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
 _LATE_SHARE = 0.2  # of the time spent, in which plain chains are run where no result was ready
-_TEMPERED = 1_000_000  # variables times levels, at the most
+_TEMPERED = 1_000_000  # variables times levels, at most
 
 
 @checked(SampleError)

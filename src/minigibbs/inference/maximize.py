@@ -39,21 +39,21 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import Watch, current
 
 _FIRST_LEVELS = 24
-_PLACES = 200_000  # variables times levels, at the most
+_PLACES = 200_000  # variables times levels, at most
 _LEAST_LEVELS = 8
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
 _TRIED = 8  # rounds after which the annealing is planned, by the time that they took
 _TRIAL = 0.02  # seconds of the rounds that are timed
 _NEVER = 1 << 40  # rounds
 _SEGMENT = 0.2  # seconds between two looks at the clock
-_GROWTH = 8  # of a segment over the one before, at the most
+_GROWTH = 8  # of a segment over the one before, at most
 _SEARCH_BYTES = 4000  # the objects of a chain
 ROUNDS = "rounds"  # how a search ended: all rounds were made
 _EQUAL = 1e-9  # energies that differ by a smaller share are the same
 _QUICK, _OVERRATED = 0.02, 20.0  # seconds of an energy; most pairs of points may be negligible
 _MOST_STORED = 200_000  # implicit pairs for which a temperature ladder is laid out
 _CHAINS = 4  # where a number of rounds is given
-_TRIPS = 10  # rounds per level, at the least, for which tempering pays
+_TRIPS = 10  # rounds per level, at least, for which tempering pays
 _STORED_SECONDS = 5e-7  # to write out one factor of an implicit group, and to simplify it
 
 

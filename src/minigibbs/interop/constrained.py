@@ -105,7 +105,7 @@ class Linear(NamedTuple):
     constant: float
 
     def range(self) -> tuple[float, float]:
-        """The least and the greatest value."""
+        """The least and the largest value."""
         low = sum(float(term.min()) for term in self.terms.values())
         high = sum(float(term.max()) for term in self.terms.values())
         return self.constant + low, self.constant + high
@@ -266,7 +266,7 @@ class _Builder:
             memory.require(self._entries * _ENTRY_BYTES, what, "use smaller integer variables")
 
     def largest_range(self) -> float:
-        """The largest change of the cost by one variable, at the most; 1 if it is constant."""
+        """The largest change of the cost by one variable, at most; 1 if it is constant."""
         ranges = np.zeros(len(self.sizes))
         for owner, values in self.unary.items():
             ranges[owner] += np.ptp(values)

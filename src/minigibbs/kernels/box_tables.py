@@ -33,7 +33,7 @@ COUNT_MASK, SHARE_BIT = np.uint32(MOST_COUNT), np.uint32(COUNT_BITS)  # for who 
 SIZES = (2048, 1024, 512, 256, 64)  # of tables
 _FINE = 0.35  # of a slot: what a box may be bounded too high
 _STEPS = 2  # lengths of a run that are tried
-_ROOM = 4  # boxes for every slot, at the most
+_ROOM = 4  # boxes for every slot, at most
 _GUESS, _FULL, _MORE = 1.15, 0.98, 1.005  # of a slot's weight: a guess, and by what it is raised
 _DOWN, _UP = 1.0 - 1e-12, 1.0 + 2e-12  # for ties; bounds are rounded up by more
 _TRIED = 48  # points for which sizes of tables are tried
@@ -43,7 +43,7 @@ _COARSE = 8  # how many fewer slots the tables have by which sources are chosen
 BOX = np.dtype(  # while a table is made
     [
         ("bound", np.float64),
-        ("slack", np.float64),  # what the bound is too much, of all its points, at the most
+        ("slack", np.float64),  # what the bound is too much, of all its points, at most
         ("node", np.int32),
         ("count", np.int32),  # of its points
     ],
@@ -152,7 +152,7 @@ def _make_all(
 
 
 def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
-    """Do the work for some sources at a time, with room for the boxes of so many slots.
+    """Do the work for some sources at a time, with space for the boxes of so many slots.
 
     Raises `StopError` between two pieces if the call must end.
     """
@@ -180,7 +180,7 @@ def _look(tree, rule, source, node, box):
 def _cut(tree, rule, source, enough, boxes, used, made, stack):
     """Cut boxes in half until what their bounds are too much is enough, in the order of points.
 
-    Returns how many were made, or -1 if there is no room; and the sum of their bounds.
+    Returns how many were made, or -1 if there is no space; and the sum of their bounds.
     """
     count, total = 0, 0.0
     for k in range(used):
@@ -211,7 +211,7 @@ def _cut(tree, rule, source, enough, boxes, used, made, stack):
 
 @kernel
 def _cut_finely(tree, rule, source, slots, boxes, made, stack):
-    """Cut boxes until their bounds are too much by a share of a slot, or until there is no room.
+    """Cut boxes until their bounds are too much by a share of a slot, or until there is no space.
 
     Returns them, how many they are, and the sum of their bounds.
     """

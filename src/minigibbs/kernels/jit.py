@@ -20,7 +20,7 @@ from numba.extending import overload
 from minigibbs.system.watch import Compiling
 
 # Two habits of the innermost loops, for the sake of GPUs, where instructions are what is scarce:
-# `while` in place of `range`, whose bookkeeping their compiler does not see through, and
+# `while` instead of `range`, whose bookkeeping their compiler does not see through, and
 # `array[np.uint64(k)]`, so that it does not ask at every access whether k is negative.
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -176,7 +176,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         """Save if that is possible; the process has the function in any case."""
         try:
             super().save_overload(sig, data)
-        except (OSError, ValueError):  # no room, or damaged files that cannot be removed
+        except (OSError, ValueError):  # no space, or damaged files that cannot be removed
             self.disable()
 
 

@@ -8,7 +8,7 @@ BATCHES = 128  # sums of batches that are kept; when all are full, neighbors are
 
 
 def batch_size(count: int) -> int:
-    """Records in a batch after `count` records: the least power of 2 with room for one more."""
+    """Records in a batch after `count` records: the least power of 2 with space for one more."""
     size = 1
     while count >= size * BATCHES:
         size *= 2

@@ -36,7 +36,7 @@ def poisson(mean, none, stream):
 
 @inlined
 def poisson_beyond(u, mean, none, stream):
-    """A Poisson variate by a uniform number `u` of at least `none`, the chance of 0.
+    """A Poisson variate by a uniform number `u` of at least `none`, the probability of 0.
 
     Takes time of the order of the mean, which is what its callers spend on so many draws anyway.
     A large mean is cut into small ones, and 0 is redrawn: `u` has ruled it out.

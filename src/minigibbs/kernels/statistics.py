@@ -161,8 +161,8 @@ def center_tables(pair, place, field, first, share, gradient):
     """Take from the gradient of tables what single variables explain of it.
 
     Table k joins the variables pair[k], and its entries begin at place[k]; the fields of a variable
-    begin at field[variable], and their gradient is that of the chances of its values. `share` has
-    those chances, which begin at first[variable].
+    begin at field[variable], and their gradient is that of the probabilities of its values. `share`
+    has those chances, which begin at first[variable].
     """
     for k in range(len(pair)):
         i, j, at = pair[k, 0], pair[k, 1], place[k]

@@ -317,7 +317,7 @@ def _fits_instead(rules, factor, alive, slot_of, old, new, digits, length):
 
 @kernel
 def _replaceable(rules, alive, variable, old, new, digits, length):
-    """Whether no factor minds if a variable takes `new` in place of `old`."""
+    """Whether no factor minds if a variable takes `new` instead of `old`."""
     for k in range(rules.user_start[variable], rules.user_start[variable + 1]):
         factor = rules.factors[rules.user[k]]
         slot_of = 0

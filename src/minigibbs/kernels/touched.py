@@ -53,7 +53,7 @@ def _shorten(chain, touched):
 def set_gain(chain, value, gain, touched):
     """Set the gain of a value, and list it; returns how long the list is."""
     chain.carried[value] = gain
-    if touched == len(chain.weights):  # as many as `_collect` has room for
+    if touched == len(chain.weights):  # as many as `_collect` has space for
         touched = _shorten(chain, touched)
     chain.scratch[np.uint64(touched)] = value
     return touched + 1
@@ -173,10 +173,10 @@ def draw_touched(base, alias, first, size, chain, touched, u, repels, logs):
 
     `base` and `alias`, from `first` on, hold weights that sum to `size` and their alias table; both
     are empty for a uniform base. The envelope base * (1 + max(0, gain)) is drawn from directly, by
-    the uniform number `u`; a value that has lost is then kept with the chance 1 + gain. If that
-    fails time and again, or values are few, all are looked at, which is as exact. `repels` says
-    whether a value can have lost at all. With `logs`, what is carried is the logarithm of 1 + the
-    gain, and -1 says that all values have lost so much that their gains tell too little.
+    the uniform number `u`; a value that has lost is then kept with the probability 1 + gain. If
+    that fails time and again, or values are few, all are looked at, which is as exact. `repels`
+    says whether a value can have lost at all. With `logs`, what is carried is the logarithm of 1 +
+    the gain, and -1 says that all values have lost so much that their gains tell too little.
     """
     gained = _collect(base, first, chain, touched, logs)
     lost = repels and _any_lost(chain, touched)

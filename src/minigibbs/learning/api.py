@@ -464,7 +464,7 @@ class _Task:
         return STEPS, known
 
     def _sampled_errors(self, ascent: Ascent, values: NDArray[np.float64]) -> Uncertainty | None:
-        """How far parameters are known, from chains that go on with what was learned."""
+        """How far parameters are known, from chains that continue with what was learned."""
         frame = self.whole.frame
         if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
             return None

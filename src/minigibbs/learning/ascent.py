@@ -1,6 +1,6 @@
 """Contrastive divergence: parameters follow the difference of the data's and the model's moments.
 
-The model's moments come from chains that go on while the parameters move (persistent), or that
+The model's moments come from chains that continue while the parameters move (persistent), or that
 start anew at the data (CD-k). Every draw has a stream of its own and sums are made in fixed pieces,
 so that a seed gives the same weights on any number of threads, and after any number of resumes.
 """
@@ -34,14 +34,14 @@ from minigibbs.samplers import Sampler
 from minigibbs.system.watch import Watch
 
 STEPS, HELD_OUT = "steps", "held-out"
-_SHARE = 0.05  # of a step in the running means of moments, at the least
+_SHARE = 0.05  # of a step in the running means of moments, at least
 _FEW = 200_000  # factors whose connected moments are looked at unasked
 _BURN = 3  # of the seeds: which rows a step looks at
 
 
 @dataclass
 class Ascent:
-    """Learning under way: everything that it needs to go on."""
+    """Learning under way: everything that it needs to continue."""
 
     graph: FactorGraph
     data: Data

@@ -193,7 +193,7 @@ class RowChains(Chains):
         self._data = GibbsData(sum_unary(self._model), base, alias)
 
     def share(self, other: Chains) -> bool:
-        """Go on with the parameters that other such chains of the same graph have taken."""
+        """Continue with the parameters that other such chains of the same graph have taken."""
         if isinstance(other, RowChains):
             self._model, self._data = other._model, other._data
         return isinstance(other, RowChains)

@@ -37,7 +37,7 @@ FORMAT = "minigibbs-learning-2"
 FIXED_FORMAT = "minigibbs-learning-data-1"
 _WHOLE = "minigibbs-learning-1"  # of minigibbs 0.2: all in one file
 _NUMBER = re.compile("[0-9a-f]{16}")
-EVERY = 30.0  # seconds between two saves, at the least
+EVERY = 30.0  # seconds between two saves, at least
 
 
 class Target:

@@ -42,7 +42,7 @@ class Climb:
         Parameters
         ----------
         steps : int
-            Iterations of L-BFGS at the most.
+            Iterations of L-BFGS at most.
         bar : StepBar
             Shows the iterations made.
         watch : Watch

@@ -128,7 +128,7 @@ class Counts:
 
     @staticmethod
     def possible(frame: Frame, group: Any) -> bool:
-        """Whether the device can count them, and has room for that."""
+        """Whether the device can count them, and has space for that."""
         if not frame.countable or frame.counted_size > _MOST_COUNTED:
             return False
         size = 12 * frame.counted_size + group.chains * int(frame.sizes.sum(dtype=np.int64)) // 8

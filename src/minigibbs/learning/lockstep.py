@@ -1,4 +1,4 @@
-"""Chains of learning in lockstep: 64 side by side, whose weights are written in place.
+"""Vectorized chains of learning: 64 at a time, whose weights are written in place.
 
 The layouts of chromatic sweeps do not change with the weights. A layout says which entry of the
 packed graph is behind each of its numbers, so that new weights are written where they belong.
@@ -180,7 +180,7 @@ class LockstepRows(Chains):
         self._laid = self._layout.at(values)
 
     def share(self, other: Chains) -> bool:
-        """Go on with the weights of chains in lockstep."""
+        """Continue with the weights of vectorized chains."""
         if isinstance(other, LockstepChains):
             self._laid = other.laid
         return isinstance(other, LockstepChains)
@@ -239,7 +239,7 @@ def open_colors(graph: FactorGraph, data: Data) -> slice | None:
 
 
 def lockstep_rows(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains | None:
-    """Chains of the rows in lockstep, where they fit."""
+    """Vectorized chains of the rows, where they fit."""
     colors = open_colors(graph, data) if len(data) >= TOGETHER else None
     if colors is None:
         return None

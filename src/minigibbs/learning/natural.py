@@ -2,9 +2,10 @@
 
 Where every variable has fields of its own and pairs have tables of their own, the Fisher
 information of independent variables is known: the gradient of a table, less what the fields
-explain, over the chances of its values. Such a step is in proportion to what an entry's moments
-tell, and fields need not make up for it. Plain steps are held back by the directions in which all
-tables of a variable act as a field; those of Adam are as long for noise as for what is told.
+explain, over the probabilities of its values. Such a step is in proportion to what an entry's
+moments tell, and fields need not make up for it. Plain steps are held back by the directions in
+which all tables of a variable act as a field; those of Adam are as long for noise as for what is
+told.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def model_chains(
     threads: Threads,
     backend: str = "cpu",
 ) -> Chains:
-    """Chains of the model, at random states: in lockstep where it fits and no sampler is given."""
+    """Chains of the model, at random states: vectorized where it fits and no sampler is given."""
     each = 4 * len(graph) * graph.state_type.itemsize + _CHAIN_BYTES
     each += _GROUP_BYTES if sampler is not None else 0
     what = f"learning with {chains:,} chains of {len(graph):,} variables"
@@ -55,6 +55,6 @@ def model_chains(
 
 
 def row_chains(graph: FactorGraph, data: Data, seed: int, threads: Threads) -> Chains:
-    """Chains of rows with values missing: in lockstep where they fit."""
+    """Chains of rows with missing values: vectorized where they fit."""
     side_by_side = lockstep_rows(graph, data, seed, threads)
     return data_chains(graph, data, seed, threads) if side_by_side is None else side_by_side

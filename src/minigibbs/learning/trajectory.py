@@ -28,7 +28,7 @@ from minigibbs.results.likelihood import unnormalized
 from minigibbs.system.watch import current
 
 TRAJECTORY = 4  # what the seed of these chains is for
-_CHAINS = 500  # at the most
+_CHAINS = 500  # at most
 _WARMUP = 20  # sweeps at the first parameters
 _ROWS = 1000  # of the data whose likelihood is followed
 _FEW = 0.5  # effective share of the chains below which they are drawn anew

@@ -92,7 +92,7 @@ class Sums:
     Sums of `terms` are whole numbers: they are the same in whatever order they are added up.
     """
 
-    of: Measure  # which takes sums in place of a state
+    of: Measure  # which takes sums instead of a state
     terms: Callable[[], Terms] | None = None  # None: the one sum is the energy, without the offset
 
 

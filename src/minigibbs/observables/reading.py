@@ -69,7 +69,7 @@ def _read_one(name: str, one: Any) -> Observable:
 def encode(one: Observable, width: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """An observable for JSON; arrays go into `arrays` under names of their own.
 
-    Of a user's function only its width is written: to go on with it, it must be given again.
+    Of a user's function only its width is written: to continue with it, it must be given again.
     """
     if isinstance(one, Own):
         return {"name": one.name, "width": width}

@@ -3,8 +3,8 @@
 A pair is either at its minimum, where it adds nothing, or at its maximum, where every one of its
 draws adds log(1 + Psi / lambda). So only the number of draws at their maximum counts, and draws of
 independent Poisson variates add up: it is enough to sum the rates of the strong pairs that are at
-their maximum, and to draw one Poisson variate for them all. The law of the estimate is the same as
-that of `mg.PoissonEstimator`, which draws a variate for each.
+their maximum, and to draw one Poisson variate for them all. The distribution of the estimate is the
+same as that of `mg.PoissonEstimator`, which draws a variate for each.
 """
 
 from __future__ import annotations

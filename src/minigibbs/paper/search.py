@@ -126,7 +126,7 @@ def _attempt(
 
 
 def hostile_graph(tape: Tape, strongest: float, indicators: bool = False) -> FactorGraph:
-    """One to three variables; weak or strong factors, ties, repulsion, fields, peaked laws.
+    """One to three variables: weak or strong factors, ties, repulsion, fields, peaks.
 
     `indicators` asks for factors with two values only, whose Poisson estimates have few points.
     """
@@ -178,7 +178,7 @@ def poisson_estimates(tape: Tape, graph: FactorGraph) -> tuple[Estimator, float]
 
 
 def any_estimates(tape: Tape) -> tuple[FactorGraph, Estimator]:
-    """A graph, and an estimator that may or may not leave its law alone."""
+    """A graph, and an estimator that may or may not leave its distribution alone."""
     if tape.chance(0.5):
         graph = hostile_graph(tape, 2.0)
         return graph, SubsetEstimator(1 + tape.below(graph.stats.factors))

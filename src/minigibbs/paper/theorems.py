@@ -47,7 +47,7 @@ class Evidence:
 def gather(name: str, graphs: int) -> Evidence:
     """Try a claim on random graphs, and climb for as many steps from the worst of them.
 
-    Not for laws, which are equal but for rounding or not at all.
+    Not for distributions, which are equal but for rounding or not at all.
     """
     make = CLAIMS[name].make
     trials = [fresh(make, number) for number in range(graphs)]

@@ -122,7 +122,7 @@ def fit(
 
 
 def _known(table: Table, labels: Mapping[tuple[int, int], int]) -> Table:
-    """The table with the labels in place of what was there."""
+    """The table with the labels instead of what was there."""
     codes = table.codes.copy()
     for (row, column), code in labels.items():
         codes[row, column] = code
@@ -274,7 +274,7 @@ def probabilities(found: Candidates, weights: NDArray[np.float64]) -> NDArray[np
     """The probability of each candidate.
 
     Cells are independent given the cells that their features count. The cells in doubt are answered
-    by `mg.infer` on their graph. The others have one candidate that is all but certain.
+    by `mg.infer` on their graph. The others have one candidate that is nearly certain.
     """
     if not len(found.cell):
         return np.empty(0)

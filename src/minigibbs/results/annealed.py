@@ -25,7 +25,7 @@ from minigibbs.system.watch import Watch
 _CHAINS = 128
 _FIRST, _MOST = 128, 2**17  # sweeps of a round
 _SEGMENT = 0.1  # seconds between two looks at the clock
-_GROWTH = 8  # of a segment over the one before, at the most
+_GROWTH = 8  # of a segment over the one before, at most
 
 
 class LogZ(NamedTuple):

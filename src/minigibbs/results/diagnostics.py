@@ -80,14 +80,14 @@ class Judged(NamedTuple):
     """One variable's convergence, by the indicators of its values; NaN where it cannot be told."""
 
     variable: int
-    rhat: float  # the greatest over the values
+    rhat: float  # the largest over the values
     ess: float  # the least over the values
 
 
 def judge(run: Run, most: int = MOST_JUDGED, within: bool = False) -> list[Judged]:
     """R-hat and ESS of the variables whose draws differ most between chains, the worst first.
 
-    Looks at `most` variables at the most; empty if the run kept no draws. With `within` the ESS is
+    Looks at `most` variables at most; empty if the run kept no draws. With `within` the ESS is
     that of single chains, added up.
     """
     draws, drawn = run.kept_draws, run.drawn

@@ -127,7 +127,7 @@ class Shares(ABC):
         """[variable] the largest difference between two rows' probabilities of a value."""
 
     def intervals(self, level: float = LEVEL) -> NDArray[np.float64]:
-        """[value, 2] intervals that cover the truth with a chance of `level`, where chains mix.
+        """[value, 2] intervals that cover the truth with probability `level`, where chains mix.
 
         With few rows the standard errors are themselves uncertain: Student's t with as many degrees
         of freedom as there are rows, less 1. NaN for a single row.

@@ -36,7 +36,7 @@ _VALUES = 3  # other values of a variable that are tried
 _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
 _PASSES = 2  # over the variables around a cluster
 _FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
-_OFF = 0.1  # from uniform, at the least
+_OFF = 0.1  # from uniform, at least
 _MOST_EXPANDED = 20_000  # the same for stencils, which the search expands into pairs
 _MOST_VALUES = 4_000_000  # of all variables together, beyond which nothing is searched
 
@@ -105,7 +105,7 @@ def _stuck(
     """A variable that no chain moved although its conditional distribution says it should.
 
     The shares must differ at the last state of every chain that is looked at: a chain of exact
-    updates is then accused once in 10,000 runs at the most. One chain is too few to tell, unless
+    updates is then accused once in 10,000 runs at most. One chain is too few to tell, unless
     its sampler rejects moves.
     """
     assert run.state is not None

@@ -24,7 +24,7 @@ from minigibbs.results import diagnostics
 from minigibbs.results.marginals import LEVEL, check_level
 from minigibbs.system.boundary import checked
 
-BLOCK_TIMES = 10.0  # autocorrelation times in a block, at the least
+BLOCK_TIMES = 10.0  # autocorrelation times in a block, at least
 _MOST_BLOCKS = 32  # of a row
 _LEAST_BLOCKS = 4  # of all rows together, however slow they are
 _LEAST_BATCHES = 32  # of all rows together, to tell an autocorrelation time from

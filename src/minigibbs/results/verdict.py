@@ -116,7 +116,7 @@ def energy_limit(run: Run) -> float:
 
     Few energies make R-hat scatter: with k in half a chain it is 1 + (F - 1) / 2k, where F is a
     variance ratio of eight halves or more. F exceeds 5 once in some 10,000 times for independent
-    energies. The limit of 9 leaves room for energies that depend on each other.
+    energies. The limit of 9 leaves space for energies that depend on each other.
     """
     rare = run.energy is not None and run.info.energy_thin > run.info.thin
     limit = rhat_limit(len(run.clock), 1)

@@ -20,8 +20,8 @@ from minigibbs.samplers.costs import COSTS
 from minigibbs.samplers.registry import chromatic_layout
 
 SHARE = 0.1  # of a chain's time that its energies may take
-SHARE_UNTIL = 0.5  # the same where a run goes on until the energy's sample size is reached
-_MOST_UNTIL = 10  # records between two energies, where a run goes on until it has enough of them
+SHARE_UNTIL = 0.5  # the same where a run continues until the energy's sample size is reached
+_MOST_UNTIL = 10  # records between two energies, where a run continues until it has enough of them
 _NEGLIGIBLE = 1e-17  # of the sum of |weight|: what all pairs that are left out may add up to
 _LEAST_TRIMMED = 1000  # pairs, for which it is worth a look
 _LONG_ROW = 8  # pairs a variable from which on they are summed variable by variable
@@ -124,7 +124,7 @@ def energy_every(
 ) -> int:
     """How many records lie between two energies; one at the end where no more fit.
 
-    `records` is None where a run goes on until it has enough energies.
+    `records` is None where a run continues until it has enough energies.
     """
     own = chromatic_layout(sampler, graph).energy_cost(graph) if colors else None
     cost = energy_cost(graph) if own is None else own

@@ -279,7 +279,7 @@ def _seconds(records: int) -> float:
 
 
 def _wanted(goal: Goal, most: int) -> float:
-    """How many records are looked at: four times those that the ESS needs, at the least."""
+    """How many records are looked at: four times those that the ESS needs, at least."""
     return max(most, 4 * min(goal.ess or 0, _MOST_WANTED))
 
 

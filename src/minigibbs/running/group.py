@@ -20,7 +20,7 @@ from minigibbs.running.plan import Plan
 __all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]
 
 RECORDED = ("draws", "energy", "error", "observed")  # what has a row per record
-_GROWTH = 8.0  # of a segment over the one before, at the most
+_GROWTH = 8.0  # of a segment over the one before, at most
 
 
 class Collected(NamedTuple):
@@ -91,7 +91,7 @@ class Group(Ensemble):
 
     @abstractmethod
     def recorded(self) -> dict[str, NDArray[Any]]:
-        """The arrays with a row per record, by name, room for those to come included."""
+        """The arrays with a row per record, by name, space for those to come included."""
 
     def rows(self, first: int) -> dict[str, NDArray[Any]]:
         """The records from number `first` on, by name: [record, ...]."""

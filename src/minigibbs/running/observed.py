@@ -45,7 +45,7 @@ class Observer:
         self.series = np.zeros((0, rows, width if plan.series else 0))
 
     def make_room(self, records: int) -> None:
-        """Have room for so many records of each row."""
+        """Have space for so many records of each row."""
         if self.plan.series and records > len(self.series):
             larger = np.zeros((records, *self.series.shape[1:]))
             larger[: len(self.series)] = self.series

@@ -12,7 +12,7 @@ import numpy as np
 from minigibbs.results import diagnostics
 from minigibbs.running.group import Group
 
-_LOOK = 1.0  # seconds between two looks at the chains, at the least
+_LOOK = 1.0  # seconds between two looks at the chains, at least
 _SHARE = 0.01  # of the time that looking may take
 _MOST = 2000  # records a chain that are looked at
 

@@ -47,7 +47,7 @@ WARMUP_SHARE = 4  # without `warmup`, one update comes before the recording for 
 MOST_DISPERSED = 64  # chains of which some begin at constant states; random states suffice for more
 _MOST_SERIES = 1 << 27  # bytes of observables of which every record is kept
 _MOST_UNTIL = 16  # numbers of which every record is kept where a run has no known length
-DEFAULT_RECORDS = 1000  # at the most, where `thin` is not given
+DEFAULT_RECORDS = 1000  # at most, where `thin` is not given
 
 
 @checked(SampleError)

@@ -10,7 +10,7 @@ ties the update to the NamedTuple's type, and the one run loop calls it through 
 Numba picks the function by the type of `data` when it compiles the loop, so that each loop is
 specialized, inlined, and cached on disk.
 
-A sampler that moves many variables at once has a sweep in place of the update,
+A sampler that moves many variables at once has a sweep instead of the update,
 
     sweep(data, model, chain, replicas)
 
@@ -48,7 +48,7 @@ class Workspace:
     scratch: int = 0
     weights: int = 2  # numbers per value
     replicas: int = 0  # further states of all variables; for samplers that sweep
-    words: int = 0  # 64-bit words of packed states, in place of `replicas`
+    words: int = 0  # 64-bit words of packed states, instead of `replicas`
     numbers: int = 0  # scratch beyond the weights; for samplers that sweep
 
     def size(self, graph: FactorGraph) -> float:
@@ -58,7 +58,7 @@ class Workspace:
         return states + 8.0 * (self.carried + self.scratch + self.numbers + weights + self.words)
 
     def new_replicas(self, graph: FactorGraph) -> NDArray[Any]:
-        """Return room for the further states of one chain: values, or words of bits."""
+        """Return space for the further states of one chain: values, or words of bits."""
         if self.words:
             return np.zeros(self.words, np.uint64)
         return np.zeros(self.replicas * len(graph), graph.state_type)
@@ -91,7 +91,7 @@ class Sampler(ABC):
     """
 
     name: ClassVar[str]  # in files and on the command line
-    exact: ClassVar[bool] = True  # whether its stationary law is the model's
+    exact: ClassVar[bool] = True  # whether its stationary distribution is the model's
     draws_implicit: ClassVar[bool] = False  # whether it can do without stored factors
     sweeps: ClassVar[bool] = False  # whether it moves all variables at once
     on_gpu: ClassVar[bool] = True  # whether a GPU takes it
@@ -217,7 +217,7 @@ class Sampler(ABC):
         return None
 
     def proviso(self, graph: FactorGraph) -> str:
-        """What is known in place of a guaranteed slowdown, in words; empty if nothing is."""
+        """What is known instead of a guaranteed slowdown, in words; empty if nothing is."""
         return ""
 
     def transition(self, everything: Enumeration) -> Transition:
@@ -237,7 +237,7 @@ class SweepSampler(Sampler):
 
     sweeps = True
     lanes: ClassVar[int] = 1  # for which factors are split within a sweep; see `describe`
-    on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, a thread a chain
+    on_gpu: ClassVar[bool] = False  # whether its sweep runs on a GPU, one thread per chain
 
     def carry_over(self, before: Carried, after: Carried) -> None:
         """Continue a chain on a graph with other weights.

@@ -16,7 +16,7 @@ from minigibbs.errors import SampleError
 from minigibbs.graph.graph import FactorGraph
 
 SLOWDOWN = 1.5  # the default guarantee: at least 1/1.5 of plain Gibbs's spectral gap
-FAILURE = 0.01  # the chance a in Lemma 2 that an energy estimate is off by more than delta
+FAILURE = 0.01  # the probability a in Lemma 2 that an energy estimate is off by more than delta
 LOOSEST = (
     100.0  # a slowdown beyond which a bound says nothing of use, and is not called a guarantee
 )
@@ -294,7 +294,7 @@ def estimate_decay(slowdown: float, delta: float, failure: float) -> Decay:
     """Part (h) of docs/theory.md.
 
     `slowdown` is that of a chain whose estimates are always within delta of the energy; `failure`
-    is the chance that an estimate is not.
+    is the probability that an estimate is not.
     """
     return Decay(slowdown / (1.0 - failure) ** 2, math.exp(delta) * failure)
 
@@ -317,8 +317,8 @@ def metropolis_slowdown(sizes: Any, exponent: Any) -> float:
     """The slowdown of a minibatched Metropolis step with uniform proposals, at the worst variable.
 
     Uniform proposals among D values cost a factor of D. `exponent` is twice the Hellinger exponent
-    between the minibatches of the present and the proposed state, whose laws then overlap by at
-    least 1 - sqrt(1 - exp(-exponent)).
+    between the minibatches of the present and the proposed state, whose distributions then overlap
+    by at least 1 - sqrt(1 - exp(-exponent)).
     """
     safe = np.minimum(exponent, 700.0)
     return float((sizes * np.exp(safe) * (1.0 + np.sqrt(-np.expm1(-safe)))).max(initial=1.0))

@@ -35,4 +35,4 @@ COSTS: Costs = {
     "write": 5.0,  # a neighbor's field brought up to date
     "far": 40.0,  # a cache line that comes from main memory
 }
-LANE_DRAW = 48.0  # a draw in lockstep, where all chains wait for one that draws
+LANE_DRAW = 48.0  # a draw of vectorized chains, which all wait for the one that draws

@@ -72,7 +72,7 @@ class Estimator(ABC):
         """
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """The paper's mu_x: the points that an estimate of a state can take, and their chances.
+        """The paper's mu_x: the possible estimates of a state, and their probabilities.
 
         Energies are on the scale on which every factor has least value 0.
         """
@@ -142,11 +142,11 @@ class PoissonEstimator(Estimator):
         return spans * (self.batch / max(float(spans.sum()), 1e-300))
 
     def scratch(self, graph: FactorGraph) -> int:
-        """Room for a block of draws."""
+        """Space for a block of draws."""
         return _BLOCK
 
     def describe(self) -> str:
-        """The law stays the model's."""
+        """The distribution stays the model's."""
         return f"Poisson estimates, lambda = {self.batch:.4g}, unbiased in exp: exact"
 
     def law(self, everything: Enumeration, state: int) -> Law:
@@ -213,11 +213,11 @@ class SubsetEstimator(Estimator):
         return {"member": float(self.size)}
 
     def scratch(self, graph: FactorGraph) -> int:
-        """Room for the subset."""
+        """Space for the subset."""
         return subset_scratch(self.size)
 
     def describe(self) -> str:
-        """The law is not the model's."""
+        """The distribution is not the model's."""
         return (
             f"sums over {self.size} factors drawn without replacement: BIASED towards states "
             "whose estimate varies most"
@@ -253,7 +253,7 @@ class ExactEstimator(Estimator):
         return float(graph.stats.factors)
 
     def describe(self) -> str:
-        """The law stays the model's."""
+        """The distribution stays the model's."""
         return "exact energies: plain Gibbs at the cost of all factors per value"
 
     def law(self, everything: Enumeration, state: int) -> Law:
@@ -305,7 +305,7 @@ class CustomEstimator(Estimator):
         return 1.0
 
     def describe(self) -> str:
-        """The law depends on the function."""
+        """The distribution depends on the function."""
         name = self.function.py_func.__name__
         return f"estimates by {name}: exact only if E exp(estimate) = exp(energy)"
 

@@ -108,7 +108,7 @@ class Exact(SweepSampler):
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """Every row is the law itself."""
+        """Every row is the distribution itself."""
         law = everything.law
         matrix, count = np.tile(law, (len(law), 1)), len(law)
         return Transition(matrix, np.arange(count), np.zeros(count), law, everything)

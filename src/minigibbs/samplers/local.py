@@ -82,7 +82,7 @@ class LocalMinibatchGibbs(Sampler):
         return float(min(40, graph.stats.max_degree) if self.batch is None else self.batch)
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Room for the subset."""
+        """Space for the subset."""
         return Workspace(scratch=0 if self.adjusted else subset_scratch(data.batch))
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:

@@ -3,7 +3,7 @@
 Swendsen and Wang 1987, doi:10.1103/PhysRevLett.58.86, in the words of Edwards and Sokal 1988,
 doi:10.1103/PhysRevD.38.2009: a pair of weight w whose variables agree is bonded with probability
 1 - exp(-w); given the bonds, each cluster takes a value with weight exp(sum of its unary factors).
-Both steps are Gibbs sampling on (state, bonds), so the law is the model's.
+Both steps are Gibbs sampling on (state, bonds), so the distribution is the model's.
 
 A pair is bonded if a Poisson(w) number of draws is not 0. Many weak pairs are therefore drawn
 together, a Poisson(total weight) number by alias table, and no pair that is not drawn is looked at

@@ -37,7 +37,7 @@ from minigibbs.system.watch import Watch
 METHODS = ("tree", "pairwise", "network")
 _SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
 _ROUNDS = 15  # of learning from a completed table and completing it anew
-_RESTARTS, _FEW_CELLS = 20, 1_000_000  # of networks, for tables of so many cells at the most
+_RESTARTS, _FEW_CELLS = 20, 1_000_000  # of networks, for tables of so many cells at most
 _DRAWS = 5  # completions that the last parameters are averaged over
 
 

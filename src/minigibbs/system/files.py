@@ -28,9 +28,9 @@ from minigibbs.system import memory
 _HEADER = "header.json"
 _SEAL = 1 + 64 + 1  # bytes at the end of a sealed file: a digest in hexadecimal, on a line
 _LOCAL_HEADER = 30  # bytes of a zip member before its name
-_JSON_BYTE = 12  # bytes of memory, at the most, for each byte of a header: "ab" becomes a string,
+_JSON_BYTE = 12  # bytes of memory, at most, for each byte of a header: "ab" becomes a string,
 _JSON_BRACKET = 64  # and for each bracket: {} becomes a dictionary
-_NPY_HEADER = 10_012  # bytes of an .npy file before its numbers, at the most
+_NPY_HEADER = 10_012  # bytes of an .npy file before its numbers, at most
 _ENCRYPTED, _UTF_8 = 0x1, 0x800  # flags of a zip member
 
 

@@ -1,8 +1,9 @@
 """The paper's lemmas and theorems on one graph: what is claimed, and what is true.
 
-Each function enumerates a small graph and returns a `Comparison`. Laws are compared state by state,
-spectral gaps as a ratio to plain Gibbs's (Theorem 6: to MGPMH's). Lemma 2 and Theorems 2 and 4 are
-false as the paper states them; docs/paper.md has counterexamples, and proofs of the repaired ones.
+Each function enumerates a small graph and returns a `Comparison`. Distributions are compared state
+by state, spectral gaps as a ratio to plain Gibbs's (Theorem 6: to MGPMH's). Lemma 2 and Theorems 2
+and 4 are false as the paper states them; docs/paper.md has counterexamples, and proofs of the
+repaired ones.
 """
 
 from __future__ import annotations
@@ -732,7 +733,7 @@ def _law(chain: Transition, estimator: Estimator) -> Comparison:
 
 
 def _stationary(chain: Transition, law: NDArray[np.float64]) -> Comparison:
-    """A law over states against the one that the matrix keeps, solved for without knowing it."""
+    """A distribution over states against the stationary one, solved for independently."""
     return Comparison(EQUAL, law, chain.marginal(chain.stationary()))
 
 

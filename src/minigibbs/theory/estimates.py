@@ -56,7 +56,7 @@ class TruncatedEstimator(PaperEstimator):
         return f"{self.estimator.describe()}, given that it is within {self.delta:g}"
 
     def law(self, everything: Enumeration, state: int) -> Law:
-        """The estimator's law on the points within delta."""
+        """The estimator's distribution on the points within delta."""
         points, chances = self.estimator.law(everything, state)
         near = np.abs(points - everything.phi[:, state].sum()) <= self.delta
         if not near.any():

@@ -24,7 +24,7 @@ def resume(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a run from its checkpoint, and print a summary."""
+    """Continue a run from its checkpoint, and print a summary."""
     from minigibbs.running.api import resume as go_on
     from minigibbs.running.checkpoint.folder import Checkpoint
     from minigibbs.running.executors.dask import dask_client

@@ -48,7 +48,7 @@ class General:
     key: NDArray[np.int32]  # [factors, k], may be broadcast
     weight: NDArray[np.float64]  # [factors]
     low: NDArray[np.float64]  # [factors] least finite value, given the evidence
-    span: NDArray[np.float64]  # [factors] greatest minus least value; infinite with a zero
+    span: NDArray[np.float64]  # [factors] largest minus least value; infinite with a zero
     table: NDArray[np.float64]  # flat
     table_start: NDArray[np.int64]  # [factors]
     offset: float = 0.0  # a constant for the whole group
@@ -276,7 +276,7 @@ def warn_of_floor(kind: str, zeros: int, floor: str, stacklevel: int = 4) -> Non
 def usable_weights(
     kind: str, values: NDArray[np.float64], weight: NDArray[np.float64], shared: bool
 ) -> None:
-    """Raise for a weight that is not above 0 at a table that holds a zero."""
+    """Raise for a weight that is not above 0 at a table that has a hard constraint."""
     low = np.flatnonzero(~(weight > 0))
     if not len(low):
         return
@@ -295,7 +295,7 @@ def _rows_with_zeros(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def finite_range(rows: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The least and greatest finite number of each row, and whether it holds a zero.
+    """The least and largest finite number of each row, and whether it has a hard constraint.
 
     Both are 0 for a row of zeros (-inf) alone.
     """

@@ -183,7 +183,7 @@ class BoltzmannMachine(OneToOneFeatureMixin, _Machine):  # type: ignore[misc]
     method : {"pcd", "cd", "pseudo", "exact"}, default "pcd"
         How it is learned, as in `mg.learn`.
     steps : int, default 500
-        Gradient steps at the most.
+        Gradient steps at most.
     l2 : float, default 0.001
         The penalty l2 / 2 * value**2.
     threshold : float, default 0.5
@@ -297,7 +297,7 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
     method : {"pcd", "cd", "exact"}, default "pcd"
         How it is learned, as in `mg.learn`.
     steps : int, default 500
-        Gradient steps at the most.
+        Gradient steps at most.
     l2 : float, default 0.001
         The penalty l2 / 2 * value**2.
     threshold : float, default 0.5

@@ -144,7 +144,7 @@ def scale(low: str, high: str) -> Html:
 
 
 def shrink(values: NDArray[Any], most: int = MOST_PIXELS) -> NDArray[Any]:
-    """Evenly spaced rows and columns, `most` of each at the most."""
+    """Evenly spaced rows and columns, `most` of each at most."""
     for axis, length in enumerate(values.shape):
         if length > most:
             chosen = np.linspace(0, length - 1, most).astype(int)
@@ -177,7 +177,7 @@ def _png(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> bytes:
 
 
 def _kept_places(row: NDArray[np.float64]) -> NDArray[np.int64]:
-    """All points of a short line; of a long one the least and the greatest of every stretch."""
+    """All points of a short line; of a long one the least and the largest of every stretch."""
     if len(row) <= _MOST_POINTS:
         return np.arange(len(row))
     edges = np.linspace(0, len(row), _MOST_POINTS // 2 + 1).astype(int)

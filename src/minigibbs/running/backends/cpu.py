@@ -94,7 +94,7 @@ class CpuBackend(Backend):
         require_records(plan, 2 * need if snapshots else need, "fewer chains")
 
     def collect(self, plan: Plan, state: State, rows: dict[str, NDArray[Any]]) -> Collected:
-        """One row; a row a chain of those in lockstep."""
+        """One row; one row per vectorized chain."""
         if plan.scan == CHROMATIC:
             return collect_lockstep(plan, state, rows)
         width = len(plan.drawn) or len(plan.graph)
@@ -136,7 +136,7 @@ class CpuGroup(Group):
         number: int = 0,
         length: int | None = None,
     ) -> None:
-        """A chain with room for the records of `length` updates."""
+        """A chain with space for the records of `length` updates."""
         super().__init__(plan, number, 1)
         graph = plan.graph
         space = plan.sampler.workspace(graph, data)
@@ -388,7 +388,7 @@ def cpu_group(
     number: int = 0,
     length: int | None = None,
 ) -> CpuGroup | LockstepGroup:
-    """A chain of the kind that the plan's sampler asks for, or several in lockstep."""
+    """A chain of the kind that the plan's sampler asks for, or several vectorized."""
     if plan.scan == CHROMATIC:
         return LockstepGroup(plan, data, np.atleast_2d(state), number, length)
     kind = SweepGroup if plan.sampler.sweeps else CpuGroup
@@ -408,7 +408,7 @@ def first_scan(plan: Plan) -> Scan:
 
 
 def _recorder(plan: Plan, length: int) -> Recorder:
-    """Room for what so many updates record."""
+    """Space for what so many updates record."""
     records = length // plan.thin
     values = plan.values if "marginals" in plan.kept else 0
     variables, none = len(plan.graph), np.empty(0)
@@ -439,7 +439,7 @@ def _recorder(plan: Plan, length: int) -> Recorder:
 
 @entry
 def advance(data, model, chain, scan, recorder, updates, recording):
-    """Run one chain `updates` further; everything it needs to go on is in its arrays.
+    """Run one chain `updates` further; everything it needs to continue is in its arrays.
 
     So a run may be cut anywhere, into any number of calls, and gives the same draws.
     """
@@ -472,7 +472,7 @@ def start_chain(data, model, chain):
 
 @entry
 def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
-    """Run one chain so many sweeps further; everything it needs to go on is in its arrays.
+    """Run one chain so many sweeps further; everything it needs to continue is in its arrays.
 
     `before` is a copy of its state.
     """

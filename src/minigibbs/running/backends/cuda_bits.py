@@ -1,4 +1,4 @@
-"""Spins on a GPU, a bit a chain: 32 chains in a word, and all spins of a color at a time.
+"""Spins on a GPU, one bit per chain: 32 chains in a word, and all spins of a color at a time.
 
 A word x[place, w] holds chains 32 w to 32 w + 31 at one place; see `samplers.chromatic.places`. The
 draws are those of the CPU, bit by bit: random bits by `kernels.philox`, arithmetic as written.
@@ -173,7 +173,7 @@ def _continued(data, block, lane, key0, key1, sweep, x, w, first, new, rare):
 
 @cache
 def sweep_color(kind, lanes, registers=REGISTERS):
-    """A kernel that updates all spins of one color, a word a thread, `lanes` chains at a time.
+    """A kernel that updates all spins of one color, one word per thread, `lanes` chains at a time.
 
     Only the first `chains` are updated: with few of them 1 or 4 lanes pay, else 16. New words go
     to `copy`, too, unless it is empty.
@@ -253,10 +253,10 @@ def sweep_patterns(
     blocks, variable, base, target, weight, table,
     first_block, end_block, seed0, seed1, sweep, chains, x, copy,
 ):  # fmt: skip
-    """Update all spins of one color that have few neighbors: a word a thread, by thresholds."""
+    """Update all spins of one color that have few neighbors: one word per thread, by thresholds."""
     data = Spins(blocks, variable, base, target, weight)
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
-    marks = cuda.shared.array(_MARKS, np.uint32)  # a column a thread
+    marks = cuda.shared.array(_MARKS, np.uint32)  # one column per thread
     words, (number, lane, w) = x.shape[1], _item(first_block, x.shape[1])
     if number >= end_block or chains == 0:  # none: to compile
         return
@@ -548,7 +548,7 @@ def sum_energies(parts, lanes, constant, record, energy):
 
 @cuda.jit
 def read_bits(x, places, fixed, first, packed):
-    """Copy the states of chains from number `first` on to packed [chain, byte]: a bit a variable.
+    """Copy the states of chains from number `first` on to packed [chain, byte], 1 bit per variable.
 
     The first variable of a byte is its lowest bit.
     """

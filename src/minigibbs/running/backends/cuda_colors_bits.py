@@ -24,7 +24,7 @@ from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
 from minigibbs.samplers.chromatic.spins import SpinColors
 
-_NOTING = 8448  # blocks of threads that note what has changed, at the most
+_NOTING = 8448  # blocks of threads that note what has changed, at most
 _NOTED = 8  # sweeps of which one is compared with the one before
 _ADDING = 1 << 17  # threads that add up energies
 _CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
@@ -181,7 +181,7 @@ class CudaBits(CudaColors):
         self.device_ends = to_device(self.cuda, row_ends(self.plan))
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a color, or one for all."""
+        """One launch per color, or one for all."""
         kind, ends, own = self.data.base.dtype.type, self.data.block_ends, self.own
         if self.walking:
             tails, halves = isinstance(self.data, SpinTailColors), self.x.view(np.uint16)
@@ -249,7 +249,7 @@ class CudaBits(CudaColors):
         return bool(self.snapshots) and (self._clock + self.unit) % self.plan.thin == 0
 
     def _next_snapshot(self) -> Any:
-        """Where they go; what waits is counted before, if there is no room."""
+        """Where they go; what waits is counted before, if there is no space."""
         if self.held_back == len(self.snapshots):
             self._count_waiting()
         if self.noted + self.held_back == self.own.MOST_COUNTED:

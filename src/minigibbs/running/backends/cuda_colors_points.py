@@ -30,7 +30,7 @@ class CudaPoints(CudaColors):
 
     @property
     def features(self) -> int:
-        """Of a point, at the most."""
+        """Of a point, at most."""
         groups = self.plan.graph.implicits
         return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
 

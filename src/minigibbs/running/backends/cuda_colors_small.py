@@ -20,7 +20,7 @@ _MANY = 40_000  # chains from which on half as many do
 
 
 class CudaSmall(CudaColors):
-    """Small domains, a byte a chain: x[variable, chain] on the device. See `cuda_small`."""
+    """Small domains, one byte per chain: x[variable, chain] on the device. See `cuda_small`."""
 
     kernels_name = "cuda_small"
     sites: SimpleNamespace | None = None  # where all are joined by tables: what they are made of
@@ -53,7 +53,7 @@ class CudaSmall(CudaColors):
         self.small = [to_device(self.cuda, part) for part in self._arrays()]
 
     def set_weights(self, data: Any) -> None:
-        """Go on with other weights."""
+        """Continue with other weights."""
         self.data = data
         if self.sites is not None:
             self._fill_sites()
@@ -62,7 +62,7 @@ class CudaSmall(CudaColors):
         self.launches = self._parts_of_a_sweep()
 
     def _place_sites(self) -> None:
-        """Make room for the fields and tables of all sites, on both sides, and fill it."""
+        """Make space for the fields and tables of all sites, on both sides, and fill it."""
         sites, most = len(self.data.variable), self.domain
         cells = site_cells(self.data, most)
         shapes = {"fields": (sites, most), "tables": cells.shape}
@@ -86,7 +86,7 @@ class CudaSmall(CudaColors):
         own.device_tables.copy_to_device(own.tables)
 
     def _arrays(self) -> list[NDArray[Any]]:
-        """What kernels read, with variables in place of places, by which states are stored."""
+        """What kernels read, with variables instead of places, by which states are stored."""
         data, tails = self.data, isinstance(self.data, SmallTailColors)
         names = (self.own.SmallTails if tails else self.own.Small)._fields
         arrays = {name: getattr(data, name) for name in names}
@@ -99,7 +99,7 @@ class CudaSmall(CudaColors):
         return list(arrays.values())
 
     def _parts_of_a_sweep(self) -> list[Launch]:
-        """A launch a color, or one for all, with tails or sites that are joined by tables."""
+        """One launch per color, or one for all, with tails or sites that are joined by tables."""
         own, x, changed = self.own, self.device_chains.x, self.changed
         if isinstance(self.data, SmallTailColors):
             walkers = -(-self.chains // own.QUAD)

@@ -17,7 +17,7 @@ WORD = 32  # chains in a word
 
 @cuda.jit
 def mark_values(x, first, sizes, marks):
-    """Set marks[word, first[variable] + value], of values x[variable, chain]: a bit a chain."""
+    """Set marks[word, first[variable] + value], of values x[variable, chain]: one bit per chain."""
     item, words = cuda.grid(1), marks.shape[0]
     if item < words * x.shape[0]:
         i, word = item // words, item % words

@@ -36,8 +36,8 @@ PATH = 1 << 16  # steps of a scan that are written down at a time
 COUNT_EVERY = 1024  # updates of a sweep from which on a kernel of its own counts marginals
 _BUFFER_BYTES = 1 << 28  # kept states on the device before they are moved to the host, about
 _SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
-_PART = 64  # factors whose energies a thread adds up, at the least
-_ADDING = 1 << 17  # threads that add up energies of one record, at the most
+_PART = 64  # factors whose energies a thread adds up, at least
+_ADDING = 1 << 17  # threads that add up energies of one record, at most
 _OBSERVED = 4  # part of the buffer that observables take
 _TERMS, _MOST_TERMS = 8, 64  # of sums that a thread counts, and how many times so many
 
@@ -256,7 +256,7 @@ class CudaGroup(Group):
         self._make_rows(self.length // self.plan.thin)
 
     def _place_measures(self) -> None:
-        """Make room for what is observed."""
+        """Make space for what is observed."""
         self.summing = load("cuda_sums")
         if not self.plan.observe:
             return
@@ -314,7 +314,7 @@ class CudaGroup(Group):
         return self.cuda.to_device(np.zeros((self.kept, values), np.int64))
 
     def _make_rows(self, records: int) -> None:
-        """Room for so many records on the host, those so far kept."""
+        """Space for so many records on the host, those so far kept."""
         drawn = len(self.held[-1]) if self.draws else 0
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             "draws": ((records if drawn else 0, self.kept, drawn), self.kind),
@@ -566,7 +566,7 @@ class CudaGroup(Group):
         return self._rows | {"observed": self.observer.series}
 
     def grow(self, length: int) -> None:
-        """Make room for more records."""
+        """Make space for more records."""
         self.length = length
         self._make_rows(length // self.plan.thin)
 

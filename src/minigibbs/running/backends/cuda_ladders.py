@@ -38,7 +38,7 @@ from minigibbs.samplers.tempering.sampler import nearest_slots
 from minigibbs.samplers.tempering.spins import SpinLadder
 
 _ADDING = 1 << 17  # threads that add up energies
-_PART = 8  # pairs that a thread adds up, at the least
+_PART = 8  # pairs that a thread adds up, at least
 
 
 class CudaLadders(CudaBits):

@@ -16,7 +16,7 @@ from minigibbs.running.backends.device.access import Device, to_device
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.plan import Plan
 
-_ACROSS = 5  # bits of how many neighboring words or chains a block of threads has, at the most
+_ACROSS = 5  # bits of how many neighboring words or chains a block of threads has, at most
 _BLOCKS = 1024  # of threads that share in counting, if there is enough to count
 
 
@@ -72,11 +72,11 @@ class Observing:
         self.room = min(max(buffer // max(record, 1), 1), max(plan.records, 1))
         widths = sum(measures[number].width for number in self.of_states)
         self.bytes = self.room * record + 8 * plan.chains * widths
-        self.bytes += 20 * len(self.summed.terms.variables)  # at the most
+        self.bytes += 20 * len(self.summed.terms.variables)  # at most
         self.filled = 0  # records on the device that the host has not taken yet
 
     def place(self, kernels: Any, counting: Any) -> None:
-        """Compile observables as kernels, and make room for what they give."""
+        """Compile observables as kernels, and make space for what they give."""
         plan, chains, array = self.plan, self.plan.chains, self.cuda.device_array
         self.kernels, self.counting = kernels, counting
         self._measures = []

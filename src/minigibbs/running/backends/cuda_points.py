@@ -58,13 +58,13 @@ from minigibbs.samplers.chromatic.points import (
 THREADS = 96
 WARP = 32
 REGISTERS = 80  # of a thread: 24 warps of them fit into a multiprocessor
-NEAR_BYTES = 20 * 1024  # of a block with the values of its chain, which leaves room for the cache
+NEAR_BYTES = 20 * 1024  # of a block with the values of its chain, which leaves space for the cache
 ALL, NO_PROPOSALS, NO_POINTS = range(3)  # what is left out, to see what takes how long
 CHUNK = 32  # updates of a chunk: bits of a word
 MOST_OPEN = 64  # proposals of a chunk that are settled together
 SOME = 8  # counts that are added up first
 CALM = 16  # chunks after which a chunk that was cut becomes larger again
-PACES = 1024  # multiprocessors, at the most, on which chains keep pace
+PACES = 1024  # multiprocessors, at most, on which chains keep pace
 MOST_HELD = 256  # and that wait for a value of the chunk; with more the chunk is cut
 TILE = 32  # side of the squares in which states are turned
 _TILE_ROW = TILE + 1  # so that columns lie in different banks
@@ -500,7 +500,7 @@ def _proposing(features, plain, chunk, values, bits, lanes, part):
 
     @_device
     def offer(room, own, at, segment, flat, target, amount, unsure):
-        """Count a proposal, or leave it open; whether there was room for that."""
+        """Count a proposal, or leave it open; whether there was space for that."""
         if unsure:
             k = cuda.atomic.add(room.opened, 0, _ONE)
             if k >= np.uint32(MOST_OPEN):
@@ -599,7 +599,7 @@ def _choosing(groups, values, chunk, bits, lanes):
     def choose_all(data, who, room, own, at, width, thread, field):
         """Those first that wait for none of the chunk; returns how many of a thread's changed.
 
-        If more wait than there is room for, none is chosen, and all is as it was.
+        If more wait than there is space for, none is chosen, and all is as it was.
         """
         fits = room.holding[0] <= np.uint32(MOST_HELD)
         known = np.uint32(np.uint64(_FULL) << np.uint64(width)) if fits else _FULL

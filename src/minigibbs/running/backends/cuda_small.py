@@ -1,4 +1,4 @@
-"""Small domains on a GPU, a byte a chain: all variables of a color at a time, or a site's tables.
+"""Small domains on a GPU, one byte per chain: all variables of a color, or the tables of a site.
 
 Fields are added up as on the CPU, random bits are the same, and a choice that rounding could tell
 is made in double precision: draws are those of the CPU, though powers are the device's own. Where

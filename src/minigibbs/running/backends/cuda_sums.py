@@ -51,7 +51,7 @@ def _plus_eight(ones, twos, fours, words):
 def count_words(
     snapshots, first_row, step, terms, pieces, words, tiles, shift, chains, record, sums
 ):
-    """Count the ones of snapshots[row, place and word], a bit a chain, for several records.
+    """Count the ones of snapshots[row, place and word], one bit per chain, for several records.
 
     A term is the number of its place, or its complement where a 0 is wanted; without terms, all
     places are counted. Row `first_row` is record number `record`, the next one is `step` rows

@@ -1,4 +1,4 @@
-"""Chromatic runs on the CPU: a group is one chain, or up to 64 that go in lockstep.
+"""Chromatic runs on the CPU: a group is one chain, or up to 64 that are vectorized.
 
 Sixteen chains and more are laid side by side; fewer are groups of their own, on threads. Draws are
 the same either way, since every number is a function of the chain, the sweep and the variable.
@@ -64,7 +64,7 @@ class LockstepGroup(Group):
         number: int = 0,
         length: int | None = None,
     ) -> None:
-        """Chains with room for the records of `length` updates."""
+        """Chains with space for the records of `length` updates."""
         first = number * len(states)
         super().__init__(plan, number, min(len(states), plan.chains - first))
         self.data, self.first = data, first
@@ -97,7 +97,7 @@ class LockstepGroup(Group):
         self.tile.threads = threads
 
     def _make_rows(self) -> None:
-        """Room for the records of `length` updates, those so far kept."""
+        """Space for the records of `length` updates, those so far kept."""
         plan, records = self.plan, self.length // self.plan.thin
         kept = {
             "draws": "draws" in plan.kept,
@@ -283,7 +283,7 @@ class LockstepGroup(Group):
         return self._rows | {"observed": self.observer.series}
 
     def grow(self, length: int) -> None:
-        """Make room for more records."""
+        """Make space for more records."""
         self.length = length
         self._make_rows()
 

@@ -39,7 +39,7 @@ def packed_quads(features: int) -> int:
 
 
 def pack_points(data: PointColors, features: int) -> PackedPoints:
-    """Pack points of so many features at the most."""
+    """Pack points of so many features at most."""
     groups, count = len(data.codes), len(data.variable)
     rows = data.points.reshape(groups, count, QUAD * data.quads)
     halves = np.zeros((groups, count, HALVES * packed_quads(features)), np.uint16)

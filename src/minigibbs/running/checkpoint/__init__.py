@@ -1,1 +1,1 @@
-"""A run on disk, from which it goes on as if it had never stopped."""
+"""A run on disk, from which it continues as if it had never stopped."""

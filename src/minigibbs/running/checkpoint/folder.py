@@ -1,4 +1,4 @@
-"""A run on disk: a folder from which it goes on as if it had never stopped.
+"""A run on disk: a folder from which it continues as if it had never stopped.
 
 The folder holds the model, what was asked for, the two latest generations of every chain's state,
 and the records in chunks, one a generation. Every file is written whole or not at all and sealed
@@ -176,8 +176,8 @@ class Checkpoint:
     def latest(self, take_up: Callable[[Generation], T]) -> T:
         """What `take_up` makes of the latest generation that is sound; others are warned of.
 
-        Where somebody else goes on writing, generations may vanish while they are read: then those
-        that have come since are tried.
+        If another process continues writing, generations may vanish while they are read: then
+        those that have come since are tried.
         """
         before = self._generations()
         try:

@@ -20,7 +20,7 @@ except ImportError:  # not a POSIX system: only runs of this process are kept ap
     fcntl = None  # type: ignore[assignment]
 
 LOCKS_HOLD = fcntl is not None  # whether other processes are kept out
-_LONGEST = 300  # bytes of a lock's line, at the most
+_LONGEST = 300  # bytes of a lock's line, at most
 _HELD: dict[Path, Lock] = {}  # by this process
 
 

@@ -31,7 +31,7 @@ def stacked(groups: list[Group]) -> dict[str, NDArray[Any]]:
 class Saver:
     """Collects a consistent state of every group, and writes when it has them all.
 
-    Groups may be at different clocks: each needs only its own state to go on.
+    Groups may be at different clocks: each needs only its own state to continue.
     """
 
     def __init__(

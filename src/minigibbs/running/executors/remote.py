@@ -22,7 +22,7 @@ from minigibbs.running.executors.worker import Missing, Outline, Parcel, absorb,
 from minigibbs.running.group import Group, State
 from minigibbs.running.plan import Plan
 
-SEGMENT_SECONDS = 1.0  # of a segment that has to travel, at the least
+SEGMENT_SECONDS = 1.0  # of a segment that has to travel, at least
 CHAIN_SECONDS = 0.03  # for each chain, since all come back through one process; see docs/scale.md
 BYTE_SECONDS = 24e-9  # and for each byte of each chain: three times what a gigabit needs
 MOST_TRIES = 5  # of one segment

@@ -82,7 +82,7 @@ def work(
         return Missing(f"{_name} {os.getpid()}")
     plan, data = known
     clock = int(state["clock"][0])
-    # Without a reference only time differences matter, so that past records need no room.
+    # Without a reference only time differences matter, so that past records need no space.
     span = plan.thin * plan.energy_every
     shift = 0 if plan.reference is not None else clock - clock % span
     length = clock - shift + (updates if recording else 0)
@@ -100,7 +100,7 @@ def work(
 
 
 def _small(counts: NDArray[np.int64], updates: int) -> NDArray[Any]:
-    """Counts in as few bytes as hold them: a value is counted at most once an update."""
+    """Counts in as few bytes as hold them: a value is counted at most once per update."""
     return counts.astype(np.min_scalar_type(updates))
 
 

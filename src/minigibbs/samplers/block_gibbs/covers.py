@@ -34,7 +34,7 @@ class Neighbors(NamedTuple):
     start: NDArray[np.int64]  # [n + 1]
     other: NDArray[np.int32]
     bits: NDArray[np.float64]  # [n] log2 of the domain
-    group: NDArray[np.int32]  # [n] variables that hard zeros tie together; -1 for none
+    group: NDArray[np.int32]  # [n] variables that hard constraints tie together; -1 for none
     member_start: NDArray[np.int64]  # [groups + 1]
     member: NDArray[np.int32]
 
@@ -74,7 +74,7 @@ def neighbors(graph: FactorGraph) -> Neighbors:
 
 
 def _tied(graph: FactorGraph) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Variables that factors with hard zeros join, by connected component."""
+    """Variables that factors with hard constraints join, by connected component."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 

@@ -2,7 +2,8 @@
 
 Jensen, Kong and Kjaerulff 1995, doi:10.1006/ijhc.1995.1029; Hamze and de Freitas 2004
 (arXiv:1207.4149) for trees. A block is summed out variable by variable, and drawn on the way back,
-so it takes a draw from its law given the other variables: Gibbs sampling, whatever the blocks.
+so it takes a draw from its distribution given the other variables: Gibbs sampling, whatever the
+blocks.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ class BlockGibbs(SweepSampler):
         )
 
     def transition(self, everything: Enumeration) -> Transition:
-        """A cover at random; its blocks in turn, each from the law given the other variables."""
+        """A random cover; each of its blocks is drawn given the other variables."""
         covers, law = self.covers(everything.graph), everything.law
         count = len(law)
         matrix = np.zeros((count, count))

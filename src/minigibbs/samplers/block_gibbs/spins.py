@@ -1,4 +1,4 @@
-"""Trees of pairs between two-valued variables: odds in place of tables, and no exponentials.
+"""Trees of pairs between two-valued variables: odds instead of tables, and no exponentials.
 
 A message about the next variable is the ratio of two sums, (1 + odds * w) / (odds + w) where w is
 the exponential of the pair's weight. All numbers stay in range where no variable's factors add up
@@ -53,7 +53,7 @@ class SpinData(NamedTuple):
 
 
 def as_spins(graph: FactorGraph) -> FactorGraph | None:
-    """The same law by pairs and unary factors of two values, not too strong; None if it has none.
+    """The same distribution by pairs and unary factors of two values, not too strong; else None.
 
     Tables over two two-valued variables are such factors.
     """

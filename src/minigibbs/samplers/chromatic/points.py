@@ -35,7 +35,7 @@ MOST_VALUES, MOST_GROUPS, MOST_RATE = 32, 8, 2.0**14
 QUAD = 4  # words that devices load at a time
 HEAD = 2  # words of a point's row before its features: its scale and its place
 MOST_FEATURES = 4 * QUAD - HEAD
-_STEPS = 64  # rates within a power of 2 that have a law of their own
+_STEPS = 64  # rates within a power of 2 that have a distribution of their own
 
 # The draws of an update, as counters: proposal k of group g has number
 # PROPOSAL_DRAW + (g << SHIFT) + 2 k,
@@ -61,7 +61,7 @@ class PointColors(NamedTuple):
     homes: NDArray[np.uint32]  # [group, place, word]
     slots: NDArray[np.uint32]  # [2 * slot] see `kernels.box_tables`
     points: NDArray[np.uint32]  # [row * QUAD * quads]: scale, place, features, all but one floats
-    laws: NDArray[np.float64]  # cumulative Poisson laws
+    laws: NDArray[np.float64]  # cumulative Poisson distributions
     codes: NDArray[np.int32]  # [group] of `kernels.decay`
     exponents: NDArray[np.float64]  # [group]
     attracts: NDArray[np.int32]  # [group]
@@ -134,7 +134,7 @@ def _rung(rate: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _laws(rungs: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The cumulative law of each rung; and by rung: itself, where it begins, least, length."""
+    """The cumulative distribution of each rung; by rung: itself, its start, least, length."""
     laws: list[NDArray[np.float64]] = []
     about = np.zeros((len(rungs), 4), np.int64)
     begin = 0
@@ -193,7 +193,7 @@ def unit_of_words(high, low):
 
 @literal
 def count_proposals(laws, law, least, length, u):
-    """A Poisson variate: `least`, and how many of the law's sums are at most `u`."""
+    """A Poisson variate: `least`, and how many of the distribution's sums are at most `u`."""
     begin, left = np.int64(law), np.int64(length)
     while left > 0:
         half = left // 2

@@ -2,7 +2,7 @@
 
 Log weights are in units of log 2. An entry is a neighbor: it adds its weight to the value that the
 neighbor has (a pair), or the neighbor's row of a table. Tables are stored once for each way in
-which a template is used: [own value][neighbor's value], with room for 8 or 16 of the latter.
+which a template is used: [own value][neighbor's value], with space for 8 or 16 of the latter.
 """
 
 from __future__ import annotations

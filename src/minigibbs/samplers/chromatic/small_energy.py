@@ -38,7 +38,7 @@ def pairs_alone(graph: FactorGraph) -> bool:
 
 def pair_energy(graph: FactorGraph, data: Any) -> PairEnergy:
     """What energies are made of, once per graph and order, where `pairs_alone` holds."""
-    order = data.variable.tobytes()  # layouts with other heavy factors have other orders
+    order = data.variable.tobytes()  # depends on which factors are evaluated exactly
     return prepared(graph, "pair energy", order, lambda: _parts(graph, data))
 
 

@@ -1,6 +1,7 @@
-"""Small domains with a heavy part and a tail by color: Poisson-Gibbs for chains in lockstep.
+"""Small domains with a heavy part and a tail by color: Poisson-Gibbs for vectorized chains.
 
-The heavy part is as in `small`, whether and what a chain draws from its tail as in `spin_tails`.
+The exactly evaluated part is as in `small`, whether and what a chain draws from its tail as in
+`spin_tails`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _WORD, _BYTE, _ZERO, _LONG = np.uint32(0), np.uint8(0), np.float32(0.0), np.uint
 
 
 class SmallTailColors(NamedTuple):
-    """The fields of `SmallColors` for the heavy part, and the tails."""
+    """The fields of `SmallColors` for the exactly evaluated part, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]

@@ -151,7 +151,7 @@ class SmallLanes(SmallTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states; what no chain uses goes on from zeros."""
+        """Take up states; what no chain uses continues from zeros."""
         self.x[:] = 0
         self.x[:, self.columns] = states[:, self.data.variable].T
 

@@ -29,7 +29,7 @@ class SpinEnergy(NamedTuple):
 
 def spin_energy(graph: FactorGraph, variable: NDArray[np.int32]) -> SpinEnergy:
     """What energies are made of, once per graph and order; `variable` stands at each place."""
-    order = variable.tobytes()  # layouts with other heavy factors have other orders
+    order = variable.tobytes()  # layouts with other exactly evaluated factors have other orders
     return prepared(graph, "spin energy", order, lambda: _parts(graph, variable))
 
 

@@ -1,8 +1,8 @@
-"""Spins with a heavy part and a tail by color: Poisson-Gibbs for chains in lockstep.
+"""Spins with a heavy part and a tail by color: Poisson-Gibbs for vectorized chains.
 
-The heavy part is as in `spins`. Whether factors of the tail are drawn is decided by 16 bits of
-their own (draw `TAIL`, a word for two chains); chains that draw any, which are few, do so one by
-one. On a dense graph every color is one variable: a systematic scan of chains in lockstep.
+The exactly evaluated part is as in `spins`. Whether factors of the tail are drawn is decided by 16
+bits of their own (draw `TAIL`, a word for two chains); chains that draw any, which are few, do so
+one by one. On a dense graph every color is one variable: a systematic scan of vectorized chains.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _WORD, _BYTE, _LONG = np.uint32(0), np.uint8(0), np.uint64(0)
 
 
 class SpinTailColors(NamedTuple):
-    """The fields of `SpinColors` for the heavy part, and the tails."""
+    """The fields of `SpinColors` for the exactly evaluated part, and the tails."""
 
     ends: NDArray[np.int64]
     blocks: NDArray[np.void]

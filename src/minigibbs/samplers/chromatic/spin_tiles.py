@@ -142,7 +142,7 @@ class SpinLanes(SpinTile):
         self.load(states)
 
     def load(self, states: NDArray[Any]) -> None:
-        """Take up states; what no chain uses goes on from zeros."""
+        """Take up states; what no chain uses continues from zeros."""
         bits = np.zeros((len(self.x), LANES), np.uint8)
         bits[:, self.columns] = states[:, self.data.variable].T
         self.x[:] = np.packbits(bits, axis=1, bitorder="little").view("<u8")[:, 0]

@@ -22,7 +22,7 @@ from minigibbs.kernels.philox import key_of
 
 LANES = 64
 QUADS = LANES // 4  # chains whose bits are the words of one call
-_WORTH = 1 << 16  # updates of a thread, at the least, between two meetings with the others
+_WORTH = 1 << 16  # updates of a thread, at least, between two meetings with the others
 FEW = 255  # sweeps that a byte counts
 MANY = 2**32 - 1  # and that a word of 32 bits counts
 
@@ -57,7 +57,7 @@ class Counters:
         self.totals: NDArray[np.int64] | None = None
 
     def flush(self) -> None:
-        """Make room for `FEW` more sweeps."""
+        """Make space for `FEW` more sweeps."""
         if self.flushed > MANY - FEW:
             before = np.int64(0) if self.totals is None else self.totals
             self.totals = self.many + before
@@ -76,7 +76,7 @@ class Counters:
         return self.many if self.totals is None else self.many + self.totals
 
 
-Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps in place of a tile's own threads
+Spread = Callable[["Tile", int, int, bool], None]  # makes sweeps instead of a tile's own threads
 
 
 class Tile(ABC):
@@ -134,7 +134,7 @@ class Tile(ABC):
 
     @abstractmethod
     def _flush(self) -> None:
-        """Make room for `FEW` more sweeps to be counted."""
+        """Make space for `FEW` more sweeps to be counted."""
 
     def energies(self) -> NDArray[np.float64]:
         """The states' energies, up to the graph's offset."""

@@ -163,5 +163,5 @@ register(FieldData, field_update, field_begin)
 
 
 def field_workspace(graph: FactorGraph) -> Workspace:
-    """Room for a field per variable and value."""
+    """Space for a field per variable and value."""
     return Workspace(carried=int(graph.sizes.sum()))

@@ -89,7 +89,7 @@ class Gibbs(Sampler):
             )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """Room for the touched values, and for the fields."""
+        """Space for the touched values, and for the fields."""
         return field_workspace(graph) if isinstance(data, FieldData) else touched_workspace(graph)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
@@ -136,7 +136,7 @@ class Gibbs(Sampler):
 
 
 def touched_workspace(graph: FactorGraph) -> Workspace:
-    """Room for the touched values, where a domain is large."""
+    """Space for the touched values, where a domain is large."""
     return Workspace(*touched_space(int(graph.sizes.max())))
 
 

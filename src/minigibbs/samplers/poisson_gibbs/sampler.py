@@ -6,10 +6,10 @@ exactly, and a tail T with L_T = sum of its M. With theta > 0 an update draws Po
 L_T) factors of the tail, each with probability M / L_T; keeps a draw with probability (theta * M +
 phi(x)) / ((theta + 1) * M); and redraws the value with weight exp(heavy part) * product over kept
 draws of (1 + phi(x with that value) / (theta * M)). It is Gibbs sampling on (x, s) with the counts
-s redrawn each time, so the law is the model's, and nothing is ever rejected. The spectral gap of
-its random scan is at least exp(-L_T / (4 theta + 1)) times plain Gibbs's; docs/theory.md has the
-proof, and a weaker bound for systematic scans. With no heavy part but the unary factors and theta =
-lambda / L it is the algorithm as published.
+s redrawn each time, so the distribution is the model's, and nothing is ever rejected. The spectral
+gap of its random scan is at least exp(-L_T / (4 theta + 1)) times plain Gibbs's; docs/theory.md has
+the proof, and a weaker bound for systematic scans. If only unary factors are evaluated exactly and
+theta = lambda / L it is the algorithm as published.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class PoissonGibbs(Sampler):
         """Which factors are heavy, and how the rest is drawn; all heavy where that hardly gains.
 
         The latest two are kept with the graph: costs are asked for before data are prepared, and
-        chains in lockstep have a split of their own.
+        vectorized chains have a split of their own.
         """
         key = (str(self), lanes)
         return prepared(graph, SPLIT, key, lambda: self._split(graph, lanes))
@@ -189,7 +189,7 @@ class PoissonGibbs(Sampler):
         return replace(space, carried=space.carried + carried, scratch=space.scratch + scratch)
 
     def operations(self, graph: FactorGraph, lanes: int = 1) -> dict[str, float]:
-        """The heavy part, the draws, and all values where domains are small."""
+        """The exactly evaluated part, the draws, and all values where domains are small."""
         split, row = self.split(graph, lanes), mean_row(graph)
         if split.implicits:
             return self._implicit_operations(graph, split)
@@ -217,7 +217,7 @@ class PoissonGibbs(Sampler):
         }
 
     def _counts(self, graph: FactorGraph, split: Split) -> tuple[float, float]:
-        """Mean heavy factors (unary ones left out) and draws of an update."""
+        """Mean exactly evaluated factors (unary ones left out) and draws of an update."""
         rows, free = graph.packed.rows, max(int(np.count_nonzero(graph.evidence < 0)), 1)
         unary = float((rows["end"] - rows["unary_begin"]).sum())
         heavy = (float(np.count_nonzero(split.heavy)) - unary) / free

@@ -53,7 +53,7 @@ class ImplicitSplit:
     heavy: int = 0  # pairs of a variable that are evaluated, at most
     exact: float = 0.0  # the energy of what is evaluated
     kept: float = 1.0  # the share of draws that are no phantoms: the rest thins away
-    projected: int = 0  # numbers that a chain carries in place of all pairs, for low rank
+    projected: int = 0  # numbers that a chain carries instead of all pairs, for low rank
 
     @property
     def log_slowdown(self) -> float:
@@ -75,7 +75,7 @@ class Split:
     tail: NDArray[np.float64]  # [n] L_T
     exact: NDArray[np.float64]  # [n] the sum of M over what is evaluated; infinite with zeros
     log_bound: NDArray[np.float64]  # [n] on log(slowdown), of the explicit factors
-    lanes: int = 1  # chains in lockstep, for which it was chosen
+    lanes: int = 1  # vectorized chains, for which it was chosen
     implicits: tuple[ImplicitSplit, ...] = ()  # of the graph's implicit groups
 
     @property
@@ -152,7 +152,7 @@ def choose_split(
 ) -> Split:
     """Split every variable's factors: by cost, under a guarantee, or as told.
 
-    `lanes` chains go in lockstep: when one draws from its tail, all the others wait. `measured` is
+    `lanes` chains are vectorized: when one draws from its tail, all the others wait. `measured` is
     the graph's own stickiness, where it is known.
     """
     model, spans = graph.packed, entry_spans(graph.packed)

@@ -21,7 +21,7 @@ from minigibbs.samplers.tempering.ladder import (
 )
 
 _PARTS = 4  # of each chain, whose spread gives the error of log Z
-_DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at the least
+_DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
 _FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
 

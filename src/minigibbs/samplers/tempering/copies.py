@@ -207,8 +207,8 @@ def _chosen(
 def check_inner(sampler: Sampler, data: Any) -> None:
     """Refuse samplers that carry something from update to update, unless the state fixes it.
 
-    Sums are taken anew after exchanges. An estimate of the energy cannot be: its law given the
-    state is not that of a fresh estimate, which would have to be weighted by its exponential.
+    Sums are taken anew after exchanges. An estimate of the energy cannot be: its distribution given
+    the state is not that of a fresh estimate, which would have to be weighted by its exponential.
     """
     if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(

@@ -129,7 +129,7 @@ def several_energies(data, x, numbers):
 
 @kernel
 def complete_energy(data, x, numbers):
-    """By how many variables have each value; `numbers` has room for two a value."""
+    """By how many variables have each value; `numbers` has space for two a value."""
     n, values = float(len(x)), len(numbers) // 2
     for value in range(values):
         numbers[value] = 0.0

@@ -175,7 +175,7 @@ def _add_log(chain, place, value):
 
 @kernel
 def _halve_blocks(data, chain):
-    """Put every two blocks together, so that there is room for as many again."""
+    """Put every two blocks together, so that there is space for as many again."""
     width, first = 2 * (len(data.beta) - 1), blocks_at(data)
     for block in range(BLOCKS // 2):
         for k in range(width):

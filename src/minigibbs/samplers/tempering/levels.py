@@ -23,7 +23,7 @@ from minigibbs.system.watch import current
 
 _FIRST_LEVELS = 16
 _FIRST_ROUNDS = 8
-_ROUNDS = 8  # of search, at the most
+_ROUNDS = 8  # of search, at most
 _UPDATES = 2e7  # of all levels together, in the whole search
 MOST_LEVELS = 200
 _LEAST = 4
@@ -59,7 +59,7 @@ def find_levels(
     beta : array or None
         The levels to begin with, whose ends stay; by default from 0 to 1.
     most : int
-        Levels at the most.
+        Levels at most.
 
     Returns
     -------

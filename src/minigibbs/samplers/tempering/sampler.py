@@ -38,7 +38,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # mean number of neighbors up to which Houdayer moves pay
-_SWAPS = 6.0  # sweeps take so many times as long as energies, at the least
+_SWAPS = 6.0  # sweeps take so many times as long as energies, at least
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
 
@@ -106,7 +106,7 @@ class Tempering(SweepSampler):
 
     @property
     def exact(self) -> bool:  # type: ignore[override]
-        """Whether its stationary law is the model's: as the inner sampler's is."""
+        """Whether its stationary distribution is the model's: as the inner sampler's is."""
         return self.sampler is None or self.sampler.exact
 
     def __str__(self) -> str:
@@ -224,7 +224,7 @@ class Tempering(SweepSampler):
         )
 
     def workspace(self, graph: FactorGraph, data: Any) -> Workspace:
-        """All replicas, what is noted, and room for clusters."""
+        """All replicas, what is noted, and space for clusters."""
         levels, twice = len(data.beta), data.twins == 2
         carried = data.own + noted(levels, data.twins)
         if isinstance(data, SpinLadder):

@@ -1,7 +1,7 @@
 """The best state that a ladder meets: tempering with its levels far below the target's.
 
 First the states are annealed: level by level, each is copied to all colder ones. Then the ladder
-goes on as it does in sampling, and every state on the way is looked at.
+continues as it does in sampling, and every state on the way is looked at.
 """
 
 from __future__ import annotations

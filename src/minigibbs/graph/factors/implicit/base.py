@@ -63,7 +63,7 @@ class Implicit(Factors):
         return 10.0 * self.variables * self._vectors(values)
 
     def _vectors(self, values: int) -> int:
-        """How many vectors `agreement` makes of a state, at the most."""
+        """How many vectors `agreement` makes of a state, at most."""
         return 1 if self.form == "ising" else min(values, self.variables)
 
     @property

@@ -23,9 +23,7 @@ from minigibbs.kernels.touched import LARGEST, LEAST
 from minigibbs.samplers.base import Workspace, compiled_for
 from minigibbs.samplers.poisson_gibbs.split import Split
 
-HEAVY_STEP = (
-    4  # a variable's heavy pairs are filled up to a multiple of this with pairs of no effect
-)
+HEAVY_STEP = 4  # exactly evaluated pairs of a variable are padded to a multiple of this
 
 # How a variable draws from its tail: fields of every variant's record of a variable.
 TAIL_FIELDS: list[tuple[str, Any]] = [
@@ -105,7 +103,7 @@ def place_parts(
 
 
 def place_heavy(parts: NDArray[np.void], owner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Set how many heavy pairs a variable has, and where its first one is; returns their places.
+    """Set the number of exactly evaluated pairs per variable and their start; returns their places.
 
     `owner` is each pair's variable, in ascending order. The last place is followed by room.
     """
@@ -139,7 +137,7 @@ def heavy_pairs(
     places: NDArray[np.int64],
     logs: bool = False,
 ) -> NDArray[np.void]:
-    """The heavy pairs at their places; those of no effect multiply by 1."""
+    """The exactly evaluated pairs at their places; those of no effect multiply by 1."""
     weight, target = graph.packed.weight[heavy], graph.packed.target[heavy]
     factor = weight if logs else np.exp(weight)
     pairs = fill_blocks(HEAVY_PAIR, places, factor=factor, target=target)

@@ -44,7 +44,7 @@ from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 # One variable.
 GENERAL_PART = np.dtype(
     [
-        ("heavy_start", np.int64),  # its heavy pairs
+        ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("general_start", np.int64),  # its heavy general factors
         ("tail_start", np.int64),  # its slots of the alias table
         ("heavy", np.int32),  # how many of each
@@ -72,7 +72,7 @@ class GeneralData(NamedTuple):
 
 
 def prepare(graph: FactorGraph, split: Split, logs: bool = False) -> GeneralData:
-    """Lay out heavy pairs, heavy general factors and alias tables, variable by variable.
+    """Lay out exactly evaluated pairs and general factors, and alias tables, by variable.
 
     With `logs`, pairs, gains and unary factors are kept as logarithms.
     """

@@ -45,7 +45,7 @@ def prepare(graph: FactorGraph, split: Split) -> LargeData:
 
 @inlined
 def _touch_heavy(data, part, chain):
-    """Multiply the values that the heavy pairs favor; returns how long the list is.
+    """Multiply the values that the exactly evaluated pairs favor; returns how long the list is.
 
     A block at a time, all read before any is written, so that no read waits for a write.
     """

@@ -32,7 +32,7 @@ GUESS = 5 * BATCH  # which variable comes next, most likely; each group has its 
 HOME = np.dtype(  # of one variable: all that a draw begins with lies on a line of memory
     [
         ("rate", np.float64),  # proposals of an update, expected
-        ("none", np.float64),  # the chance of no proposal
+        ("none", np.float64),  # the probability of no proposal
         ("weight", np.float64),  # of a slot
         ("start", np.int32),  # of its source's slots
         ("place", np.int32),  # of its point
@@ -134,7 +134,7 @@ def _guess(data, chain, i):
     """Guess which variable a random scan visits next, and ask for its home.
 
     Returns it, or -1 if the last guess was wrong: then variables are visited in another order. It
-    is right if each group draws one word an update, and the update another one.
+    is right if each group draws one word per update, and the update another one.
     """
     place = np.uint64(data.first + GUESS + data.before)
     last, variable = chain.scratch[place], likely_below(chain.stream, len(chain.x), data.later)

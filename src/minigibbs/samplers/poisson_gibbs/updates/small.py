@@ -1,7 +1,8 @@
 """Pairs and unary factors over small domains: every value's weight is at hand.
 
 Without what general factors, large domains and implicit factors need, it compiles in a fraction of
-the time, and an update reads a record of its variable, its heavy pairs, and nothing of the model.
+the time, and an update reads a record of its variable, its exactly evaluated pairs, and nothing of
+the model.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 # One variable.
 PAIR_PART = np.dtype(
     [
-        ("heavy_start", np.int64),  # its heavy pairs
+        ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("tail_start", np.int64),  # its slots of the alias table
         ("first", np.int64),  # its first place in `base`
         ("heavy", np.int32),  # how many
@@ -85,7 +86,7 @@ def load_base(base, first, size, weights):
 
 @inlined
 def load_heavy(heavy, start, count, chain):
-    """Multiply the values that the heavy pairs favor; beyond the domain is scratch.
+    """Multiply the values that the exactly evaluated pairs favor; beyond the domain is scratch.
 
     A block at a time, all read before any is written, so that no read waits for a write. Indices
     are unsigned, so that nobody asks whether they are negative.

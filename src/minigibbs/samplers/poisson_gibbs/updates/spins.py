@@ -34,11 +34,14 @@ from minigibbs.samplers.poisson_gibbs.updates.tail import draw_pair
 # One variable.
 SPIN = np.dtype(
     [
-        ("heavy_start", np.int64),  # its heavy pairs
+        ("heavy_start", np.int64),  # its exactly evaluated pairs
         ("tail_start", np.int64),  # its slots of the alias table
         ("heavy", np.int32),  # how many
         ("tail", np.int32),
-        ("odds", np.float64),  # of value 1, by the unary factors, with all heavy pairs against it:
+        (
+            "odds",
+            np.float64,
+        ),  # of value 1, by the unary factors, with all exact pairs against it:
         ("more", np.float64),  # the even pairs' share in `odds`, the odd ones' here
         *TAIL_FIELDS,
     ],
@@ -89,7 +92,7 @@ def _pair_odds(data, chain, k):
 
 @inlined
 def _heavy_odds(data, part, chain):
-    """The odds of value 1 by the unary factors and the heavy pairs.
+    """The odds of value 1 by the unary factors and the exactly evaluated pairs.
 
     Up to eight pairs at a time, and two products: so that no read and no product waits for the
     last. Pairs of no effect fill up the last block.

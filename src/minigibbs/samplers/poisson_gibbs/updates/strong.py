@@ -29,7 +29,7 @@ _BELOW_ONE = 1.0 - 2.0**-53  # at 1, by rounding, the last value would be drawn 
 
 
 class StrongData(NamedTuple):
-    """What `GeneralData` holds, in logarithms: gains, losses, heavy pairs and unary factors."""
+    """`GeneralData` in logarithms: gains, losses, exactly evaluated pairs and unary factors."""
 
     parts: NDArray[np.void]  # [n] of GENERAL_PART
     heavy: NDArray[np.void]  # of HEAVY_PAIR
@@ -52,7 +52,7 @@ def workspace(graph: FactorGraph) -> Workspace:
 
 @inlined
 def _load_sums(data, part, model, chain, i):
-    """Set the log weight of every value to the sum of its unary and heavy factors."""
+    """Set the log weight of every value to the sum of its unary and exactly evaluated factors."""
     load_unary(data.unary, model.first[i], model.rows[i].domain, chain.weights)
     for k in range(part.general):
         add_general(model, chain.x, i, data.general[part.general_start + k], 1.0, chain.weights)
