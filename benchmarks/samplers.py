@@ -84,7 +84,7 @@ def star(report: Report) -> None:
             times[leaves] = timed.best
         few, many = draws.values()
         report.add(
-            f"{name}: draws an update, 1e4 and 1e6 factors at a variable",
+            f"{name}: draws per update, 1e4 and 1e6 factors at a variable",
             f"{few:.1f}, {many:.1f}",
             "the same",
             abs(few - many) < 0.02 * few,

@@ -42,7 +42,7 @@ def test_the_same_by_sampling(name):
     answer = mg.infer(graph, "20s", exact=False, error=0.01, seed=1, **QUIET)
     weak = graph.influence < 1.0
     assert answer.method.startswith("PoissonGibbs(" if weak else "Tempering(")
-    assert "not asked for" in answer.reason
+    assert "not requested" in answer.reason
     off = np.abs(answer.marginals - exact.marginals)
     assert (off < 5 * np.maximum(answer.standard_errors, 0.004)).all()
     # It stops by parts of chains. The error by four chains is larger than 2.5 times as much with a

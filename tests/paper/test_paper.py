@@ -318,4 +318,4 @@ def test_ctrl_c_says_how_to_go_on(short, command, monkeypatch):
     interrupt_at(monkeypatch, 1)
     code, out, err = command("fig2a", "--quick")
     assert (code, out) == (130, "")
-    assert "interrupted: call again to go on" in err
+    assert "interrupted: call again to continue" in err

@@ -144,7 +144,7 @@ def test_a_model_that_does_not_mix_is_told_of():
     summary = mg.sample(graph, sweeps=200, seed=1, progress=False).summary()
     assert summary.value_rhat > 1.2
     assert any("of 99 others" in w and "not to be trusted" in w for w in summary.warnings)
-    assert "greatest value R-hat" in str(summary)
+    assert "max R-hat (marginals)" in str(summary)
 
 
 def coverage(graph, truth, seeds, sweeps, width=None, warmup=100, **options):

@@ -75,7 +75,7 @@ def test_what_single_moves_cannot_reach_is_said():
     run = mg.sample(tied(), sweeps=50, seed=1, **QUIET)
     assert run.model["zeros"] == 12
     assert run.model["reach"] == "split"
-    assert "zeros: single-site moves cannot reach every state; use mg.infer" in (
+    assert "hard constraints: single-site moves cannot reach every state; use mg.infer" in (
         run.summary().warnings
     )
     rng = np.random.default_rng(3)
@@ -83,7 +83,7 @@ def test_what_single_moves_cannot_reach_is_said():
     wide = mg.FactorGraph([3] * 60, [mg.Table(pairs[pairs[:, 0] != pairs[:, 1]], differ(3))])
     run = mg.sample(wide, sweeps=50, seed=1, **QUIET)
     assert run.model["reach"] == "unknown"
-    assert "zeros: single-site moves may not reach every state; use mg.infer" in (
+    assert "hard constraints: single-site moves may not reach every state; use mg.infer" in (
         run.summary().warnings
     )
 
@@ -120,7 +120,7 @@ def test_files_reports_and_checkpoints(tmp_path):
     assert loaded.summary().warnings == run.summary().warnings
     run.report(tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
-    assert "factors that hold zeros" in page
+    assert "factors with hard constraints" in page
     assert "infinite" in page
     assert "Single-site updates cannot reach every state" in page
 

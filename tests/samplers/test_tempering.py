@@ -538,7 +538,7 @@ def test_what_it_cannot_do_is_said():
     )
     with pytest.raises(mg.SampleError, match=r"every exchange needs the energies .* shorter reach"):
         mg.sample(large, mg.Tempering(levels=(0.0, 1.0)), sweeps=1)
-    with pytest.raises(mg.SampleError, match="MinGibbs, which carries more than a state"):
+    with pytest.raises(mg.SampleError, match="MinGibbs, which stores more than a state"):
         mg.sample(ZOO["potts"], mg.Tempering(mg.MinGibbs(batch=50)), sweeps=1)
     with pytest.raises(mg.SampleError, match="Tempering, which carries"):
         mg.sample(ZOO["potts"], mg.Tempering(mg.Tempering()), sweeps=1)

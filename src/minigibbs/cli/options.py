@@ -24,7 +24,9 @@ Evidence = Annotated[
 ]
 Floor = Annotated[
     float | None,
-    typer.Option(help="Raise the zeros of a .uai or .bif file to this probability: another model."),
+    typer.Option(
+        help="Raise the zeros of a .uai or .bif file to this probability, which changes the model."
+    ),
 ]
 IgnoreEvidence = Annotated[
     bool, typer.Option("--ignore-evidence", help="Sample the evidence of a DimmWitted graph too.")

@@ -161,7 +161,7 @@ def _impossible(graph: FactorGraph, why: str) -> SampleError:
 
 
 def zeros_alone(graph: FactorGraph) -> FactorGraph:
-    """The factors that hold zeros, with all else worth 0: the possible states are alike."""
+    """The factors with hard constraints, with all else worth 0: the possible states are alike."""
     groups: list[Factors] = []
     begin = 0
     for group in graph.factors:

@@ -90,7 +90,9 @@ class Transition:
         for last in range(len(reduced) - 1, 0, -1):
             leaving = reduced[last, :last].sum()
             if leaving <= 0:
-                raise ValueError(f"row {last} is never left: the chain keeps more than one law")
+                raise ValueError(
+                    f"row {last} is never left: the chain has more than one stationary distribution"
+                )
             reduced[:last, last] /= leaving
             reduced[:last, :last] += np.outer(reduced[:last, last], reduced[last, :last])
         law = np.ones(len(reduced))
@@ -111,7 +113,9 @@ class Transition:
             The spectral gap.
         """
         if self.law is None:
-            raise ValueError("the spectral gap needs a law under which the chain is reversible")
+            raise ValueError(
+                "the spectral gap needs a distribution under which the chain is reversible"
+            )
         seen = self.law > 0
         law, rates = self.law[seen], self.matrix[np.ix_(seen, seen)]
         if len(law) < 2:

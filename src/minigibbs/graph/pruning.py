@@ -21,7 +21,7 @@ from minigibbs.kernels.support import propagate
 
 
 class Constraints(NamedTuple):
-    """The factors that hold zeros, as `kernels.support` reads them.
+    """The factors with hard constraints, as `kernels.support` reads them.
 
     Letters: n variables, H such factors, S their slots, V the sum of the domain sizes.
     """

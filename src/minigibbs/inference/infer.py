@@ -133,7 +133,7 @@ def infer(
         backend,
     )
     with Watch(durations.seconds(time, "time")) as watch:
-        why = "exact answers were not asked for"
+        why = "exact answers were not requested"
         if exact:
             with Stage("looking for an exact answer", progress):
                 answer, why = _exact(graph, budget, watch, card)

@@ -106,7 +106,7 @@ _RATIO = "true ratio of gaps"
 CLAIMS = {
     "theorem-1": Claim(
         "Theorem 1",
-        "MIN-Gibbs keeps the law proportional to E exp(estimate)",
+        "MIN-Gibbs has a stationary distribution proportional to E exp(estimate)",
         True,
         _estimates(theory.theorem_1, any_estimates),
         _PROBABILITIES,
@@ -134,28 +134,28 @@ CLAIMS = {
     ),
     "lemma-2": Claim(
         "Lemma 2",
-        "with its batch an estimate strays by delta with a chance of at most a",
+        "with its batch an estimate deviates by delta with probability at most a",
         False,
         _concentrates(theory.lemma_2),
-        ("a, the chance allowed", "true chance"),
+        ("a, the allowed probability", "true probability"),
     ),
     "lemma-2-repaired": Claim(
         "Lemma 2, repaired",
         "the same with the batch that Bernstein's inequality gives",
         True,
         _concentrates(theory.lemma_2_repaired),
-        ("a, the chance allowed", "true chance"),
+        ("a, the allowed probability", "true probability"),
     ),
     "lemma-2-sharper": Claim(
         "Lemma 2, sharper",
         "the same with the batch that the convex order of weights gives",
         True,
         _concentrates(theory.lemma_2_sharper),
-        ("a, the chance allowed", "true chance"),
+        ("a, the allowed probability", "true probability"),
     ),
     "theorem-3": Claim(
         "Theorem 3",
-        "MGPMH keeps the model's law",
+        "MGPMH has the model's distribution",
         True,
         _batched(theory.theorem_3, lambda tape, graph: tape.log_uniform(0.3, 8.0)),
         ("model's probability", "stationary probability"),
@@ -183,7 +183,7 @@ CLAIMS = {
     ),
     "theorem-5": Claim(
         "Theorem 5",
-        "DoubleMIN-Gibbs keeps MIN-Gibbs's law",
+        "DoubleMIN-Gibbs has MIN-Gibbs's distribution",
         True,
         _both_batches(theory.theorem_5, any_estimates, 2.0),
         _PROBABILITIES,

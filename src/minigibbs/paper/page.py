@@ -24,7 +24,7 @@ def report(made: Reproduction) -> str:
 def figure_table(rows: list[dict[str, Any]]) -> str:
     """The end of each curve of a figure."""
     lines = [
-        "| curve | last error (range of seeds) | µs an update | accepted | changed "
+        "| curve | last error (range of seeds) | µs per update | accepted | changed "
         "| mean log-potential |",
         "|---|---|---|---|---|---|",
     ]

@@ -74,7 +74,7 @@ def draw(evidence: Mapping[str, Evidence], folder: Path) -> list[Path]:
     graphs = len(next(iter(evidence.values())).margins)
     whole.suptitle(
         f"What is claimed against what is true, on {graphs} random graphs each\n"
-        "Laws should lie on the line, gaps above it, chances below. Red: on the wrong side.",
+        "Distributions belong on the line, gaps above, probabilities below. Red: wrong side.",
         fontsize=13,
     )
     written = []

@@ -140,9 +140,9 @@ class Summary:
             rows.append(("least value ESS", number(self.value_ess, ",.0f")))
         if self.value_rhat is not None:
             shown = f"{number(self.value_rhat, '.3f')} ({printable(self.worst_variable)})"
-            rows.append(("greatest value R-hat", shown))
+            rows.append(("max R-hat (marginals)", shown))
         if self.standard_error is not None:
-            rows.append(("greatest standard error", f"{self.standard_error:.4f} (of a marginal)"))
+            rows.append(("max standard error", f"{self.standard_error:.4f} (of a marginal)"))
         rows += [observable_row(one) for one in self.observables[:_MOST_OBSERVED]]
         if len(self.observables) > _MOST_OBSERVED:
             left = len(self.observables) - _MOST_OBSERVED

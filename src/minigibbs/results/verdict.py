@@ -147,7 +147,7 @@ def _observed_apart(run: Run, summary: Summary) -> list[Finding]:
 
 
 def _standstill(run: Run) -> list[Finding]:
-    """Chains that hardly move may agree on the one place that all have fallen into."""
+    """Chains that mix poorly may all be in the same mode and agree."""
     if _fixed(run) or run.info.scan == OWN_SCAN or not run.info.updates + run.info.warmup:
         return []
     if run.info.changed == 0.0:
@@ -155,9 +155,9 @@ def _standstill(run: Run) -> list[Finding]:
             Finding(
                 "bad",
                 "Nothing moved",
-                "No update changed a value: every chain sits where it began. Its marginals are "
-                "those of its first states. mg.infer moves many variables at a time.",
-                "nothing moved: every chain sits where it began; use mg.infer",
+                "No update changed a value: every chain is still in its first state. mg.infer "
+                "updates many variables at a time.",
+                "nothing moved: every chain is still in its first state; use mg.infer",
             )
         ]
     influence = None if run.model is None else run.model.get("influence")
@@ -167,12 +167,12 @@ def _standstill(run: Run) -> list[Finding]:
     return [
         Finding(
             "doubt",
-            "The chains hardly move",
+            "The chains mix poorly",
             f"Of all updates {run.info.changed:.1%} changed a value, and the variables depend on "
             "each other strongly. Chains that all fall into one mode agree, and are wrong all the "
             "same. mg.infer answers such models, exactly or by tempering.",
-            f"the chains hardly move (a share of {share} of the updates changed a value): all may "
-            "sit in one mode, and agree; check with mg.infer",
+            f"the chains mix poorly (flip rate {share}): all may be in the same mode and agree; "
+            "check with mg.infer",
         )
     ]
 
@@ -241,8 +241,8 @@ def _zeros(run: Run) -> list[Finding]:
     sure = found == SPLIT
     moves = "cannot" if sure else "may not"
     story = (
-        "Some factors hold zeros: states of probability 0. Updates of one variable at a time must "
-        f"go around them, and {'do' if sure else 'may'} not reach every state that is possible. "
+        "Some factors are hard constraints, which forbid states. Updates of one variable at a time "
+        f"must go around them, and {'do' if sure else 'may'} not reach every possible state. "
     )
     more = (
         "Each chain stays in the part where it began, however long it runs. "
@@ -254,7 +254,7 @@ def _zeros(run: Run) -> list[Finding]:
             "bad" if sure else "doubt",
             f"Single-site updates {moves} reach every state",
             f"{story}{more}Use mg.infer, which does not depend on such moves.",
-            f"zeros: single-site moves {moves} reach every state; use mg.infer",
+            f"hard constraints: single-site moves {moves} reach every state; use mg.infer",
         )
     ]
 

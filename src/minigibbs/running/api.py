@@ -430,7 +430,7 @@ def _resume(
         more = length * unit
         if more % base.unit:
             raise SampleError(
-                f"this run is made of sweeps of {base.unit:,} updates; give sweeps in place of "
+                f"this run is made of sweeps of {base.unit:,} updates; give sweeps instead of "
                 f"updates={length}"
             )
     if loop.ended in FINISHED and not more:

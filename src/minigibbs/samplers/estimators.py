@@ -77,7 +77,7 @@ class Estimator(ABC):
         Energies are on the scale on which every factor has least value 0.
         """
         raise SampleError(
-            f"{type(self).__name__} has no law that can be enumerated: it needs a method "
+            f"{type(self).__name__} has no distribution that can be enumerated: it needs a method "
             "law(everything, state), as mg.PoissonEstimator has"
         )
 
@@ -182,7 +182,7 @@ class SubsetEstimator(Estimator):
     >>> import minigibbs as mg
     >>> print(mg.MinGibbs(estimator=mg.SubsetEstimator(100)).describe(mg.models.potts_rbf()))
     MIN-Gibbs: sums over 100 factors drawn without replacement: BIASED towards states whose
-    estimate varies most; about 900 draws an update.
+    estimate varies most; about 900 draws per update.
     """
 
     size: int
@@ -241,7 +241,7 @@ class ExactEstimator(Estimator):
     >>> import minigibbs as mg
     >>> print(mg.MinGibbs(estimator=mg.ExactEstimator()).describe(mg.models.potts_rbf()))
     MIN-Gibbs: exact energies: plain Gibbs at the cost of all factors per value; about 7.14e+05
-    draws an update.
+    draws per update.
     """
 
     def prepare(self, graph: FactorGraph) -> Any:

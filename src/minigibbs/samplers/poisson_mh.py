@@ -60,7 +60,7 @@ class PoissonMH(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.PoissonMH(batch=26).describe(mg.models.potts_rbf()))
-    Poisson-MH: exact; a uniform proposal, decided by about 26.3 draws an update. Guaranteed: at
+    Poisson-MH: exact; a uniform proposal, decided by about 26.3 draws per update. Guaranteed: at
     most 18.2 times slower than plain Gibbs (spectral gap, random scan).
     """
 
@@ -149,7 +149,7 @@ def describe_metropolis(title: str, sampler: Sampler, graph: FactorGraph) -> str
     draws = sampler.operations(graph)["draw"]
     slowdown = sampler.guaranteed_slowdown(graph)
     return (
-        f"{title}: exact; a uniform proposal, decided by about {draws:.3g} draws an update. "
+        f"{title}: exact; a uniform proposal, decided by about {draws:.3g} draws per update. "
         f"{guarantee(slowdown)}"
     )
 

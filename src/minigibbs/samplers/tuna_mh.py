@@ -63,7 +63,7 @@ class TunaMH(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.TunaMH(chi=1.0).describe(mg.models.potts_rbf()))
-    TunaMH: exact; a uniform proposal, decided by about 25.3 draws an update. Guaranteed: at most
+    TunaMH: exact; a uniform proposal, decided by about 25.3 draws per update. Guaranteed: at most
     25.3 times slower than plain Gibbs (spectral gap, random scan).
     """
 

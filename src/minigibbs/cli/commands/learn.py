@@ -28,9 +28,12 @@ def learn(
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="pcd, cd, pseudo or exact.")] = "pcd",
-    steps: Annotated[int | None, typer.Option(help="Gradient steps at the most [1000].")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Largest number of gradient steps [1000].")
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Of the first steps [0.05; natural ones 0.02].")
+        float | None,
+        typer.Option(help="Size of the first steps [0.05; natural gradient steps 0.02]."),
     ] = None,
     chains: Annotated[int | None, typer.Option(help="Chains of the model.")] = None,
     sweeps: Annotated[int, typer.Option(help="Sweeps of each chain in a step.")] = 1,

@@ -31,7 +31,7 @@ def maximize(
     model: Model,
     time: Annotated[str, typer.Option(help="10s, 5min, 1h.")] = "10s",
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds of each chain, in place of a time.")
+        int | None, typer.Option(help="Rounds of each chain, instead of a time limit.")
     ] = None,
     chains: Annotated[
         int | None, typer.Option(help="Independent searches; by default one per thread.")

@@ -36,6 +36,8 @@ def reproduce(
     try:
         made = run_paper(target, output, quick, seeds, fresh, progress=not quiet, tell=tell)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted: call again to go on; finished curves are in {output}", err=True)
+        typer.echo(
+            f"interrupted: call again to continue; finished curves are in {output}", err=True
+        )
         raise typer.Exit(130) from None
     typer.echo(json.dumps(made.to_dict()) if as_json else report(made))

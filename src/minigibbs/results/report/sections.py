@@ -127,7 +127,7 @@ def model(run: Run | Answer) -> Html:
         rows.append([join(element("code", kind), " factors"), f"{count:,}", ""])
     if known.get("zeros"):
         forbidden = element("span", "they forbid what they stand for", class_="soft")
-        rows.append(["factors that hold zeros", f"{known['zeros']:,}", forbidden])
+        rows.append(["factors with hard constraints", f"{known['zeros']:,}", forbidden])
     for key, label, symbol, meaning in _STATS:
         value = known[key]
         if value is None and known.get("zeros"):
@@ -217,12 +217,12 @@ def ladder(run: Run) -> Html:
         return Html("")
     rates = np.array(found.swap_rates)
     label = (
-        f"How often {len(rates)} pairs of neighboring levels exchanged their states: from "
+        f"How often {len(rates)} pairs of neighboring temperatures exchanged states: from "
         f"{rates.min():.0%} to {rates.max():.0%}"
     )
-    ends = ("hot", "pairs of neighboring levels", "the model")
+    ends = ("hot", "pairs of neighboring temperatures", "the model")
     words = (
-        "How often neighboring levels exchanged their states. Rates that are alike, and none near "
+        "How often neighboring temperatures exchanged states. Rates that are alike, and none near "
         "0, let states travel between the hottest level and the model; a round trip is one that "
         "went there and back."
     )

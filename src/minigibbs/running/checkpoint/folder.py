@@ -147,7 +147,7 @@ class Checkpoint:
         """The plan as it was at the beginning, and what else was asked for."""
         path, model = self.folder / _RUN, self.folder / _MODEL
         if not model.is_file():
-            raise FormatError(f"{model}: it is gone; without its model no run can go on")
+            raise FormatError(f"{model}: it is missing; a run cannot continue without its model")
         with files.refusing_damage(path):
             header, arrays = self._read_request()
             if files.digest(model, links=False) != header["model"]:

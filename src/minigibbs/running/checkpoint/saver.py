@@ -118,7 +118,7 @@ def _cannot_write(checkpoint: Checkpoint, error: Exception) -> StoppedError:
         what = f"the checkpoint folder {folder} is gone, or parts of it, and the run was stopped"
         return StoppedError(f"{what}; what was sampled is in this error's `run`")
     way_out = (
-        f"mg.resume({str(folder)!r}) goes on from the last checkpoint"
+        f"mg.resume({str(folder)!r}) continues from the last checkpoint"
         if checkpoint.generation
         else "nothing was sampled yet"
     )

@@ -262,7 +262,7 @@ class PoissonGibbs(Sampler):
                 "Gibbs."
             )
         if len(graph.hard):
-            return "factors that hold zeros are evaluated, and no other is worth drawing."
+            return "factors with hard constraints are evaluated, and no other is worth drawing."
         return (
             f"the factors are strong for their number (L = {stats.local_energy:.3g}, Delta = "
             f"{stats.max_degree:,}): drawing some would need more draws than evaluating all, so it "
@@ -295,7 +295,7 @@ class PoissonGibbs(Sampler):
         proposed = draws + sum(group.draws for group in split.implicits)
         draws += sum(group.draws * group.kept for group in split.implicits)
         sums = sum(group.projected for group in split.implicits)
-        carried = f"{sums:,} numbers carried along in place of low-rank factors; " if sums else ""
+        carried = f"{sums:,} running sums instead of low-rank factors; " if sums else ""
         looks = f"evaluates {heavy:.3g} factors and " if heavy else ""
         more = f" ({proposed / draws:.3g} proposals for each draw)" if proposed > draws else ""
         return (

@@ -171,7 +171,7 @@ def choose_split(
         return Split(np.empty(0, dtype=bool), ones, none, none, none, lanes, implicits)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])
     unary = np.arange(len(spans)) >= rows["unary_begin"][owner]
-    hard = np.isinf(spans)  # factors that hold zeros, which are always evaluated
+    hard = np.isinf(spans)  # factors with hard constraints, which are always evaluated
     if hard.any():
         soft = np.where(hard, 0.0, spans)
         local = np.bincount(owner, soft, minlength=len(rows)).astype(np.float64)

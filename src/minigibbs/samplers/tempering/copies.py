@@ -212,7 +212,7 @@ def check_inner(sampler: Sampler, data: Any) -> None:
     """
     if sampler.sweeps or (carries(data) and not isinstance(data, _SUMS)):
         raise SampleError(
-            f"Tempering cannot exchange states of {type(sampler).__name__}, which carries more "
+            f"Tempering cannot exchange states of {type(sampler).__name__}, which stores more "
             "than a state from update to update; use mg.Gibbs() or mg.PoissonGibbs() inside"
         )
 

@@ -27,7 +27,7 @@ class Soft(NamedTuple):
     low: NDArray[np.float64]  # [general factors] least energy, of all but these as before
     span: NDArray[np.float64]  # and their range
     forbidden: NDArray[np.bool_]  # [sum of sizes] unary zeros
-    hard: NDArray[np.int64]  # numbers of general factors that hold zeros
+    hard: NDArray[np.int64]  # numbers of general factors with hard constraints
 
 
 def softened(graph: FactorGraph, simple: Simple, depth: float | None = None) -> Soft:
