@@ -163,3 +163,15 @@ def test_expanding_a_huge_stencil_is_refused():
     square = mg.Stencil((40_000, 40_000), SQUARE, 0.2)
     with pytest.raises(mg.TooLargeError, match="expanding a stencil into 3,200,000,000 pairs"):
         square.stored()
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+@pytest.mark.parametrize("kind", [np.int8, np.float32, np.float64])
+def test_couplings_of_one_size_are_described_without_an_array(kind, periodic):
+    """-128 has no positive counterpart in eight bits; the other offset has both signs."""
+    signs = np.random.default_rng(0).choice([-1, 1], (4, 6))
+    weights = np.stack([np.full((4, 6), -128), 3 * signs]).astype(kind)
+    graph = mg.FactorGraph([2] * 24, [mg.Stencil((4, 6), [(0, 1), (1, 0)], weights, periodic)])
+    assert graph.stats == graph.stored().stats
+    assert graph.influence == pytest.approx(graph.stored().influence)
+    assert graph.offset == pytest.approx(graph.stored().offset)

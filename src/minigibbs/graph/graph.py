@@ -330,8 +330,11 @@ class FactorGraph(Frozen):
 
         states = self.check_states(x)
         values = np.empty(len(np.atleast_2d(states)))
-        energies(self.rest.packed, np.atleast_2d(states), values)
-        values += self.rest.offset
+        if self._only_stencils:
+            values[:] = 0.0
+        else:
+            energies(self.rest.packed, np.atleast_2d(states), values)
+            values += self.rest.offset
         values += self.implicit_energies(np.atleast_2d(states))
         for group in self.stencils:
             values += group.energies(np.atleast_2d(states))
@@ -370,6 +373,11 @@ class FactorGraph(Frozen):
     def stencils(self) -> tuple[Stencil, ...]:
         """The stencils, in their order. `packed` has them as pairs."""
         return tuple(group for group in self.factors if isinstance(group, Stencil))
+
+    @property
+    def _only_stencils(self) -> bool:
+        """Whether there are stencils and nothing else."""
+        return 0 < len(self.stencils) == len(self.factors)
 
     @property
     def rest(self) -> FactorGraph:
@@ -423,7 +431,8 @@ class FactorGraph(Frozen):
     def offset(self) -> float:
         """The constant difference between `log_potential` and the sum of the packed factors."""
         if self.stencils:
-            return self.rest.offset + sum(group.constant for group in self.stencils)
+            rest = 0.0 if self._only_stencils else self.rest.offset
+            return rest + sum(group.constant for group in self.stencils)
         return self._packed[1]
 
     @cached_property
@@ -556,7 +565,7 @@ class FactorGraph(Frozen):
     @cached_property
     def hard(self) -> NDArray[np.intp]:
         """The numbers, in `packed.factors`, of factors with hard constraints."""
-        if len(self.stencils) == len(self.factors):  # pairs hold none
+        if self._only_stencils:  # pairs hold none
             return np.empty(0, np.intp)
         return np.flatnonzero(np.isinf(self.rest.packed.factors["span"]))
 
@@ -662,6 +671,8 @@ class FactorGraph(Frozen):
         """Estimated rounding error of log-odds, without implicit groups that are slow to count."""
         from minigibbs.graph.rounding import rounding_error
 
+        if self._only_stencils:  # of which each counts as a single factor
+            return 0.0
         quick = (group for group in self.implicits if group.counting <= _QUICK)
         weights = sum(g.energy_per_weight * float(g.local_weights().sum()) / 2 for g in quick)
         weights += sum(stencil.strength for stencil in self.stencils)

@@ -34,6 +34,8 @@ def summed(graph: FactorGraph, measures: tuple[Measure, ...]) -> Summed:
     """All sums of some observables; those of the same terms are counted together."""
     known: list[tuple[Terms, int]] = []  # and where their sums begin
     own, count = {}, 0
+    if not measures:
+        return NO_SUMS
     for number, measure in enumerate(measures):
         if measure.sums is None or measure.sums.terms is None:
             continue

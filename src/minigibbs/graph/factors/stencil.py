@@ -151,9 +151,19 @@ class Stencil(Factors):
         for k in range(len(self.offsets)):
             if self.uniform:
                 total += self.count(k) * float(of(self.weights[k]))
-            else:
-                total += sum(float(of(self.weight_of(k, here)).sum()) for here, _ in self.pieces(k))
+                continue
+            for here, _ in self.pieces(k):
+                if self.weights.dtype == np.int8:  # whole numbers, whose sum is exact
+                    small = self.weights[k][here].astype(np.int16)  # which has 128
+                    total += float(of(small).sum(dtype=np.int64))
+                else:
+                    total += float(of(self.weight_of(k, here)).sum())
         return total
+
+    @cached_property
+    def magnitudes(self) -> NDArray[np.float64]:
+        """The size that all weights of an offset have, or NaN where sizes differ: [offset]."""
+        return np.array([_common_size(np.atleast_1d(weight)) for weight in self.weights])
 
     def energies(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """The sum of the factors in each row of states."""
@@ -201,9 +211,9 @@ class Stencil(Factors):
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """How many factors vary at each variable, and the sum of their ranges; read-only."""
         plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
-        if plain and self.uniform and all(self.periodic):
-            degree = 2 * int(np.count_nonzero(self.weights))
-            total = 2.0 * self.energy_per_weight * float(np.abs(self.weights).sum())
+        if plain and all(self.periodic) and not np.isnan(self.magnitudes).any():
+            degree = 2 * int(np.count_nonzero(self.magnitudes))
+            total = 2.0 * self.energy_per_weight * float(self.magnitudes.sum())
             return (
                 np.broadcast_to(np.int64(degree), self.variables),
                 np.broadcast_to(np.float64(total), self.variables),
@@ -219,6 +229,12 @@ class Stencil(Factors):
     def totals(self, sizes: NDArray[np.int32], evidence: NDArray[np.int32]) -> tuple[int, float]:
         """How many factors vary, and the sum of their ranges."""
         factors, total = 0, 0.0
+        plain = bool((sizes > 1).all()) and not (evidence != FREE).any()
+        if plain and not self.uniform and not np.isnan(self.magnitudes).any():
+            for k, size in enumerate(self.magnitudes.tolist()):
+                factors += self.count(k) * (size != 0)
+                total += self.count(k) * size
+            return factors, self.energy_per_weight * total
         for here, _, weight in self.varying(sizes, evidence):
             if np.ndim(weight):
                 factors += int(np.count_nonzero(weight))
@@ -332,6 +348,13 @@ def _read_periodic(periodic: bool | Sequence[bool], axes: int) -> tuple[bool, ..
     if wraps.shape not in ((), (axes,)):
         raise GraphError(f"{rule}; got {periodic!r}")
     return tuple(np.broadcast_to(wraps, axes).tolist())
+
+
+def _common_size(weight: NDArray[Any]) -> float:
+    """The size of all numbers of an array, or NaN; a slab after another, to need no memory."""
+    size = abs(float(weight.flat[0]))
+    alike = (bool((np.abs(slab) == size).all()) for slab in weight)
+    return size if all(alike) else math.nan
 
 
 def _read_offsets(
