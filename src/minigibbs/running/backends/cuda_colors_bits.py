@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.running.backends.cuda_colors import WORD, CudaColors, Launch
+from minigibbs.running.backends.cuda_colors import WORD, Launch
 from minigibbs.running.backends.cuda_group import WARP, row_ends
 from minigibbs.running.backends.cuda_observed import share
+from minigibbs.running.backends.cuda_words import CudaWords
 from minigibbs.running.backends.device.access import to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
@@ -24,12 +25,8 @@ from minigibbs.samplers.chromatic.spin_energy import SpinEnergy, spin_energy
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
 from minigibbs.samplers.chromatic.spins import SpinColors
 
-_NOTING = 8448  # blocks of threads that note what has changed, at most
-_NOTED = 8  # sweeps of which one is compared with the one before
 _ADDING = 1 << 17  # threads that add up energies
 _CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
-_MOST_RECORDS = 4096  # that wait on the device
-_BUFFER_BYTES = 1 << 28
 _READ_BYTES = 1 << 28  # of states on their way to the host
 _SPREAD = 1 << 14  # of which so many are spread at a time
 _MANY_COLORS = 64  # launches of a sweep
@@ -66,7 +63,7 @@ def adding(chains: NDArray[np.int64]) -> Adding:
     return Adding(words, WORD, which * WORD + chains - words[which])
 
 
-class CudaBits(CudaColors):
+class CudaBits(CudaWords):
     """Spins, 32 chains in a word: x[place, word] on the device. See `cuda_bits`."""
 
     kernels_name = "cuda_bits"
@@ -76,7 +73,6 @@ class CudaBits(CudaColors):
         self.places = np.full(len(plan.graph), -1, dtype=np.int32)
         self.places[data.variable] = np.arange(len(data.variable), dtype=np.int32)
         super().__init__(plan, data)
-        self.every = self.unit  # a sweep: what changes in it is noted
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
@@ -127,24 +123,20 @@ class CudaBits(CudaColors):
         self._place_model()
         m = len(self.data.variable)
         self.x = self.cuda.device_array((m, self.words), self.word)
-        self.before = self.cuda.device_array(m * self.words, self.word)
-        self.flat = self.x.reshape(self.x.size)
+        flat = self.x.reshape(self.x.size)
         threads = self.own.THREADS
         self.count = configure(self.own.count_bits, self.x.size, threads)
         self.last_word = 0xFFFFFFFF >> (WORD * self.words - self.chains)
         planes = self.own.PLANES if self.marginals else 0
         self.planes = self.cuda.to_device(np.zeros((planes, m * self.words), self.word))
-        self.waiting = self.flat.reshape(1, self.flat.size)
+        self.waiting = flat.reshape(1, flat.size)
         self.snapshots = []
         if self._snapshots():
             self.waiting = self.cuda.device_array((self._snapshots(), m * self.words), self.word)
             self.snapshots = [self.waiting[k] for k in range(len(self.waiting))]
         self.changed = self.cuda.to_device(np.zeros(self.slots, np.int64))
         self.drawn = self.cuda.to_device(np.zeros(self.slots, np.int64))
-        noting = min(self.x.size, _NOTING * threads)
-        note = configure(self.own.count_changes, noting, threads)
-        both = (self.flat, self.before, self.words, self.last_word)
-        self.note = Again(note, both, (self.changed,))
+        self._place_changes(flat, self.words, self.last_word)
         self.counting: dict[tuple[int, int, int], Again] = {}
         self.nothing = self.copy = self.cuda.device_array(0, self.word)
         self.launches = self._parts_of_a_sweep()
@@ -222,17 +214,11 @@ class CudaBits(CudaColors):
         """Nothing is left to do: every sweep is counted when it is made."""
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain; every eighth sweep is compared with that before."""
+        """Make so many updates of every chain, and keep the values that are counted later."""
         for _ in range(updates // self.unit):
-            early = self._sweep < _NOTED
-            compare = early or self._sweep % _NOTED == _NOTED - 1
-            if compare:
-                self.before.copy_to_device(self.flat)
             keeping = self.recording and self._keeps_sweep()
             self.copy = self._next_snapshot() if keeping else self.nothing
-            super()._launch(self.unit)
-            if compare:
-                self.note(1 if early else _NOTED)
+            self._sweep_once()
             if keeping:
                 self._keep_copy()
                 self.held_back += 1
@@ -255,11 +241,6 @@ class CudaBits(CudaColors):
         if self.noted + self.held_back == self.own.MOST_COUNTED:
             self._flush_counts()
         return self.snapshots[self.held_back]
-
-    def _changes(self, noted: int) -> int:
-        """How many updates changed a value, by those of the first eight and every eighth sweep."""
-        covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
-        return round(noted * self._sweep / max(covered, 1))
 
     def _count_waiting(self) -> None:
         """Count the values that wait."""
@@ -289,20 +270,9 @@ class CudaBits(CudaColors):
             clear(self.planes.reshape(self.planes.size))
         self.noted = 0
 
-    def _plan_records(self) -> int:
-        """Choose what is held of the kept chains; returns the bytes that all records take."""
-        self.held = [self.plan.drawn] if self.draws else []
-        record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
-        room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
-        self.room = room if self.draws or self.energy else 0
+    def _energy_bytes(self) -> int:
         self.adding = adding(row_ends(self.plan)[:-1] if self.energy else np.empty(0, np.int64))
-        values = self.plan.values if self.marginals else 0
-        more = self.adding.bytes + self._plan_measures()
-        return int(self.room * record + more + 8 * self.kept * (values + 1))
-
-    def _observed_parts(self) -> int:
-        """Energies are always added up by many threads."""
-        return 2
+        return self.adding.bytes
 
     def _parts_bytes(self) -> int:
         every = np.arange(self.chains if self.observing.of_energy else 0)
@@ -344,14 +314,6 @@ class CudaBits(CudaColors):
             summing(record)
 
         return keep
-
-    def _keep_energies(self) -> None:
-        if self.energy and self.records % self.plan.energy_every == 0:
-            self.keep_energies(self.filled)
-
-    def _kept_energies(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = self.device_energy[: self.filled].copy_to_host()
-        return found
 
     def _place_sums(self) -> None:
         """Place what is counted for observables: bits of words."""

@@ -1,0 +1,83 @@
+"""Chromatic scans of spins on a GPU that are bits of words, whatever the bits of a word are.
+
+`cuda_colors_bits` has 32 chains per word, `cuda_colors_stencil` 32 sites.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.running.backends.cuda_colors import CudaColors
+from minigibbs.running.backends.device.access import load
+from minigibbs.running.backends.device.launch import Again
+from minigibbs.running.backends.device.shapes import configure
+from minigibbs.running.plan import Plan
+
+_NOTING = 8448  # blocks of threads that note what has changed, at most
+_NOTED = 8  # sweeps of which one is compared with the one before
+_MOST_RECORDS = 4096  # that wait on the device
+_BUFFER_BYTES = 1 << 28
+
+
+class CudaWords(CudaColors):
+    """Spins as bits: changes are counted by comparing some sweeps, energies when they are kept."""
+
+    keep_energies: Callable[[int], None]  # adds up the kept chains' energies, as a record
+    device_energy: Any  # [record, kept chain]
+
+    def __init__(self, plan: Plan, data: Any) -> None:
+        super().__init__(plan, data)
+        self.every = self.unit  # a sweep
+
+    @abstractmethod
+    def _energy_bytes(self) -> int:
+        """Bytes of what the kept chains' energies are added up in."""
+
+    def _plan_records(self) -> int:
+        """Choose what is held of the kept chains; returns the bytes that all records take."""
+        self.held = [self.plan.drawn] if self.draws else []
+        record = 8 * self.kept + self.kind.itemsize * self.kept * len(self.plan.drawn)
+        room = max(min(_BUFFER_BYTES // record, self.plan.records, _MOST_RECORDS), 1)
+        self.room = room if self.draws or self.energy else 0
+        values = self.plan.values if self.marginals else 0
+        more = self._energy_bytes() + self._plan_measures()
+        return int(self.room * record + more + 8 * self.kept * (values + 1))
+
+    def _observed_parts(self) -> int:
+        """Energies are always added up by many threads."""
+        return 2
+
+    def _place_changes(self, flat: Any, words: int, last: int) -> None:
+        """Compare x[word] with an earlier copy: of every `words`-th only the bits in `last`."""
+        self.flat, self.before = flat, self.cuda.device_array(flat.shape, flat.dtype)
+        own, threads = load("cuda_bits"), self.own.THREADS
+        note = configure(own.count_changes, min(flat.size, _NOTING * threads), threads)
+        self.note = Again(note, (flat, self.before, words, last), (self.changed,))
+
+    def _sweep_once(self) -> None:
+        """Sweep; one of the first eight sweeps, or every eighth, is compared with that before."""
+        early = self._sweep < _NOTED
+        compare = early or self._sweep % _NOTED == _NOTED - 1
+        if compare:
+            self.before.copy_to_device(self.flat)
+        super()._launch(self.unit)
+        if compare:
+            self.note(1 if early else _NOTED)
+
+    def _changes(self, noted: int) -> int:
+        """How many updates changed a value, by those of the first eight and every eighth sweep."""
+        covered = min(self._sweep, _NOTED) + max(self._sweep // _NOTED - 1, 0) * _NOTED
+        return round(noted * self._sweep / max(covered, 1))
+
+    def _keep_energies(self) -> None:
+        if self.energy and self.records % self.plan.energy_every == 0:
+            self.keep_energies(self.filled)
+
+    def _kept_energies(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.device_energy[: self.filled].copy_to_host()
+        return found
