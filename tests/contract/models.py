@@ -31,6 +31,39 @@ def stencil(beta):
     return mg.FactorGraph([2] * 16, [mg.Stencil((4, 4), [(0, 1), (1, 0)], [beta, -beta])])
 
 
+def spins_on(shape, offsets, weights, periodic=True, field=0.0):
+    """Spins of a lattice, with the same field at each site."""
+    sites = int(np.prod(shape))
+    factors = [mg.Stencil(shape, offsets, weights, periodic)]
+    if field:
+        factors.append(mg.Unary(np.arange(sites), np.tile([0.0, field], (sites, 1))))
+    return mg.FactorGraph([2] * sites, factors)
+
+
+def wide(beta):
+    """Rows that fill their words, and neighbors of two strengths in four colors."""
+    return spins_on((4, 128), [(0, 1), (1, 0), (1, 1), (1, -1)], [beta, beta, -0.5 * beta, 0.1])
+
+
+def cube(scale):
+    """A glass of +-J couplings in three dimensions."""
+    signs = np.random.default_rng(4).choice([-scale, scale], (3, 4, 4, 64))
+    return spins_on((4, 4, 64), [(1, 0, 0), (0, 1, 0), (0, 0, 1)], signs)
+
+
+def diluted(scale):
+    """Couplings of both signs and 0, open sides, words that are not full, a field, evidence."""
+    weights = scale * np.random.default_rng(5).choice([-1.0, 0.0, 1.0], (3, 3, 4, 70))
+    offsets, periodic = [(1, 0, 0), (0, 1, 0), (0, 0, 1)], [False, True, False]
+    graph = spins_on((3, 4, 70), offsets, weights, periodic, 0.3 * scale)
+    return graph.condition({0: 1, 69: 0, 71: 1, 400: 1, 839: 0})
+
+
+def opened(beta):
+    """Rows that fill their words but end, and a displacement beyond the lattice's side."""
+    return spins_on((5, 64), [(0, 1), (1, 0), (7, 3)], [beta, -beta, beta], False, -0.2)
+
+
 def glass(scale, evidence=None):
     """Fields, couplings of both signs, and clamped variables."""
     rng, (i, j) = np.random.default_rng(0), np.triu_indices(6, 1)
@@ -79,6 +112,10 @@ def two(make, one=1.0, other=0.6, **more):
 HEAVY = mg.PoissonGibbs(heavy=2)
 CHROMATIC = {
     "stencil": Model(**two(stencil, 0.4, 0.3), sampler=mg.Gibbs()),
+    "stencil, whole rows": Model(**two(wide, 0.3, 0.2), sampler=mg.Gibbs(), simulated=(3,)),
+    "stencil, glass": Model(**two(cube, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(1,)),
+    "stencil, diluted": Model(**two(diluted), sampler=mg.Gibbs(), simulated=(3,)),
+    "stencil, open": Model(**two(opened, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(2,)),
     "lattice": Model(**two(lattice, 0.4, 0.3), sampler=mg.Gibbs(), simulated=(1, 33)),
     "glass": Model(**two(glass), sampler=mg.PoissonGibbs()),
     "clamped": Model(**two(glass, evidence={1: 1, 4: 0}), sampler=mg.Gibbs()),

@@ -116,6 +116,7 @@ def write_case(folder, name, chains):
         **{
             which: {
                 "model": flatten(graph.packed, arrays),
+                "rest": flatten(graph.rest.packed, arrays),
                 "data": flatten(data_of(model, graph), arrays),
                 "energy": flatten(energy_parts(model, graph), arrays),
                 "offset": graph.offset,

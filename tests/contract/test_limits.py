@@ -17,9 +17,11 @@ from minigibbs.running.backends import (
     cuda_colors_bits,
     cuda_colors_points,
     cuda_colors_small,
+    cuda_colors_stencil,
     cuda_group,
     cuda_ladders,
     cuda_observed,
+    cuda_words,
 )
 from minigibbs.running.backends.device.shapes import LIMITS, launch_shape
 from minigibbs.running.backends.lockstep import group_chains
@@ -35,9 +37,11 @@ MODULES = (
     cuda_colors_bits,
     cuda_colors_points,
     cuda_colors_small,
+    cuda_colors_stencil,
     cuda_group,
     cuda_ladders,
     cuda_observed,
+    cuda_words,
 )
 
 

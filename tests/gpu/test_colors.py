@@ -60,6 +60,20 @@ GRAPHS = {
 EVERYTHING = ("marginals", "draws", "energy")
 
 
+def on_a_lattice(shape, weights):
+    """Spins whose pairs are never stored."""
+    offsets = np.eye(len(shape), dtype=int)
+    return mg.FactorGraph(np.full(np.prod(shape), 2), [mg.Stencil(shape, offsets, weights)])
+
+
+SIGNS = np.random.default_rng(1).choice([-0.9, 0.9], (3, 96, 96, 128))
+LATTICES = {
+    "square": on_a_lattice((1024, 1024), 0.44),
+    "glass": on_a_lattice((96, 96, 128), SIGNS),
+    "short rows": on_a_lattice((500, 70), [0.3, -0.5]),
+}
+
+
 def run(name, chains, backend, sweeps=150, **options):
     graph, sampler = GRAPHS[name]
     rows = {"chains": chains} if backend == "cuda" else {}
@@ -86,6 +100,30 @@ def test_chains_are_those_of_the_cpu(name, chains):
     np.testing.assert_array_equal(there.state, here.state)
     np.testing.assert_allclose(there.energy, here.energy, rtol=1e-12, atol=1e-9)
     assert abs(there.info.changed - here.info.changed) < 0.1  # of every eighth sweep
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("name", LATTICES)
+def test_lattices_are_those_of_the_cpu(name, chains):
+    """States, counts and energies; more sweeps than counters of eight bits hold."""
+    options = {"sweeps": 300, "warmup": 5, "chains": chains, "seed": 3, "scan": "chromatic"}
+    here, there = (
+        mg.sample(
+            LATTICES[name],
+            mg.Gibbs(),
+            record=mg.Record("marginals", "energy", thin=50),
+            backend=backend,
+            progress=False,
+            observe={"m": "magnetization"},
+            **options,
+        )
+        for backend in ("cpu", "cuda")
+    )
+    np.testing.assert_array_equal(there.state, here.state)
+    np.testing.assert_array_equal(there.marginals, here.marginals)
+    np.testing.assert_allclose(there.energy, here.energy, rtol=1e-12)
+    ones, wanted = there.observables["m"].series, here.observables["m"].series
+    np.testing.assert_allclose(ones, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", GRAPHS)

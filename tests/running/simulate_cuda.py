@@ -54,6 +54,7 @@ IN_PYTHON = {  # what the compiler has instructions for
     "fused": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
     "any_bits": lambda word, mask: bool(int(word) & int(mask)),
     "right": lambda word, by: np.uint32(int(word) >> int(by)),
+    "lanes_of": lambda size, example: np.full(size, example),
     "floored": lambda value: np.float32(np.floor(value)),
     "far_two": lambda words, pair: tuple(words[2 * int(pair) + k] for k in range(2)),
     "far_four": lambda words, quad: tuple(words[4 * int(quad) + k] for k in range(4)),
@@ -175,7 +176,7 @@ def run_case(path):
     case = json.loads(path.read_text())
     with np.load(path.with_suffix(".npz")) as arrays:
         model, data = (restore(case[name], arrays) for name in ("model", "data"))
-    packing.pack = lambda sizes, factors, evidence: (model, case["offset"])
+    packing.pack = lambda sizes, factors, evidence: (model, case["offset"] if factors else 0.0)
     sampler = sampler_from(case["sampler"])
     prepare = type(sampler).prepare
     type(sampler).prepare = lambda self, graph, lanes=1: data
@@ -240,6 +241,7 @@ def set_up() -> None:
         cuda_observed,
         cuda_points,
         cuda_small,
+        cuda_stencil,
         cuda_sums,
     )
     from minigibbs.running.group import Group
@@ -249,6 +251,7 @@ def set_up() -> None:
     registry._first = lambda *asked: registry.POINTS  # any that there is will do
     small_device(cuda_group)
     cuda_bits.WALKING = cuda_bits.THREADS = cuda_small.THREADS = cuda_small.CHAINS = 4
+    cuda_stencil.THREADS = 4
     cuda_points.sweep_points = seeing_into_tuples(cuda_points.sweep_points)
     cuda_sums.sums_kernel = seeing_into_tuples(cuda_sums.sums_kernel)
     cuda_sums.THREADS, cuda_observed._BLOCKS, cuda_colors.COUNT_EVERY = 4, 2, 4

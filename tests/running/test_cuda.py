@@ -28,8 +28,10 @@ from minigibbs.running.backends import cuda_kernels as backend  # noqa: E402
 from minigibbs.running.backends import cuda_ladder_kernels as ladders  # noqa: E402
 from minigibbs.running.backends import cuda_points as points  # noqa: E402
 from minigibbs.running.backends import cuda_small as small  # noqa: E402
+from minigibbs.running.backends import cuda_stencil as stencils  # noqa: E402
 from minigibbs.running.backends import cuda_sums as sums  # noqa: E402
 from minigibbs.running.backends.cuda_colors_small import CudaSmall  # noqa: E402
+from minigibbs.running.backends.cuda_colors_stencil import pattern_of  # noqa: E402
 from minigibbs.running.backends.packed_points import pack_points  # noqa: E402
 from minigibbs.running.request import Options  # noqa: E402
 from minigibbs.samplers.chromatic.small import small_colors  # noqa: E402
@@ -209,6 +211,48 @@ def test_spins_with_tails_compile_for_a_gpu():
     arrays = [device_type(getattr(data, name)) for name in bits.TailSpins._fields]
     kernel = bits.walk_with_tails(data.base.dtype.type)
     ptx(kernel, *arrays, *NUMBERS, types.int64, matrix(types.uint16), row(types.int64))
+
+
+def lattices():
+    """Rows that fill their words, and rows that do not; couplings of one sign, of both, and 0."""
+    rng = np.random.default_rng(0)
+    square, cube = [(0, 1), (1, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    signs = rng.choice([-1.0, 1.0], (3, 4, 6, 64))
+    holes = rng.choice([-1.0, 0.0, 1.0], (2, 6, 70))
+    graphs = {
+        "square": (mg.Stencil((6, 64), square, 0.4), {}),
+        "glass": (mg.Stencil((4, 6, 64), cube, signs), {}),
+        "open": (mg.Stencil((6, 70), square, holes, False), {3: 1}),
+    }
+    return {
+        name: mg.FactorGraph([2] * one.variables, [one]).condition(given)
+        for name, (one, given) in graphs.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["square", "glass", "open"])
+def test_lattices_of_bits_compile_for_a_gpu(name):
+    """Levels and thresholds are in registers: every loop over them is unrolled."""
+    pattern = pattern_of(stencils, color_data(mg.Gibbs(), lattices()[name]))
+    number, words, sides = types.int64, row(types.uint32), row(types.int32)
+    arrays = (sides, sides, words, words, words, words)
+    text = ptx(stencils.sweep_color(pattern), *arrays, *[number] * 3, *NUMBERS, number, words)
+    assert ".local" not in text
+    sums, counts = matrix(number), row(number)
+    count = stencils.count_pairs(pattern)
+    ptx(count, sides, sides, words, words, words, number, number, words, counts, sums)
+
+
+def test_states_of_lattices_compile_for_a_gpu():
+    number, words, states = types.int64, row(types.uint32), row(types.uint8)
+    where = (row(number), row(number), number, number, number)
+    ptx(stencils.first_words, *where, number, number, words, words, number, words)
+    ptx(stencils.pack_words, *where, matrix(types.uint8), number, words)
+    ptx(stencils.unpack_words, *where, words, *[number] * 4, states)
+    ptx(stencils.flush_planes, *where, matrix(types.uint32), row(number), number, matrix(number))
+    sums, real = matrix(number), types.float64
+    terms = (row(number), row(real), real, real)
+    ptx(stencils.add_energies, sums, *terms, number, matrix(real))
 
 
 @pytest.mark.parametrize("word", [types.uint8, types.uint32])

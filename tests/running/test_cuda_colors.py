@@ -50,6 +50,12 @@ def points(n, values, weights=(1.5, -0.6), seed=0, kernel="gaussian", clamped=()
     return mg.FactorGraph([values] * n, groups).condition(dict(clamped))
 
 
+def stencil(shape, weights, clamped=()):
+    """A lattice without a list of pairs."""
+    factor = mg.Stencil(shape, np.eye(len(shape), dtype=int), weights)
+    return mg.FactorGraph([2] * factor.variables, [factor]).condition(dict(clamped))
+
+
 LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
 CASES = {  # graph, sampler, chains, walkers from which on threads go through all colors
     "one": (LATTICE, mg.Gibbs(), 1, 1000),
@@ -80,6 +86,8 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
     ),
     "potts": (mg.models.potts_lattice(side=3, states=3, beta=0.8), mg.Gibbs(), 6, 1000),
     "ring": (ring(6, 4), mg.Gibbs(), 6, 1000),
+    "stencil": (stencil((4, 6), [0.4, -0.3]), mg.Gibbs(), 3, 1000),
+    "stencil-words": (stencil((3, 64), 0.3, [(5, 1), (190, 0)]), mg.Gibbs(), 1, 1000),
     "sites": (complete(5, 3), mg.Gibbs(), 6, 1000),
     "points": (points(10, 3), mg.PoissonGibbs(theta=0.7), 3, 1000),
     "points-laplace": (points(6, 2, kernel="laplace"), mg.PoissonGibbs(), 2, 1000),
@@ -183,7 +191,7 @@ def test_energies_that_a_progress_bar_looks_at_are_those_recorded(tmp_path):
     np.testing.assert_allclose(live, expected, rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["few", "words", "clamped", "walk", "tails"])
+@pytest.mark.parametrize("name", ["few", "words", "clamped", "walk", "tails", "stencil"])
 def test_bits_are_counted_every_sweep(name, simulated):
     found = simulated[name]
     share = (found.draws == 1).mean(axis=(0, 1))

@@ -246,7 +246,6 @@ STENCIL = Layout(
     lay_out=lambda sampler, graph: stencil_bits(graph),
     one=StencilTile,
     several=StencilTile,
-    devices=(CPU,),
     cost=lambda graph: _STENCIL,
     energy_cost=lambda graph: _STENCIL_ENERGY * len(graph),
 )

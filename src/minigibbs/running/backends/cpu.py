@@ -400,11 +400,11 @@ BACKEND = CpuBackend()
 
 def first_scan(plan: Plan) -> Scan:
     """The scan at its beginning, with the stream that shared ones use."""
-    kind, everything = SCANS.get(plan.scan, SYSTEMATIC), len(plan.order) == len(plan.graph)
-    at_random = kind in (RANDOM, SHARED)
-    order = plan.order[:0] if at_random and everything else plan.order.copy()
+    kind, free = SCANS.get(plan.scan, SYSTEMATIC), plan.graph.free
+    implied = plan.scan == CHROMATIC or (kind in (RANDOM, SHARED) and free == len(plan.graph))
+    order = np.empty(0, np.int32) if implied else plan.order.copy()
     position = np.zeros(1, dtype=np.int64)
-    return Scan(kind, len(plan.order), order, position, shared_stream(plan.seed))
+    return Scan(kind, free, order, position, shared_stream(plan.seed))
 
 
 def _recorder(plan: Plan, length: int) -> Recorder:

@@ -26,6 +26,7 @@ from minigibbs.running.backends.cuda_colors import CudaColors
 from minigibbs.running.backends.cuda_colors_bits import CudaBits
 from minigibbs.running.backends.cuda_colors_points import CudaPoints
 from minigibbs.running.backends.cuda_colors_small import CudaSmall
+from minigibbs.running.backends.cuda_colors_stencil import CudaStencil
 from minigibbs.running.backends.cuda_group import (
     WARP,
     CudaGroup,
@@ -44,6 +45,7 @@ from minigibbs.samplers.chromatic.small import SmallColors
 from minigibbs.samplers.chromatic.small_tails import SmallTailColors
 from minigibbs.samplers.chromatic.spin_tails import SpinTailColors
 from minigibbs.samplers.chromatic.spins import SpinColors
+from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 from minigibbs.samplers.tempering.sampler import Tempering
 from minigibbs.samplers.tempering.spins import SpinLadder
 from minigibbs.system import memory
@@ -58,6 +60,7 @@ GROUPS: dict[type, type[CudaColors]] = {
     SmallColors: CudaSmall,
     SmallTailColors: CudaSmall,
     PointColors: CudaPoints,
+    StencilBits: CudaStencil,
 }
 
 

@@ -1,6 +1,7 @@
 """Chromatic scans on a GPU: what groups of all chains have in common, whatever their values are.
 
-`cuda_colors_bits` has spins, `cuda_colors_small` small domains, `cuda_colors_points` points.
+`cuda_colors_bits` has spins, `cuda_colors_stencil` spins on a lattice, `cuda_colors_small` small
+domains, `cuda_colors_points` points.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class CudaColors(CudaGroup):
         self.key = [int(word) for word in key_of(plan.seed)]
         super().__init__(plan, data)
         self.within = False
-        sweep = len(plan.order) or COUNT_EVERY
+        sweep = plan.graph.free or COUNT_EVERY
         self.every = sweep * min(-(-COUNT_EVERY // sweep), _MOST_SWEEPS)
         self._sweep = 0
 
@@ -145,7 +146,7 @@ class CudaColors(CudaGroup):
             "replicas": np.empty((self.chains, 0), self.kind),
             "tally": tally,
             "noted": np.array([noted]),
-            "order": self.plan.order[:0],
+            "order": np.empty(0, np.int32),
             "position": np.zeros(1, np.int64),
             "path": self.scan.stream,
             "walked": np.zeros(1, np.int64),

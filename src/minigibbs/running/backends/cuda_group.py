@@ -57,7 +57,7 @@ class CudaGroup(Group):
         super().__init__(plan, 0, plan.chains)
         self.kernels = load_kernels()
         self.cuda = Device()
-        self.data, self.model = data, plan.graph.packed
+        self.data, self.model = data, self._packed_model()
         self.kind = np.dtype(plan.graph.state_type)
         self.scan = first_scan(plan)
         self.kept, self._clock = plan.rows, 0
@@ -65,9 +65,9 @@ class CudaGroup(Group):
         self.energy = "energy" in plan.kept
         self.draws = "draws" in plan.kept
         self.marginals = "marginals" in plan.kept
-        self.every = len(plan.order) or COUNT_EVERY  # updates between two counts: a sweep
+        self.every = plan.graph.free or COUNT_EVERY  # updates between two counts: a sweep
         # Whether the kernels that advance count, since launches would take longer than sweeps.
-        self.within = self.marginals and 0 < len(plan.order) < COUNT_EVERY
+        self.within = self.marginals and 0 < plan.graph.free < COUNT_EVERY
         self.recording = False
         self._path: Any = None  # the next stretch of the scan, and how much of it is done
         self._walked = 0
@@ -87,6 +87,10 @@ class CudaGroup(Group):
     def unit(self) -> int:  # type: ignore[override]
         """Updates that are made together."""
         return self.plan.unit
+
+    def _packed_model(self) -> Any:
+        """The flat arrays that kernels read."""
+        return self.plan.graph.packed
 
     def _chain_bytes(self) -> tuple[int, int]:
         """Bytes of all chains, and of what there is once."""
@@ -241,9 +245,8 @@ class CudaGroup(Group):
         self.device_replicas = zeros(self.space.replicas * len(self.model.rows), self.kind)
 
     def _place_records(self) -> None:
-        to_device, sizes = self.cuda.to_device, self.model.rows["domain"]
-        first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
-        self.device_first = to_device(first)
+        self._place_first()
+        to_device = self.cuda.to_device
         self.counts = self._no_counts()
         self.device_heads = to_device(row_ends(self.plan)[:-1])
         self.device_held = [to_device(held) for held in self.held]
@@ -254,6 +257,12 @@ class CudaGroup(Group):
         self.filled = self.flushed = 0
         self._place_measures()
         self._make_rows(self.length // self.plan.thin)
+
+    def _place_first(self) -> None:
+        """Send where the values of each variable begin."""
+        sizes = self.model.rows["domain"]
+        first = np.concatenate([self.model.first, self.model.first[-1:] + sizes[-1:]])
+        self.device_first = self.cuda.to_device(first)
 
     def _place_measures(self) -> None:
         """Make space for what is observed."""
@@ -639,7 +648,7 @@ def collect_rows(
 
 def count_states(plan: Plan, states: NDArray[Any]) -> NDArray[np.int64]:
     """How often each value stands in the states [chain, variable], by row of chains."""
-    ends, first = row_ends(plan), plan.graph.packed.first
+    ends, first = row_ends(plan), plan.graph.first
     return np.stack(
         [
             np.bincount((states[begin:end] + first).ravel(), minlength=plan.values)

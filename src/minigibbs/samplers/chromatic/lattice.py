@@ -8,6 +8,8 @@ bits, 32 per word. A displacement becomes a shift of the bits of one row against
 from __future__ import annotations
 
 import itertools
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from minigibbs.kernels.lanes import lanes_of
 BITS = 32  # sites per word
 MOST_COLORS = 8
 MOST_AXES = 8
+_WORTH = 1 << 16  # words that are worth a thread
 _NUMBER, _WORD = np.int64(0), np.uint32(0)
 
 
@@ -186,17 +189,22 @@ def present_bits(count, first):
     return bits
 
 
+@literal
+def unit_sites(lattice, unit, at):
+    """The first site of a unit, by number, and how many it has: sites are `colors` apart."""
+    units, side = lattice.rows * lattice.words, lattice.shape[len(lattice.shape) - 1]
+    color, row, word = unit // units, unit % units // lattice.words, unit % lattice.words
+    phase = phase_of(lattice, place_row(lattice, row, at), color)
+    site = row * side + phase + lattice.colors * BITS * word
+    return site, min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+
+
 @literal_entry
 def pack_bits(lattice, values, begin, end, out):
     """Store bytes by site as bits, for the units from `begin` to `end`; bytes are 0 or 1."""
-    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
-    side = lattice.shape[len(lattice.shape) - 1]
+    at = lanes_of(MOST_AXES, _NUMBER)
     for unit in range(begin, end):
-        color, row = unit // units, unit % units // lattice.words
-        phase = phase_of(lattice, place_row(lattice, row, at), color)
-        word = unit % lattice.words
-        site = row * side + phase + lattice.colors * BITS * word
-        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        site, count = unit_sites(lattice, unit, at)
         bits = np.uint32(0)
         for k in range(count):
             bits = np.uint32(bits | np.uint32(np.uint32(values[site]) << np.uint32(k)))
@@ -207,14 +215,9 @@ def pack_bits(lattice, values, begin, end, out):
 @literal_entry
 def unpack_bits(lattice, x, begin, end, out):
     """The opposite of `pack_bits`."""
-    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
-    side = lattice.shape[len(lattice.shape) - 1]
+    at = lanes_of(MOST_AXES, _NUMBER)
     for unit in range(begin, end):
-        color, row = unit // units, unit % units // lattice.words
-        phase = phase_of(lattice, place_row(lattice, row, at), color)
-        word = unit % lattice.words
-        site = row * side + phase + lattice.colors * BITS * word
-        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        site, count = unit_sites(lattice, unit, at)
         for k in range(count):
             out[site] = (x[unit] >> np.uint32(k)) & np.uint32(1)
             site += lattice.colors
@@ -223,14 +226,9 @@ def unpack_bits(lattice, x, begin, end, out):
 @literal_entry
 def unpack_counts(lattice, ones, sweeps, begin, end, out):
     """Write counts of both values by site, from those of value 1: [unit * 32 + bit]."""
-    at, units = lanes_of(MOST_AXES, _NUMBER), lattice.rows * lattice.words
-    side = lattice.shape[len(lattice.shape) - 1]
+    at = lanes_of(MOST_AXES, _NUMBER)
     for unit in range(begin, end):
-        color, row = unit // units, unit % units // lattice.words
-        phase = phase_of(lattice, place_row(lattice, row, at), color)
-        word = unit % lattice.words
-        site = row * side + phase + lattice.colors * BITS * word
-        count = min(sites_of(lattice, phase) - BITS * word, np.int64(BITS))
+        site, count = unit_sites(lattice, unit, at)
         for k in range(count):
             one = np.int64(ones[BITS * unit + k])
             out[site, 0], out[site, 1] = sweeps - one, one
@@ -240,5 +238,16 @@ def unpack_counts(lattice, ones, sweeps, begin, end, out):
 def packed(lattice: Lattice, values: NDArray[Any]) -> NDArray[np.uint32]:
     """Bits by unit of zeros and ones by site."""
     out = np.empty(lattice.colors * lattice.units, np.uint32)
-    pack_bits(lattice, np.ascontiguousarray(values, np.uint8).ravel(), 0, len(out), out)
+    flat = np.ascontiguousarray(values).ravel()
+    flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat.astype(np.uint8, copy=False)
+    parts = min(os.cpu_count() or 1, max(len(out) // _WORTH, 1))
+    cuts = [len(out) * k // parts for k in range(parts + 1)]
+
+    def pack(part: int) -> None:
+        pack_bits(lattice, flat, cuts[part], cuts[part + 1], out)
+
+    pack(0)  # which compiles
+    if parts > 1:
+        with ThreadPoolExecutor(parts) as pool:
+            list(pool.map(pack, range(1, parts)))
     return out

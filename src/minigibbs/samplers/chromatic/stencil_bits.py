@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from minigibbs.graph.factors.stencil import Stencil
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.prepared import prepared
+from minigibbs.kernels.energy import energies
 from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import lanes_of
 from minigibbs.kernels.philox import quad_bits
@@ -65,6 +66,7 @@ class StencilBits(NamedTuple):
     strength: NDArray[np.float64]  # [offset] |J| of J s_i s_j
     constant: float  # the sum of J over all pairs
     field: float  # log-odds of value 1 by unary factors
+    rest: float  # the sum of the unary factors where every free variable is 0
 
 
 class _Couplings(NamedTuple):
@@ -114,6 +116,7 @@ def _laid_out(graph: FactorGraph) -> StencilBits | None:
         strength=np.array([one.size for one in used], np.float64),
         constant=_half(stencil) * stencil.sum_of_weights,
         field=field,
+        rest=_rest(graph),
     )
     for array in data:
         if isinstance(array, np.ndarray):
@@ -135,11 +138,22 @@ def _field(graph: FactorGraph) -> float | None:
     return float(odds[0]) if len(odds) and (odds == odds[0]).all() else None
 
 
+def _rest(graph: FactorGraph) -> float:
+    """The unary factors' energy where every free variable is 0."""
+    if len(graph.factors) == 1:
+        return 0.0
+    states, energy = np.maximum(graph.evidence, 0).astype(graph.state_type)[None], np.empty(1)
+    energies(graph.rest.packed, states, energy)
+    return float(energy[0])
+
+
 def _couplings(stencil: Stencil, k: int) -> _Couplings | None:
     """The couplings of an offset, or None where their sizes differ."""
     weight, half = stencil.weights[k], _half(stencil)
     if stencil.uniform:
         return _Couplings(half * abs(float(weight)), bool(weight < 0), None)
+    if stencil.magnitudes[k] > 0.0:  # not NaN
+        return _Couplings(half * float(stencil.magnitudes[k]), weight < 0, None)
     zero = weight == 0
     size = float(np.abs(weight.flat[int(np.argmin(zero))].astype(np.float64)))
     if not ((weight == size) | (weight == -size) | zero).all():

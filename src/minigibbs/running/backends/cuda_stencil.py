@@ -1,0 +1,477 @@
+"""Spins of a lattice on a GPU as bits in space: one thread updates 32 sites of a color.
+
+States are x[chain * units + unit]; see `samplers.chromatic.lattice` for units. The draws are those
+of the CPU, bit by bit. Kernels of sweeps are compiled for a `Pattern`: loops over directions and
+levels are then unrolled, and their arrays are registers.
+
+Importing this module needs numba-cuda.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigibbs.kernels.philox import chain_bits, quad_bits
+from minigibbs.running.backends.device.toolchain import cuda, inlined
+from minigibbs.samplers.chromatic.first import START_DRAW, value_of
+from minigibbs.samplers.chromatic.lattice import (
+    BITS,
+    MOST_AXES,
+    cut_bits,
+    present_bits,
+    unit_sites,
+    valid_bits,
+)
+from minigibbs.samplers.chromatic.stencil_bits import FIRST_DRAW
+
+THREADS = 128
+PLANES = 8  # bits of a counter
+MOST_COUNTED = (1 << PLANES) - 1
+HALF = 32  # planes of random bits whose thresholds are in registers at a time
+QUAD = 4  # of them that are drawn together
+
+_NONE, _ONE, _ALL = np.uint32(0), np.uint32(1), np.uint32(0xFFFFFFFF)
+_S31, _S32 = np.uint32(31), np.uint64(32)
+
+
+class Pattern(NamedTuple):
+    """What kernels are compiled for: everything about a lattice but its sides and its weights."""
+
+    offset: tuple[tuple[int, ...], ...]  # [direction][axis], shorter than the side where it wraps
+    change: tuple[int, ...]  # [direction] how much the color grows
+    factor: tuple[int, ...]  # [axis] of the color
+    wraps: tuple[bool, ...]  # [axis]
+    colors: int
+    step: tuple[int, ...]  # [direction] what a neighbor adds to the level
+    levels: int
+    whole: bool  # rows wrap around, and fill their words
+    fine: bool  # neighbors may be missing, which adds half of what one adds
+    signed: bool  # some couplings are negative
+    absent: bool  # some couplings are 0
+    clamped: bool  # some sites never change
+
+
+class Unit(NamedTuple):
+    """Where a thread's 32 sites are."""
+
+    row: Any
+    word: Any  # of the row
+    phase: Any  # the first site of the color in the row
+    at: Any  # [axis] coordinates of the row
+
+
+def _moved(axis: int, offset: int, wraps: bool, before: Any) -> Any:
+    """A function that moves a row along an axis, after the moves of another function; or -1."""
+
+    @inlined
+    def move(row, at, sides, strides):
+        there = before(row, at, sides, strides)
+        here, side = np.int32(at[axis]), np.int32(sides[axis])
+        to = np.int32(here + offset)
+        if to < 0 or to >= side:
+            if not wraps:
+                return np.int32(-1)
+            to = np.int32(to + side) if offset < 0 else np.int32(to - side)
+        return np.int32(there + (to - here) * strides[axis]) if there >= 0 else there
+
+    return move
+
+
+@inlined
+def _stay(row, at, sides, strides):
+    return np.int32(row)
+
+
+def _neighbors(pattern: Pattern, d: int) -> Any:
+    """A function that returns a direction's neighbors of 32 sites, and which sites have none."""
+    partner = _stay
+    for axis, offset in enumerate(pattern.offset[d][:-1]):
+        if offset:
+            partner = _moved(axis, offset, pattern.wraps[axis], partner)
+    last, change, colors = pattern.offset[d][-1], pattern.change[d], pattern.colors
+    back = -(-abs(last) // colors)  # so that no quotient is negative
+    wraps, whole, axis = pattern.wraps[-1], pattern.whole, len(pattern.factor) - 1
+
+    @inlined
+    def near(x, start, color, unit, rows, words, sides, strides):
+        other = partner(unit.row, unit.at, sides, strides)
+        if other < 0:
+            return _NONE, _ALL
+        there = np.uint32(color + change)
+        there = np.uint32(there - colors) if there >= colors else there
+        begin = np.uint32(np.uint32(there * rows + np.uint32(other)) * words)
+        if last == 0:
+            return x[np.uint64(start + np.uint64(np.uint32(begin + unit.word)))], _NONE
+        further = np.uint32(unit.phase + np.uint32(last + back * colors))
+        quotient = np.uint32(further // np.uint32(colors))
+        shift = np.int32(quotient - np.uint32(back))
+        if whole:
+            first = np.int32(np.int32(unit.word) + np.int32(shift >> 5))
+            if first < 0:
+                first = np.int32(first + words)
+            elif first >= words:
+                first = np.int32(first - words)
+            second = np.uint32(first + 1) if first + 1 < words else _NONE
+            low = x[np.uint64(start + np.uint64(np.uint32(begin + np.uint32(first))))]
+            high = x[np.uint64(start + np.uint64(np.uint32(begin + second)))]
+            both = np.uint64(np.uint64(np.uint64(high) << _S32) | np.uint64(low))
+            return np.uint32(both >> np.uint64(np.uint32(shift) & _S31)), _NONE
+        phase = np.int64(further - np.uint32(quotient * np.uint32(colors)))
+        count = (np.int64(sides[axis]) - phase + colors - 1) // colors
+        place = BITS * np.int64(unit.word) + np.int64(shift)
+        up = np.uint32(cut_bits(x, np.int64(start) + np.int64(begin), count, place, wraps))
+        return up, _NONE if wraps else np.uint32(~present_bits(count, place))
+
+    return near
+
+
+def _opened(pattern: Pattern) -> Any:
+    """A function that finds a unit's place, the sites that it has, and the number of the first."""
+    axes, colors, factor, whole = len(pattern.factor), pattern.colors, pattern.factor, pattern.whole
+
+    @inlined
+    def find(item, color, rows, words, sides, at):
+        row = np.uint32(item // np.uint32(words))
+        word = np.uint32(item - np.uint32(row * np.uint32(words)))
+        rest, total, axis = row, _NONE, axes - 2
+        while axis >= 0:
+            if axis == 0:
+                at[axis] = rest
+            else:
+                side = np.uint32(sides[axis])
+                above = np.uint32(rest // side)
+                at[axis] = np.uint32(rest - np.uint32(above * side))
+                rest = above
+            total = np.uint32(total + np.uint32(factor[axis] * at[axis]))
+            axis -= 1
+        total = np.uint32(total % np.uint32(colors))
+        phase = np.uint32(color - total) if color >= total else np.uint32(color + colors - total)
+        side, valid = np.uint32(sides[axes - 1]), _ALL
+        if not whole:
+            count = (np.int64(side) - np.int64(phase) + colors - 1) // colors
+            valid = valid_bits(count, np.int64(word))
+        site = np.uint32(np.uint32(row * side) + np.uint32(phase + np.uint32(colors * BITS * word)))
+        return row, word, phase, valid, site
+
+    return find
+
+
+@cache
+def _gathered(pattern: Pattern, d: int) -> Any:
+    """A function that returns which sites a direction pulls up, and which have no neighbor."""
+    near = _neighbors(pattern, d)
+    signed, absent, colors = pattern.signed, pattern.absent, pattern.colors
+
+    @inlined
+    def gather(x, start, color, item, unit, rows, words, sides, strides, sign, none):
+        up, missing = near(x, start, color, unit, rows, words, sides, strides)
+        units = np.uint32(rows * words)
+        if signed or absent:
+            own = np.uint64(np.uint32(np.uint32(color * units) + item))
+            own = np.uint64(own + np.uint64(d) * np.uint64(np.uint32(colors * units)))
+            if signed:
+                up = np.uint32(up ^ sign[own])
+            if absent:
+                missing = np.uint32(missing | none[own])
+        return up, missing
+
+    return gather
+
+
+def _leveled(pattern: Pattern, d: int, before: Any) -> Any:
+    """A function that counts a direction's neighbors, after those of another function."""
+    gather, step, levels, fine = (
+        _gathered(pattern, d),
+        pattern.step[d],
+        pattern.levels,
+        pattern.fine,
+    )
+
+    @inlined
+    def count(level, x, start, color, item, unit, rows, words, sides, strides, sign, none):
+        before(level, x, start, color, item, unit, rows, words, sides, strides, sign, none)
+        up, missing = gather(x, start, color, item, unit, rows, words, sides, strides, sign, none)
+        v = levels - 1
+        if fine:
+            up = np.uint32(up & ~missing)
+            rest = np.uint32(~np.uint32(up | missing))
+            while v >= 0:
+                new = np.uint32(level[v] & rest)
+                if v >= step:
+                    new = np.uint32(new | np.uint32(level[v - step] & missing))
+                if v >= 2 * step:
+                    new = np.uint32(new | np.uint32(level[v - 2 * step] & up))
+                level[v] = new
+                v -= 1
+        else:
+            while v >= 0:
+                new = np.uint32(level[v] & ~up)
+                if v >= step:
+                    new = np.uint32(new | np.uint32(level[v - step] & up))
+                level[v] = new
+                v -= 1
+
+    return count
+
+
+def _counted(pattern: Pattern) -> Any:
+    """A function that finds which sites are at each level; see `stencil_bits`."""
+    levels = pattern.levels
+
+    @inlined
+    def begin(level, x, start, color, item, unit, rows, words, sides, strides, sign, none):
+        level[0] = _ALL
+        v = 1
+        while v < levels:
+            level[v] = _NONE
+            v += 1
+
+    count = begin
+    for d in range(len(pattern.offset)):
+        count = _leveled(pattern, d, count)
+    return count
+
+
+@inlined
+def _compare(levels, level, digits, bits, undecided, new):
+    """Compare a word of random bits with the next bits of the thresholds."""
+    below, v = _NONE, 0
+    while v < levels:
+        digit = digits[v]
+        below = np.uint32(below | np.uint32(level[v] & np.uint32(np.int32(digit) >> 31)))
+        digits[v] = np.uint32(digit << _ONE)
+        v += 1
+    new = np.uint32(new | np.uint32(np.uint32(undecided & ~bits) & below))
+    return np.uint32(undecided & ~np.uint32(bits ^ below)), new
+
+
+@cache
+def sweep_color(pattern: Pattern) -> Any:
+    """A kernel that updates all sites of one color, 32 sites of one chain per thread.
+
+    `threshold` holds the upper halves of the levels' thresholds, then their lower halves.
+    """
+    find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
+    axes, clamped, colors = len(pattern.factor), pattern.clamped, pattern.colors
+
+    @cuda.jit
+    def sweep_words(
+        sides, strides, threshold, sign, none, free, rows, words, color,
+        seed0, seed1, sweep, chains, x,
+    ):  # fmt: skip
+        level = cuda.local.array(levels, np.uint32)
+        digits = cuda.local.array(levels, np.uint32)
+        at = cuda.local.array(axes, np.uint32)
+        rows, words, color = np.uint32(rows), np.uint32(words), np.uint32(color)
+        key0, key1, units = np.uint32(seed0), np.uint32(seed1), np.uint32(rows * words)
+        item, chain = np.uint32(cuda.grid(2)[0]), cuda.grid(2)[1]
+        if item >= units:
+            return
+        row, word, phase, valid, site = find(item, color, rows, words, sides, at)
+        unit, own = Unit(row, word, phase, at), np.uint32(np.uint32(color * units) + item)
+        if clamped:
+            valid = np.uint32(valid & free[own])
+        while chain < chains:
+            start = np.uint64(chain) * np.uint64(np.uint32(colors * units))
+            count(level, x, start, color, item, unit, rows, words, sides, strides, sign, none)
+            undecided, new, half = valid, _NONE, 0
+            while half < 2 and undecided != _NONE:
+                v = 0
+                while v < levels:
+                    digits[v] = threshold[half * levels + v]
+                    v += 1
+                draw, end = (
+                    FIRST_DRAW + half * (HALF // QUAD),
+                    FIRST_DRAW + (half + 1) * (HALF // QUAD),
+                )
+                while draw < end and undecided != _NONE:
+                    a, b, c, d = quad_bits(
+                        key0, key1, np.uint32(chain), site, sweep, np.uint32(draw)
+                    )
+                    undecided, new = _compare(levels, level, digits, a, undecided, new)
+                    undecided, new = _compare(levels, level, digits, b, undecided, new)
+                    undecided, new = _compare(levels, level, digits, c, undecided, new)
+                    undecided, new = _compare(levels, level, digits, d, undecided, new)
+                    draw += 1
+                half += 1
+            place = np.uint64(start + np.uint64(own))
+            if clamped:
+                new = np.uint32(new | np.uint32(x[place] & ~valid))
+            x[place] = new
+            chain += cuda.gridsize(2)[1]
+
+    return sweep_words
+
+
+def _summed(pattern: Pattern, k: int, before: Any) -> Any:
+    """A function that counts satisfied pairs of an offset, after those of another function."""
+    gather = _gathered(pattern, 2 * k)
+
+    @inlined
+    def add(totals, x, start, color, item, unit, rows, words, sides, strides, sign, none, valid):
+        before(totals, x, start, color, item, unit, rows, words, sides, strides, sign, none, valid)
+        up, missing = gather(x, start, color, item, unit, rows, words, sides, strides, sign, none)
+        here = x[np.uint64(start + np.uint64(np.uint32(np.uint32(color * rows) * words + item)))]
+        pairs = np.uint32(valid & ~missing)
+        totals[k] += cuda.popc(np.uint32(np.uint32(~np.uint32(up ^ here)) & pairs))
+
+    return add
+
+
+@inlined
+def _no_pairs(totals, x, start, color, item, unit, rows, words, sides, strides, sign, none, valid):
+    pass
+
+
+@cache
+def count_pairs(pattern: Pattern) -> Any:
+    """A kernel that adds to sums[chain, ..] the satisfied pairs of each offset, then free ones."""
+    terms, axes, colors = len(pattern.offset) // 2, len(pattern.factor), pattern.colors
+    find, add, clamped = _opened(pattern), _no_pairs, pattern.clamped
+    for k in range(terms):
+        add = _summed(pattern, k, add)
+    room = terms + 1
+
+    @cuda.jit
+    def count_words(sides, strides, sign, none, free, rows, words, x, chains, sums):
+        totals = cuda.local.array(room, np.int64)
+        at = cuda.local.array(axes, np.uint32)
+        rows, words = np.uint32(rows), np.uint32(words)
+        units, k = np.uint32(rows * words), cuda.grid(2)[1]
+        while k < len(chains):
+            start = np.uint64(chains[k]) * np.uint64(np.uint32(colors * units))
+            for term in range(room):
+                totals[term] = 0
+            place, step = np.uint32(cuda.grid(2)[0]), np.uint32(cuda.gridsize(2)[0])
+            while place < np.uint32(colors * units):
+                color = np.uint32(place // units)
+                item = np.uint32(place - np.uint32(color * units))
+                row, word, phase, valid, _ = find(item, color, rows, words, sides, at)
+                unit = Unit(row, word, phase, at)
+                add(
+                    totals,
+                    x,
+                    start,
+                    color,
+                    item,
+                    unit,
+                    rows,
+                    words,
+                    sides,
+                    strides,
+                    sign,
+                    none,
+                    valid,
+                )
+                if clamped:
+                    valid = np.uint32(valid & free[np.uint64(place)])
+                totals[terms] += cuda.popc(
+                    np.uint32(valid & x[np.uint64(start + np.uint64(place))])
+                )
+                place = np.uint32(place + step)
+            for term in range(room):
+                if totals[term]:
+                    cuda.atomic.add(sums, (k, term), totals[term])
+            k += cuda.gridsize(2)[1]
+
+    return count_words
+
+
+@cuda.jit(fastmath=False)
+def add_energies(sums, pairs, strength, constant, field, record, energy):
+    """Energies of satisfied pairs and of ones, to energy[record, chain]; clears the sums."""
+    k = cuda.grid(1)
+    if k < sums.shape[0]:
+        terms, total = len(strength), constant
+        for term in range(terms):
+            total += strength[term] * np.float64(2 * sums[k, term] - pairs[term])
+            sums[k, term] = 0
+        energy[record, k] = total + field * np.float64(sums[k, terms])
+        sums[k, terms] = 0
+
+
+class Sites(NamedTuple):
+    """What `unit_sites` reads of a lattice."""
+
+    shape: Any
+    factor: Any
+    colors: Any
+    rows: Any
+    words: Any
+
+
+@cuda.jit
+def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, chains, x):
+    """First states: those of `samplers.chromatic.first`, bit by bit."""
+    at = cuda.local.array(MOST_AXES, np.int64)
+    key0, key1, units = np.uint32(seed0), np.uint32(seed1), colors * rows * words
+    unit, chain = cuda.grid(2)
+    if unit < units:
+        site, count = unit_sites(Sites(shape, factor, colors, rows, words), unit, at)
+        while chain < chains:
+            new = _NONE
+            for k in range(count):
+                bits = chain_bits(key0, key1, chain, site + k * colors, 0, START_DRAW)
+                new = np.uint32(new | np.uint32(np.uint32(value_of(bits, 2)) << np.uint32(k)))
+            if len(free):
+                new = np.uint32(np.uint32(new & free[unit]) | np.uint32(fixed[unit] & ~free[unit]))
+            x[chain * units + unit] = new
+            chain += cuda.gridsize(2)[1]
+
+
+@cuda.jit
+def pack_words(shape, factor, colors, rows, words, states, first, x):
+    """Store states[chain, site] as bits of the chains from number `first` on."""
+    at = cuda.local.array(MOST_AXES, np.int64)
+    (unit, chain), units = cuda.grid(2), colors * rows * words
+    if unit < units:
+        site, count = unit_sites(Sites(shape, factor, colors, rows, words), unit, at)
+        while chain < states.shape[0]:
+            new = _NONE
+            for k in range(count):
+                bit = np.uint32(states[chain, site + k * colors])
+                new = np.uint32(new | np.uint32(bit << np.uint32(k)))
+            x[(first + chain) * units + unit] = new
+            chain += cuda.gridsize(2)[1]
+
+
+@cuda.jit
+def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, along, states):
+    """The opposite for so many chains: to states[chain * across + site * along]."""
+    at = cuda.local.array(MOST_AXES, np.int64)
+    (unit, chain), units = cuda.grid(2), colors * rows * words
+    if unit < units:
+        site, count = unit_sites(Sites(shape, factor, colors, rows, words), unit, at)
+        while chain < chains:
+            word = x[(first + chain) * units + unit]
+            for k in range(count):
+                place = chain * across + (site + k * colors) * along
+                states[place] = (word >> np.uint32(k)) & _ONE
+            chain += cuda.gridsize(2)[1]
+
+
+@cuda.jit
+def flush_planes(shape, factor, colors, rows, words, planes, ends, times, counts):
+    """Add what `times` counts came to, planes[plane, chain and unit], to counts; clears them."""
+    at = cuda.local.array(MOST_AXES, np.int64)
+    ones = cuda.local.array(BITS, np.int64)
+    (unit, row), units = cuda.grid(2), colors * rows * words
+    if unit < units:
+        site, count = unit_sites(Sites(shape, factor, colors, rows, words), unit, at)
+        while row < len(counts):
+            for k in range(BITS):
+                ones[k] = 0
+            for chain in range(ends[row], ends[row + 1]):
+                for plane in range(PLANES):
+                    word = planes[plane, chain * units + unit]
+                    for k in range(BITS):
+                        ones[k] += np.int64((word >> np.uint32(k)) & _ONE) << plane
+                    planes[plane, chain * units + unit] = _NONE
+            for k in range(count):
+                value = 2 * (site + k * colors)
+                counts[row, value] += times * (ends[row + 1] - ends[row]) - ones[k]
+                counts[row, value + 1] += ones[k]
+            row += cuda.gridsize(2)[1]
