@@ -64,7 +64,7 @@ def write_case(folder, name, file=None, **changes):
         "own": False,
         "most_series": 1 << 20,
         "record": EVERYTHING,
-        "record_options": {"chains": chains},
+        "record_options": {"chains": chains, "temperatures": True},
         "options": {
             "sweeps": SWEEPS,
             "warmup": WARMUP,
@@ -83,7 +83,8 @@ def simulated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ladders")
     for name in CASES:
         write_case(folder, name)
-    checkpoint = {**_options("clusters"), "checkpoint": str(folder / "run.zarr"), "every": 0.0}
+    checkpoint = {**_options("clusters"), "observe": {"ones": "count"}}
+    checkpoint |= {"checkpoint": str(folder / "run.zarr"), "every": 0.0}
     write_case(folder, "clusters", "a-killed", options=checkpoint, die_after=2)
     write_case(folder, "clusters", "resumed", resume=str(folder / "run.zarr"))
     done = simulate(folder)
@@ -100,7 +101,8 @@ def _options(name):
 def on_the_cpu(name):
     graph, sampler, _ = CASES[name]
     observe = {"ones": "count"}
-    more = {"record": EVERYTHING, "observe": observe, "progress": False}
+    record = mg.Record(*EVERYTHING, temperatures=True)
+    more = {"record": record, "observe": observe, "progress": False}
     return sample(graph, sampler, **_options(name), **more)
 
 
@@ -117,6 +119,9 @@ def test_simulated_ladders_are_those_of_the_cpu(name, simulated):
     assert found.ladder.rounds == expected.ladder.rounds
     np.testing.assert_allclose(found.ladder.swap_rates, expected.ladder.swap_rates, rtol=1e-12)
     np.testing.assert_allclose(found.ladder.log_z, expected.ladder.log_z, rtol=1e-12)
+    levels, cold = found.temperatures, expected.temperatures
+    np.testing.assert_allclose(levels.series, cold.series, rtol=1e-12, atol=1e-9)
+    assert (levels.names, levels.labels, levels.twins) == (cold.names, cold.labels, cold.twins)
     share = (found.draws == 1).mean(axis=(0, 1))
     np.testing.assert_allclose(found.marginals[:, 1], share, atol=1e-12)
 
@@ -126,3 +131,4 @@ def test_a_killed_run_continues_with_the_same_bits(simulated):
     np.testing.assert_array_equal(found.draws, expected.draws)
     np.testing.assert_array_equal(found.state, expected.state)
     assert found.ladder == expected.ladder
+    np.testing.assert_array_equal(found.temperatures.series, expected.temperatures.series)

@@ -272,3 +272,48 @@ def plot_estimates(
     axes.set(ylabel=name)
     axes.grid(alpha=0.25)
     return _done(whole, path)
+
+
+def against_beta(
+    points: tuple[NDArray[np.float64], Estimate],
+    curve: tuple[NDArray[np.float64], Estimate],
+    label: str,
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """See `Temperatures.plot`: estimates at the betas of a ladder, and a curve between them."""
+    whole, (axes,) = figure(1, 7.0, 4.0)
+    columns = np.asarray(points[1].value).reshape(len(points[0]), -1).shape[1]
+    for part in range(columns):
+        color = _COLORS[part % len(_COLORS)]
+        for betas, estimate in (curve, points):
+            value, error = (
+                np.asarray(own).reshape(len(betas), -1)[:, part]
+                for own in (estimate.value, estimate.error)
+            )
+            if betas is points[0]:
+                axes.errorbar(betas, value, error, fmt=".", color=color, markersize=5, capsize=2)
+            else:
+                axes.plot(betas, value, color=color, linewidth=1)
+                axes.fill_between(
+                    betas, value - error, value + error, color=color, alpha=0.2, linewidth=0
+                )
+    axes.set(xlabel="inverse temperature beta (1: the model)", ylabel=label)
+    axes.grid(alpha=0.25)
+    return _done(whole, path)
+
+
+def overlaps(
+    found: Sequence[tuple[float, NDArray[np.float64], Estimate]],
+    path: str | os.PathLike[str] | None = None,
+) -> Any:
+    """See `Temperatures.plot_overlaps`."""
+    whole, (axes,) = figure(1, 7.0, 4.0)
+    for number, (beta, edges, density) in enumerate(found):
+        color = _COLORS[number % len(_COLORS)]
+        middle = 0.5 * (edges[1:] + edges[:-1])
+        axes.stairs(density.value, edges, color=color, label=f"beta {beta:g}")
+        axes.errorbar(middle, density.value, density.error, fmt="none", ecolor=color, alpha=0.6)
+    axes.set(xlabel="overlap q", ylabel="P(q)", ylim=(0, None))
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return _done(whole, path)

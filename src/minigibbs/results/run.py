@@ -25,6 +25,12 @@ from minigibbs.results.observed import (
     encode_observed,
 )
 from minigibbs.results.result import Result
+from minigibbs.results.tempered import (
+    Temperatures,
+    check_temperatures,
+    decode_temperatures,
+    encode_temperatures,
+)
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system import files, memory
 from minigibbs.system.boundary import checked
@@ -212,6 +218,7 @@ class Run(Result):
     early_visits: NDArray[np.int64] | None = field(default=None, repr=False)  # of the first part
     ladder: Ladder | None = field(default=None, repr=False)
     observed: Observed | None = field(default=None, repr=False)  # see `observables`
+    kept_temperatures: Temperatures | None = field(default=None, repr=False)  # see `temperatures`
 
     def __post_init__(self) -> None:
         if self.visits is None:  # as in files of 0.1: the same for all variables
@@ -289,6 +296,22 @@ class Run(Result):
     def observables(self) -> Observations:
         """The observables measured with `observe=`, by name: mean, error, ESS, R-hat and series."""
         return Observations(self.observed)
+
+    @property
+    def temperatures(self) -> Temperatures:
+        """The records of all temperatures of a tempered run, by `mg.Record(temperatures=True)`.
+
+        Raises
+        ------
+        SampleError
+            If the run recorded the target temperature only.
+        """
+        if self.kept_temperatures is None:
+            raise SampleError(
+                "this run kept one temperature; sample with mg.Tempering() and "
+                "record=mg.Record(temperatures=True)"
+            )
+        return self.kept_temperatures
 
     @property
     def energy_updates(self) -> NDArray[np.int64]:
@@ -537,6 +560,10 @@ class Run(Result):
             own, some = encode_observed(self.observed)
             header["observed"] = own
             arrays |= some
+        if self.kept_temperatures is not None:
+            own, some = encode_temperatures(self.kept_temperatures)
+            header["temperatures"] = own
+            arrays |= some
         files.write_arrays(path, header, {**arrays, "sizes": self.domains.sizes})
 
     @staticmethod
@@ -551,6 +578,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     """Read a run that `Run.save` wrote."""
     header, arrays = files.read_arrays(path, *FORMATS)
     observed = {key: arrays.pop(key) for key in list(arrays) if key.startswith("observed.")}
+    levels = {key: arrays.pop(key) for key in list(arrays) if key.startswith("temperatures.")}
     with files.refusing_damage(path):
         domains = domains_from_header(header, arrays.pop("sizes"))
         info = header["info"] | {"seed": int(header["info"]["seed"])}
@@ -564,6 +592,9 @@ def load(path: str | os.PathLike[str]) -> Run:
             ladder=Ladder.from_dict(header["ladder"]) if header.get("ladder") else None,
             observed=decode_observed(header["observed"], observed)
             if header.get("observed")
+            else None,
+            kept_temperatures=decode_temperatures(header["temperatures"], levels)
+            if header.get("temperatures")
             else None,
             **{_FIELDS.get(name, name): value for name, value in kept.items()},  # type: ignore[arg-type]
         )
@@ -617,6 +648,8 @@ def check_run(run: Run) -> None:
         raise ValueError("draws: a value lies outside its variable's domain")
     if run.observed is not None:
         check_observed(run.observed, chains)
+    if run.kept_temperatures is not None:
+        check_temperatures(run.kept_temperatures, chains, records)
 
 
 def check_drawn(drawn: NDArray[Any], variables: int) -> None:

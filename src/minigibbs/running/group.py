@@ -19,7 +19,7 @@ from minigibbs.running.plan import Plan
 
 __all__ = ["RECORDED", "Collected", "Counted", "Group", "State", "share_threads"]
 
-RECORDED = ("draws", "energy", "error", "observed")  # what has a row per record
+RECORDED = ("draws", "energy", "error", "observed", "levels")  # what has a row per record
 _GROWTH = 8.0  # of a segment over the one before, at most
 
 
@@ -42,6 +42,7 @@ class Collected(NamedTuple):
     carried: NDArray[np.float64]  # [chain, ...] what samplers carry
     state: NDArray[Any]  # [chain, variable]
     warmed: int  # updates of each chain's warm-up
+    levels: NDArray[np.float64] | None = None  # [row, record, number] see `running.tempered`
 
 
 class Counted(NamedTuple):

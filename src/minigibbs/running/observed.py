@@ -46,10 +46,8 @@ class Observer:
 
     def make_room(self, records: int) -> None:
         """Have space for so many records of each row."""
-        if self.plan.series and records > len(self.series):
-            larger = np.zeros((records, *self.series.shape[1:]))
-            larger[: len(self.series)] = self.series
-            self.series = larger
+        if self.plan.series:
+            self.series = with_room(self.series, records)
 
     def measure(
         self, states: NDArray[Any], sums: Mapping[int, NDArray[Any]] | None = None
@@ -85,6 +83,15 @@ class Observer:
         """Take up a state."""
         for name, own in self.state().items():
             own[:] = state[name]
+
+
+def with_room(series: NDArray[np.float64], records: int) -> NDArray[np.float64]:
+    """A series [record, ...] with room for so many records, those so far kept."""
+    if records <= len(series):
+        return series
+    larger = np.zeros((records, *series.shape[1:]))
+    larger[: len(series)] = series
+    return larger
 
 
 def check_observed_state(plan: Plan, state: Mapping[str, NDArray[Any]]) -> None:

@@ -21,7 +21,7 @@ from minigibbs.results import result as words
 from minigibbs.results.result import CHROMATIC_SCAN, OWN_SCAN
 from minigibbs.results.run import check_drawn
 from minigibbs.running.sums import Summed, summed
-from minigibbs.samplers import Sampler
+from minigibbs.samplers import Sampler, Tempering
 from minigibbs.samplers.encoding import describe_sampler, sampler_from
 from minigibbs.samplers.registry import check_colors
 from minigibbs.system.watch import INTERRUPTED, TERMINATED, TIME
@@ -77,6 +77,7 @@ class Plan:
     series: bool = True  # whether observables have every record kept, or running moments alone
     energy_every: int = 1  # records between two energies
     start: str = RANDOM_START  # one of STARTS
+    temperatures: bool = False  # whether all temperatures of a ladder are recorded
 
     @cached_property
     def order(self) -> NDArray[np.int32]:
@@ -103,6 +104,15 @@ class Plan:
     def width(self) -> int:
         """How many numbers the observables give."""
         return sum(measure.width for measure in self.measures)
+
+    @property
+    def level_numbers(self) -> int:
+        """How many numbers a record of all temperatures has; see `running.tempered`."""
+        if not self.temperatures or not isinstance(self.sampler, Tempering):
+            return 0
+        levels = len(self.sampler.levels) if isinstance(self.sampler.levels, tuple) else 0
+        twins = 2 if self.sampler.houdayer else 1
+        return twins * levels * (1 + self.width) + (twins - 1) * levels
 
     @property
     def unit(self) -> int:
@@ -182,6 +192,14 @@ class Plan:
         start = header.get("start", RANDOM_START)  # which checkpoints before 0.3 lack
         if start not in STARTS:
             raise ValueError(f"start: expected one of {', '.join(STARTS)}, got {start!r}")
+        temperatures = header.get("temperatures", False)  # which checkpoints before 0.3 lack
+        if temperatures is True:
+            try:
+                check_temperatures(sampler, graph)
+            except SampleError as error:
+                raise ValueError(f"temperatures: {error}") from error
+        elif temperatures is not False:
+            raise ValueError(f"temperatures: expected true or false, got {temperatures!r}")
         plan = cls(
             graph,
             sampler,
@@ -196,8 +214,36 @@ class Plan:
             series=series,
             energy_every=every,
             start=start,
+            temperatures=temperatures,
             **numbers,
         )
         if any(numbers[name] % plan.unit for name in ("length", "warmup", "thin")):
             raise ValueError("length, warmup and thin must hold whole sweeps")
         return plan
+
+
+def check_temperatures(sampler: Sampler, graph: FactorGraph) -> None:
+    """Refuse to record all temperatures where there are none, or where they differ in more.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model.
+
+    Raises
+    ------
+    SampleError
+        Without a temperature ladder, and with hard constraints.
+    """
+    if not isinstance(sampler, Tempering):
+        raise SampleError(
+            "mg.Record(temperatures=True) records the temperatures of mg.Tempering(); "
+            f"{type(sampler).__name__} has none"
+        )
+    if len(graph.hard):
+        raise SampleError(
+            "mg.Record(temperatures=True) needs a model without hard constraints: the ladder "
+            "softens them at all temperatures but the target"
+        )

@@ -35,6 +35,7 @@ from minigibbs.running.plan import (
     RECORDS,
     SCANS,
     Plan,
+    check_temperatures,
 )
 from minigibbs.samplers import SAMPLERS, PoissonGibbs, Sampler
 from minigibbs.samplers.base import check_stored, check_zeros
@@ -73,6 +74,9 @@ class Record:
         Number of chains whose draws and energies a GPU records, by default 64, evenly spaced. Row k
         of the arrays of the run is chain k * chains // record.chains, and its counts are those of
         all chains from there to the next row.
+    temperatures : bool, default False
+        Whether `mg.Tempering` records the energies, the observables and the overlaps of two ladders
+        at every temperature, not only at the target; see `run.temperatures`.
 
     Raises
     ------
@@ -92,6 +96,7 @@ class Record:
     thin: int | None
     variables: tuple[int | str, ...] | None
     chains: int | None
+    temperatures: bool
 
     def __init__(
         self,
@@ -99,6 +104,7 @@ class Record:
         thin: int | None = None,
         variables: Iterable[int | str] | None = None,
         chains: int | None = None,
+        temperatures: bool = False,
     ) -> None:
         unknown = [name for name in what if name not in RECORDS]
         if unknown:
@@ -108,6 +114,7 @@ class Record:
         if chosen is not None and not chosen:
             raise SampleError("record: variables must hold at least one; by default all are kept")
         vars(self).update(what=what or DEFAULT_RECORD, thin=thin, variables=chosen, chains=chains)
+        vars(self).update(temperatures=temperatures)
 
     @classmethod
     def read(cls, record: Record | str | Sequence[str]) -> Record:
@@ -172,6 +179,13 @@ class Options:
             _check_whole(graph, scan, sampler, length, unit)
         sampler = sampler.settled(graph)
         record, chains = Record.read(self.record), self._chains(backend, sampler, graph)
+        if record.temperatures:
+            check_temperatures(sampler, graph)
+            if not backend.records_temperatures(sampler, graph):
+                raise SampleError(
+                    f'mg.Record(temperatures=True) with backend="{backend.name}" needs spins with '
+                    "pairs and mg.Tempering() without an inner sampler; leave the backend out"
+                )
         updates = 0 if length is None else length * unit
         kept = frozenset(record.what)
         chosen = self.record is not DEFAULT_RECORD and record.what is not DEFAULT_RECORD
@@ -203,6 +217,7 @@ class Options:
             observe=observe,
             series=_keeps_series(graph, observe, rows, None if length is None else updates // thin),
             energy_every=every,
+            temperatures=record.temperatures and graph.free > 0,
         )
 
     def _backend(self, graph: FactorGraph) -> Backend:

@@ -17,6 +17,7 @@ from minigibbs.running.goal import Round
 from minigibbs.running.group import Collected, Counted
 from minigibbs.running.observed import gathered
 from minigibbs.running.plan import CONVERGED, Plan
+from minigibbs.running.tempered import gathered_temperatures
 from minigibbs.samplers.base import SweepSampler
 from minigibbs.samplers.encoding import sampler_call
 from minigibbs.system.watch import INTERRUPTED, TERMINATED
@@ -86,6 +87,9 @@ def result(
         ladder=_ladder(plan, parts, dropped),
         observed=gathered(
             plan, observed, first, records, -(-plan.chains // plan.rows), ended == CONVERGED
+        ),
+        kept_temperatures=gathered_temperatures(
+            plan, [part.levels for part in parts if part.levels is not None], first, records, ended
         ),
     )
     mode = missed_mode(plan.graph, run) if search else None

@@ -354,6 +354,8 @@ def _record(run: Run) -> str:
         parts.append(f"variables={run.drawn.tolist()}")
     if run.info.backend != "cpu":
         parts.append(f"chains={len(run.clock)}")
+    if run.kept_temperatures is not None:
+        parts.append("temperatures=True")
     return f"mg.Record({', '.join(parts)})"
 
 

@@ -153,6 +153,10 @@ class Backend(ABC):
         """
         return choose_scan(sampler, graph, chains, sweeps, self.device)
 
+    def records_temperatures(self, sampler: Sampler, graph: FactorGraph) -> bool:
+        """Whether all temperatures of a ladder can be recorded."""
+        return True
+
     @abstractmethod
     def groups(self, plan: Plan, data: Any, start: Start, counted: bool = False) -> list[Group]:
         """All chains, at their first states, with streams of their own.
@@ -195,7 +199,7 @@ def require_records(plan: Plan, size: int, fewer: str) -> None:
     """Refuse `size` bytes for each chain that is recorded, if that is more than there is."""
     size *= 2  # the chains' own and the run's
     record = 2 * (len(plan.drawn) * plan.graph.state_type.itemsize + 16)
-    record += 16 * plan.width if plan.series else 0
+    record += 16 * (plan.width if plan.series else 0) + 16 * plan.level_numbers
     size += 16 * plan.width * (2 + BATCHES)
     less = "record less"
     if "draws" in plan.kept:

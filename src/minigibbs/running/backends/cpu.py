@@ -39,9 +39,10 @@ from minigibbs.running.backends.lockstep import (
     lockstep_groups,
 )
 from minigibbs.running.budget import energy_pairs
-from minigibbs.running.group import RECORDED, Collected, Counted, Group, State
+from minigibbs.running.group import Collected, Counted, Group, State
 from minigibbs.running.observed import STATE, Observer, block_records
 from minigibbs.running.plan import CHROMATIC, SCANS, Plan
+from minigibbs.running.tempered import LevelRecords
 from minigibbs.samplers.base import (
     Carried,
     SweepSampler,
@@ -51,6 +52,7 @@ from minigibbs.samplers.base import (
     sweep,
     update,
 )
+from minigibbs.samplers.tempering.sampler import ladder_slots
 from minigibbs.system import memory
 
 _CHAIN_BYTES = 2048  # the objects of one chain
@@ -103,6 +105,7 @@ class CpuBackend(Backend):
             "energy": np.empty(0),
             "error": np.empty(0),
             "observed": np.empty((0, plan.width)),
+            "levels": np.empty((0, plan.level_numbers)),
         }
         return Collected(
             clock=state["clock"].copy(),
@@ -155,7 +158,13 @@ class CpuGroup(Group):
         self.scan = scan if scan.kind == SHARED else scan._replace(stream=self.chain.stream)
         self.recorder = _recorder(plan, self.length)
         self.observer = Observer(plan, 1)
-        self.observer.make_room(self.length // plan.thin)
+        self.levels = LevelRecords(plan, 1, self.observer)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Have room for what is observed in `length` updates."""
+        for records in (self.observer, self.levels):
+            records.make_room(self.length // self.plan.thin)
 
     @property
     def clock(self) -> int:
@@ -241,12 +250,13 @@ class CpuGroup(Group):
     @property
     def _measures_here(self) -> bool:
         """Whether a record needs more than compiled code keeps."""
-        return len(self.recorder.held) > 0 or len(self.recorder.error) > 0
+        held, error = len(self.recorder.held) > 0, len(self.recorder.error) > 0
+        return held or error or self.plan.temperatures
 
     def _advance_by_blocks(self, updates: int) -> None:
         """From block to block of records, whose states are held and then measured together."""
         span = self.recorder.thin * max(len(self.recorder.held), 1)
-        if len(self.recorder.error):
+        if len(self.recorder.error) or self.plan.temperatures:
             span = self.recorder.thin
         while updates:
             step = min(updates, span - self.clock % span)
@@ -272,6 +282,9 @@ class CpuGroup(Group):
         if len(recorder.error):
             settle_counts(recorder, self.model, recorder.clock[0], self.chain.x)
             recorder.error[last - 1] = self._error(recorder.counts, self.clock)
+        if self.plan.temperatures:
+            slots, log_potentials = ladder_slots(self.data, self.chain, self.replicas)
+            self.levels.keep(last - 1, 0, slots, log_potentials)
 
     def state(self) -> State:
         """The chain's own arrays."""
@@ -310,8 +323,9 @@ class CpuGroup(Group):
 
     def recorded(self) -> dict[str, NDArray[Any]]:
         """What has a row per record."""
-        own = {name: getattr(self.recorder, name) for name in RECORDED if name != "observed"}
-        return own | {"observed": self.observer.series[:, 0]}
+        own = {name: getattr(self.recorder, name) for name in ("draws", "energy", "error")}
+        more = {"observed": self.observer.series[:, 0], "levels": self.levels.series[:, 0]}
+        return own | more
 
     def grow(self, length: int) -> None:
         """Move to a larger recorder."""
@@ -319,7 +333,7 @@ class CpuGroup(Group):
         for name in ("draws", "energy", "error"):
             old = getattr(self.recorder, name)
             getattr(larger, name)[: len(old)] = old
-        self.observer.make_room(length // self.plan.thin)
+        self._make_room()
         for name in ("clock", "counts", "since"):
             getattr(larger, name)[:] = getattr(self.recorder, name)
         self.recorder = larger

@@ -81,6 +81,10 @@ class CudaBackend(Backend):
         ladders = _REPLICA_UPDATES // (_LEVELS * max(len(graph), 1))
         return int(min(max(32 * (ladders // 32), 32), _MOST_LADDERS))
 
+    def records_temperatures(self, sampler: Sampler, graph: FactorGraph) -> bool:
+        """Only ladders that are stored as bits have all levels of a chain in one place."""
+        return isinstance(sampler.prepare(graph, self.lanes), SpinLadder)
+
     def check(self) -> None:
         """Raise where there is no GPU, or no numba-cuda."""
         load_kernels()

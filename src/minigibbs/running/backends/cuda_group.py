@@ -632,6 +632,7 @@ def collect_rows(
         "energy": np.empty((0, plan.rows)),
         "error": np.empty((0, plan.rows)),
         "observed": np.empty((0, plan.rows, plan.width)),
+        "levels": np.empty((0, plan.rows, plan.level_numbers)),
     }
     return Collected(
         clock=np.full(plan.rows, clock),

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from minigibbs.kernels.random import streams
 from minigibbs.running.backends.cuda_colors import WORD, Launch
 from minigibbs.running.backends.cuda_colors_bits import CudaBits
-from minigibbs.running.backends.cuda_group import without_size_warnings
+from minigibbs.running.backends.cuda_group import row_ends, without_size_warnings
 from minigibbs.running.backends.device.access import load, to_device
 from minigibbs.running.backends.device.launch import Again
 from minigibbs.running.backends.device.shapes import configure
 from minigibbs.running.group import State
 from minigibbs.running.plan import Plan
+from minigibbs.running.tempered import LevelRecords
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_energy import SpinEnergy
 from minigibbs.samplers.tempering.ladder import (
@@ -52,6 +53,7 @@ class CudaLadders(CudaBits):
         self.groups = -(-plan.chains // WORD)
         self._begun = 0  # the number of the sweep that was the first round
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))
+        self.levels = LevelRecords(plan, plan.rows, self.observer)
 
     @property
     def walking(self) -> bool:
@@ -191,6 +193,42 @@ class CudaLadders(CudaBits):
 
     def _keep_copy(self) -> None:
         """The last kernel of a round has written it."""
+
+    def _make_rows(self, records: int) -> None:
+        super()._make_rows(records)
+        self.levels.make_room(records)
+
+    def recorded(self) -> dict[str, NDArray[Any]]:
+        """What has a row per record."""
+        return super().recorded() | {"levels": self.levels.series}
+
+    def _keep(self) -> None:
+        super()._keep()
+        if self.plan.temperatures:
+            self._keep_levels(self._clock // self.plan.thin - 1)
+
+    def _keep_levels(self, record: int) -> None:
+        """Copy all levels to the host, and keep a record of those of the recorded chains.
+
+        Energies on the device are those before the last exchange, whose masks are still there.
+        """
+        model, side, n = self.ladder.model, (self.rounds - 1) % 2, len(self.places)
+        totals, masks = (own[side].copy_to_host() for own in (self.totals, self.masks))
+        shape = (self.groups, self.columns, WORD)
+        sums = model.constant + model.unit * totals.reshape(shape).astype(np.float64)
+        bits = np.arange(WORD, dtype=np.uint32)
+        swapped = (masks.reshape(*shape[:2], 1) >> bits & np.uint32(1)).astype(bool)
+        columns = self._columns(np.arange(self.ladder.twins * len(self.ladder.beta)))
+        words = self._by_column(self)
+        for row, chain in enumerate(row_ends(self.plan)[:-1].tolist()):
+            group, bit = divmod(chain, WORD)
+            own, lower = sums[group, :, bit], np.flatnonzero(swapped[group, :, bit])
+            own[lower], own[lower + 1] = own[lower + 1], own[lower]
+            states = np.empty((len(columns), n), self.kind)
+            states[:, self.places < 0] = np.maximum(self.plan.graph.evidence, 0)[self.places < 0]
+            mine = words[:, group, columns] >> np.uint32(bit) & np.uint32(1)
+            states[:, self.data.variable] = mine.T
+            self.levels.keep(record, row, states, own[columns])
 
     def _write(self, states: NDArray[Any]) -> None:
         """Put states [chain, variable] on all levels, and show them."""

@@ -106,8 +106,8 @@ class Saver:
             return None, count
         chunk: dict[str, NDArray[Any]] = {"count": count}
         for name in RECORDED:
-            whole = np.concatenate([own[name] for own in rows])
-            if len(whole):
+            some = [own[name] for own in rows if name in own]
+            if some and len(whole := np.concatenate(some)):
                 chunk[name] = whole
         return chunk, count
 

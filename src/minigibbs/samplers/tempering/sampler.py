@@ -16,6 +16,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.prepared import prepared
 from minigibbs.graph.simple import Simple, neighbors, open_slots, simplified
+from minigibbs.kernels.layout import Chain
 from minigibbs.samplers.base import Carried, Sampler, SweepSampler, Workspace, check_stored
 from minigibbs.samplers.bounds import guarantee
 from minigibbs.samplers.costs import COSTS
@@ -24,7 +25,7 @@ from minigibbs.samplers.registry import ladder_in_bits
 from minigibbs.samplers.tempering.account import Ladder, account
 from minigibbs.samplers.tempering.copies import Copies, CopyLadder, check_inner
 from minigibbs.samplers.tempering.energies import energy_cost, prepare_energies
-from minigibbs.samplers.tempering.ladder import ROUNDS, noted
+from minigibbs.samplers.tempering.ladder import ROUNDS, SWAPS, noted
 from minigibbs.samplers.tempering.levels import find_levels
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import (
@@ -296,6 +297,33 @@ def ladder_states(data: Any, replicas: NDArray[Any]) -> NDArray[Any]:
         return spin_states(data, replicas)
     states: NDArray[Any] = replicas.reshape(-1, len(data.beta) * data.twins)[data.order]
     return states
+
+
+def ladder_slots(
+    data: Any, chain: Chain, replicas: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """The states and log-potentials of all slots of a chain after a round.
+
+    Parameters
+    ----------
+    data : SpinLadder or CopyLadder
+        The ladder.
+    chain : Chain
+        Its state has the values of the variables that do not move.
+    replicas : array
+        The states of all slots.
+
+    Returns
+    -------
+    array [slot, variable], array [slot]
+        Log-potentials are those of `graph.packed`, without the graph's offset.
+    """
+    found = ladder_states(data, replicas)
+    slots = found.shape[1]
+    states = np.repeat(chain.x[None], slots, axis=0)
+    states[:, data.order] = found.T
+    first = data.own + SWAPS + len(data.beta) - 1 + 2 * slots  # as `energy_at` has it
+    return states, chain.carried[first : first + slots]
 
 
 def put_states(data: Any, replicas: NDArray[Any], states: NDArray[Any]) -> None:
