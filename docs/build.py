@@ -159,11 +159,12 @@ MEMBERS = {
         "to_dict",
     ],
     "Answers": ["marginal", "to_pandas"],
-    "Maximum": ["value", "log_potential", "proven", "to_dict"],
+    "Maximum": ["value", "log_potential", "proven", "rows", "to_dict"],
     "Run": [
         *_MARGINALS,
         "summary",
         "draws",
+        "spins",
         "draws_of",
         "observables",
         "chain_marginals",

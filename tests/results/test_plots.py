@@ -77,3 +77,44 @@ def test_notebooks_show_runs_and_graphs():
     named = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)]).condition({0: 1})
     assert "<td>1</td>" in named._repr_html_()
     assert "ising factors" in named._repr_html_()
+
+
+def test_notebooks_show_every_result_as_a_table():
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5, name="J")], names=["<a>", "b"])
+    answer = mg.infer(pair)
+    assert "log Z" in answer._repr_html_()
+    assert "&lt;a&gt;" in answer._repr_html_()
+    best = mg.maximize(pair, rounds=3, seed=1, progress=False)
+    assert "reached by" in best._repr_html_()
+    fit = mg.learn(pair, [[0, 0], [1, 1], [0, 1]], method="exact", progress=False)
+    assert ">J<" in fit._repr_html_()
+    assert "energy R-hat" in RUN.summary()._repr_html_()
+    runs = mg.sample_many(
+        {0.25: GRID}, sweeps=40, seed=1, observe={"m": "magnetization"}, progress=False
+    )
+    shown = runs._repr_html_()
+    assert ">0.25<" in shown
+    assert ">m<" in shown
+
+
+def test_spins_are_signed():
+    run = mg.sample(GRID, sweeps=20, seed=1, record="draws", progress=False)
+    assert run.spins.dtype == np.int8
+    np.testing.assert_array_equal(run.spins, 2 * run.draws.astype(int) - 1)
+    assert -1 <= run.spins.mean() <= 1
+    three = mg.FactorGraph([3, 2], [mg.Unary([0], [[0.0, 0.0, 0.0]])])
+    with pytest.raises(mg.SampleError, match="variable 0 has 3"):
+        mg.sample(three, sweeps=3, record="draws", progress=False).spins  # noqa: B018
+
+
+def test_save_writes_what_the_name_says(tmp_path):
+    answer = mg.infer(GRID)
+    answer.save(tmp_path / "answer.csv")
+    RUN.save(tmp_path / "run.csv")
+    for name in ("answer.csv", "run.csv"):
+        assert (tmp_path / name).read_text().startswith("variable,name,value,probability")
+    for result in (answer, RUN):
+        with pytest.raises(mg.SampleError, match=r"does not write \.html files; use report"):
+            result.save(tmp_path / "page.html")
+    RUN.save(tmp_path / "a.run")
+    assert mg.load(tmp_path / "a.run").info.chains == RUN.info.chains

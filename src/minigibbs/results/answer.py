@@ -24,6 +24,7 @@ from minigibbs.results.marginals import Known
 from minigibbs.results.observed import Observations
 from minigibbs.results.result import Result, log_z_text
 from minigibbs.results.run import Run, check_model
+from minigibbs.results.tables import write_as_named
 from minigibbs.system import files
 from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
@@ -265,6 +266,12 @@ class Answer(Result):
             raise SampleError("files of answers do not keep the model: call mg.infer again")
         return self.graph
 
+    def _repr_html_(self) -> str:
+        """The result as tables, for notebooks."""
+        from minigibbs.results.notebook import answer_html
+
+        return answer_html(self)
+
     def __str__(self) -> str:
         return "\n".join(f"{label:<12}{value}" for label, value in self.rows()) + "".join(
             f"\nwarning: {warning}" for warning in self.warnings
@@ -335,8 +342,15 @@ class Answer(Result):
         Parameters
         ----------
         path : str or path
-            The file.
+            The file. A name that ends in .csv gets a table of the marginals instead.
+
+        Raises
+        ------
+        SampleError
+            If the name ends as another format, such as .html or .json.
         """
+        if write_as_named(self, path):
+            return
         freedom = self.shares.freedom
         header = {
             "format": FORMAT,

@@ -226,6 +226,12 @@ class Fit:
         series = self.history.get("pearson", np.empty(0))
         return float(series[-1]) if len(series) else float("nan")
 
+    def _repr_html_(self) -> str:
+        """The result as tables, for notebooks."""
+        from minigibbs.results.notebook import fit_html
+
+        return fit_html(self)
+
     def __str__(self) -> str:
         lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
         lines += [f"{label:<12}{value}" for label, value in self.parameter_rows()]

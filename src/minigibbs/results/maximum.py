@@ -130,8 +130,15 @@ class Maximum:
             " (proven: no state has a lower energy)" if self.proven else ""
         )
 
-    def __str__(self) -> str:
-        rows = [
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of the table that is shown.
+
+        Returns
+        -------
+        list of (str, str)
+            Label and value.
+        """
+        return [
             ("energy", f"{self.energy:.6f}"),
             ("reached by", f"{self.reached} of {self.chains} chains"),
             *([] if self.bound is None else [("bound", self._bound_text())]),
@@ -139,4 +146,12 @@ class Maximum:
             ("rounds", f"{self.rounds:,}"),
             ("seconds", f"{self.seconds:.2f}"),
         ]
-        return "\n".join(f"{label:<12}{value}" for label, value in rows)
+
+    def _repr_html_(self) -> str:
+        """The result as tables, for notebooks."""
+        from minigibbs.results.notebook import maximum_html
+
+        return maximum_html(self)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<12}{value}" for label, value in self.rows())

@@ -25,6 +25,7 @@ from minigibbs.results.observed import (
     encode_observed,
 )
 from minigibbs.results.result import Result
+from minigibbs.results.tables import write_as_named
 from minigibbs.results.tempered import (
     Temperatures,
     check_temperatures,
@@ -264,6 +265,31 @@ class Run(Result):
             If the run recorded no draws.
         """
         return self._need(self.kept_draws, "draws")
+
+    @cached_property
+    def spins(self) -> NDArray[np.int8]:
+        """The recorded states as spins -1 and +1: [row, draw, variable].
+
+        Raises
+        ------
+        SampleError
+            If the run recorded no draws, or a recorded variable does not have two values.
+
+        Examples
+        --------
+        >>> import minigibbs as mg
+        >>> graph = mg.models.ising_lattice(side=4, beta=0.2)
+        >>> run = mg.sample(graph, sweeps=50, seed=1, record="draws", progress=False)
+        >>> sorted(set(run.spins.ravel().tolist())), run.spins.dtype
+        ([-1, 1], dtype('int8'))
+        """
+        draws = self.draws
+        for variable in self.drawn[self.domains.sizes[self.drawn] != 2][:1].tolist():
+            raise SampleError(
+                f"spins have two values, but {self.domains.describe(variable)} has "
+                f"{self.domains.sizes[variable]}; use run.draws"
+            )
+        return 2 * draws.astype(np.int8) - np.int8(1)
 
     def draws_of(self, variable: int | str) -> NDArray[np.unsignedinteger]:
         """Return the draws of one variable.
@@ -545,8 +571,15 @@ class Run(Result):
         Parameters
         ----------
         path : str or path
-            The file.
+            The file. A name that ends in .csv gets a table of the marginals instead.
+
+        Raises
+        ------
+        SampleError
+            If the name ends as another format, such as .html or .json.
         """
+        if write_as_named(self, path):
+            return
         kept = {name: getattr(self, _FIELDS.get(name, name)) for name in _ARRAYS}
         arrays = {name: value for name, value in kept.items() if value is not None}
         info = asdict(self.info) | {"seed": str(self.info.seed)}  # 128 bits: beyond JSON's numbers

@@ -149,6 +149,12 @@ class Summary:
             rows.append(("more observables", f"{left:,} numbers, in run.observables"))
         return rows + ([] if self.ladder is None else ladder_rows(self.ladder))
 
+    def _repr_html_(self) -> str:
+        """The result as tables, for notebooks."""
+        from minigibbs.results.notebook import summary_html
+
+        return summary_html(self)
+
     def __str__(self) -> str:
         width = max(len(label) for label, _ in self.rows())
         lines = [f"{label:<{width}}  {value}" for label, value in self.rows()]

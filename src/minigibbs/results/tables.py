@@ -7,6 +7,7 @@ import csv
 import math
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from minigibbs.results.maximum import Maximum
     from minigibbs.results.result import Result
 
+_OTHERS = {  # endings of files that `save` does not write, and what does
+    ".html": "report(path)",
+    ".json": "json.dump with to_dict() of the answer or of run.summary()",
+    ".mar": "minigibbs.formats.uai.write_marginals(result, path)",
+    ".nc": "to_arviz() of the run",
+    ".parquet": "to_pandas().to_parquet(path)",
+    ".xlsx": "to_pandas().to_excel(path)",
+}
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")
 
 
@@ -58,6 +67,19 @@ def write_csv(run: Result, path: str | os.PathLike[str]) -> None:
     """
     _ = run.shares  # which raises where there are none, before anything is written
     write_whole(path, lambda stream: print_csv(run, codecs.getwriter("utf-8")(stream)))
+
+
+def write_as_named(result: Result, path: str | os.PathLike[str]) -> bool:
+    """Write marginals to a name in .csv, and refuse other endings that promise another format.
+
+    Returns whether the file is written. Other names are left to the format of the library.
+    """
+    ending = Path(path).suffix.lower()
+    if ending == ".csv":
+        write_csv(result, path)
+    elif ending in _OTHERS:
+        raise SampleError(f"{path}: save does not write {ending} files; use {_OTHERS[ending]}")
+    return ending == ".csv"
 
 
 def print_csv(run: Result, stream: Any) -> None:

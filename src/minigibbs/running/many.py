@@ -62,6 +62,12 @@ class Runs(Sequence[Run]):
     def __repr__(self) -> str:
         return f"<Runs: {len(self)} models, observables: {', '.join(self._names()) or 'none'}>"
 
+    def _repr_html_(self) -> str:
+        """The observables of each model as a table, for notebooks."""
+        from minigibbs.results.notebook import runs_html
+
+        return runs_html(repr(self), self.at.tolist(), self.runs)
+
     def _names(self) -> list[str]:
         return list(self.runs[0].observables) if self.runs else []
 
