@@ -323,3 +323,26 @@ def test_the_accumulator_does_not_care_how_records_are_cut():
     np.testing.assert_allclose(moments[1], 1000 * values.var(axis=0))
     np.testing.assert_allclose(sums[:125], values.reshape(125, 8, 2).sum(axis=1))
     assert (sums[125:] == 0).all()
+
+
+def up_to(limit):
+    def few(x):
+        return x.sum() <= limit
+
+    return few
+
+
+def test_equal_functions_are_compiled_once():
+    """A cell that runs again makes an equal function; another closure is another function."""
+    from minigibbs.observables.own import _dispatchers
+
+    again = [_dispatchers(up_to(3))[0] for _ in range(2)]
+    assert again[0] is again[1]
+    assert _dispatchers(up_to(4))[0] is not again[0]
+    assert _dispatchers(up_to(3.0))[0] is not again[0]
+    limits = np.array([3])  # which may change in place
+    assert _dispatchers(up_to(limits))[0] is not _dispatchers(up_to(limits))[0]
+    graph = mg.FactorGraph([2] * 4, [])
+    for limit in (0, 4):  # the second must not use the code of the first
+        run = mg.sample(graph, sweeps=50, seed=1, observe={"few": up_to(limit)}, progress=False)
+        assert (run.observables["few"].mean == 1.0) == (limit == 4)

@@ -118,3 +118,16 @@ def test_save_writes_what_the_name_says(tmp_path):
             result.save(tmp_path / "page.html")
     RUN.save(tmp_path / "a.run")
     assert mg.load(tmp_path / "a.run").info.chains == RUN.info.chains
+
+
+def test_curves_of_several_sizes_share_a_plot():
+    figure = None
+    for side in (4, 6):
+        graphs = {beta: mg.models.ising_lattice(side, beta) for beta in (0.4, 0.48)}
+        observe = {"m": "magnetization"}
+        runs = mg.sample_many(graphs, sweeps=100, seed=1, observe=observe, progress=False)
+        axes = None if figure is None else figure.axes[0]
+        figure = runs.plot(mg.observables.binder, axes=axes, curve=f"side {side}")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["side 4", "side 6"]
+    assert len(axes.containers) == 2

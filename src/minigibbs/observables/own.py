@@ -8,10 +8,13 @@ state. Numba has no bounds checks for CUDA: there only the trial finds indices o
 
 from __future__ import annotations
 
+import inspect
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 import numba
@@ -31,6 +34,9 @@ from minigibbs.system.text import printable, without_colors
 _MOST = 4096  # numbers that a function may give
 _TRIALS = 6  # states that a function is tried on in Python
 _TRIAL_SECONDS = 1.0  # no further trial begins after this time
+_MOST_KNOWN = 64  # compiled functions that are kept
+_PLAIN = (bool, int, float, complex, str, type(None))  # values that Numba compiles as constants
+_KNOWN: dict[Hashable, tuple[Any, Any]] = {}
 _HINT = "such as `def m(x): return (x == 1).mean()`"
 
 
@@ -113,8 +119,8 @@ def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> 
     _try(plain, called, _trial_states(graph))
     some = next(_trial_states(graph))
     state = types.Array(types.int64, 1, "C")
+    user, on_gpu = _dispatchers(plain)
     try:
-        user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
         if hasattr(user, "compile"):
             user.compile((state,))
             given = user.overloads[(state,)].signature.return_type
@@ -128,7 +134,36 @@ def _compiled(function: Callable[..., Any], called: str, graph: FactorGraph) -> 
         ) from None
     measure = _measure(user, given, called, some)
     evaluate = _reporting(measure.evaluate, plain, called)
-    return Measure(measure.labels, evaluate, _on_gpu(plain, given, graph))
+    return Measure(measure.labels, evaluate, _on_gpu(on_gpu, given, graph))
+
+
+def _dispatchers(plain: FunctionType) -> tuple[Any, Any]:
+    """The function for the CPU and for CUDA kernels, compiled once for equal functions.
+
+    A lambda written again, or a cell run again, makes an equal function. Numba compiles the values
+    of global names and closures as constants, so these must be equal, too.
+    """
+    key = _meaning(plain)
+    if key in _KNOWN:
+        return _KNOWN[key]
+    options: Any = {"nogil": True, "error_model": "numpy", "boundscheck": True}
+    made = numba.njit(**options)(plain), numba.njit(**options)(plain)
+    if key is not None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.pop(next(iter(_KNOWN)), None)
+        _KNOWN[key] = made
+    return made
+
+
+def _meaning(plain: FunctionType) -> Hashable:
+    """All that the compiled code depends on; None if it uses anything but plain constants."""
+    closure = inspect.getclosurevars(plain)
+    values = {**closure.nonlocals, **closure.globals}
+    nested = any(isinstance(one, CodeType) for one in plain.__code__.co_consts)
+    if nested or not all(type(one) in _PLAIN or one in (np, math) for one in values.values()):
+        return None
+    named = sorted((name, type(one).__name__, repr(one)) for name, one in values.items())
+    return plain.__code__, repr(plain.__defaults__), tuple(named)
 
 
 def _refuse_flat(plain: FunctionType, called: str) -> None:
@@ -237,14 +272,13 @@ def _several(given: Any) -> bool:
     return all(isinstance(one, types.Number | types.Boolean) for one in kinds)
 
 
-def _on_gpu(plain: Callable[..., Any], given: Any, graph: FactorGraph) -> Any:
+def _on_gpu(user: Any, given: Any, graph: FactorGraph) -> Any:
     """The function for CUDA kernels, which have no bounds checks; None where it cannot run there.
 
     Kernels hand it the state as signed integers of the same width: all values have to fit.
     """
     if graph.sizes.max() - 1 > np.iinfo(f"i{graph.state_type.itemsize}").max:
         return None
-    user: Any = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(plain)
     if isinstance(given, types.Number | types.Boolean):
         return _number_of(user)
     if isinstance(given, types.UniTuple):
@@ -252,6 +286,7 @@ def _on_gpu(plain: Callable[..., Any], given: Any, graph: FactorGraph) -> Any:
     return _mixed_of(user, len(given)) if _several(given) else None
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def _numbers(user: Any) -> Any:
     @numba.njit(nogil=True)
     def numbers(states, out):  # type: ignore[no-untyped-def]
@@ -263,7 +298,8 @@ def _numbers(user: Any) -> Any:
     return numbers
 
 
-def _vectors(user: Any, width: int, called: str) -> Any:
+@lru_cache(maxsize=_MOST_KNOWN)
+def _rows(user: Any, width: int) -> Any:
     @numba.njit(nogil=True)
     def vectors(states, out):  # type: ignore[no-untyped-def]
         x = np.empty(states.shape[1], np.int64)
@@ -276,6 +312,12 @@ def _vectors(user: Any, width: int, called: str) -> Any:
                 out[k, place] = values[place]
         return -1
 
+    return vectors
+
+
+def _vectors(user: Any, width: int, called: str) -> Any:
+    vectors = _rows(user, width)
+
     def evaluate(states: NDArray[Any], out: NDArray[np.float64]) -> None:
         if vectors(states, out) >= 0:
             raise SampleError(f"observe: {called} must give {width} numbers for every state")
@@ -283,6 +325,7 @@ def _vectors(user: Any, width: int, called: str) -> Any:
     return evaluate
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def _mixed(user: Any, width: int) -> Any:
     spread = _spread(width)
 
@@ -307,6 +350,7 @@ def _spread(width: int) -> Any:
     return kernel(made["spread"])
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def _number_of(user: Any) -> Any:
     @kernel
     def number(x, parameters, out):  # type: ignore[no-untyped-def]
@@ -315,6 +359,7 @@ def _number_of(user: Any) -> Any:
     return number
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def _tuple_of(user: Any) -> Any:
     @kernel
     def several(x, parameters, out):  # type: ignore[no-untyped-def]
@@ -325,6 +370,7 @@ def _tuple_of(user: Any) -> Any:
     return several
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def _mixed_of(user: Any, width: int) -> Any:
     spread = _spread(width)
 

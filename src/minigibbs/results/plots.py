@@ -258,15 +258,20 @@ def plot_estimates(
     estimates: Sequence[Estimate],
     name: str,
     path: str | os.PathLike[str] | None = None,
+    axes: Any = None,
+    curve: str = "",
 ) -> Any:
-    """Estimates with their errors against a number that each is of."""
-    whole, (axes,) = figure(1, 7.0, 4.0)
+    """Estimates with their errors against a number that each is of, as a curve on `axes`."""
+    whole, (axes,) = figure(1, 7.0, 4.0) if axes is None else (axes.figure, (axes,))
     values = np.array([one.value for one in estimates], dtype=np.float64)
     errors = np.array([one.error for one in estimates], dtype=np.float64)
     places = np.arange(len(values)) if at.dtype.kind not in "iuf" else at
     for part in range(1 if values.ndim == 1 else values.shape[1]):
         own = (values, errors) if values.ndim == 1 else (values[:, part], errors[:, part])
-        axes.errorbar(places, *own, fmt="o-", markersize=4, capsize=2, linewidth=1)
+        line = axes.errorbar(places, *own, fmt="o-", markersize=4, capsize=2, linewidth=1)
+        if curve and not part:
+            line.set_label(curve)
+            axes.legend()
     if at.dtype.kind not in "iuf":
         axes.set_xticks(places, [str(one) for one in at])
     axes.set(ylabel=name)

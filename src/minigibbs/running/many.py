@@ -130,6 +130,9 @@ class Runs(Sequence[Run]):
         what: str | Callable[[Run], Estimate] | None = None,
         path: str | os.PathLike[str] | None = None,
         label: str = "",
+        *,
+        axes: Any = None,
+        curve: str = "",
     ) -> Any:
         """Draw an observable or a derived quantity against the labels of the models, with errors.
 
@@ -144,6 +147,10 @@ class Runs(Sequence[Run]):
             File to write the figure to.
         label : str, default ""
             Label of the vertical axis. By default the name.
+        axes : matplotlib.axes.Axes, optional
+            Axes to draw on, so that several calls share one plot. By default new ones.
+        curve : str, default ""
+            Name of the curve in the legend. By default there is no legend.
 
         Returns
         -------
@@ -162,7 +169,7 @@ class Runs(Sequence[Run]):
             raise SampleError("there is nothing to draw: sample_many observed nothing")
         chosen = names[0] if what is None else what
         name = label or (chosen if isinstance(chosen, str) else chosen.__name__)
-        return plot_estimates(self.at, self.estimates(chosen), name, path)
+        return plot_estimates(self.at, self.estimates(chosen), name, path, axes, curve)
 
 
 def _require_room(first: Run, models: int) -> None:
