@@ -38,6 +38,7 @@ GPU = [
     "gpu_colors",
     "gpu_learning",
     "gpu_points",
+    "gpu_lattices",
 ]  # which need one
 BRIDGES = ["boltzmann"]  # which need PyTorch and dwave-pytorch-plugin
 ALL = [*BENCHMARKS, *GPU, *BRIDGES]

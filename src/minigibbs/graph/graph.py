@@ -355,7 +355,7 @@ class FactorGraph(Frozen):
             )
         return np.ascontiguousarray(states, dtype=self.state_type)
 
-    @property
+    @cached_property
     def state_type(self) -> np.dtype[Any]:
         """The smallest unsigned integer type that holds every value."""
         return np.min_scalar_type(int(self.sizes.max()) - 1)
@@ -704,7 +704,7 @@ class FactorGraph(Frozen):
         else:
             stats = asdict(self.stats) | {"influence": self.influence}
             stats |= {key: None for key, value in stats.items() if value == math.inf}
-        clamped = int(np.count_nonzero(self.evidence != FREE))
+        clamped = len(self) - self.free
         shapes = (getattr(group, "shape", None) for group in (*self.implicits, *self.stencils))
         shape = next((shape for shape in shapes if shape is not None), None)  # of a lattice
         return {
