@@ -86,7 +86,7 @@ def kernel_names():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef):
                 marks = {ast.unparse(one).split("(")[0] for one in node.decorator_list}
-                if marks & {"cuda.jit", "cache", "lru_cache"}:
+                if marks & {"cuda.jit", "entry", "cache", "lru_cache"}:
                     names.add(node.name)
     return names
 
@@ -96,7 +96,7 @@ class WithoutDeviceCode(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
         marks = {ast.unparse(one).split("(")[0] for one in node.decorator_list}
-        if marks & {"cuda.jit", "literal", "kernel", "_device", "intrinsic"}:
+        if marks & {"cuda.jit", "entry", "literal", "kernel", "_device", "intrinsic"}:
             return ast.Pass()
         return self.generic_visit(node)
 

@@ -144,7 +144,7 @@ def expected_rows(name):
     share = np.stack([np.bincount(x, minlength=graph.sizes.max()).max() / len(x) for x in flat])
     values = int(graph.sizes.max())
     columns = [
-        graph.log_potential(flat),
+        graph.energy(flat),
         (values * share - 1) / (values - 1),
         (flat == 1).sum(axis=1),
     ]

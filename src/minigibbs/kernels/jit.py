@@ -114,6 +114,20 @@ def _compile(function: F, **options: Any) -> F:
     return numba.njit(**(_OPTIONS | options))(function)  # type: ignore[no-any-return]
 
 
+def sealed(data: bytes) -> bytes:
+    """Data with a checksum before it, as it is kept on disk."""
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest() + data
+
+
+def unsealed(path: str | os.PathLike[str]) -> bytes:
+    """Read what `sealed` made; a file that was torn or changed is a ValueError."""
+    content = Path(path).read_bytes()
+    data = content[_DIGEST:]
+    if sealed(data) != content:
+        raise ValueError(f"{path}: torn or changed since it was written")
+    return data
+
+
 class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
     """Numba's files of one function: tied to all sources, and sealed by a checksum.
 
@@ -125,12 +139,12 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
 
     def __init__(self, file: IndexDataCacheFile) -> None:
         vars(self).update(vars(file))
-        self._version = (file._version, _SOURCES)
+        self._version = (file._version, SOURCES)
 
     def _load_index(self) -> dict[Any, str]:
         if not os.path.exists(self._index_path):
             return {}
-        version, rest = pickle.loads(self._read(self._index_path))
+        version, rest = pickle.loads(unsealed(self._index_path))
         stamp, overloads = pickle.loads(rest) if version == self._version else (None, {})
         return overloads if stamp == self._source_stamp else {}
 
@@ -139,21 +153,14 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc]
         self._write(self._index_path, pickle.dumps((self._version, rest)))
 
     def _load_data(self, name: str) -> Any:
-        return pickle.loads(self._read(self._data_path(name)))
+        return pickle.loads(unsealed(self._data_path(name)))
 
     def _save_data(self, name: str, data: Any) -> None:
         self._write(self._data_path(name), self._dump(data))
 
-    def _read(self, path: str) -> bytes:
-        content = Path(path).read_bytes()
-        digest, data = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.blake2b(data, digest_size=_DIGEST).digest() != digest:
-            raise ValueError(f"{path}: torn or changed since it was written")
-        return data
-
     def _write(self, path: str, data: bytes) -> None:
         with self._open_for_write(path) as stream:
-            stream.write(hashlib.blake2b(data, digest_size=_DIGEST).digest() + data)
+            stream.write(sealed(data))
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
@@ -187,7 +194,7 @@ def _sources() -> tuple[tuple[str, float, int], ...]:
     return tuple((str(p.relative_to(root)), s.st_mtime, s.st_size) for p, s in stats)
 
 
-_SOURCES = _sources()
+SOURCES = _sources()  # file names, times and sizes of all compiled code
 
 
 class _Compilations(event.Listener):

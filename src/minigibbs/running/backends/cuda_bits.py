@@ -18,7 +18,7 @@ from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_colors import WORD
-from minigibbs.running.backends.device.toolchain import at_most, cuda
+from minigibbs.running.backends.device.toolchain import at_most, cuda, entry
 from minigibbs.samplers.chromatic.first import START_DRAW
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.chromatic.spin_tails import tail_bits, tail_gain
@@ -181,7 +181,7 @@ def sweep_color(kind, lanes, registers=REGISTERS):
     update = _update(kind, lanes)
     options = at_most(registers if lanes == 1 else None)
 
-    @cuda.jit(**options)
+    @entry(**options)
     def sweep_bits(
         blocks, variable, base, target, weight,
         first_block, end_block, seed0, seed1, sweep, chains, x, copy,
@@ -222,7 +222,7 @@ def find_thresholds(kind):
     """
     nothing = kind(0.0)
 
-    @cuda.jit(fastmath=False)
+    @entry(fastmath=False)
     def find(blocks, base, weight, table):
         block = blocks[np.uint64(cuda.blockIdx.x)]
         item = cuda.threadIdx.x
@@ -248,7 +248,7 @@ def find_thresholds(kind):
     return find
 
 
-@cuda.jit
+@entry
 def sweep_patterns(
     blocks, variable, base, target, weight, table,
     first_block, end_block, seed0, seed1, sweep, chains, x, copy,
@@ -312,7 +312,7 @@ def walk(kind):
     """
     update = _update(kind, HALF)
 
-    @cuda.jit
+    @entry
     def walk_bits(blocks, variable, base, target, weight, seed0, seed1, sweep, sweeps, x):
         data = Spins(blocks, variable, base, target, weight)
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
@@ -396,7 +396,7 @@ def walk_with_tails(kind):
     """As `walk`, with a tail at every spin; chains that draw from one are done again one by one."""
     update = _update(kind, HALF)
 
-    @cuda.jit
+    @entry
     def walk_tails(
         blocks, variable, base, target, weight, parts, tail, seed0, seed1, sweep, sweeps, x, drawn
     ):
@@ -430,7 +430,7 @@ def walk_with_tails(kind):
     return walk_tails
 
 
-@cuda.jit
+@entry
 def first_bits(variable, seed0, seed1, x):
     """First states: each bit 0 or 1 alike."""
     key0, key1 = np.uint32(seed0), np.uint32(seed1)
@@ -447,7 +447,7 @@ def first_bits(variable, seed0, seed1, x):
         x[place, w] = new
 
 
-@cuda.jit
+@entry
 def count_bits(waiting, rows, planes):
     """Count the ones of so many rows of waiting[row, word], up to 31.
 
@@ -472,7 +472,7 @@ def count_bits(waiting, rows, planes):
             carry = np.uint32((old & add) | (carry & np.uint32(old ^ add)))
 
 
-@cuda.jit
+@entry
 def count_changes(x, before, words, last, times, changed):
     """Count the bits of x[word] that are other than before, so many times.
 
@@ -498,7 +498,7 @@ def part_energies(lanes):
     that of the parts alone, so that sums never differ.
     """
 
-    @cuda.jit(fastmath=False)
+    @entry(fastmath=False)
     def add_energies(pair, weight, field, x, firsts, parts):
         # Neighboring threads share a pair.
         part, which = cuda.grid(1) // len(firsts), cuda.grid(1) % len(firsts)
@@ -526,7 +526,7 @@ def part_energies(lanes):
     return add_energies
 
 
-@cuda.jit
+@entry
 def sum_energies(parts, lanes, constant, record, energy):
     """The sums over all parts, and a constant: energy[record, chain]; a block for each.
 
@@ -546,7 +546,7 @@ def sum_energies(parts, lanes, constant, record, energy):
         energy[record, k] = total + constant
 
 
-@cuda.jit
+@entry
 def read_bits(x, places, fixed, first, packed):
     """Copy the states of chains from number `first` on to packed [chain, byte], 1 bit per variable.
 
@@ -567,7 +567,7 @@ def read_bits(x, places, fixed, first, packed):
             packed[k, byte] = bits
 
 
-@cuda.jit
+@entry
 def flush_counts(planes, variable, first, ends, times, counts):
     """Add what `times` counts came to, [plane, place, word], to counts[row of chains, value]."""
     place, begin_row = cuda.grid(2)
@@ -587,7 +587,7 @@ def flush_counts(planes, variable, first, ends, times, counts):
             counts[row, own + 1] += ones
 
 
-@cuda.jit
+@entry
 def spread_bits(x, places, fixed, states):
     """Copy all states to states [variable, chain], a byte each."""
     chain, first = cuda.grid(2)
@@ -601,7 +601,7 @@ def spread_bits(x, places, fixed, states):
             states[variable, chain] = value
 
 
-@cuda.jit
+@entry
 def clear(words):
     """Set all words to 0."""
     item = cuda.grid(1)
@@ -609,7 +609,7 @@ def clear(words):
         words[item] = _NONE
 
 
-@cuda.jit
+@entry
 def keep_bits(x, places, fixed, kept, variables, record, states):
     """Copy some variables of the kept chains to states[record]: [record, variable, kept chain]."""
     k, first = cuda.grid(2)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from minigibbs.running.backends.device.toolchain import cuda
+from minigibbs.running.backends.device.toolchain import cuda, entry
 
 THREADS = 128
 WORD = 32  # chains in a word
 
 
-@cuda.jit
+@entry
 def mark_values(x, first, sizes, marks):
     """Set marks[word, first[variable] + value], of values x[variable, chain]: one bit per chain."""
     item, words = cuda.grid(1), marks.shape[0]
@@ -30,7 +30,7 @@ def mark_values(x, first, sizes, marks):
             marks[word, first[i] + value] = bits
 
 
-@cuda.jit
+@entry
 def mark_bits(x, variable, first, last, marks):
     """The same of spins, which are bits x[place, word] already; `last` has those of the last."""
     item, words = cuda.grid(1), marks.shape[0]
@@ -42,7 +42,7 @@ def mark_bits(x, variable, first, last, marks):
         marks[word, row] = np.uint32(bits ^ every)
 
 
-@cuda.jit
+@entry
 def count_marks(marks, one, other, counts):
     """How many chains have both marks of each pair."""
     k = cuda.grid(1)

@@ -19,7 +19,7 @@ from minigibbs.kernels.jit import DISPATCHED, kernel
 from minigibbs.kernels.layout import CHANGES, Chain
 from minigibbs.kernels.scan import next_variable
 from minigibbs.kernels.touched import DENSE_DOMAIN
-from minigibbs.running.backends.device.toolchain import cuda, dispatch_by_type
+from minigibbs.running.backends.device.toolchain import cuda, dispatch_by_type, entry
 from minigibbs.samplers.base import begin, begin_sweeps, sweep, update
 
 dispatch_by_type(DISPATCHED)
@@ -90,7 +90,7 @@ def advance(rows):
     Each thread has so many rows of weights in its block's shared memory.
     """
 
-    @cuda.jit
+    @entry
     def advance_along(data, model, chains, path, counting):
         c = cuda.grid(1)
         if c < chains.x.shape[1]:
@@ -110,7 +110,7 @@ def advance(rows):
     return advance_along
 
 
-@cuda.jit
+@entry
 def advance_wide(data, model, chains, path, counting):
     """As `advance`, for domains of any size: the weights are in global memory."""
     c = cuda.grid(1)
@@ -128,7 +128,7 @@ def advance_wide(data, model, chains, path, counting):
         _store(chains, c, chain)
 
 
-@cuda.jit
+@entry
 def advance_apart(data, model, chains, scan, updates, counting):
     """The same, with each chain on a random path of its own."""
     c = cuda.grid(1)
@@ -145,7 +145,7 @@ def advance_apart(data, model, chains, scan, updates, counting):
         _store(chains, c, chain)
 
 
-@cuda.jit
+@entry
 def start_chains(data, model, chains):
     """Let the sampler set what it carries, for every chain's first state."""
     c = cuda.grid(1)
@@ -156,7 +156,7 @@ def start_chains(data, model, chains):
         _store(chains, c, chain)
 
 
-@cuda.jit
+@entry
 def advance_sweeps(data, model, chains, replicas, sweeps, counting):
     """Sweeps of samplers that move all variables at once; replicas are [.., c]."""
     c = cuda.grid(1)
@@ -170,7 +170,7 @@ def advance_sweeps(data, model, chains, replicas, sweeps, counting):
         _store(chains, c, chain)
 
 
-@cuda.jit
+@entry
 def start_sweeps(data, model, chains, replicas):
     """Let a sampler that sweeps set what it carries, for every chain's first state."""
     c = cuda.grid(1)
@@ -181,7 +181,7 @@ def start_sweeps(data, model, chains, replicas):
         _store(chains, c, chain)
 
 
-@cuda.jit
+@entry
 def turn(array, first, rows, out):
     """Copy array[item, first + k] to rows[k, item], or back."""
     k, begin = cuda.grid(2)
@@ -193,7 +193,7 @@ def turn(array, first, rows, out):
                 array[item, first + k] = rows[k, item]
 
 
-@cuda.jit
+@entry
 def count_values(x, first, counts):
     """Add each variable's values, over groups of chains, to counts[group, first + value].
 
@@ -215,7 +215,7 @@ def count_values(x, first, counts):
         cuda.syncthreads()
 
 
-@cuda.jit
+@entry
 def count_wide(x, first, counts):
     """The same, for domains too large for shared memory, or groups too small for a block."""
     c, variable = cuda.grid(2)
@@ -225,7 +225,7 @@ def count_wide(x, first, counts):
             cuda.atomic.add(counts, (group, first[i] + x[i, c]), 1)
 
 
-@cuda.jit
+@entry
 def keep_states(x, kept, variables, place, states):
     """Copy some variables of the kept chains to states[place]: [record, variable, kept chain]."""
     k, first = cuda.grid(2)
@@ -238,7 +238,7 @@ def keep_states(x, kept, variables, place, states):
 def observe_kernel(function):
     """A kernel that measures an observable of every chain: values[0, number, chain]."""
 
-    @cuda.jit
+    @entry
     def observe(parameters, x, values):
         c = cuda.grid(1)
         if c < x.shape[1]:
@@ -247,7 +247,7 @@ def observe_kernel(function):
     return observe
 
 
-@cuda.jit
+@entry
 def average_rows(values, place, first, averages):
     """Means over rows of chains, to averages[place + record, row, first + number].
 
@@ -274,7 +274,7 @@ def average_rows(values, place, first, averages):
             cuda.syncthreads()
 
 
-@cuda.jit
+@entry
 def part_energies(model, states, parts):
     """Energies of kept states [record, variable, kept chain], by part of the factors.
 
@@ -289,7 +289,7 @@ def part_energies(model, states, parts):
                 parts[record, part, k] = part_energy(model, states[record, :, k], part, count)
 
 
-@cuda.jit
+@entry
 def sum_parts(parts, energy):
     """The sums over all parts: a block of threads for each record and chain."""
     sums = cuda.shared.array(THREADS, np.float64)

@@ -21,7 +21,7 @@ from minigibbs.kernels.lanes import any_bits, right
 from minigibbs.kernels.philox import chain_bits, quad_bits
 from minigibbs.running.backends.cuda_bits import Spins
 from minigibbs.running.backends.cuda_colors import WORD
-from minigibbs.running.backends.device.toolchain import cuda
+from minigibbs.running.backends.device.toolchain import cuda, entry
 from minigibbs.running.backends.device.words import far_four
 from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 from minigibbs.samplers.tempering.ladder import BLOCKS, EMPTY, EXCHANGE, FURTHER, SEED
@@ -65,7 +65,7 @@ def sweep_levels(kind):
     """A kernel that updates all spins of one color on all levels; log-odds have type `kind`."""
     nothing = kind(0.0)
 
-    @cuda.jit(fastmath=False)
+    @entry(fastmath=False)
     def sweep(
         blocks, variable, base, target, weight,
         first_block, end_block, quads, first_quad, betas, keys, sweep, ladders, x, words,
@@ -140,7 +140,7 @@ def sweep_levels(kind):
     return sweep
 
 
-@cuda.jit(fastmath=False)
+@entry(fastmath=False)
 def add_energies(pair, weight, field, x, parts, total):
     """Add the energies of all replicas to total[column, bit]: integers, in any order.
 
@@ -176,7 +176,7 @@ def _log_added(before, value):
     return high + math.log1p(math.exp(low - high))
 
 
-@cuda.jit(fastmath=False)
+@entry(fastmath=False)
 def exchange_levels(
     beta, stride, columns, keys, constant, unit, block, rounds, total, empty,
     accepted, logs, label, label_after, trips, masks, masks_before,
@@ -232,7 +232,7 @@ def exchange_levels(
         label_after[twin, k + 1, ladder] = upper
 
 
-@cuda.jit
+@entry
 def swap_levels(masks, stride, columns, levels, parity, shown, x, target, copy):
     """Exchange the bits of neighboring levels under their masks; show the target's states.
 
@@ -268,7 +268,7 @@ def swap_levels(masks, stride, columns, levels, parity, shown, x, target, copy):
             copy[place * np.uint64(groups) + np.uint64(group)] = cold
 
 
-@cuda.jit
+@entry
 def grow_clusters(
     raster, rank, start, neighbors, keys, levels, stride, columns, rounds, x, differ, cluster
 ):
@@ -317,7 +317,7 @@ def grow_clusters(
             x[place, two] = np.uint32(x[place, two] ^ change)
 
 
-@cuda.jit(fastmath=False)
+@entry(fastmath=False)
 def halve_blocks(logs):
     """Join every two blocks of logs[block, twin, pair, 2, ladder]; half of them are empty then."""
     item = cuda.grid(1)
@@ -334,7 +334,7 @@ def halve_blocks(logs):
             logs[block, twin, k, side, ladder] = EMPTY
 
 
-@cuda.jit
+@entry
 def spread_states(states, columns, x):
     """Put the states of ladders, bits of states[place, group], on all levels."""
     item = cuda.grid(1)

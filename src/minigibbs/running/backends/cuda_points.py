@@ -28,7 +28,7 @@ from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
 from minigibbs.kernels.decay import LAPLACE
 from minigibbs.kernels.lanes import as_float, right
 from minigibbs.kernels.philox import quad_bits
-from minigibbs.running.backends.device.toolchain import SIMULATED, at_most, cuda
+from minigibbs.running.backends.device.toolchain import SIMULATED, at_most, cuda, entry
 from minigibbs.running.backends.device.toolchain import inlined as _device
 from minigibbs.running.backends.device.words import (
     as_long_double,
@@ -84,7 +84,7 @@ _UPDATE, _EARLIER, _CHUNK_BITS = np.uint32(27), np.uint32(22), np.uint32(31)  # 
 _GROUP_BITS = np.uint32(0x1FFFFF)
 
 
-@cuda.jit
+@entry
 def first_places(sizes, evidence, variable, seed0, seed1, x):
     """First states x[chain, place]: each value alike, or the evidence."""
     item = cuda.grid(1)
@@ -97,7 +97,7 @@ def first_places(sizes, evidence, variable, seed0, seed1, x):
         x[c, place] = value_of(word[c & 3], sizes[i]) if evidence[i] < 0 else evidence[i]
 
 
-@cuda.jit
+@entry
 def to_variables(x, variable, states):
     """Turn x[chain, place] into states[variable, chain]."""
     tile = cuda.shared.array((TILE, _TILE_ROW), np.uint8)
@@ -113,7 +113,7 @@ def to_variables(x, variable, states):
         cuda.syncthreads()
 
 
-@cuda.jit
+@entry
 def to_places(states, variable, x):
     """Turn states[variable, chain] into x[chain, place]."""
     item = cuda.grid(1)
@@ -664,7 +664,7 @@ def sweep_points(
     read_all, _, _, write_all = _keeping(bits)
     options = at_most(registers)
 
-    @cuda.jit(fastmath=False, **options)
+    @entry(fastmath=False, **options)
     def sweep(data, packed, key0, key1, number, chains, x, changed, drawn, pace):
         chain, thread = cuda.blockIdx.x, np.int32(cuda.threadIdx.x)
         if chain >= chains or data.free == 0:

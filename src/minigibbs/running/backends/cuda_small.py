@@ -19,7 +19,7 @@ import numpy as np
 from minigibbs.kernels.choice import FURTHER, NEAR, TAIL, unit_of
 from minigibbs.kernels.lanes import right
 from minigibbs.kernels.philox import chain_bits, quad_bits
-from minigibbs.running.backends.device.toolchain import at_most, cuda
+from minigibbs.running.backends.device.toolchain import at_most, cuda, entry
 from minigibbs.running.backends.device.words import quick_power_of_2
 from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.small_tails import add_tail
@@ -184,7 +184,7 @@ def walk_with_tails(most, alike, whole, registers=REGISTERS):
     read, add_heavy = _four_values(whole), _add_heavy(whole)
     options = at_most(registers)
 
-    @cuda.jit(fastmath=False, **options)
+    @entry(fastmath=False, **options)
     def walk_small(
         blocks, variable, first, base, target, weight, parts, tail,
         seed0, seed1, sweep, chains, x, flat, words, changed, drawn,
@@ -252,7 +252,7 @@ def walk_with_tails(most, alike, whole, registers=REGISTERS):
     return walk_small
 
 
-@cuda.jit
+@entry
 def first_values(sizes, evidence, seed0, seed1, x):
     """First states x[variable, chain]: each value alike, or the evidence."""
     item = cuda.grid(1)
@@ -270,7 +270,7 @@ def sweep_color(most):
     """
     choose = _choice(most)
 
-    @cuda.jit(fastmath=False)
+    @entry(fastmath=False)
     def sweep_small(
         blocks, variable, first, base, target, weight, start, table,
         stride, first_block, seed0, seed1, sweep, chains, x, changed,
@@ -321,7 +321,7 @@ def sweep_sites(sites, most, threads):
     square, width = most * most, sites * most * most
     states, sums_size = sites * CHAINS, threads * most * CHAINS
 
-    @cuda.jit(fastmath=False)
+    @entry(fastmath=False)
     def sweep_all(variable, fields, tables, seed0, seed1, sweep, chains, x, changed):
         key0, key1 = np.uint32(seed0), np.uint32(seed1)
         site = cuda.shared.array(width, np.float32)

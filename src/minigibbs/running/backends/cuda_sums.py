@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from minigibbs.kernels.jit import literal
-from minigibbs.running.backends.device.toolchain import cuda
+from minigibbs.running.backends.device.toolchain import cuda, entry
 
 THREADS = 128  # in a block; a power of 2
 WORD = 32  # chains in a word
@@ -47,7 +47,7 @@ def _plus_eight(ones, twos, fours, words):
     return ones, twos, fours, carry
 
 
-@cuda.jit
+@entry
 def count_words(
     snapshots, first_row, step, terms, pieces, words, tiles, shift, chains, record, sums
 ):
@@ -124,7 +124,7 @@ def count_words(
         lane = np.uint32(lane + threads)
 
 
-@cuda.jit
+@entry
 def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
     """Count the variables of x[variable, chain] that have the values wanted of them.
 
@@ -153,7 +153,7 @@ def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
         cuda.atomic.add(sums, (record, pieces[piece, 2], chain), counts[thread])
 
 
-@cuda.jit
+@entry
 def begin_sums(constants, sums):
     """Let sums begin with what never changes: [record, sum, chain]."""
     chain, row = cuda.grid(2)
@@ -171,7 +171,7 @@ def sums_kernel(function):
     values[record, number, chain].
     """
 
-    @cuda.jit
+    @entry
     def observe_sums(parameters, sums, first, end, records, values):
         chain, row = cuda.grid(2)
         if chain < sums.shape[2]:

@@ -7,16 +7,39 @@ since the simulator looks for that name. Importing this module needs numba-cuda.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from numba import config, cuda
 
-__all__ = ["SIMULATED", "at_most", "cuda", "dispatch_by_type", "inlined"]
+from minigibbs.running.backends.device.stored import StoredKernels
+
+__all__ = ["SIMULATED", "at_most", "cuda", "dispatch_by_type", "entry", "inlined"]
 
 SIMULATED = bool(vars(config)["ENABLE_CUDASIM"])  # kernels run as plain Python
 
 # A function of a kernel, copied into its callers, with sums and products exactly as written.
 inlined = cuda.jit(device=True, fastmath=False, **({} if SIMULATED else {"forceinline": True}))
+
+
+def entry(function: Any = None, **options: Any) -> Any:
+    """Compile a kernel that Python launches, and store it on disk.
+
+    Parameters
+    ----------
+    function : function, optional
+        The kernel; without it, a decorator is returned.
+    **options
+        Options of `cuda.jit`.
+    """
+    if function is None:
+        return partial(entry, **options)
+    compiled = cuda.jit(**options)(function)
+    if not SIMULATED:
+        from numba.cuda.dispatcher import _Kernel  # type: ignore[attr-defined, unused-ignore]
+
+        compiled._cache = StoredKernels(function, options, _Kernel)
+    return compiled
 
 
 def at_most(registers: int | None) -> dict[str, Any]:
