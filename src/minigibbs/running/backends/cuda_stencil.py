@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigibbs.kernels.philox import chain_bits, quad_bits
-from minigibbs.running.backends.device.toolchain import cuda, inlined
+from minigibbs.running.backends.device.toolchain import cuda, entry, inlined
 from minigibbs.samplers.chromatic.first import START_DRAW, value_of
 from minigibbs.samplers.chromatic.lattice import (
     BITS,
@@ -183,12 +183,8 @@ def _gathered(pattern: Pattern, d: int) -> Any:
 
 def _leveled(pattern: Pattern, d: int, before: Any) -> Any:
     """A function that counts a direction's neighbors, after those of another function."""
-    gather, step, levels, fine = (
-        _gathered(pattern, d),
-        pattern.step[d],
-        pattern.levels,
-        pattern.fine,
-    )
+    gather = _gathered(pattern, d)
+    step, levels, fine = pattern.step[d], pattern.levels, pattern.fine
 
     @inlined
     def count(level, x, start, color, item, unit, rows, words, sides, strides, sign, none):
@@ -257,7 +253,7 @@ def sweep_color(pattern: Pattern) -> Any:
     find, count, levels = _opened(pattern), _counted(pattern), pattern.levels
     axes, clamped, colors = len(pattern.factor), pattern.clamped, pattern.colors
 
-    @cuda.jit
+    @entry
     def sweep_words(
         sides, strides, threshold, sign, none, free, rows, words, color,
         seed0, seed1, sweep, chains, x,
@@ -335,7 +331,7 @@ def count_pairs(pattern: Pattern) -> Any:
         add = _summed(pattern, k, add)
     room = terms + 1
 
-    @cuda.jit
+    @entry
     def count_words(sides, strides, sign, none, free, rows, words, x, chains, sums):
         totals = cuda.local.array(room, np.int64)
         at = cuda.local.array(axes, np.uint32)
@@ -380,7 +376,7 @@ def count_pairs(pattern: Pattern) -> Any:
     return count_words
 
 
-@cuda.jit(fastmath=False)
+@entry(fastmath=False)
 def add_energies(sums, pairs, strength, constant, field, record, energy):
     """Energies of satisfied pairs and of ones, to energy[record, chain]; clears the sums."""
     k = cuda.grid(1)
@@ -403,7 +399,7 @@ class Sites(NamedTuple):
     words: Any
 
 
-@cuda.jit
+@entry
 def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, chains, x):
     """First states: those of `samplers.chromatic.first`, bit by bit."""
     at = cuda.local.array(MOST_AXES, np.int64)
@@ -422,7 +418,7 @@ def first_words(shape, factor, colors, rows, words, seed0, seed1, free, fixed, c
             chain += cuda.gridsize(2)[1]
 
 
-@cuda.jit
+@entry
 def pack_words(shape, factor, colors, rows, words, states, first, x):
     """Store states[chain, site] as bits of the chains from number `first` on."""
     at = cuda.local.array(MOST_AXES, np.int64)
@@ -438,7 +434,7 @@ def pack_words(shape, factor, colors, rows, words, states, first, x):
             chain += cuda.gridsize(2)[1]
 
 
-@cuda.jit
+@entry
 def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, along, states):
     """The opposite for so many chains: to states[chain * across + site * along]."""
     at = cuda.local.array(MOST_AXES, np.int64)
@@ -453,7 +449,7 @@ def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, a
             chain += cuda.gridsize(2)[1]
 
 
-@cuda.jit
+@entry
 def flush_planes(shape, factor, colors, rows, words, planes, ends, times, counts):
     """Add what `times` counts came to, planes[plane, chain and unit], to counts; clears them."""
     at = cuda.local.array(MOST_AXES, np.int64)
