@@ -170,7 +170,7 @@ def learned(method: str, seed: int) -> dict[str, Covered]:
     ring = mg.Ising(range(6), [1, 2, 3, 4, 5, 0], 0.0, name="J", tied=0)
     graph = mg.FactorGraph([2] * 6, [ring, mg.Unary(range(6), [0.0, 0.0], name="h")])
     truth = graph.with_parameters({"J": 0.5, "h": [0.0, 0.5]})
-    rows = mg.theory.exact_draws(truth, 400, seed=seed)
+    rows = mg.exact_draws(truth, 400, seed=seed)
     fit = mg.learn(graph, rows, method=method, seed=seed, **QUIET)
     found = {}
     for name, weights in {"J": {"J": 1.0}, "h": {"h": [-1.0, 1.0]}}.items():

@@ -141,7 +141,7 @@ def _child(function: Callable[[str], Any], name: str, sender: Any) -> None:
 def many(report: Report) -> None:
     """Rows of evidence on a network."""
     alarm = mg.read(DATA / "bnlearn_zeros" / "alarm.bif.gz")
-    draws = mg.theory.exact_draws(alarm, 10_000, seed=1)
+    draws = mg.exact_draws(alarm, 10_000, seed=1)
     seen = np.random.default_rng(1).choice(len(alarm), 5, replace=False).tolist()
     mg.infer_many(alarm, {v: draws[:10, v].tolist() for v in seen})
     for count in (200, 10_000):

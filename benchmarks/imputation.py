@@ -135,7 +135,7 @@ def large(report: Report) -> None:
     size = 4
     i = np.arange(columns - 1)
     graph = mg.FactorGraph([size] * columns, [mg.Potts(i, i + 1, 1.5)])
-    table = hidden_cells(mg.theory.exact_draws(graph, rows, seed=1), 2)
+    table = hidden_cells(mg.exact_draws(graph, rows, seed=1), 2)
     begun = time.perf_counter()
     imputer = CategoricalImputer("network", random_state=0).fit(table)
     learned = time.perf_counter() - begun
@@ -152,7 +152,7 @@ def main() -> None:
         stored = DATA / "bnlearn_zeros" / f"{name}.bif.gz"
         if stored.exists():
             graph = mg.read(stored)
-            compare(report, name, mg.theory.exact_draws(graph, ROWS, seed=1), graph)
+            compare(report, name, mg.exact_draws(graph, ROWS, seed=1), graph)
     compare(report, "census", census(ROWS, seed=1), None)
     large(report)
     report.notes.append(

@@ -63,7 +63,7 @@ print(f"  the machine {machine(unseen).mean():.2f}")
 print(f"  what made them {truth(unseen).mean():.2f}, the best there is")
 
 # %% New images, drawn exactly; and digits of which the upper half is seen
-new = mg.theory.exact_draws(fit.graph, 1000, seed=2)[:, :n]
+new = mg.exact_draws(fit.graph, 1000, seed=2)[:, :n]
 nearest = (new[:, None] != digits).sum(2)
 count = np.bincount(nearest.argmin(1), minlength=10)
 print(f"1,000 new images: {np.mean(nearest.min(1)):.1f} pixels off the nearest digit,", end=" ")

@@ -27,7 +27,7 @@ for place, sign in enumerate(FOLD):
 favor = np.random.default_rng(1).normal(0.0, 0.7, (n, 4))
 paired = np.array([[STRENGTH.get(a + b, 0.0) for b in BASES] for a in BASES])
 planted = mg.FactorGraph([4] * n, [mg.Unary(range(n), favor), mg.Table(stems, paired)])
-family = mg.theory.exact_draws(planted, 400, seed=1)
+family = mg.exact_draws(planted, 400, seed=1)
 print(f"{len(family)} sequences of {n} bases, {len(stems)} pairs in the fold")
 
 # %% Learn the energies of all positions and of all pairs of them

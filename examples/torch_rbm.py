@@ -53,7 +53,7 @@ def train(model):
         if step % 10 == 0:
             numbers = {name: value.detach().numpy() for name, value in given.items()}
             learned = graph.with_parameters(numbers)
-            curve.append(free_energy(w, b).item() - mg.theory.log_partition(learned))
+            curve.append(free_energy(w, b).item() - mg.log_partition(learned))
         with torch.no_grad():
             moments = model(given).mean
         loss = sum((given[name] * moments[name]).sum() for name in given) - free_energy(w, b)
@@ -79,7 +79,7 @@ print(f"at best: {best:.2f}")
 left.axhline(best, color="gray", linestyle="--")
 left.set(xlabel="step", ylabel="log-likelihood of a picture")
 left.legend()
-draws = mg.theory.exact_draws(learned, 24, seed=1)[:, :VISIBLE].reshape(24, SIDE, SIDE)
+draws = mg.exact_draws(learned, 24, seed=1)[:, :VISIBLE].reshape(24, SIDE, SIDE)
 tiles = np.pad(draws * 1.0, ((0, 0), (1, 1), (1, 1)), constant_values=0.5)
 wall = tiles.reshape(4, 6, SIDE + 2, SIDE + 2).transpose(0, 2, 1, 3)
 right.imshow(wall.reshape(4 * (SIDE + 2), -1), cmap="gray")

@@ -209,5 +209,5 @@ SWEEPS = {
     "block-gibbs-given": SweepSetting(
         mg.BlockGibbs(width=2, blocks=[[0, 2, 1], [1]]), _STORED, reversible=False
     ),
-    "exact": SweepSetting(mg.Exact(), _STORED | IMPLICIT, golden=1336406301),
+    "exact": SweepSetting(mg.ExactSampler(), _STORED | IMPLICIT, golden=1336406301),
 }

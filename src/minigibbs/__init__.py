@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         StoppedError,
         TooLargeError,
     )
+    from minigibbs.exact.elimination import exact_draws, exact_marginals, log_partition
+    from minigibbs.exact.enumeration import exact_distribution
     from minigibbs.explanation.explain import Explanation, explain
     from minigibbs.formats import read, write
     from minigibbs.graph.domains import Domains, Grid
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from minigibbs.inference.many import infer_many
     from minigibbs.inference.maximize import maximize
     from minigibbs.interop.constrained import Constrained, from_cqm
-    from minigibbs.interop.frames import Framed, Rule, from_frames
+    from minigibbs.interop.frames import FrameModel, Rule, from_frames
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
     from minigibbs.interop.networkx import from_networkx, to_networkx
     from minigibbs.interop.pgmpy import from_pgmpy, to_pgmpy
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from minigibbs.results.summary import Summary
     from minigibbs.running.api import resume, sample, sample_until
     from minigibbs.running.load import load
-    from minigibbs.running.many import Runs, sample_many
+    from minigibbs.running.many import RunCollection, sample_many
     from minigibbs.running.request import Record
     from minigibbs.samplers import (
         MGPMH,
@@ -68,8 +70,8 @@ if TYPE_CHECKING:
         CustomEstimator,
         DoubleMinGibbs,
         Estimator,
-        Exact,
         ExactEstimator,
+        ExactSampler,
         Gibbs,
         LocalMinibatchGibbs,
         MinGibbs,
@@ -122,12 +124,14 @@ _HOMES = {
         ],
         "graph.factors",
     ),
+    **dict.fromkeys(["exact_draws", "exact_marginals", "log_partition"], "exact.elimination"),
+    "exact_distribution": "exact.enumeration",
     **dict.fromkeys(["read", "write"], "formats"),
     "load": "running.load",
     **dict.fromkeys(["Explanation", "explain"], "explanation.explain"),
     **dict.fromkeys(["FactorGraph", "Stats"], "graph.graph"),
     **dict.fromkeys(["NoisyMax", "add_noisy_max"], "graph.noisy"),
-    **dict.fromkeys(["Framed", "Rule", "from_frames"], "interop.frames"),
+    **dict.fromkeys(["FrameModel", "Rule", "from_frames"], "interop.frames"),
     **dict.fromkeys(["ising_from_matrix", "potts_from_matrix"], "interop.matrices"),
     **dict.fromkeys(["from_networkx", "to_networkx"], "interop.networkx"),
     **dict.fromkeys(["from_pgmpy", "to_pgmpy"], "interop.pgmpy"),
@@ -152,7 +156,7 @@ _HOMES = {
     **dict.fromkeys(["Info", "Run"], "results.run"),
     "Summary": "results.summary",
     "Record": "running.request",
-    **dict.fromkeys(["Runs", "sample_many"], "running.many"),
+    **dict.fromkeys(["RunCollection", "sample_many"], "running.many"),
     **dict.fromkeys(["resume", "sample", "sample_until"], "running.api"),
     **dict.fromkeys(
         [
@@ -160,7 +164,7 @@ _HOMES = {
             "CustomEstimator",
             "DoubleMinGibbs",
             "Estimator",
-            "Exact",
+            "ExactSampler",
             "ExactEstimator",
             "Gibbs",
             "LocalMinibatchGibbs",
@@ -190,13 +194,13 @@ __all__ = [
     "Domains",
     "DoubleMinGibbs",
     "Estimator",
-    "Exact",
     "ExactEstimator",
+    "ExactSampler",
     "Explanation",
     "FactorGraph",
     "Fit",
     "FormatError",
-    "Framed",
+    "FrameModel",
     "Gibbs",
     "GraphError",
     "Grid",
@@ -223,7 +227,7 @@ __all__ = [
     "RepairedTable",
     "Rule",
     "Run",
-    "Runs",
+    "RunCollection",
     "SampleError",
     "Sampler",
     "Stats",
@@ -240,6 +244,9 @@ __all__ = [
     "Unary",
     "__version__",
     "add_noisy_max",
+    "exact_distribution",
+    "exact_draws",
+    "exact_marginals",
     "explain",
     "from_bqm",
     "from_cqm",
@@ -257,6 +264,7 @@ __all__ = [
     "learn_structure",
     "learn_tables",
     "load",
+    "log_partition",
     "maximize",
     "models",
     "observables",

@@ -82,7 +82,7 @@ class TooLargeError(MinigibbsError, MemoryError):
     Examples
     --------
     >>> import minigibbs as mg
-    >>> mg.theory.exact_distribution(mg.models.ising_lattice(side=10, beta=0.4))
+    >>> mg.exact_distribution(mg.models.ising_lattice(side=10, beta=0.4))
     Traceback (most recent call last):
     minigibbs.errors.TooLargeError: this graph has 1.27e+30 states; enumeration stops at ...
     """

@@ -32,8 +32,8 @@ def enumerated(graph):
 
 def agree(graph):
     marginals, log_z = enumerated(graph)
-    np.testing.assert_allclose(mg.theory.exact_marginals(graph), marginals, atol=1e-11)
-    assert mg.theory.log_partition(graph) == pytest.approx(log_z, rel=1e-12, abs=1e-9)
+    np.testing.assert_allclose(mg.exact_marginals(graph), marginals, atol=1e-11)
+    assert mg.log_partition(graph) == pytest.approx(log_z, rel=1e-12, abs=1e-9)
 
 
 @pytest.mark.parametrize("model", EVERY)
@@ -57,8 +57,8 @@ def test_disconnected_parts_and_variables_without_factors():
 
 def test_everything_clamped():
     graph = ZOO["potts"].condition(dict.fromkeys(range(4), 2))
-    np.testing.assert_array_equal(mg.theory.exact_marginals(graph)[:, 2], 1.0)
-    assert mg.theory.log_partition(graph) == pytest.approx(graph.log_potential([2] * 4))
+    np.testing.assert_array_equal(mg.exact_marginals(graph)[:, 2], 1.0)
+    assert mg.log_partition(graph) == pytest.approx(graph.log_potential([2] * 4))
 
 
 @pytest.mark.parametrize("weight", [-800.0, 800.0])
@@ -71,8 +71,8 @@ def test_a_long_chain_has_its_closed_form():
     n, coupling = 1000, 0.8
     chain = mg.FactorGraph([2] * n, [mg.Ising(range(n - 1), range(1, n), coupling)])
     log_z = n * np.log(2) + (n - 1) * np.log(np.cosh(coupling))
-    assert mg.theory.log_partition(chain) == pytest.approx(log_z, rel=1e-12)
-    spins = mg.theory.exact_marginals(chain.condition({0: 1})) @ [-1, 1]
+    assert mg.log_partition(chain) == pytest.approx(log_z, rel=1e-12)
+    spins = mg.exact_marginals(chain.condition({0: 1})) @ [-1, 1]
     np.testing.assert_allclose(spins, np.tanh(coupling) ** np.arange(n), atol=1e-12)
     assert mg.theory.treewidth_bound(chain) == 1
 
@@ -106,22 +106,18 @@ def test_a_long_grid_of_width_ten_takes_seconds():
     """Measured at 1.5 s on a busy machine; the limit leaves space for slower ones."""
     graph = narrow_grid(100, 10)
     begun = time.perf_counter()
-    marginals = mg.theory.exact_marginals(graph)
+    marginals = mg.exact_marginals(graph)
     assert time.perf_counter() - begun < 30
     assert mg.theory.treewidth_bound(graph) == 10
     np.testing.assert_allclose(marginals, 0.5, atol=1e-9)  # no field: spins are symmetric
-    assert mg.theory.log_partition(graph) == pytest.approx(
-        transfer_log_z(graph, 100, 10), rel=1e-12
-    )
+    assert mg.log_partition(graph) == pytest.approx(transfer_log_z(graph, 100, 10), rel=1e-12)
 
 
 def test_a_hub_with_many_leaves():
     """A hub has too many neighbors to count its fill-in; its leaves go first."""
     star = mg.FactorGraph([2] * 3001, [mg.Ising([0] * 3000, range(1, 3001), 0.3)])
     assert mg.theory.treewidth_bound(star) == 1
-    assert mg.theory.log_partition(star) == pytest.approx(
-        3001 * np.log(2) + 3000 * np.log(np.cosh(0.3))
-    )
+    assert mg.log_partition(star) == pytest.approx(3001 * np.log(2) + 3000 * np.log(np.cosh(0.3)))
 
 
 TOO_LARGE = {
@@ -141,7 +137,7 @@ def test_what_is_too_large_is_refused_in_a_moment(case, question):
     graph, message = TOO_LARGE[case]
     begun = time.perf_counter()
     with pytest.raises(mg.TooLargeError, match=message) as caught:
-        getattr(mg.theory, question)(graph)
+        getattr(mg, question)(graph)
     assert "GiB hold" in str(caught.value)
     assert "memory=" in str(caught.value)
     assert "mg.sample" in str(caught.value)
@@ -155,12 +151,12 @@ def test_the_limit_is_the_memory_of_all_tables():
     assert not refused(graph, memory=8 * need)
     assert refused(graph, memory=8 * (need - 1))
     with pytest.raises(mg.TooLargeError, match=r"numbers or more.* hold 16\. .*memory="):
-        mg.theory.exact_marginals(graph, memory=8 * 16)
+        mg.exact_marginals(graph, memory=8 * 16)
 
 
 def refused(graph, memory):
     try:
-        mg.theory.log_partition(graph, memory=memory)
+        mg.log_partition(graph, memory=memory)
     except mg.TooLargeError:
         return True
     return False
@@ -173,8 +169,8 @@ def test_logarithms_give_what_numbers_give(model, logs, monkeypatch):
     if logs:
         monkeypatch.setattr(contraction, "_LEAST", math.inf)
         monkeypatch.setattr(contraction, "_SPARE", -math.inf)
-    states, law = mg.theory.exact_distribution(ZOO[model])
-    marginals = mg.theory.exact_marginals(ZOO[model])
+    states, law = mg.exact_distribution(ZOO[model])
+    marginals = mg.exact_marginals(ZOO[model])
     for variable, row in enumerate(marginals):
         want = np.bincount(states[:, variable], law, minlength=len(row))
         np.testing.assert_allclose(row, want, atol=1e-12)
@@ -191,8 +187,8 @@ def test_strong_couplings_that_pull_against_each_other(strength):
             mg.Unary([0, n - 1], [[0.0, 3 * strength], [3 * strength, 0.3]]),
         ],
     )
-    states, law = mg.theory.exact_distribution(graph)
-    for variable, row in enumerate(mg.theory.exact_marginals(graph)):
+    states, law = mg.exact_distribution(graph)
+    for variable, row in enumerate(mg.exact_marginals(graph)):
         want = np.bincount(states[:, variable], law, minlength=2)
         np.testing.assert_allclose(row, want, atol=1e-12)
 
@@ -201,29 +197,29 @@ def test_strong_couplings_that_pull_against_each_other(strength):
 def test_draws_are_independent_draws_of_the_model(model):
     """Chi-square of 60,000 draws; false alarms: 1 in 10,000. Wrong weights must be caught."""
     graph = ZOO[model]
-    draws = mg.theory.exact_draws(graph, 60_000, seed=5)
+    draws = mg.exact_draws(graph, 60_000, seed=5)
     law = naive.distribution(graph)
     assert chi_square(state_numbers(graph, draws), law) > FALSE_ALARM
     flat = 0.9 * law + 0.1 / len(law)
     assert chi_square(state_numbers(graph, draws), flat) < FALSE_ALARM
-    again = mg.theory.exact_draws(graph, 60_000, seed=5)
+    again = mg.exact_draws(graph, 60_000, seed=5)
     np.testing.assert_array_equal(draws, again)
 
 
 def test_draws_of_a_wide_graph_follow_its_marginals():
     graph = narrow_grid(30, 6)
-    draws = mg.theory.exact_draws(graph, 40_000, seed=1)
-    exact = mg.theory.exact_marginals(graph)[:, 1]
+    draws = mg.exact_draws(graph, 40_000, seed=1)
+    exact = mg.exact_marginals(graph)[:, 1]
     # the largest of 180 deviations, in standard errors: above 5 once in 10,000 runs
     assert (np.abs(draws.mean(axis=0) - exact) / np.sqrt(exact * (1 - exact) / 40_000)).max() < 5
 
 
 def test_a_message_may_be_summed_in_pieces(monkeypatch):
     graph = narrow_grid(10, 5)
-    whole = mg.theory.exact_marginals(graph)
+    whole = mg.exact_marginals(graph)
     for limit in ("_THREADED", "_THREADED_BLAS", "_AT_ONCE"):
         monkeypatch.setattr(contraction, limit, 5)
-    np.testing.assert_allclose(mg.theory.exact_marginals(graph), whole, atol=1e-14)
+    np.testing.assert_allclose(mg.exact_marginals(graph), whole, atol=1e-14)
 
 
 @pytest.mark.parametrize("states", [10, 10**6])
@@ -231,7 +227,7 @@ def test_enumeration_says_how_many_states_there_are(states):
     graph = mg.FactorGraph([states] * 1000, [])
     count = r"1e\+1000" if states == 10 else r"1e\+6000"
     with pytest.raises(mg.TooLargeError, match=f"{count} states.*4,194,304"):
-        mg.theory.exact_distribution(graph)
+        mg.exact_distribution(graph)
 
 
 REAL = """bnlearn/hepar2 uai2006/BN_0 uai2006/BN_4 uai2008_protein/pdb1etl
@@ -247,10 +243,10 @@ def test_public_models_have_their_published_answers(model):
     if evidence.exists():
         graph = graph.condition(uai.read_evidence(evidence))
     truth = uai.read_marginals(DATA / f"{model}.uai.MAR")
-    for row, want in zip(mg.theory.exact_marginals(graph), truth, strict=True):
+    for row, want in zip(mg.exact_marginals(graph), truth, strict=True):
         np.testing.assert_allclose(row[: len(want)], want, atol=1e-8)
     log_z = float((DATA / f"{model}.uai.lnZ").read_text())
-    assert mg.theory.log_partition(graph) == pytest.approx(log_z, rel=1e-9, abs=1e-8)
+    assert mg.log_partition(graph) == pytest.approx(log_z, rel=1e-9, abs=1e-8)
 
 
 def naive_bayes(features, weight=1.0):
@@ -266,10 +262,10 @@ def test_many_factors_at_one_variable_do_not_underflow(features):
     """Each feature changes the odds by e^2: the product of all of them is below any double."""
     graph = naive_bayes(features)
     want = 1 / (1 + math.exp(-2 * (features % 2)))
-    assert mg.theory.exact_marginals(graph)[0, 0] == pytest.approx(want)
-    free = mg.theory.log_partition(graph)
+    assert mg.exact_marginals(graph)[0, 0] == pytest.approx(want)
+    free = mg.log_partition(graph)
     assert free == pytest.approx(math.log(2 * math.cosh(features % 2)), abs=1e-9)
-    share = (mg.theory.exact_draws(graph, 4000, seed=1)[:, 0] == 0).mean()
+    share = (mg.exact_draws(graph, 4000, seed=1)[:, 0] == 0).mean()
     assert share == pytest.approx(want, abs=0.04)  # 5 standard errors
     answer = mg.infer(graph, progress=False)
     assert answer.exact
@@ -294,7 +290,7 @@ def test_many_messages_at_one_variable_do_not_underflow(leaves, zeros):
         groups[2] = mg.Unary([0], [[0.0, 0.7, -np.inf]])
     graph = mg.FactorGraph(sizes, groups)
     want = 1 / (1 + math.exp(-0.7))
-    assert mg.theory.exact_marginals(graph)[0, 1] == pytest.approx(want)
+    assert mg.exact_marginals(graph)[0, 1] == pytest.approx(want)
 
 
 def test_large_tables_that_oppose_each_other():
@@ -305,8 +301,8 @@ def test_large_tables_that_oppose_each_other():
     first[2:], second[2:] = -1500.0, -1500.0
     graph = mg.FactorGraph([size] * 3, [mg.Table([[0, 1]], first), mg.Table([[0, 2]], second)])
     want = 1 / (1 + math.exp(-1.0))
-    assert mg.theory.exact_marginals(graph)[0, 0] == pytest.approx(want)
-    assert mg.theory.exact_marginals(graph)[0, 1] == pytest.approx(1 - want)
+    assert mg.exact_marginals(graph)[0, 0] == pytest.approx(want)
+    assert mg.exact_marginals(graph)[0, 1] == pytest.approx(1 - want)
 
 
 HUGE = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.3]])])
@@ -315,9 +311,9 @@ HUGE = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 1e16), mg.Unary([0], [[0.0, 0.
 @pytest.mark.parametrize(
     "question",
     [
-        mg.theory.exact_marginals,
-        mg.theory.exact_distribution,
-        lambda graph: mg.theory.exact_draws(graph, 1),
+        mg.exact_marginals,
+        mg.exact_distribution,
+        lambda graph: mg.exact_draws(graph, 1),
         lambda graph: mg.maximize(graph, rounds=2, seed=1, progress=False),
     ],
 )
@@ -339,11 +335,11 @@ def test_factors_and_temporary_tables_count_as_memory():
     """A pair of 3,000 values has a message of 3,000 entries, and a table of 9,000,000."""
     graph = mg.FactorGraph([3000] * 2, [mg.Potts([0], [1], 2.0)])
     with pytest.raises(mg.TooLargeError, match="memory="):
-        mg.theory.log_partition(graph, memory=2**26)
-    assert mg.theory.log_partition(graph) == pytest.approx(math.log(3000 * (math.exp(2) + 2999)))
+        mg.log_partition(graph, memory=2**26)
+    assert mg.log_partition(graph) == pytest.approx(math.log(3000 * (math.exp(2) + 2999)))
     wide = mg.FactorGraph([2] * 22, [mg.Logical("and", [range(22)], 1.0)])
     with pytest.raises(mg.TooLargeError, match="memory="):
-        mg.theory.log_partition(wide, memory=2**26)  # of 2**25 for the table alone
+        mg.log_partition(wide, memory=2**26)  # of 2**25 for the table alone
 
 
 def test_exact_answers_at_the_same_time_share_the_memory(monkeypatch):
@@ -352,18 +348,18 @@ def test_exact_answers_at_the_same_time_share_the_memory(monkeypatch):
     size = elimination.EliminationTree.of(graph).size
     monkeypatch.setattr(memory, "_physical", lambda: int(1.5 * size))
     with elimination.EliminationTree.of(graph, 2**40).reserved(), pytest.raises(mg.TooLargeError):
-        mg.theory.log_partition(graph, memory=2**40)
-    assert math.isfinite(mg.theory.log_partition(graph, memory=2**40))
+        mg.log_partition(graph, memory=2**40)
+    assert math.isfinite(mg.log_partition(graph, memory=2**40))
 
 
 def test_draws_of_large_domains_are_looked_up_in_pieces(monkeypatch):
     graph = mg.FactorGraph([50] * 3, [mg.Potts([0, 1], [1, 2], 1.0)])
-    whole = mg.theory.exact_draws(graph, 1000, seed=1)
+    whole = mg.exact_draws(graph, 1000, seed=1)
     monkeypatch.setattr(elimination, "_WEIGHTS", 64)
-    np.testing.assert_array_equal(mg.theory.exact_draws(graph, 1000, seed=1), whole)
+    np.testing.assert_array_equal(mg.exact_draws(graph, 1000, seed=1), whole)
 
 
 @pytest.mark.parametrize("count", [-1, 2.5, True, "many"])
 def test_a_count_of_draws_is_a_whole_number(count):
     with pytest.raises(mg.SampleError, match="count must be an integer"):
-        mg.theory.exact_draws(ZOO["potts"], count)
+        mg.exact_draws(ZOO["potts"], count)

@@ -73,7 +73,7 @@ def concurrent_exact() -> None:
 
     def answer() -> None:
         try:
-            mg.theory.log_partition(graph, memory=2 * 2**30)
+            mg.log_partition(graph, memory=2 * 2**30)
         except mg.MinigibbsError:
             pass
         except BaseException as error:
@@ -173,7 +173,7 @@ QUICK: dict[str, Bomb] = {  # refused before anything is compiled
         np.zeros((4, 4)), BILLION, h=many(0.1, 4, BILLION, kind=float)
     ),
     "grid values": lambda: mg.Grid(0.0, 1.0, 2 * BILLION).values,
-    "enumeration": lambda: mg.theory.exact_distribution(grid(6)),
+    "enumeration": lambda: mg.exact_distribution(grid(6)),
     "transition": lambda: mg.theory.transition(
         mg.models.ising_lattice(4, 0.3, periodic=False), mg.Gibbs()
     ),
@@ -209,8 +209,8 @@ SLOWER: dict[str, Bomb] = {
     "local minibatch": lambda: sample(grid(), mg.LocalMinibatchGibbs(1e9), updates=1),
     "blocks": lambda: sample(mg.models.ising_lattice(40, 0.3), mg.BlockGibbs(width=60)),
     "one block": lambda: sample(grid(30), mg.BlockGibbs(blocks=[range(900)])),
-    "exact sampler": lambda: sample(grid(40), mg.Exact()),
-    "exact sampler, own memory": lambda: sample(grid(40), mg.Exact(memory=1e30)),
+    "exact sampler": lambda: sample(grid(40), mg.ExactSampler()),
+    "exact sampler, own memory": lambda: sample(grid(40), mg.ExactSampler(memory=1e30)),
     "histogram": lambda: sample(grid(), observe={"h": mg.observables.Histogram(bins=BILLION)}),
     "histogram of a million bins": lambda: sample(
         grid(), sweeps=10**5, observe={"h": mg.observables.Histogram(bins=10**6)}
@@ -252,11 +252,11 @@ SLOWER: dict[str, Bomb] = {
         method="exact",
     ),
     "learn: held out": lambda: learn(learnable(), held_out=many(0, BILLION, 4, kind=np.int8)),
-    "exact draws": lambda: mg.theory.exact_draws(grid(), 10**12),
-    "exact draws of large domains": lambda: mg.theory.exact_draws(large_potts(3000), 10**5),
-    "exact marginals": lambda: mg.theory.exact_marginals(grid(40)),
-    "exact marginals, any memory": lambda: mg.theory.exact_marginals(grid(40), memory=1e30),
-    "exact marginals of uneven domains": lambda: mg.theory.exact_marginals(
+    "exact draws": lambda: mg.exact_draws(grid(), 10**12),
+    "exact draws of large domains": lambda: mg.exact_draws(large_potts(3000), 10**5),
+    "exact marginals": lambda: mg.exact_marginals(grid(40)),
+    "exact marginals, any memory": lambda: mg.exact_marginals(grid(40), memory=1e30),
+    "exact marginals of uneven domains": lambda: mg.exact_marginals(
         mg.FactorGraph([10**6] + [2] * 10**4, [])
     ),
     "concurrent exact answers": concurrent_exact,

@@ -64,7 +64,7 @@ def marginals(graph):
 
 def by_enumeration(graph):
     """Marginals by `exact_distribution`."""
-    states, law = mg.theory.exact_distribution(graph)
+    states, law = mg.exact_distribution(graph)
     found = np.zeros((len(graph), int(graph.sizes.max())))
     for variable in range(len(graph)):
         np.add.at(found[variable], states[:, variable], law)
@@ -78,7 +78,7 @@ def by_inference(graph):
     return answer.marginals, answer.warnings
 
 
-EXACT = [by_enumeration, by_inference, lambda graph: (mg.theory.exact_marginals(graph), ())]
+EXACT = [by_enumeration, by_inference, lambda graph: (mg.exact_marginals(graph), ())]
 
 
 def exactly(graph, truth, method) -> str:

@@ -108,7 +108,7 @@ random.Random(1)
 # their constructors are not called.
 RESULTS = {
     "mg.Run": "run", "mg.Answer": "answer", "mg.Fit": "fit", "mg.Maximum": "best",
-    "mg.Runs": "runs", "mg.Framed": "framed", "mg.Explanation": "explained",
+    "mg.RunCollection": "runs", "mg.FrameModel": "framed", "mg.Explanation": "explained",
     "mg.Info": "run.info", "mg.Stats": "graph.stats", "mg.Summary": "run.summary()",
     "mg.Marginal": "run.marginal(0)", "Observation": "seen", "MiniGibbsSampler": "reader",
     "MiniGibbsAnnealer": "annealer",

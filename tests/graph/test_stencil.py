@@ -115,7 +115,7 @@ SAMPLERS = [
     mg.BlockGibbs(),
     mg.SwendsenWang(),
     mg.Tempering(),
-    mg.Exact(),
+    mg.ExactSampler(),
 ]
 
 

@@ -80,9 +80,7 @@ def test_round_trips(case):
     back = mg.from_networkx(mg.to_networkx(graph))
     same_energies(graph, back)
     assert back.names == tuple(graph.domains.name(k) for k in range(len(graph)))
-    np.testing.assert_allclose(
-        mg.theory.exact_marginals(graph), mg.theory.exact_marginals(back), atol=1e-12
-    )
+    np.testing.assert_allclose(mg.exact_marginals(graph), mg.exact_marginals(back), atol=1e-12)
 
 
 def test_the_structure_of_any_model():

@@ -58,7 +58,7 @@ def test_moments_are_those_of_enumeration():
     assert moments.exact
     np.testing.assert_allclose(flat(graph, moments.mean), law @ rows, atol=1e-12)
     moved = graph.with_parameters({k: v.detach().numpy() for k, v in parameters.items()})
-    assert moments.log_z.item() == pytest.approx(mg.theory.log_partition(moved))
+    assert moments.log_z.item() == pytest.approx(mg.log_partition(moved))
 
 
 def chain(length=40):
@@ -184,7 +184,7 @@ def test_maximum_likelihood_by_an_optimizer():
     """Gradient ascent of the exact likelihood ends where `mg.learn` does."""
     graph = chain(6)
     true = graph.with_parameters({"J": [0.8]})
-    rows = mg.theory.exact_draws(true, 200, seed=1)
+    rows = mg.exact_draws(true, 200, seed=1)
     wanted = mg.learn(graph, rows, method="exact", progress=False).parameters["J"]
     head = Expectations(graph)
     data = {name: torch.tensor(one.mean(axis=0)) for name, one in graph.statistics(rows).items()}

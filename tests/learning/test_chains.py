@@ -87,7 +87,7 @@ def test_lockstep_chains_have_the_models_law(name, wrong):
     chains.sweep(20)
     chains.set_weights(values)
     chains.sweep(20)
-    states, law = mg.theory.exact_distribution(graph)
+    states, law = mg.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
     counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
     assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
@@ -145,7 +145,7 @@ def test_hidden_variables_are_drawn_given_what_was_seen(wrong):
     assert chains.swept == 1
     assert (chains.states()[:, :4] == row).all()
     given = graph.condition(dict(enumerate(row)))
-    states, law = mg.theory.exact_distribution(given)
+    states, law = mg.exact_distribution(given)
     counts = np.bincount(chains.states()[:, 4] * 2 + chains.states()[:, 5], minlength=4)
     law = np.bincount(states[:, 4] * 2 + states[:, 5], law, minlength=4)
     assert (chisquare(counts, 8000 * law).pvalue > 1e-4) == (wrong == 0.0)
@@ -210,7 +210,7 @@ def test_a_layout_has_factors_whose_parameter_is_0():
 
 def test_a_machine_learns_on_any_number_of_threads():
     graph = machine()
-    rows = mg.theory.exact_draws(graph, 400, seed=1)[:, :4]
+    rows = mg.exact_draws(graph, 400, seed=1)[:, :4]
     options = {"columns": range(4), "chains": 100, "steps": 12, "sweeps": 3, "l2": 0.01}
     fits = [mg.learn(graph, rows, seed=1, progress=False, threads=n, **options) for n in (1, 2, 5)]
     for fit in fits[1:]:

@@ -15,7 +15,7 @@ def learn(*args, **options):
 def chain(coupling=0.5, rows=500):
     pairs = mg.Ising([0, 1, 2], [1, 2, 3], 0.0, name="J", tied=0)
     graph = mg.FactorGraph([2] * 4, [pairs])
-    return graph, mg.theory.exact_draws(graph.with_parameters({"J": coupling}), rows, seed=1)
+    return graph, mg.exact_draws(graph.with_parameters({"J": coupling}), rows, seed=1)
 
 
 def test_default_steps_end_when_moments_agree_within_noise():
@@ -79,7 +79,7 @@ def machine(visible, hidden, seed):
             mg.Unary(np.arange(count), np.zeros((count, 2)), name="b"),
         ],
     )
-    rows = mg.theory.exact_draws(graph.with_parameters({"W": 0.5 * weights}), 500, seed=seed)
+    rows = mg.exact_draws(graph.with_parameters({"W": 0.5 * weights}), 500, seed=seed)
     rows = rows.astype(int)
     rows[:, visible:] = -1
     return graph, rows

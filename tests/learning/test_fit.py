@@ -152,7 +152,7 @@ def ring():
 def test_a_fit_that_is_cut_short_says_so(method):
     """By the gap of the moments against their noise; a fit that has ended does not."""
     graph = ring()
-    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=1)
+    rows = mg.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=1)
     steps = {"pcd": 10, "exact": 1, "pseudo": 1}[method]
     with pytest.warns(UserWarning, match="the steps ended too early"):
         cut = mg.learn(graph, rows, method=method, steps=steps, seed=1, progress=False)
@@ -164,7 +164,7 @@ def test_a_fit_that_is_cut_short_says_so(method):
 @pytest.mark.parametrize("method", ["pcd", "exact", "pseudo"])
 def test_redundant_parameters_are_named_and_contrasts_have_errors(method, tmp_path):
     graph = ring()
-    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=2)
+    rows = mg.exact_draws(graph.with_parameters(RING_TRUTH), 2000, seed=2)
     fit = mg.learn(graph, rows, method=method, seed=1, progress=False)
     assert fit.not_determined == ["a constant added to b"]
     assert "a constant added to b" in str(fit)
@@ -181,7 +181,7 @@ def test_redundant_parameters_are_named_and_contrasts_have_errors(method, tmp_pa
 
 def test_errors_are_called_what_they_are():
     graph = ring()
-    rows = mg.theory.exact_draws(graph.with_parameters(RING_TRUTH), 200, seed=1)
+    rows = mg.exact_draws(graph.with_parameters(RING_TRUTH), 200, seed=1)
 
     def kind(**options):
         return mg.learn(graph, rows, seed=1, progress=False, **options).error_kind
@@ -202,7 +202,7 @@ def test_intervals_of_contrasts_cover_the_truth(method):
     truth = graph.with_parameters(RING_TRUTH)
     covered = []
     for seed in range(40):
-        rows = mg.theory.exact_draws(truth, 400, seed=seed)
+        rows = mg.exact_draws(truth, 400, seed=seed)
         fit = mg.learn(graph, rows, method=method, seed=1, progress=False)
         value, error = fit.contrast({"b": [-1.0, 1.0]})
         covered.append(abs(value - 0.5) < 1.96 * error)

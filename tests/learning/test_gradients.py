@@ -179,7 +179,7 @@ def test_chains_have_the_models_law():
     chains = model_chains(graph, None, 4000, 3, Threads(2))
     chains.set_weights(flat(graph))
     chains.sweep(30)
-    states, law = mg.theory.exact_distribution(graph)
+    states, law = mg.exact_distribution(graph)
     strides = np.cumprod([1, *graph.sizes[::-1][:-1]])[::-1]
     counts = np.bincount(chains.states().astype(int) @ strides, minlength=len(states))
     order = all_states(graph) @ strides

@@ -46,7 +46,7 @@ def learn(graph, data=None, method="pcd", **options):
 
 @pytest.fixture(scope="module")
 def rows():
-    return mg.theory.exact_draws(planted(), 3000, seed=2)
+    return mg.exact_draws(planted(), 3000, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_ties_across_groups_are_one_number():
     other = mg.Potts([3, 4], [4, 5], 0.0, name="J", tied=0)
     graph = mg.FactorGraph([3] * 6, [one, other])
     truth = graph.with_parameters({"J": 0.8})
-    fit = learn(graph, mg.theory.exact_draws(truth, 2000, seed=1), "exact")
+    fit = learn(graph, mg.exact_draws(truth, 2000, seed=1), "exact")
     assert abs(fit.parameters["J"][0] - 0.8) < 4 * fit.errors["J"][0]
     # four independent pairs: the information is four times that of one
     share = np.exp(0.8) / (np.exp(0.8) + 2)
@@ -322,8 +322,8 @@ def test_stops_when_moments_match(rows):
 
 def test_stops_when_held_out_rows_fare_worse():
     truth = planted()
-    few = mg.theory.exact_draws(truth, 60, seed=5)
-    fresh = mg.theory.exact_draws(truth, 2000, seed=6)
+    few = mg.exact_draws(truth, 60, seed=5)
+    fresh = mg.exact_draws(truth, 2000, seed=6)
     fit = learn(blank(truth), few, held_out=fresh, patience=3, steps=5000, l2=1e-4)
     assert fit.ended == "held-out"
     series = fit.history["held_out"]
@@ -551,7 +551,7 @@ def test_hidden_variables_are_summed_out():
     star = mg.Ising([0, 0, 0], [1, 2, 3], [0.1, 0.2, 0.1], name="W")
     graph = mg.FactorGraph([2] * 4, [star], names=["hidden", "a", "b", "c"])
     truth = graph.with_parameters({"W": [1.0, 0.8, 0.6]})
-    draws = mg.theory.exact_draws(truth, 4000, seed=1)
+    draws = mg.exact_draws(truth, 4000, seed=1)
     seen = {name: draws[:, k + 1] for k, name in enumerate("abc")}
     for method in ("exact", "pcd"):
         fit = learn(graph, seen, method)
@@ -783,7 +783,7 @@ def test_the_pull_of_l1_is_not_taken_for_steps_that_are_missing():
     pairs = lattice.factors[0].scope
     graph = mg.FactorGraph([2] * 16, [mg.Ising(pairs[:, 0], pairs[:, 1], 0.0, name="J")])
     rows = mg.sample(
-        lattice, mg.Exact(), sweeps=400, chains=1, record="draws", seed=1, progress=False
+        lattice, mg.ExactSampler(), sweeps=400, chains=1, record="draws", seed=1, progress=False
     ).draws[0]
     assert learn(graph, rows, "pcd", l1=0.3, steps=500).warnings == ()
     few = learn(graph, rows, "pcd", l1=0.1, steps=2)  # a negative control

@@ -33,7 +33,7 @@ def machine(visible, hidden, scale, seed):
 
 def by_hand(graph, rows):
     """Log-likelihoods by enumeration; -1 where a value is missing."""
-    states, probability = mg.theory.exact_distribution(graph)
+    states, probability = mg.exact_distribution(graph)
     found = []
     for row in rows:
         agree = ((states == row) | (np.asarray(row) < 0)).all(axis=1)

@@ -26,7 +26,7 @@ def family(sizes=(2, 3, 3, 4), scale=0.0, seed=0, **options):
 
 
 def rows_of(graph, count=4000, seed=1):
-    return mg.theory.exact_draws(graph, count, seed=seed)
+    return mg.exact_draws(graph, count, seed=seed)
 
 
 def learn(graph, rows, **options):
@@ -38,7 +38,7 @@ def test_the_step_solves_the_information_of_independent_variables():
     graph = family()
     frame, rows = graph.frame, rows_of(family(scale=0.5))
     natural = Natural(frame, marginals_of(frame, rows, np.ones(len(rows))), 10**9)
-    states, _ = mg.theory.exact_distribution(graph)
+    states, _ = mg.exact_distribution(graph)
     law = np.exp(np.log(natural.share)[frame.structure.first + states].sum(axis=1))
     assert law.sum() == pytest.approx(1.0)
     own = frame.statistics(states)

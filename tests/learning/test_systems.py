@@ -24,7 +24,7 @@ def test_coins_give_the_marginals_that_learning_must_give(folder, method):
     expected = known["weights_used"]["0"]
     limit = 1e-4 if method == "exact" else 0.02
     assert fit.parameters["weights"][0] == pytest.approx(expected, abs=limit)
-    marginals = mg.theory.exact_marginals(fit.graph)
+    marginals = mg.exact_marginals(fit.graph)
     for variable, row in known["evidence_clamped"].items():
         assert marginals[int(variable), 1] == pytest.approx(row["1"], abs=limit)
 
@@ -38,7 +38,7 @@ def test_partial_observation_is_learned_and_its_separation_said(method):
             mg.read(FOLDERS / "partial_observation"), method=method, seed=1, progress=False
         )
     assert (fit.parameters["weights"] > 0).all()
-    assert (mg.theory.exact_marginals(fit.graph)[:, 1] > 0.9).all()
+    assert (mg.exact_marginals(fit.graph)[:, 1] > 0.9).all()
 
 
 @needs_folders
@@ -46,7 +46,7 @@ def test_fixed_weights_are_no_parameters():
     graph = mg.read(FOLDERS / "sparse_multinomial2")
     assert graph.parameters == {}
     known = json.loads((FOLDERS / "sparse_multinomial2" / "expected_exact.json").read_text())
-    marginals = mg.theory.exact_marginals(graph)
+    marginals = mg.exact_marginals(graph)
     for variable, row in known["evidence_clamped"].items():
         assert marginals[int(variable), : len(row)].tolist() == pytest.approx(list(row.values()))
     with pytest.raises(mg.LearnError, match="no parameters"):
@@ -89,7 +89,7 @@ def test_a_potts_family_is_learned_back():
     alone = mg.Logical("istrue", np.arange(n)[:, None], np.zeros(n), name="h")
     graph = mg.FactorGraph([2] * n, [both, alone])
     truth = graph.with_parameters({"J": known["J"][i, j], "h": known["h"]})
-    rows = mg.theory.exact_draws(truth, 20_000, seed=1)
+    rows = mg.exact_draws(truth, 20_000, seed=1)
     fit = mg.learn(graph, rows, l2=1e-5, start="pseudo", steps=300, seed=1, progress=False)
     assert fit.pearson > 0.99
     score = (fit.parameters["J"] - known["J"][i, j]) / fit.errors["J"]

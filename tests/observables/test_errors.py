@@ -159,7 +159,12 @@ def test_derived_quantities_are_those_of_the_model(name, moments, monkeypatch):
             "e": mg.observables.Moments(mg.observables.Energy()),
         }
     run = mg.sample(
-        PAIR, mg.Exact(), sweeps=4000, record=mg.Record("energy", thin=1), observe=observe, **QUIET
+        PAIR,
+        mg.ExactSampler(),
+        sweeps=4000,
+        record=mg.Record("energy", thin=1),
+        observe=observe,
+        **QUIET,
     )
     function, truth = DERIVED[name]
     found = function(run)
@@ -171,7 +176,7 @@ def test_derived_quantities_are_those_of_the_model(name, moments, monkeypatch):
 def test_reweighting_gives_the_means_of_the_other_model(scale):
     observe = {"m2": mg.observables.Magnetization(2), "e": "energy"}
     record = mg.Record("energy", thin=1)
-    run = mg.sample(PAIR, mg.Exact(), sweeps=4000, record=record, observe=observe, **QUIET)
+    run = mg.sample(PAIR, mg.ExactSampler(), sweeps=4000, record=record, observe=observe, **QUIET)
     found = mg.observables.reweight(run, "m2", scale)
     truth = exactly(PAIR, lambda s: m_of(s) ** 2, scale)
     assert abs(found.value - truth) < WITHIN * found.error
@@ -221,7 +226,7 @@ def test_the_correlation_length_of_a_line_is_known():
     side, coupling = 64, 0.6
     ring = mg.FactorGraph([2] * side, [mg.Ising(range(side), [*range(1, side), 0], coupling)])
     waves = mg.observables.StructureFactor((side,))
-    run = mg.sample(ring, mg.Exact(), sweeps=2000, observe={"s": waves}, **QUIET)
+    run = mg.sample(ring, mg.ExactSampler(), sweeps=2000, observe={"s": waves}, **QUIET)
     found = mg.observables.correlation_length(run, "s", side=side)
     t = math.tanh(coupling)
     assert abs(found.value - math.sqrt(t) / (1 - t)) < WITHIN * found.error

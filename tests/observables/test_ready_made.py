@@ -94,11 +94,11 @@ def test_counts_by_number_and_by_label():
 
 
 def test_all_hold_is_an_indicator():
-    found = measured(mg.observables.AllHold({0: 1, 3: 2}), POTTS, VALUES)
+    found = measured(mg.observables.JointEvent({0: 1, 3: 2}), POTTS, VALUES)
     np.testing.assert_array_equal(found, (VALUES[:, 0] == 1) & (VALUES[:, 3] == 2))
     for wrong in ({}, 3, [1, 2]):
         with pytest.raises(mg.SampleError, match="all-hold takes"):
-            mg.observables.AllHold(wrong)
+            mg.observables.JointEvent(wrong)
 
 
 def test_agreement():

@@ -22,7 +22,7 @@ READY = {
     "m": "magnetization",
     "law": mg.observables.Histogram(bins=4),
     "same": mg.observables.Agreement(np.arange(25) % 2),
-    "both": mg.observables.AllHold({0: 1, 1: 1}),
+    "both": mg.observables.JointEvent({0: 1, 1: 1}),
 }
 
 

@@ -68,7 +68,7 @@ def test_frame_file_and_run_give_the_same_numbers(graph, tmp_path):
 def test_standard_errors_are_of_the_right_size():
     """Of 200 runs' pooled marginals, the spread is what a run says: within a fifth or so."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.3), mg.Unary([0], [0.0, 0.5])])
-    exact = mg.theory.exact_marginals(graph).ravel()
+    exact = mg.exact_marginals(graph).ravel()
     frames = [
         mg.sample(graph, updates=400, seed=seed, chains=8, progress=False).to_pandas()
         for seed in range(200)

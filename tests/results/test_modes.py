@@ -84,7 +84,7 @@ def test_variables_that_rightly_stay_are_not_reported(kind):
 
 def test_a_mode_that_was_visited_is_not_reported():
     graph = mg.FactorGraph([2] * 12, [EASY, *FROZEN["chain"]])
-    for sampler in (mg.Tempering(), mg.BlockGibbs(), mg.Exact()):
+    for sampler in (mg.Tempering(), mg.BlockGibbs(), mg.ExactSampler()):
         run = sampled(graph, sampler=sampler)
         assert abs(run.marginals[0, 1] - 0.5) < 0.1
         assert "missed" not in run.model

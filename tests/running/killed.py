@@ -38,7 +38,7 @@ SAMPLERS = {
     "fields": mg.Gibbs(fields=True),
     "block-gibbs": mg.BlockGibbs(blocks=[[0, 1], [2]]),
     "swendsen-wang": mg.SwendsenWang(),
-    "exact": mg.Exact(),
+    "exact": mg.ExactSampler(),
     "tempering": mg.Tempering(levels=6),
     "tempering-3": mg.Tempering(levels=(0.0, 0.3, 1.0), houdayer=False),
 }

@@ -293,7 +293,7 @@ READY_MADE = [
     mg.observables.Magnetization(power=3, absolute=True),
     mg.observables.PottsOrder(),
     mg.observables.Count(),
-    mg.observables.AllHold({0: 1, 3: 0}),
+    mg.observables.JointEvent({0: 1, 3: 0}),
     mg.observables.Agreement([0, 1] * 8),
     mg.observables.StructureFactor((4, 4)),
     mg.observables.Energy(),

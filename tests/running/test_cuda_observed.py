@@ -18,7 +18,7 @@ SPINS = {
     "m3": of.Magnetization(power=3, absolute=True),
     "order": of.PottsOrder(),
     "zeros": of.Count(0),
-    "both": of.AllHold({0: 1, 1: 0}),
+    "both": of.JointEvent({0: 1, 1: 0}),
     "moments": of.Moments(of.Magnetization()),
     "law": of.Histogram(of.Magnetization(), bins=3),
     "e": of.Energy(),

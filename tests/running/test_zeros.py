@@ -62,7 +62,7 @@ def test_marginals_of_a_graph_with_zeros_are_right(model):
     """Within five standard deviations, by the spectral gap; each fails once in 1.7 million."""
     graph = HARD[model]
     run = mg.sample(graph, sweeps=20_000, seed=5, **QUIET)
-    exact = mg.theory.exact_marginals(graph)
+    exact = mg.exact_marginals(graph)
     gap = mg.theory.transition(graph, mg.Gibbs()).spectral_gap()
     spread = np.sqrt(exact * (1 - exact) * 2 / (gap * run.info.updates))
     assert (np.abs(run.marginals - exact) <= 5 * spread + 1e-4).all()  # and where chains began
@@ -89,7 +89,7 @@ def test_what_single_moves_cannot_reach_is_said():
 
 
 def test_other_samplers_do_not_hear_of_single_moves():
-    run = mg.sample(tied(), mg.Exact(), sweeps=20, seed=1, **QUIET)
+    run = mg.sample(tied(), mg.ExactSampler(), sweeps=20, seed=1, **QUIET)
     assert "reach" not in run.model
     assert not any("single-site" in warning for warning in run.summary().warnings)
 
@@ -166,4 +166,4 @@ def test_until_with_zeros():
     graph = mg.FactorGraph([2] * 3, [rule])
     run = mg.sample_until(graph, ess=200, seed=1, progress=False)
     assert run.info.ended == "converged"
-    assert np.abs(run.marginals - mg.theory.exact_marginals(graph)).max() < 0.1
+    assert np.abs(run.marginals - mg.exact_marginals(graph)).max() < 0.1

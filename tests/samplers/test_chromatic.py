@@ -474,4 +474,4 @@ def test_large_constants_do_not_hide_smaller_factors(chains, pairs):
         graph, mg.Gibbs(), scan="chromatic", sweeps=40_000 // chains, chains=chains, seed=1
     )
     # 40,000 sweeps, nearly independent: standard error 0.0025, 6 of them
-    assert np.abs(run.marginals - mg.theory.exact_marginals(graph)).max() < 0.015
+    assert np.abs(run.marginals - mg.exact_marginals(graph)).max() < 0.015

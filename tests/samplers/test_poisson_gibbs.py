@@ -183,7 +183,7 @@ def test_tuned_runs_are_the_settled_ones_and_right():
     assert run.info.sampler == str(settled)
     again = mg.sample(graph, settled, **options)
     np.testing.assert_array_equal(run.marginals, again.marginals)
-    off = np.abs(run.marginals - mg.theory.exact_marginals(graph))
+    off = np.abs(run.marginals - mg.exact_marginals(graph))
     assert (off < 5 * np.maximum(run.standard_errors, 0.003)).all()
 
 

@@ -18,7 +18,7 @@ def learn(*args, **options):
 def chain(rows=2000, columns=5, seed=1):
     i = np.arange(columns - 1)
     graph = mg.FactorGraph([2] * columns, [mg.Ising(i, i + 1, 0.6)])
-    return mg.theory.exact_draws(graph, rows, seed=seed)
+    return mg.exact_draws(graph, rows, seed=seed)
 
 
 def skeleton(structure):

@@ -75,7 +75,7 @@ def test_numbers_that_formulas_cannot_use_are_refused():
         (lambda: mg.sample(PAIR, executor=np.zeros(2), progress=False), "executor must be"),
         (lambda: mg.Kernel((3, 3), "text"), "weights must be real numbers"),
         (lambda: mg.theory.promise(PAIR, mg.MinGibbs(batch=5.0)), "no guaranteed slowdown"),
-        (lambda: mg.theory.exact_draws(PAIR, -1), "count must be"),
+        (lambda: mg.exact_draws(PAIR, -1), "count must be"),
         (lambda: mg.models.dense_crf(np.zeros((0, 3)), costs=np.zeros((2, 0))), "image must be"),
         (lambda: mg.models.curie_weiss(np.uint64(2**63), 1.5), "needs"),
         (lambda: mg.models.random_tables(10**300), "needs"),

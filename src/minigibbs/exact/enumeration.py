@@ -70,7 +70,7 @@ class Enumeration:
             raise TooLargeError(
                 f"this graph has {readable_count(count)} states; enumeration stops at "
                 f"{MOST_STATES:,}. Marginals and log Z of larger graphs: "
-                "mg.theory.exact_marginals, if the treewidth is small, or mg.sample"
+                "mg.exact_marginals, if the treewidth is small, or mg.sample"
             )
 
     @cached_property

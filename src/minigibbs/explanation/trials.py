@@ -16,7 +16,7 @@ from minigibbs.running.api import sample, time_updates
 from minigibbs.running.request import Record
 from minigibbs.samplers import (
     BlockGibbs,
-    Exact,
+    ExactSampler,
     Gibbs,
     PoissonGibbs,
     Sampler,
@@ -25,7 +25,7 @@ from minigibbs.samplers import (
 )
 from minigibbs.system.watch import StopError, Watch
 
-_CANDIDATES = (PoissonGibbs, Gibbs, BlockGibbs, SwendsenWang, Tempering, Exact)
+_CANDIDATES = (PoissonGibbs, Gibbs, BlockGibbs, SwendsenWang, Tempering, ExactSampler)
 _CHAINS = 4
 _LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
 _WARMUP = 4  # a warm-up of one sweep for so many recorded ones

@@ -26,7 +26,7 @@ from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
 from minigibbs.running.progress import Stage
 from minigibbs.running.request import check_counts
-from minigibbs.samplers import Exact, PoissonGibbs, Sampler, Tempering
+from minigibbs.samplers import ExactSampler, PoissonGibbs, Sampler, Tempering
 from minigibbs.samplers.tempering.account import Ladder
 from minigibbs.system.boundary import checked
 from minigibbs.system.memory import read_size
@@ -221,7 +221,7 @@ class _Call:
         rest = {name: one for name, one in wanted.items() if name not in known}
         if not rest:
             return answer
-        run = sample(self.graph, Exact(), sweeps=_OBSERVED, observe=rest, **self.options)
+        run = sample(self.graph, ExactSampler(), sweeps=_OBSERVED, observe=rest, **self.options)
         return replace(answer, run=run, seconds=answer.seconds + run.info.seconds)
 
     def two_runs(self, why: str, watch: Watch) -> Answer:

@@ -84,7 +84,7 @@ class Rule:
 
 @checked(GraphError, init=False)
 @dataclass(frozen=True, eq=False)
-class Framed:
+class FrameModel:
     """A model made from frames, with results as frames.
 
     Attributes
@@ -176,7 +176,7 @@ def from_frames(
     name: str = "name",
     value: str | None = "value",
     observed: str | None = None,
-) -> Framed:
+) -> FrameModel:
     """Build a model from frames of variables and rules.
 
     Parameters
@@ -198,7 +198,7 @@ def from_frames(
 
     Returns
     -------
-    Framed
+    FrameModel
         The graph, and methods that return results as frames.
 
     Raises
@@ -245,7 +245,7 @@ def from_frames(
     entries: dict[str, list[Any]] = {}
     factors = [f for rule in rules for f in _factors(rule, found, lookup, entries)]
     graph = FactorGraph(domains, factors, evidence=evidence)
-    return Framed(graph, entries, frame_like(variables, {"name": []}))
+    return FrameModel(graph, entries, frame_like(variables, {"name": []}))
 
 
 class _Values:

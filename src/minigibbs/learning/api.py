@@ -201,7 +201,7 @@ def learn(
     >>> import minigibbs as mg, numpy as np
     >>> pairs = mg.Ising([0, 1, 2], [1, 2, 3], 0.0, name="J", tied=0)
     >>> truth = mg.FactorGraph([2] * 4, [pairs]).with_parameters({"J": 0.5})
-    >>> rows = mg.theory.exact_draws(truth, 4000, seed=1)
+    >>> rows = mg.exact_draws(truth, 4000, seed=1)
     >>> fit = mg.learn(mg.FactorGraph([2] * 4, [pairs]), rows, seed=1, progress=False)
     >>> bool(abs(fit.parameters["J"][0] - 0.5) < 4 * fit.errors["J"][0])
     True

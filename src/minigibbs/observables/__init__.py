@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from minigibbs.observables.base import Measure, Observable
 from minigibbs.observables.composed import Histogram, Moments
-from minigibbs.observables.counts import Agreement, AllHold, Count, PottsOrder
+from minigibbs.observables.counts import Agreement, Count, JointEvent, PottsOrder
 from minigibbs.observables.derived import (
     Estimate,
     binder,
@@ -39,7 +39,7 @@ OBSERVABLES: dict[str, type[Observable]] = {
         Magnetization,
         PottsOrder,
         Count,
-        AllHold,
+        JointEvent,
         Agreement,
         Correlations,
         StructureFactor,
@@ -51,12 +51,12 @@ OBSERVABLES: dict[str, type[Observable]] = {
 __all__ = [
     "OBSERVABLES",
     "Agreement",
-    "AllHold",
     "Correlations",
     "Count",
     "Energy",
     "Estimate",
     "Histogram",
+    "JointEvent",
     "Magnetization",
     "Measure",
     "Moments",

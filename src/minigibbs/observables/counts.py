@@ -211,7 +211,7 @@ class Count(Matches):
 
 @checked(SampleError)
 @dataclass(frozen=True, eq=False)
-class AllHold(Matches):
+class JointEvent(Matches):
     """1 if every given variable has the given value, else 0. Its mean is a probability.
 
     Parameters
@@ -223,7 +223,7 @@ class AllHold(Matches):
     --------
     >>> import minigibbs as mg
     >>> graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
-    >>> both = mg.observables.AllHold({"a": 1, "b": 1})
+    >>> both = mg.observables.JointEvent({"a": 1, "b": 1})
     >>> run = mg.sample(graph, sweeps=4000, seed=1, observe={"both": both}, progress=False)
     >>> abs(run.observables["both"].mean - 0.3655) < 0.03
     True

@@ -260,7 +260,7 @@ class Answer(Result):
         if not self.exact:
             raise SampleError(
                 f"this answer was sampled ({self.method}), and such questions need an exact one: "
-                "sample with observe=mg.observables.AllHold({...}) or record draws with mg.sample"
+                "use mg.sample with observe=mg.observables.JointEvent({...}), or record draws"
             )
         if self.graph is None:
             raise SampleError("files of answers do not keep the model: call mg.infer again")

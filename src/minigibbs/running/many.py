@@ -28,7 +28,7 @@ _RUN_BYTES = 10_000  # the objects of a run
 
 @checked(SampleError, init=False)
 @dataclass(frozen=True, eq=False)
-class Runs(Sequence[Run]):
+class RunCollection(Sequence[Run]):
     """The result of `mg.sample_many`: one run per model, in order.
 
     Attributes
@@ -60,7 +60,8 @@ class Runs(Sequence[Run]):
         return iter(self.runs)
 
     def __repr__(self) -> str:
-        return f"<Runs: {len(self)} models, observables: {', '.join(self._names()) or 'none'}>"
+        names = ", ".join(self._names()) or "none"
+        return f"<RunCollection: {len(self)} models, observables: {names}>"
 
     def _repr_html_(self) -> str:
         """The observables of each model as a table, for notebooks."""
@@ -209,7 +210,7 @@ def sample_many(
     seed: int | None = None,
     progress: bool = True,
     **options: Any,
-) -> Runs:
+) -> RunCollection:
     """Sample several models, such as a grid of temperatures, with one progress bar.
 
     Models run one after the other, and the chains of a model at the same time. Every model has a
@@ -232,7 +233,7 @@ def sample_many(
 
     Returns
     -------
-    Runs
+    RunCollection
         One run per model, in order.
 
     Raises
@@ -280,4 +281,4 @@ def sample_many(
             if runs[-1].interrupted:
                 break
     called = np.asarray(range(len(models)) if at is None else at)[: len(runs)]
-    return Runs(tuple(runs), called)
+    return RunCollection(tuple(runs), called)

@@ -10,7 +10,7 @@ from minigibbs.samplers.estimators import (
     PoissonEstimator,
     SubsetEstimator,
 )
-from minigibbs.samplers.exact import Exact
+from minigibbs.samplers.exact import ExactSampler
 from minigibbs.samplers.gibbs.sampler import Gibbs
 from minigibbs.samplers.local import LocalMinibatchGibbs
 from minigibbs.samplers.mgpmh import MGPMH
@@ -37,7 +37,7 @@ SINGLE_SITE: dict[str, type[Sampler]] = {
 }
 # All variables at once.
 SWEEPING: dict[str, type[Sampler]] = {
-    sampler.name: sampler for sampler in (Tempering, BlockGibbs, SwendsenWang, Exact)
+    sampler.name: sampler for sampler in (Tempering, BlockGibbs, SwendsenWang, ExactSampler)
 }
 SAMPLERS = SINGLE_SITE | SWEEPING
 
@@ -50,8 +50,8 @@ __all__ = [
     "CustomEstimator",
     "DoubleMinGibbs",
     "Estimator",
-    "Exact",
     "ExactEstimator",
+    "ExactSampler",
     "Gibbs",
     "LocalMinibatchGibbs",
     "MinGibbs",

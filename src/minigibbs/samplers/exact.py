@@ -54,10 +54,10 @@ _OWN = np.dtype([("variable", np.int64), ("size", np.int64), ("value", np.int64)
 
 @checked(SampleError)
 @dataclass(frozen=True)
-class Exact(SweepSampler):
+class ExactSampler(SweepSampler):
     """Independent draws from the model by variable elimination: every sweep is one draw.
 
-    For graphs of small treewidth, as `mg.theory.exact_marginals`. Other graphs are refused
+    For graphs of small treewidth, as `mg.exact_marginals`. Other graphs are refused
     (`TooLargeError`).
 
     Parameters
@@ -70,7 +70,8 @@ class Exact(SweepSampler):
     --------
     >>> import minigibbs as mg
     >>> chain = mg.FactorGraph([2] * 100, [mg.Ising(range(99), range(1, 100), 2.0)])
-    >>> run = mg.sample(chain, mg.Exact(), sweeps=500, seed=1, record="draws", progress=False)
+    >>> exact = mg.ExactSampler()
+    >>> run = mg.sample(chain, exact, sweeps=500, seed=1, record="draws", progress=False)
     >>> spins = 2 * run.draws[..., 50].astype(int) - 1
     >>> abs(float((spins[:, 1:] * spins[:, :-1]).mean())) < 0.1  # draws know nothing of the last
     True
@@ -86,7 +87,9 @@ class Exact(SweepSampler):
             self.memory, int | float | np.number | None
         )
         if wrong or (self.memory is not None and not self.memory > 0):
-            raise SampleError(f"Exact: memory must be a number of bytes, got {self.memory!r}")
+            raise SampleError(
+                f"ExactSampler: memory must be a number of bytes, got {self.memory!r}"
+            )
 
     def prepare(self, graph: FactorGraph, lanes: int = 1) -> Any:
         """Sum the variables out once; lay out the tables of every step."""

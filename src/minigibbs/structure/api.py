@@ -140,7 +140,7 @@ def learn_structure(
     --------
     >>> import minigibbs as mg
     >>> truth = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 0.7)])
-    >>> rows = mg.theory.exact_draws(truth, 2000, seed=1)
+    >>> rows = mg.exact_draws(truth, 2000, seed=1)
     >>> found = mg.learn_structure(rows, "network", progress=False)
     >>> sorted(sorted([edge.source, edge.target]) for edge in found.edges)
     [['x0', 'x1'], ['x1', 'x2'], ['x2', 'x3']]

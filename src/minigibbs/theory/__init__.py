@@ -1,19 +1,14 @@
-"""Exact answers: enumeration and variable elimination, transition matrices, the paper's bounds.
+"""Transition matrices by enumeration, bounds on log Z, and the theorems of the paper.
 
 >>> import minigibbs as mg
->>> chain = mg.FactorGraph([2] * 50, [mg.Ising(range(49), range(1, 50), 0.5)])
->>> round(mg.theory.log_partition(chain), 4)
-40.543
+>>> pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)])
+>>> mg.theory.transition(pair, mg.Gibbs()).matrix.shape
+(4, 4)
 """
 
 from minigibbs.exact.bounds import Bounds, log_z_bounds
-from minigibbs.exact.elimination import (
-    exact_draws,
-    exact_marginals,
-    log_partition,
-    treewidth_bound,
-)
-from minigibbs.exact.enumeration import MOST_STATES, Enumeration, exact_distribution
+from minigibbs.exact.elimination import treewidth_bound
+from minigibbs.exact.enumeration import MOST_STATES, Enumeration
 from minigibbs.exact.laws import Law
 from minigibbs.theory.bounds import (
     Comparison,
@@ -56,15 +51,11 @@ __all__ = [
     "TruncatedEstimator",
     "TwoPointEstimator",
     "estimate_law",
-    "exact_distribution",
-    "exact_draws",
-    "exact_marginals",
     "largest_deviation",
     "lemma_1",
     "lemma_2",
     "lemma_2_repaired",
     "lemma_2_sharper",
-    "log_partition",
     "log_z_bounds",
     "poisson_gibbs_bound",
     "promise",
