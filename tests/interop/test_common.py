@@ -119,6 +119,7 @@ def test_names_are_unique_whatever_the_labels():
     assert len(set(names)) == 7
     assert names[0] == "same"
     assert names[5:] == ["1", "1 (int)"]
+    assert unique_names(["a", "a", "a 2", "a"]) == ["a", "a 3", "a 2", "a 4"]
 
 
 def test_no_two_public_names_differ_in_case_alone():

@@ -67,6 +67,22 @@ def test_states_and_energies_are_those_of_the_exact_solver():
     assert_same_model(cqm, model, beta=0.7)
 
 
+def test_names_of_constraints_and_variables_may_be_the_same():
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.set_objective(2 * dimod.Binary("color") - dimod.Binary("red"))
+    cqm.add_discrete(["red", "green"], label="color")
+    model = mg.from_cqm(cqm)
+    assert sorted(model.graph.names) == ["color", "color 2"]
+    assert_same_model(cqm, model)
+    x = list(dimod.Binaries(range(16)))
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.set_objective(dimod.Binary("slack of 1") + sum(x))
+    cqm.add_constraint(sum(x) <= 3, label=1)
+    cqm.add_constraint(sum(x) <= 4, label="1")
+    names = mg.from_cqm(cqm).graph.names
+    assert {"slack of 1", "slack of 1 2", "slack of 1 3"} < set(names)
+
+
 def wide(sense, right, biases):
     cqm = dimod.ConstrainedQuadraticModel()
     x = list(dimod.Binaries([f"x{k}" for k in range(len(biases))]))
@@ -145,6 +161,12 @@ def test_the_annealer_finds_the_best_feasible_sample():
     assert reads.record.is_feasible.all()
     assert reads.record.energy.tolist() == pytest.approx([least] * 4)
     assert reads.info["constraints"]["a"] == "one-hot"
+
+
+def test_a_model_without_variables():
+    reads = MiniGibbsAnnealer().sample_cqm(dimod.ConstrainedQuadraticModel(), num_reads=3)
+    assert len(reads) == 3
+    assert reads.record.is_feasible.all()
 
 
 def knapsack():

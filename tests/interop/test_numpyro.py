@@ -128,13 +128,35 @@ def test_keys_fix_the_draws_and_chains_may_be_mapped():
     assert len({tuple(row) for row in np.asarray(first).tolist()}) == 3
 
 
+def test_a_step_is_the_same_with_and_without_compilation():
+    kernel = graph_kernel(hidden.graph())
+    state, key = kernel.init(jnp.zeros(hidden.COUNT, int)), jax.random.key(5)
+    given = {"b": jnp.array([1], dtype=int), "h": jnp.zeros((hidden.COUNT, 2), jnp.bfloat16)}
+    plain, compiled = (step(key, state, given)[0] for step in (kernel.step, jax.jit(kernel.step)))
+    np.testing.assert_array_equal(plain.position, compiled.position)
+
+
 def test_bad_input():
     kernel = graph_kernel(hidden.graph())
     with pytest.raises(mg.GraphError, match="position must hold 20 integers"):
         kernel.init(jnp.zeros(3, int))
     state = kernel.init(jnp.zeros(hidden.COUNT, int))
+    key = jax.random.key(0)
     with pytest.raises(mg.GraphError, match="unknown parameter 'J'"):
-        kernel.step(jax.random.key(0), state, {"J": jnp.zeros(1)})
+        kernel.step(key, state, {"J": jnp.zeros(1)})
+    with pytest.raises(mg.GraphError, match=r"'b' must .* shape \(1,\).* got shape \(3,\)"):
+        jax.jit(kernel.step)(key, state, {"b": jnp.zeros(3)})  # when it is traced
+    with pytest.raises(mg.GraphError, match=r"'b'\[0\] must be finite; got inf"):
+        kernel.step(key, state, {"b": jnp.array([jnp.inf])})
+    with pytest.raises(Exception, match="got NaN"):  # JAX's own error, which quotes ours
+        jax.jit(kernel.step)(key, state, {"b": jnp.array([jnp.nan])})
+    with pytest.raises(mg.GraphError, match="arrays by name, got list"):
+        kernel.step(key, state, [0.5])
+    with pytest.raises(mg.GraphError, match="values from 0 to 1, got 5"):
+        kernel.init(jnp.full(hidden.COUNT, 5))
+    clamped = graph_kernel(hidden.graph().condition({3: 1}))
+    with pytest.raises(mg.GraphError, match="variable 3: the graph clamps it to 1"):
+        clamped.init(jnp.zeros(hidden.COUNT, int))
     update = graph_gibbs(hidden.graph(), "z", lambda sites: {})
     with pytest.raises(mg.GraphError, match="unknown site 'z': the Gibbs sites are 'x'"):
         update(jax.random.key(0), {"x": jnp.zeros(hidden.COUNT, int)}, {})

@@ -56,6 +56,11 @@ def test_markov_random_fields():
     assert_same(ours(mg.from_pyagrum(field)), theirs(field))
 
 
+def test_labels_that_print_alike_stay_apart():
+    graph = mg.FactorGraph([2], [mg.Unary([0], [[0.0, 1.0]])], ["a"], {"a": [1, "1"]})
+    assert mg.to_pyagrum(graph).variable("a").labels() == ("1 (int)", "1")
+
+
 @pytest.mark.parametrize("name", ["potts", "ising", "evidence", "logical", "mixed"])
 def test_graphs_become_fields(name):
     graph = ZOO[name]

@@ -68,6 +68,42 @@ def test_a_graph_that_is_not_the_conditional_is_refused():
     model(parameters={"b": np.array([0.1])}, check=False)
 
 
+def test_numbers_that_agree_at_the_initial_point_alone_are_refused():
+    """A coupling and fields that are held at the initial values of the variables behind them."""
+    low, high = hidden.PRIOR["low"][0], hidden.PRIOR["high"][0]
+    field = -((hidden.Y[:, None] - np.array([low, high])) ** 2) / (2 * hidden.SIGMA**2)
+    for parameters in ({"b": np.array([hidden.PRIOR["b"][0]])}, {"h": field}):
+        with pytest.raises(mg.GraphError, match="must be expressions"):
+            model(parameters=parameters)
+
+
+def test_values_that_the_graph_does_not_have_are_refused():
+    with pm.Model():
+        x = pm.Categorical("x", p=[0.2, 0.3, 0.5], shape=4)
+        graph = mg.FactorGraph([2] * 4, [mg.Unary(range(4), [np.log([0.2, 0.3])] * 4)])
+        with pytest.raises(mg.GraphError, match="'x' may be 2 in the model"):
+            GraphStep([x], graph)
+    with pm.Model():
+        x = pm.DiscreteUniform("x", 1, 2, shape=4)
+        with pytest.raises(mg.GraphError, match="'x' may be 2 in the model"):
+            GraphStep([x], mg.FactorGraph([2] * 4, []))
+
+
+def test_hard_constraints():
+    """Few states are possible: no two neighbors are both 1. A graph without that is refused."""
+    table = np.array([[0.0, 0.0], [0.0, -np.inf]])
+    graph = mg.FactorGraph([2] * 12, [mg.Table([[k, k + 1] for k in range(11)], [table] * 11)])
+    with pm.Model():
+        x = pm.Bernoulli("x", 0.5, shape=12, initval=np.zeros(12, int))
+        pm.Potential("apart", pt.switch((x[1:] * x[:-1]).any(), -np.inf, 0.0))
+        step = GraphStep([x], graph)
+        assert step.step({"x": np.zeros(12, int)})[0]["x"].shape == (12,)
+        with pytest.raises(mg.GraphError, match="gives probability 0"):
+            GraphStep([x], mg.FactorGraph([2] * 12, []))
+        with pytest.raises(mg.GraphError, match="variable 0: the graph clamps it to 1"):
+            GraphStep([x], graph.condition({0: 1}))
+
+
 def test_bad_input():
     with pytest.raises(mg.GraphError, match="have 20 entries, but the graph has 3"):
         model(graph=mg.FactorGraph([2] * 3, [mg.Ising([0], [1], 0.0, name="b")]))

@@ -1,5 +1,8 @@
 """PyTorch: moments and gradients against enumeration, exact and within their errors."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -167,6 +170,38 @@ def test_chains_persist_between_calls():
     assert second[1] > 0.99
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_entries_of_minus_infinity_forbid_values(exact):
+    """One in the graph becomes finite, one in the tensor is new; sampled within 6 errors."""
+    graph = mixed(3).with_parameters({"h": [[0.0, -np.inf, 0.3], [0.0, 0.1, 0.2], [0.5, 0.0, 0.0]]})
+    h = torch.tensor([[-torch.inf, 0.4, 0.3], [0.0, 0.1, 0.2], [0.5, 0.0, 0.0]], **DOUBLE)
+    options = {"exact": exact, "draws": 64, "seed": 1, "threads": 1}
+    moments = expectations(graph, {"h": h}, **options)
+    moved = graph.with_parameters({"h": h.detach().numpy()})
+    answer = mg.infer(moved, progress=False)
+    error = 6 * moments.error["h"].numpy() + 1e-9
+    for v in range(3):
+        found = moments.mean["h"][v].detach().numpy()
+        assert (np.abs(found - answer.marginal(v).probability) <= error[v]).all()
+    assert moments.mean["h"][0, 0] == 0
+    moments.mean["h"][1].square().sum().backward()
+    assert torch.isfinite(h.grad).all()
+    assert h.grad[0, 0] == 0
+
+
+def test_copies_and_pickles_hold_the_settings():
+    head = Expectations(chain(4), exact=False, chains=8, draws=2, warmup=5, seed=3)
+    given = {"J": torch.tensor([0.3])}
+    first = head(given).mean["J"]
+    for other in (copy.deepcopy(head), pickle.loads(pickle.dumps(head))):
+        torch.testing.assert_close(other(given).mean["J"], first)  # the chains start anew
+
+
+def test_tensors_of_several_types_give_the_wider_one():
+    given = {"J": torch.tensor([0.3]), "h": torch.zeros(3, 2, dtype=torch.float64)}
+    assert expectations(chain(4), given).mean["J"].dtype is torch.float64
+
+
 def test_tensors_keep_their_type_and_shared_parameters_sum_over_a_batch():
     graph = chain(8)
     J = torch.tensor([0.3], requires_grad=True)
@@ -208,6 +243,16 @@ BAD = {
     "array": (lambda: expectations(GRAPH, {"J": np.zeros(1)}), "'J' must be a tensor, got ndarray"),
     "shape": (lambda: expectations(GRAPH, {"J": torch.zeros(2)}), r"'J' must have shape \(1,\)"),
     "NaN": (lambda: expectations(GRAPH, {"J": torch.tensor([torch.nan])}), r"'J'\[0\] must be fin"),
+    "-inf": (lambda: expectations(GRAPH, {"J": torch.tensor([-torch.inf])}), r"finite; got -inf"),
+    "integers": (lambda: expectations(GRAPH, {"J": torch.tensor([1])}), "floating.* torch.int64"),
+    "impossible": (
+        lambda: expectations(GRAPH, {"h": torch.full((3, 2), -torch.inf)}),
+        "every state has probability 0",
+    ),
+    "devices": (
+        lambda: expectations(GRAPH, {"J": torch.zeros(1), "h": torch.zeros(3, 2, device="meta")}),
+        "one device, got cpu, meta",
+    ),
     "batches": (
         lambda: expectations(GRAPH, {"J": torch.zeros(2, 1), "h": torch.zeros(3, 3, 2)}),
         r"one batch size, got \[2, 3\]",
@@ -302,6 +347,10 @@ def test_a_batch_of_images():
 
 CRF_BAD = {
     "unary": (lambda: DenseCRF([1.0])(torch.zeros(3), [np.zeros((3, 1))]), "unary must be"),
+    "integers": (
+        lambda: DenseCRF([1.0])(torch.zeros(3, 2, dtype=torch.int64), [np.zeros((3, 1))]),
+        "floating-point type, got torch.int64",
+    ),
     "kernels": (lambda: DenseCRF([1.0, 2.0])(torch.zeros(3, 2), [np.zeros((3, 1))]), "2 kernels"),
     "points": (lambda: DenseCRF([1.0])(torch.zeros(3, 2), [np.zeros((4, 1))]), "kernel 0 must"),
     "draws": (lambda: DenseCRF([1.0], draws=0), "draws must be"),

@@ -138,6 +138,21 @@ class Frame:
                 )
         return values
 
+    def require_finite(self, values: NDArray[np.float64]) -> None:
+        """Raise for a number that is not finite; an entry of a table may be -inf."""
+        if np.isfinite(values).all():
+            return
+        entry = np.zeros(self.size, dtype=np.bool_)
+        for _, place, count in self.segments:
+            entry[place : place + count] = True
+        wrong = np.flatnonzero(~np.isfinite(values) & ~(entry & np.isneginf(values)))
+        if len(wrong):
+            number = int(wrong[0])
+            or_not = ", or -inf" if entry[number] else ""
+            raise GraphError(
+                f"parameter {self.where(number)} must be finite{or_not}; got {values[number]}"
+            )
+
     def find(self, name: str) -> Parameter:
         """The parameter of a name, or an error that says what there is."""
         if name in self.parameters:

@@ -21,20 +21,21 @@ def read_beta(beta: Any) -> float:
 def unique_names(labels: Iterable[Any]) -> list[str]:
     """Text for labels of any kind: as they are, or written out, and no two alike.
 
-    >>> unique_names(["a", (0, 1), 1, "1"])
-    ['a', '(0, 1)', '1 (int)', '1']
+    >>> unique_names(["a", (0, 1), 1, "1", "a"])
+    ['a', '(0, 1)', '1 (int)', '1', 'a 2']
     """
     labels = list(labels)
     taken = {label for label in labels if isinstance(label, str)}
-    names = []
+    names, seen = [], set()
     for label in labels:
         name = str(label)
-        if not isinstance(label, str):
-            if name in taken:
-                name = f"{name} ({type(label).__name__})"
+        if not isinstance(label, str) and name in taken:
+            name = f"{name} ({type(label).__name__})"
+        if not isinstance(label, str) or name in seen:
             count, plain = 2, name
             while name in taken:
                 name, count = f"{plain} {count}", count + 1
             taken.add(name)
+        seen.add(name)
         names.append(name)
     return names

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minigibbs.errors import GraphError
+from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.kernels.random import streams
@@ -56,13 +57,29 @@ class ConditionalGibbs:
 
     def read(self, parameters: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
         """All parameters, one after the other; those that are not given are the graph's own."""
-        return self.graph.frame.read(parameters, self._known)
+        frame = self.graph.frame
+        values = frame.read(parameters, self._known)
+        frame.require_finite(values)
+        return values
+
+    def check(self, state: ArrayLike) -> NDArray[Any]:
+        """One state of the graph, which must agree with its evidence."""
+        given = self.graph.check_states(state)
+        evidence = self.graph.evidence
+        wrong = np.flatnonzero((evidence != FREE) & (given != evidence))
+        if len(wrong):
+            variable = int(wrong[0])
+            raise GraphError(
+                f"{self.graph.domains.describe(variable)}: the graph clamps it to "
+                f"{evidence[variable]}, but the state has {given[variable]}"
+            )
+        return given
 
     def step(
         self, state: ArrayLike, values: NDArray[np.float64], seed: Sequence[int]
     ) -> NDArray[Any]:
         """The state after some sweeps, a function of its arguments alone."""
-        given = self.graph.check_states(state)
+        given = self.check(state)
         with self._lock:
             if self._chains is None:
                 free = free_variables(self.graph.evidence)

@@ -433,9 +433,19 @@ class _Builder:
         tables += [(scope, -values) for scope, values in self.hard]
         if self.constant:
             tables.append(((0,), np.full(self.sizes[0], -beta * self.constant)))
-        names = unique_names(self.names)
         labels = [list(row) for row in self.labels]
-        return FactorGraph(np.array(self.sizes), _groups(tables), names, labels)
+        return FactorGraph(np.array(self.sizes), _groups(tables), self._names(), labels)
+
+    def _names(self) -> list[str]:
+        """Names of all variables; those that stand for constraints avoid the model's own."""
+
+        def made(number: int) -> bool:
+            place = self.places.get(self.names[number])
+            return place is None or place.owner != number
+
+        order = sorted(range(len(self.names)), key=made)
+        names = unique_names([self.names[number] for number in order])
+        return [name for _, name in sorted(zip(order, names, strict=True))]
 
 
 def _groups(tables: list[tuple[tuple[int, ...], NDArray[np.float64]]]) -> list[Factors]:

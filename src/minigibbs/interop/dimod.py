@@ -389,6 +389,8 @@ class MiniGibbsAnnealer(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc,
         """
         self.remove_unknown_kwargs(**kwargs)
         num_reads = _whole("num_reads", num_reads, 1)
+        if not len(cqm.variables):
+            return dimod.SampleSet.from_samples_cqm((np.empty((num_reads, 0), np.int8), []), cqm)
         models = [from_cqm(cqm, penalty=penalty)]
         if penalty is None and PENALTY in models[0].constraints.values():
             largest = models[0].penalty

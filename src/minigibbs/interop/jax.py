@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,17 +85,31 @@ def graph_kernel(graph: FactorGraph, sweeps: int = 1) -> GraphKernel:
                 f"position must hold {len(graph)} integers, one per variable; got shape "
                 f"{position.shape} of {position.dtype}"
             )
+        if not isinstance(position, jax.core.Tracer):
+            gibbs.check(np.asarray(position))
         return GraphState(position)
+
+    def parameter(name: str, given: Any) -> Any:
+        one, array = frame.find(name), jnp.asarray(given)
+        kind = jnp.promote_types(array.dtype, jnp.float32)
+        if array.shape not in ((), one.shape) or not jnp.issubdtype(kind, jnp.floating):
+            raise GraphError(
+                f"parameter {name!r} must hold real numbers in shape {one.shape}, or one for all; "
+                f"got shape {array.shape} of {array.dtype}"
+            )
+        return array.astype(kind)
 
     def step(
         rng_key: Any, state: GraphState, parameters: Mapping[str, Any]
     ) -> tuple[GraphState, dict[str, Any]]:
-        for name in parameters:
-            frame.find(name)
+        if not isinstance(parameters, Mapping):
+            raise GraphError(f"parameters must be arrays by name, got {type(parameters).__name__}")
         position = init(state.position).position
-        shape = jax.ShapeDtypeStruct(position.shape, position.dtype)
         call = partial(host, tuple(parameters))
-        given = [jax.random.key_data(rng_key), position, *map(jnp.asarray, parameters.values())]
+        given = [jax.random.key_data(rng_key), position, *starmap(parameter, parameters.items())]
+        if not any(isinstance(one, jax.core.Tracer) for one in given):
+            return GraphState(jnp.asarray(call(*given))), {}  # errors are then raised as they are
+        shape = jax.ShapeDtypeStruct(position.shape, position.dtype)
         found = jax.pure_callback(call, shape, *given, vmap_method="sequential")
         return GraphState(found), {}
 

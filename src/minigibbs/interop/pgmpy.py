@@ -194,7 +194,9 @@ def _variables(model: Any, factors: list[Any]) -> list[Hashable]:
     if hasattr(model, "get_cpds") or hasattr(model, "to_factor_graph"):
         missing = [node for node in nodes if node not in found]
         if missing:
-            raise GraphError(f"variable {missing[0]!r} has no factor that says what its states are")
+            raise GraphError(
+                f"variable {missing[0]!r} has no factor or CPD that says what its states are"
+            )
     return list(dict.fromkeys([node for node in nodes if node in found] + list(found)))
 
 

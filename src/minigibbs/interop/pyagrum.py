@@ -12,6 +12,7 @@ from minigibbs.formats.networks import conditionals
 from minigibbs.formats.pruning import TableFactor
 from minigibbs.formats.tables import assemble
 from minigibbs.graph.graph import FactorGraph
+from minigibbs.interop.common import unique_names
 from minigibbs.interop.tables import all_states, tables
 from minigibbs.system.boundary import checked
 from minigibbs.system.optional import optional
@@ -142,7 +143,7 @@ def _variables(gum: Any, graph: FactorGraph) -> list[Any]:
     domains = graph.domains
     return [
         gum.LabelizedVariable(
-            domains.name(v), domains.name(v), list(map(str, all_states(domains, v)))
+            domains.name(v), domains.name(v), unique_names(all_states(domains, v))
         )
         for v in range(len(graph))
     ]

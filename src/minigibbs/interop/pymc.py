@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, MissingDependencyError
 from minigibbs.graph.factors.base import FREE
@@ -22,7 +23,7 @@ except ImportError:
 
 __all__ = ["GraphStep"]
 
-_TRIED = 4  # pairs of states on which the graph is compared with the model
+_TRIED = 4  # states of a chain, and random ones, at which the graph is compared with the model
 _TOLERANCE = 1e-6
 
 
@@ -41,8 +42,8 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
     sweeps : int, default 1
         Sweeps of one step.
     check : bool, default True
-        Whether to compare the graph with the log-density of the model at a few states, and raise if
-        they differ.
+        Whether to compare the graph with the log-density of the model at a few states and at two
+        values of the other variables, and raise if they differ.
     model : pymc.Model, optional
         As in other step methods of PyMC.
     rng : Generator, optional
@@ -135,9 +136,13 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
 
     def step(self, point: Any) -> tuple[Any, list[Any]]:
         """Sweep the discrete variables, all others held."""
-        state = np.concatenate([np.ravel(point[name]) for name in self._names])
         seed = [int(word) for word in self.rng.integers(2**32, size=4)]
-        return self._with(point, self._gibbs.step(state, self._values(point), seed)), [{}]
+        state = self._gibbs.step(self._state(point), self._values(point), seed)
+        return self._with(point, state), [{}]
+
+    def _state(self, point: Any) -> NDArray[Any]:
+        """The values of the discrete variables, one after the other."""
+        return np.concatenate([np.ravel(point[name]) for name in self._names])
 
     def _values(self, point: Any) -> Any:
         found = [] if self._function is None else self._function(point)
@@ -153,27 +158,73 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         return changed
 
     def _compare(self, density: Any, point: Any) -> None:
-        """Raise if the graph is not the model's conditional distribution, at a few states."""
-        graph = self._gibbs.graph.with_flat(self._values(point))
+        """Raise if the graph is not the model's conditional distribution, at a few states.
+
+        The other variables are at the given point, and then moved from it as far as PyMC moves
+        them before a chain starts: numbers that should be expressions agree at one point alone.
+        """
         rng = np.random.default_rng(0)
-        states = rng.integers(0, graph.sizes, (_TRIED + 1, len(graph)))
-        states = np.where(graph.evidence == FREE, states, graph.evidence)
-        ours = np.atleast_1d(graph.log_potential(states))
+        self._check_support(density, point)
+        self._compare_at(density, point, rng, "")
+        moved = dict(point)
+        for name in set(point) - set(self._names):
+            value = np.asarray(point[name])
+            if value.dtype.kind == "f":
+                moved[name] = (value + rng.uniform(-1.0, 1.0, value.shape)).astype(value.dtype)
+        if np.isfinite(density(moved)):
+            where = "; the other variables were moved from the initial point, so parameters that "
+            self._compare_at(density, moved, rng, where + "depend on them must be expressions")
+
+    def _check_support(self, density: Any, point: Any) -> None:
+        """Raise if a variable of the model has more values than that of the graph."""
+        if not np.isfinite(density(point)):
+            return
+        state, first = self._state(point), 0
+        for name in self._names:
+            for value in (-1, int(self._gibbs.graph.sizes[first])):
+                outside = state.copy()
+                outside[first] = value
+                try:
+                    found = float(density(self._with(point, outside)))
+                except (IndexError, ValueError):
+                    continue  # an index of the model's own
+                if np.isfinite(found):
+                    raise GraphError(
+                        f"variable {name!r} may be {value} in the model, but the graph's variable "
+                        f"has the values 0 to {self._gibbs.graph.sizes[first] - 1}"
+                    )
+            first += np.size(point[name])
+
+    def _compare_at(self, density: Any, point: Any, rng: Any, hint: str) -> None:
+        """Compare at states of a short chain, and at random ones."""
+        values = self._values(point)
+        graph, given = self._gibbs.graph.with_flat(values), self._state(point)
+        states = [self._gibbs.check(given)]
+        for number in range(_TRIED):
+            states.append(self._gibbs.step(states[-1], values, [number]))
+        drawn = rng.integers(0, graph.sizes, (_TRIED, len(graph)))
+        states.extend(np.where(graph.evidence == FREE, drawn, graph.evidence))
+        ours = np.atleast_1d(graph.log_potential(np.array(states)))
         theirs = np.array([float(density(self._with(point, state))) for state in states])
-        known = np.isfinite(ours) & np.isfinite(theirs)
-        if (np.isfinite(ours) != np.isfinite(theirs)).any() or known.sum() < 2:
-            known[:] = True
-        with np.errstate(invalid="ignore"):
-            gaps = np.diff(ours[known] - theirs[known])
-        scale = max(1.0, float(np.abs(theirs[known]).max()))
-        if not (np.abs(gaps) <= _TOLERANCE * scale).all():
-            names = ", ".join(map(repr, self._names))
-            mine, other = np.diff(ours[known])[0], np.diff(theirs[known])[0]
+        possible = np.isfinite(ours)
+        if (possible != np.isfinite(theirs)).any():
+            wrong = int(np.flatnonzero(possible != np.isfinite(theirs))[0])
             raise GraphError(
-                f"the graph is not the conditional distribution of {names} in the model: between "
-                f"two states its log-potential changes by {mine:.6g}, the log-density of the model "
-                f"by {other:.6g}"
+                f"{self._refusal()}: one of them gives probability 0 to "
+                f"{np.asarray(states[wrong])[:8].tolist()}, the first values of a state{hint}"
             )
+        mine, other = (each[possible][1:] - each[possible][0] for each in (ours, theirs))
+        scale = max(1.0, float(np.abs(theirs[possible]).max(initial=0.0)))
+        apart = np.flatnonzero(~(np.abs(mine - other) <= _TOLERANCE * scale))
+        if len(apart):
+            raise GraphError(
+                f"{self._refusal()}: between two states its log-potential changes by "
+                f"{mine[apart[0]]:.6g}, the log-density of the model by {other[apart[0]]:.6g}{hint}"
+            )
+
+    def _refusal(self) -> str:
+        names = ", ".join(map(repr, self._names))
+        return f"the graph is not the conditional distribution of {names} in the model"
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Any:

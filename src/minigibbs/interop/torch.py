@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -394,11 +395,7 @@ class Expectations:
         self, row: NDArray[np.float64], solvers: list[Exact | Sampled], number: int, device: Any
     ) -> Result:
         """Compute the moments of one model of a batch."""
-        if np.isnan(row).any() or np.isposinf(row).any():
-            wrong = int(np.flatnonzero(np.isnan(row) | np.isposinf(row))[0])
-            raise GraphError(
-                f"parameter {self.graph.frame.where(wrong)} must be finite, got {row[wrong]}"
-            )
+        self.graph.frame.require_finite(row)
         if number == len(solvers):
             shared = solvers[0] if self.exact and solvers else None
             solvers.append(shared or self._solver(number, device))
@@ -417,12 +414,17 @@ class Expectations:
             shape = frame.find(name).shape
             if not isinstance(given, torch.Tensor):
                 raise GraphError(f"parameter {name!r} must be a tensor, got {type(given).__name__}")
+            if not given.is_floating_point():
+                raise GraphError(
+                    f"parameter {name!r} must be a tensor of a floating-point type, got "
+                    f"{given.dtype}"
+                )
             if tuple(given.shape) != shape and tuple(given.shape[1:]) != shape:
                 raise GraphError(
                     f"parameter {name!r} must have shape {shape}, or that with a batch axis before "
                     f"it; got {tuple(given.shape)}"
                 )
-        first = next(iter(parameters.values()), torch.zeros((), dtype=torch.float64))
+        kind, device = _kind(parameters)
         sizes = {
             len(given)
             for name, given in parameters.items()
@@ -435,15 +437,34 @@ class Expectations:
         for one in frame:
             given = parameters.get(one.name)
             if given is None:
-                given = torch.as_tensor(np.array(known[one.name])).to(first)
+                given = torch.as_tensor(np.array(known[one.name]))
             if given.ndim == len(one.shape):
                 given = given.expand(count, *one.shape)
-            parts.append(given.reshape(count, -1).to(first))
+            parts.append(given.reshape(count, -1).to(device, kind))
         return torch.cat(parts, dim=1), bool(sizes)
 
     def _named(self, flat: torch.Tensor, batched: bool) -> dict[str, torch.Tensor]:
         lead = (len(flat),) if batched else ()
         return {one.name: flat[:, one.place].reshape(*lead, *one.shape) for one in self.graph.frame}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold the settings; their chains start anew."""
+        options = {**self._plan._asdict(), "threads": self._plan.threads.count}
+        make = partial(type(self), self.graph, exact=self.exact, seed=self._seed, **options)
+        return make, ()
+
+
+def _kind(parameters: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The type that holds all parameters, and the device that all are on."""
+    if not parameters:
+        return torch.float64, torch.device(CPU)
+    kind = reduce(torch.promote_types, (given.dtype for given in parameters.values()))
+    devices = {given.device for given in parameters.values()}
+    if len(devices) > 1:
+        raise GraphError(
+            f"parameters must be on one device, got {', '.join(sorted(map(str, devices)))}"
+        )
+    return kind, devices.pop()
 
 
 class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]

@@ -132,6 +132,8 @@ class DenseCRF(torch.nn.Module):  # type: ignore[misc, name-defined]
             raise GraphError(
                 "unary must be a tensor of shape [point, label] or [image, point, label]"
             )
+        if not unary.is_floating_point():
+            raise GraphError(f"unary must be a tensor of a floating-point type, got {unary.dtype}")
         if len(features) != len(self.weight):
             raise GraphError(
                 f"features must hold one array for each of {len(self.weight)} kernels, got "

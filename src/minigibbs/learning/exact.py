@@ -62,13 +62,16 @@ class Enumerated(Expectations):
         self.states = np.array(list(itertools.product(*choices)), dtype=graph.state_type)
         self.rows = graph.frame.statistics(self.states)
         values = graph.frame.flat(graph.factors)
-        self._infinite = ~np.isfinite(values)
-        rest = graph.log_potential(self.states) - self.rows @ np.where(self._infinite, 0.0, values)
+        finite = np.where(np.isfinite(values), values, 0.0)
+        rest = graph.with_flat(finite).log_potential(self.states) - self.rows @ finite
         self.rest = np.asarray(rest)
 
     def log_potential(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The log-potential of every state."""
-        whole: NDArray[np.float64] = self.rows @ np.where(self._infinite, 0.0, values) + self.rest
+        """The log-potential of every state; entries of tables may be -inf."""
+        infinite = np.isinf(values)
+        whole: NDArray[np.float64] = self.rows @ np.where(infinite, 0.0, values) + self.rest
+        if infinite.any():
+            whole[self.rows[:, infinite].any(axis=1)] = -math.inf
         return whole
 
     @staticmethod
