@@ -42,11 +42,11 @@ GPU_WORKERS ?= 4
 test-gpu: $(SETUP)  ## the tests that need an NVIDIA GPU; most of their time is compilation
 	$(BIN)/python -m pytest tests/gpu -v -W default -n $(GPU_WORKERS)
 
-test-bridges:  ## the tests that need PyTorch, PyMC and NumPyro, in an environment of their own
+test-bridges:  ## the tests that need PyTorch, PyMC and NumPyro, in an environment of their own: see CONTRIBUTING.md
 	$(PYTHON) -m venv $(BRIDGES)
 	$(BRIDGES)/bin/pip --quiet --disable-pip-version-check install "pip>=25.1"
-	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch,pymc,numpyro]" --group test
-	$(BRIDGES)/bin/python -m pytest tests/interop src/minigibbs/interop
+	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch,pymc,numpyro]" --group bridges
+	$(BRIDGES)/bin/python -m pytest tests/interop tests/system/test_arrays.py src/minigibbs/interop
 
 FUZZ_SECONDS ?= 300
 FUZZ_SEED ?= 0
