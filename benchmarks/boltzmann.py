@@ -1,8 +1,9 @@
 """A Boltzmann machine on a Zephyr graph: states per second beside dwave-pytorch-plugin.
 
 This is the plugin's own example: 100 chains, 1,000 sweeps, a color of spins at a time. It needs
-PyTorch, dwave-pytorch-plugin and dwave-graphs, which the environment of the other benchmarks does
-not have: `python -m benchmarks boltzmann`.
+PyTorch, dwave-pytorch-plugin, dwave-graphs, and einops, which release 0.4.0 of the plugin imports
+but does not install. The environment of the other benchmarks does not have them: `python -m
+benchmarks boltzmann`.
 """
 
 from __future__ import annotations
