@@ -65,7 +65,7 @@ class StoredKernels:
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the kernel for these types of arguments, or None where it has to be compiled."""
-        path, version = self._place(signature, context.codegen)
+        path, version = self._place(signature, context.codegen())
         if path is None:
             return None
         try:
