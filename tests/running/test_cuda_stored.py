@@ -27,7 +27,7 @@ class Kernel:
 
     def __init__(self, states):
         self.states = states
-        self.codegen = CONTEXT.codegen
+        self.codegen = CONTEXT.codegen()
 
     def _reduce_states(self):
         return self.states
@@ -37,7 +37,13 @@ class Kernel:
         return cls(states)
 
 
-CONTEXT = SimpleNamespace(codegen=SimpleNamespace(magic_tuple=lambda: ((13, 0), (9, 0))))
+def context(architecture):
+    """A target that only says for which card it compiles."""
+    magic = SimpleNamespace(magic_tuple=lambda: ((13, 0), architecture))
+    return SimpleNamespace(codegen=lambda: magic)
+
+
+CONTEXT = context((9, 0))
 
 
 @pytest.fixture
@@ -57,8 +63,7 @@ def test_a_stored_kernel_is_loaded_for_the_same_types_alone(folder):
     assert kernels().load_overload((WORDS, WORDS), CONTEXT) is None
     assert kernels(max_registers=48).load_overload((WORDS,), CONTEXT) is None
     assert kernels(cuda_bits.sum_energies.py_func).load_overload((WORDS,), CONTEXT) is None
-    older = SimpleNamespace(codegen=SimpleNamespace(magic_tuple=lambda: ((13, 0), (8, 0))))
-    assert kernels().load_overload((WORDS,), older) is None
+    assert kernels().load_overload((WORDS,), context((8, 0))) is None
 
 
 @pytest.mark.parametrize("what", ["SOURCES", "_versions"])
@@ -178,3 +183,24 @@ def test_what_a_user_wrote_is_never_stored(folder, value):
 def test_data_of_this_package_has_an_identity():
     fields = tuple(WORDS for _ in Chain._fields)
     assert "Chain" in repr(stored.identity(types.NamedTuple(fields, Chain)))
+
+
+def test_a_real_kernel_survives_the_disk(folder, monkeypatch):
+    """Compiled for a card that is not there, by numba-cuda's own classes."""
+    from numba.cuda import dispatcher
+    from numba.cuda.cudadrv import devices
+
+    card = SimpleNamespace(compute_capability=(9, 0))
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: card)
+    monkeypatch.setattr(devices, "get_context", lambda *_: SimpleNamespace(device=card))
+    clear = cuda_bits.clear
+    generator = type(clear.targetctx.codegen())
+    monkeypatch.setattr(generator, "magic_tuple", lambda self: ((13, 0), (9, 0)))
+    kernel = dispatcher._Kernel(clear.py_func, (WORDS,), **clear.targetoptions)
+    text = kernel._codelibrary.get_asm_str(cc=(9, 0, "a"))
+    own = stored.StoredKernels(clear.py_func, {}, dispatcher._Kernel)
+    assert own.load_overload((WORDS,), clear.targetctx) is None
+    own.save_overload((WORDS,), kernel)
+    again = own.load_overload((WORDS,), clear.targetctx)
+    assert again._codelibrary.get_asm_str(cc=(9, 0, "a")) == text
+    assert again.signature == kernel.signature
