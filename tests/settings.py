@@ -95,7 +95,7 @@ SETTINGS = {
     "poisson-gibbs-guarantee": Setting(mg.PoissonGibbs(slowdown=1.1, heavy=1)),
     "mgpmh": Setting(
         mg.MGPMH(),
-        golden="111401 101400 110300 101400 000000 112100 001401 002100 000300 000300",
+        golden="000001 000100 112100 000300 000000 112101 000101 111400 000001 000301",
     ),
     "mgpmh-small": Setting(mg.MGPMH(batch=1.5), mixing_sweeps=200),
     "min-gibbs": Setting(

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import minigibbs as mg
 from minigibbs import theory
@@ -602,17 +602,69 @@ def absolute_mean(sizes, means):
     return chance @ np.abs((counts - means) @ sizes) / math.sqrt(means @ sizes**2)
 
 
-def test_one_poisson_variable_attains_the_conjectured_ratio():
-    assert absolute_mean(np.ones(1), np.array([0.5])) == pytest.approx(math.sqrt(2 / math.e))
+def absolute_difference(a, b):
+    """E|D - (a - b)| for the difference D of Poisson variables with means a >= b: part (i)."""
+    whole, argument = np.floor(a - b), 2 * np.sqrt(a * b)
+
+    def share(k):  # P(D = k)
+        ratio = np.divide(a, b, out=np.ones_like(a), where=b > 0)
+        skellam = np.exp(-a - b) * ratio ** (k / 2) * special.iv(k, argument)
+        return np.where(b > 0, skellam, stats.poisson.pmf(k, a))
+
+    return 2 * a * share(whole) + 2 * b * share(whole + 1)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_sums_of_poisson_variables_stay_below_the_conjectured_ratio(seed):
-    """Not proven: docs/theory.md uses 1 instead of sqrt(2 / e)."""
+WORST = math.sqrt(2 / math.e)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_absolute_difference_of_poisson_variables(seed):
+    """The formula of the proof against enumeration."""
+    b, more = np.random.default_rng(seed).uniform(0, [2, 3]) * (seed > 0, 1)
+    means = np.array([b + more, b])
+    found = absolute_difference(means[:1], means[1:])[0] / math.sqrt(means.sum())
+    assert found == pytest.approx(absolute_mean(np.array([1.0, -1.0]), means), rel=1e-9)
+
+
+def test_one_poisson_variable_attains_the_bound_of_the_lemma():
+    assert absolute_mean(np.ones(1), np.array([0.5])) == pytest.approx(WORST)
+    for mean in (0.45, 0.55):  # and nothing smaller is a bound near it
+        assert 0.99 * WORST < absolute_mean(np.ones(1), np.array([mean])) < WORST
+
+
+def test_the_lemma_for_means_that_add_up_to_little_or_much():
+    """Both analytic parts: where they end, and that the inequalities hold there."""
+    assert 0.61 * 1.61 < 1
+    assert 2 * math.sqrt(2.4) * special.ive(0, 2.4) < WORST
+    assert special.ive(1, 2.4) / special.ive(0, 2.4) < 1 - 1 / 4.8
+    total = np.linspace(2.4, 40, 400)
+    assert (np.diff(np.sqrt(total) * special.ive(0, total)) < 0).all()
+    for whole in (0.1, 0.4, 0.61):
+        a = np.linspace(whole / 2, whole, 50)
+        assert (np.diff(absolute_difference(a, whole - a)) > 0).all()
+
+
+def test_the_lemma_in_between():
+    """The finite part of the proof: E|D - (a - b)| grows with a and b, so corners bound squares."""
+    side = 1 / 200
+    low = np.arange(0, 2.4, side)
+    a, b = (axis.ravel() for axis in np.meshgrid(low, low, indexing="ij"))
+    meets = (a >= b) & (a + b <= 2.4) & (a + b + 2 * side >= 0.61)
+    a, b = a[meets], b[meets]
+    bound = absolute_difference(a + side, b + side) / np.sqrt(np.maximum(a + b, 0.61))
+    assert bound.max() == pytest.approx(0.8541, abs=1e-4)
+    assert bound.max() < WORST
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_estimates_differ_by_no_more_than_the_lemma_says(seed):
+    """E|X| of part (i) for random factors is at most sqrt(2 r / e), with r for the largest c."""
     rng = np.random.default_rng(seed)
-    count = int(rng.integers(2, 4))
-    sizes, means = rng.normal(size=count), 10 ** rng.uniform(-2, 0.7, count)
-    if seed % 2:  # near the extreme case: one variable of mean 1/2, and weak ones
-        sizes[1:] *= 0.1
-        means[0] = 0.5
-    assert absolute_mean(sizes, means) <= math.sqrt(2 / math.e) + 1e-9
+    count = int(rng.integers(1, 4))
+    means, sizes = rng.dirichlet(np.ones(count)), rng.uniform(-1, 1, count)
+    means *= 10 ** rng.uniform(-1, 0.7)
+    if seed % 2:  # near the extreme case: all of one sign, and means that add up to about 1/2
+        means, sizes = means * rng.uniform(0.4, 0.6) / means.sum(), rng.uniform(0.9, 1, count)
+    counts, chance = poisson_grid(means)
+    found = chance @ np.abs((counts - means) @ sizes)
+    assert found <= math.sqrt(means.sum()) * WORST + 1e-12

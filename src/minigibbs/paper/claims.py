@@ -169,7 +169,7 @@ CLAIMS = {
     ),
     "theorem-4-repaired": Claim(
         "Theorem 4, repaired",
-        "it is at least exp(-sqrt(r)/2 - 0.149 r), r = L^2 / lambda",
+        "it is at least exp(-0.429 sqrt(r) - 0.149 r), r = L^2 / lambda",
         True,
         _batched(theory.theorem_4_repaired, local_batch),
         ("bound", _RATIO),

@@ -133,14 +133,14 @@ def check_tail(name: str, energy: float, theta: float, instead: str) -> None:
         )
 
 
-MGPMH_ROOT = 0.5  # E|X| / 2 for a centered X of variance 1
+MGPMH_ROOT = 1.0 / math.sqrt(2.0 * math.e)  # most of E|X| / 2, X of centered Poisson variables
 MGPMH_SQUARE = math.exp(0.5) - 1.5  # (e^z - 1 - z) / z^2 at z = 1/2, over 4
 
 
 def mgpmh_slowdown(ratio: Any) -> Any:
     """A bound on MGPMH's slowdown for r = L^2 / lambda, given lambda >= L.
 
-    It is exp(sqrt(r) / 2 + 0.149 r). docs/theory.md has the proof. The paper's exp(r) (Theorem 4)
+    It is exp(0.429 sqrt(r) + 0.149 r). docs/theory.md has the proof. The paper's exp(r) (Theorem 4)
     is too small where r is small; docs/paper.md has a counterexample.
     """
     return np.exp(MGPMH_ROOT * np.sqrt(ratio) + MGPMH_SQUARE * ratio)

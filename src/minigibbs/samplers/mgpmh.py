@@ -61,7 +61,7 @@ class MGPMH(Sampler):
     --------
     >>> import minigibbs as mg
     >>> print(mg.MGPMH(slowdown=2).describe(mg.models.potts_rbf()))
-    MGPMH: exact; lambda up to 23.25 (about 7.57 draws per update), and 399 factors once where
+    MGPMH: exact; lambda up to 19.43 (about 7.07 draws per update), and 399 factors once where
     the proposal differs. Guaranteed: at most 2 times slower than plain Gibbs (spectral gap,
     random scan).
     """

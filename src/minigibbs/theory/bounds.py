@@ -454,7 +454,7 @@ def theorem_4(graph: FactorGraph, batch: float) -> Comparison:
 
 @checked(SampleError)
 def theorem_4_repaired(graph: FactorGraph, batch: float) -> Comparison:
-    """Check Theorem 4, repaired: the gap is at least exp(-sqrt(r) / 2 - 0.149 r) of plain Gibbs.
+    """Check Theorem 4, repaired: the gap is at least exp(-0.429 sqrt(r) - 0.149 r) of plain Gibbs.
 
     r is L^2 / lambda, with L the largest sum of factor ranges at a variable. docs/theory.md has the
     proof.
