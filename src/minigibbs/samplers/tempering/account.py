@@ -20,7 +20,7 @@ from minigibbs.samplers.tempering.ladder import (
     TRIPS,
 )
 
-_PARTS = 4  # of each chain, whose spread gives the error of log Z
+_PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four of each chain
 _DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
 _FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
@@ -144,8 +144,9 @@ def account(
     chances = notes[:, SWAPS : SWAPS + pairs].sum(axis=0) / max(rounds.sum() * twins, 1.0)
     start = SWAPS + pairs + 3 * len(beta) * twins + twins
     blocks = notes[:, start:].reshape(len(notes), BLOCKS, pairs, 2)
+    many = min(4, max(2, _PARTS // len(notes)))
     parts = [
-        _parts(own_blocks, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
+        _parts(own_blocks, many, int(row[ROUNDS]), int(row[LENGTH]), warmup, twins)
         for row, own_blocks in zip(notes, blocks, strict=True)
     ]
     log_z, error, degrees = _log_z([some for some in parts if some])
@@ -181,18 +182,19 @@ def check_notes(notes: NDArray[np.float64], levels: int, twins: int) -> None:
 
 
 def _parts(
-    blocks: NDArray[np.float64], rounds: int, length: int, warmup: int, twins: int
+    blocks: NDArray[np.float64], many: int, rounds: int, length: int, warmup: int, twins: int
 ) -> list[tuple[NDArray[np.float64], int]]:
     """A chain's blocks after the warm-up, in a few parts: sums' logarithms, and counts.
 
-    Where the warm-up reaches into the last block, that one is all there is.
+    Short parts depend on each other, and their spread is then too small. Where the warm-up reaches
+    into the last block, that one is all there is.
     """
     last = -(-rounds // length)  # the block under way counts as far as it is
     dropped = max(warmup, math.ceil(_DROPPED * rounds))
     first = min(-(-dropped // length), last - 1)
     counts = np.diff(np.minimum(np.arange(last + 1) * length, rounds)) * twins
     found = []
-    for some in np.array_split(np.arange(first, last), _PARTS) if last else ():
+    for some in np.array_split(np.arange(first, last), many) if last else ():
         if len(some):
             found.append((_log_sum(blocks[some]), int(counts[some].sum())))
     return found
