@@ -1,7 +1,7 @@
 """Build the paper: `make paper` writes build/paper/minigibbs.pdf.
 
 Every measured number and figure comes from benchmarks/results. A row that is not there any more is
-an error. The table of coverage appears once its benchmark has been committed.
+an error.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
+from benchmarks.coverage import MODELS  # noqa: E402
 from benchmarks.pictures import Table, real  # noqa: E402
 from minigibbs import __version__  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 SOURCE = ROOT / "paper" / "minigibbs.typ"
 OUT = ROOT / "build" / "paper"
-SETTING = re.compile(r"\d{4}-\d\d-\d\d, ")  # how the line with date and machine begins
-USED = ("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditional")
+SETTING = re.compile(r"(\d{4}-\d\d-\d\d), (.*), minigibbs (.*?),")  # date, machine, version
+COVERED = re.compile(  # runs without a warning, their share, and all runs
+    r"(?:(?P<quiet>[\d.]+% ± [\d.]+%) of unwarned; )?(?P<share>\d+)% unwarned; "
+    r"all (?P<all>[\d.]+)% ± [\d.]+%"
+)
+USED = ("flagship", "real", "clusters", "sparse", "gpu", "learning", "conditional", "coverage")
 
 
 def numbers() -> dict[str, Any]:
@@ -60,7 +65,7 @@ def numbers() -> dict[str, Any]:
         "draws_m": tables["conditional"].number("", f"{random}: draws"),
         "draws_c": tables["conditional"].number("", f"{random}: draws", r", ([\d.]+)"),
         "real": _real(tables["real"]),
-        "settings": {name: _setting(name) for name in USED},
+        "settings": settings(),
         "coverage": coverage(RESULTS / "coverage.md"),
     }
 
@@ -76,30 +81,48 @@ def _real(table: Table) -> list[list[str]]:
     return rows
 
 
-def _setting(name: str) -> str:
-    """The line of a results file that states date, machine and versions."""
-    return next(
-        line
-        for line in (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines()
-        if SETTING.match(line)
-    )
+def settings() -> list[str]:
+    """When and with which version the tables were measured, a sentence per machine."""
+    machines: dict[str, list[str]] = {}
+    for name in USED:
+        lines = (RESULTS / f"{name}.md").read_text(encoding="utf-8").splitlines()
+        date, machine, version = next(filter(None, map(SETTING.match, lines))).groups()
+        machines.setdefault(machine, []).append(f"{name} ({date}, {version})")
+    return [f"{machine}: {', '.join(tables)}." for machine, tables in machines.items()]
 
 
-def coverage(path: Path) -> dict[str, Any] | None:
-    """The first table of the coverage benchmark and its notes; None if it was not run yet."""
-    if not path.exists():
-        return None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    first = next(k for k, line in enumerate(lines) if line.startswith("|"))
-    table = [line for line in lines[first:] if line.startswith("|")]
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table]
-    rows = [row for row in rows if not set("".join(row)) <= set("-: ")]
-    width = len(rows[0])
-    keep = [k for k in range(width) if any(row[k] for row in rows[1:] if len(row) == width)]
-    prose = [line for line in lines if line and not line.startswith(("|", "#"))]
-    notes = " ".join(line for line in prose if not SETTING.match(line))
-    cells = [[row[k] for k in keep] for row in rows if len(row) == width]
-    return {"head": cells[0], "rows": cells[1:], "notes": notes}
+def coverage(path: Path) -> dict[str, Any]:
+    """The tables of the coverage benchmark: intervals by model, learned parameters, verdicts."""
+    judged: dict[str, dict[str, str]] = {}
+    others, learned, healthy, unhealthy = [], [], [], []
+    for _, what, measured in Table.read(path).rows:
+        kind, _, name = what.partition(": ")
+        found = COVERED.fullmatch(measured)
+        if kind == "healthy":
+            healthy.append([name, measured.removesuffix(" warned")])
+        elif kind == "unhealthy":
+            warned, wrong, missed = re.findall(r"\d+%?", measured)
+            unhealthy.append([name, warned, f"{missed} of {wrong}"])
+        elif found is None:
+            raise KeyError(f"no coverage in the row {what!r}")
+        elif kind.startswith("learn("):
+            learned.append([f"{name}, {kind[6:-1]}", found["quiet"]])
+        elif found["quiet"] is None:
+            others.append(float(found["all"]))
+        else:
+            model = next(model for model in MODELS if f", {model}" in what)
+            row = judged.setdefault(what.replace(f", {model}", ""), {})
+            row[model] = f"{found['quiet']} ({found['share']}%)"
+    return {
+        "models": list(MODELS),
+        "judged": [
+            [what, *(row.get(model, "") for model in MODELS)] for what, row in judged.items()
+        ],
+        "others": [min(others), max(others)],
+        "learned": learned,
+        "healthy": healthy,
+        "unhealthy": unhealthy,
+    }
 
 
 def build(form: str = "pdf") -> list[Path]:

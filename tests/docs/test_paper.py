@@ -13,11 +13,15 @@ spec.loader.exec_module(build)
 
 COVERAGE = """# Coverage
 
-2026-11-18, a machine.
+2026-11-18, a machine, minigibbs 1.0, numba 1.
 
-| what | measured | bar | met |
-|---|---|---|---|
-| marginals | 94.8% | 93% to 97% |  |
+| what | measured | runs |
+|---|---|---|
+| m2, two spins, J = 1.5, 10 sweeps | 0% unwarned; all 84.3% ± 2.1% | 300 |
+| e, two spins, J = 1.5, 100 sweeps | 93.2% ± 1.5% of unwarned; 99% unwarned; all 93.3% ± 1% | 300 |
+| learn(pcd): field | 97.5% ± 1.7% of unwarned; 100% unwarned; all 97.5% ± 1.7% | 80 |
+| healthy: coins, 2,000 chains | 0% ± 1% warned | 80 |
+| unhealthy: a glass | 99% warned; 25 wrong, 1 of them unwarned | 80 |
 
 A note.
 """
@@ -50,17 +54,31 @@ def test_a_missing_row_stops_the_build(tmp_path, monkeypatch):
         build.numbers()
 
 
-def test_coverage_is_shown_once_it_is_there(tmp_path, monkeypatch):
-    assert build.coverage(tmp_path / "coverage.md") is None
+def test_coverage_is_read_by_model_and_kind(tmp_path):
     path = tmp_path / "coverage.md"
     path.write_text(COVERAGE)
-    table = build.coverage(path)
-    assert table["head"] == ["what", "measured", "bar"]  # empty columns are left out
-    assert table["rows"] == [["marginals", "94.8%", "93% to 97%"]]
-    assert table["notes"] == "A note."
-    monkeypatch.setattr(build, "OUT", tmp_path)
-    monkeypatch.setattr(build, "coverage", lambda path: table)
-    assert build.build()
+    found = build.coverage(path)
+    assert found["judged"] == [["e, 100 sweeps", "", "93.2% ± 1.5% (99%)", ""]]
+    assert found["others"] == [84.3, 84.3]
+    assert found["learned"] == [["field, pcd", "97.5% ± 1.7%"]]
+    assert found["healthy"] == [["coins, 2,000 chains", "0% ± 1%"]]
+    assert found["unhealthy"] == [["a glass", "99%", "1 of 25"]]
+    path.write_text(COVERAGE.replace("unwarned; all", "silent; all"))
+    with pytest.raises(KeyError, match="m2, two spins"):
+        build.coverage(path)
+
+
+def test_all_measured_rows_of_coverage_are_shown():
+    """All intervals that were judged are in the table, and the verdicts are those of the page."""
+    text = (build.RESULTS / "coverage.md").read_text(encoding="utf-8")
+    found = build.numbers()["coverage"]
+    cells = [cell for row in found["judged"] for cell in row[1:] if cell]
+    assert len(cells) + len(found["learned"]) == text.count("of unwarned;")
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    for name, warned in found["healthy"]:
+        assert f"| {name} | healthy | {warned} | |" in page
+    for row in found["unhealthy"]:
+        assert "| {} | unhealthy | {} | {} |".format(*row) in page
 
 
 def test_every_reference_is_cited():
