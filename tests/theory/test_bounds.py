@@ -271,5 +271,5 @@ def test_stationary_laws_are_right_where_chains_hardly_move():
 def test_a_chain_with_two_laws_is_refused():
     everything = theory.Enumeration(mg.FactorGraph([2], []))
     chain = theory.Transition(np.eye(2), np.arange(2), np.zeros(2), None, everything)
-    with pytest.raises(ValueError, match="more than one law"):
+    with pytest.raises(ValueError, match="more than one stationary distribution"):
         chain.stationary()

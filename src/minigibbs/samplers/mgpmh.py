@@ -104,7 +104,7 @@ class MGPMH(Sampler):
         density = local_batches(graph, self.batch, self.slowdown)
         batch = float((density * graph.local_energies).max())
         return (
-            f"MGPMH: exact; lambda up to {batch:.4g} (about {self._draws(graph):.3g} draws an "
+            f"MGPMH: exact; lambda up to {batch:.4g} (about {self._draws(graph):.3g} draws per "
             f"update), and {graph.stats.max_degree:,} factors once where the proposal differs. "
             f"{local_bound(graph, density)}"
         )
