@@ -54,6 +54,7 @@ CHAPTERS: dict[str, list[str]] = {
         "BlockGibbs",
         "SwendsenWang",
         "ExactSampler",
+        "PopulationAnnealing",
         "Sampler",
     ],
     "Energy estimators": [
@@ -106,6 +107,7 @@ INSIDE = {
         "results.observed.Observation",
         "samplers.tempering.account.Ladder",
         "results.tempered.Temperatures",
+        "results.population.Population",
     ],
     "Learning": ["results.likelihood.LogLikelihood"],
     "Tables": ["structure.structure.Edge", "repairing.result.Scores"],
@@ -246,6 +248,7 @@ MEMBERS = {
     ],
     "Observations": ["to_pandas"],
     "Ladder": ["log_z_interval", "to_dict"],
+    "Population": ["warning"],
     "Temperatures": [
         "energy",
         "observed",
@@ -302,6 +305,7 @@ RESULTS: dict[str, list[str]] = {
     "observables.Estimate": [],
     "Observation": ["data"],
     "Ladder": ["from_dict"],
+    "Population": [],
     "Temperatures": ["names", "labels", "series", "variables", "log_states", "by_rows"],
     "LogLikelihood": [],
     "Edge": [],

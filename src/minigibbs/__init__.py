@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from minigibbs.inference.infer import infer
     from minigibbs.inference.many import infer_many
     from minigibbs.inference.maximize import maximize
+    from minigibbs.inference.population import PopulationAnnealing
     from minigibbs.interop.constrained import Constrained, from_cqm
     from minigibbs.interop.frames import FrameModel, Rule, from_frames
     from minigibbs.interop.matrices import ising_from_matrix, potts_from_matrix
@@ -149,6 +150,7 @@ _HOMES = {
     "learn_tables": "structure.parameters",
     "Structure": "structure.structure",
     "maximize": "inference.maximize",
+    "PopulationAnnealing": "inference.population",
     "RepairedTable": "repairing.result",
     "repair": "repairing.api",
     "Maximum": "results.maximum",
@@ -222,6 +224,7 @@ __all__ = [
     "PoissonEstimator",
     "PoissonGibbs",
     "PoissonMH",
+    "PopulationAnnealing",
     "Potts",
     "Record",
     "RepairedTable",

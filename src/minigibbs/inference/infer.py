@@ -16,6 +16,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.packing import free_variables
 from minigibbs.graph.rounding import rounding_warning
 from minigibbs.graph.simple import lighter
+from minigibbs.inference.population import POPULATIONS, PopulationAnnealing, anneal
 from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
@@ -51,7 +52,7 @@ def infer(
     error: float = 0.005,
     exact: bool = True,
     memory: str | float | None = None,
-    sampler: Sampler | None = None,
+    sampler: Sampler | PopulationAnnealing | None = None,
     chains: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
@@ -79,10 +80,12 @@ def infer(
     memory : str or float, optional
         Memory for an exact answer, "4G" or bytes. By default 4 GiB, or half of the free memory if
         that is less.
-    sampler : Sampler, optional
+    sampler : Sampler or PopulationAnnealing, optional
         The sampler to use if the graph is sampled. By default it is chosen.
+        `mg.PopulationAnnealing()` cools populations of replicas.
     chains : int, optional
-        Number of chains if the graph is sampled. By default 4, or as many as fill a GPU.
+        Number of chains, or of independent populations, if the graph is sampled. By default 4, or
+        as many as fill a GPU.
     seed : int, optional
         Fixes every draw.
     threads : int, optional
@@ -122,6 +125,8 @@ def infer(
     budget = None if memory is None else read_size(memory, "memory")
     if backend not in ("cpu", "cuda"):
         raise SampleError(f"backend must be cpu or cuda, got {backend!r}")
+    if isinstance(sampler, PopulationAnnealing):
+        _check_population(backend, observe)
     card = Card.found() if backend == "cuda" else None
     if chains is None and backend == "cpu":
         chains = _CHAINS
@@ -139,6 +144,8 @@ def infer(
                 answer, why = _exact(graph, budget, watch, card)
             if answer is not None:
                 return answer if observe is None else call.observed(answer)
+        if isinstance(sampler, PopulationAnnealing):
+            return _annealed(graph, sampler, call, why, watch)
         if sampler is None and not graph.implicits and graph.influence < 1.0:
             return call.two_runs(why, watch)
         try:
@@ -152,6 +159,50 @@ def infer(
             reason = "time was up before another sampler was ready"
             run = call.sample(graph, PoissonGibbs(), watch, observe)
         return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
+
+
+def _check_population(backend: str, observe: Observe) -> None:
+    """Refuse what population annealing does not do."""
+    if backend != "cpu":
+        raise SampleError(
+            f'mg.PopulationAnnealing runs on backend="cpu"; got {backend!r}; use mg.Tempering()'
+        )
+    if observe is not None:
+        raise SampleError(
+            "mg.PopulationAnnealing takes no observe=; evaluate answer.population.states, weighted "
+            "by answer.population.weights, or use mg.Tempering()"
+        )
+
+
+def _annealed(
+    graph: FactorGraph, settings: PopulationAnnealing, call: _Call, why: str, watch: Watch
+) -> Answer:
+    """What populations say that are cooled to the model."""
+    options = call.options
+    with Stage("annealing populations", options["progress"]):
+        known, population = anneal(
+            graph,
+            settings,
+            options["chains"] or POPULATIONS,
+            call.error,
+            options["seed"],
+            options["threads"],
+            watch,
+        )
+    return Answer(
+        domains=graph.domains,
+        known=known,
+        log_z=float(population.log_z[-1]),
+        log_z_error=float(population.log_z_error[-1]),
+        method=str(settings),
+        reason=f"{why}; the sampler was given",
+        seconds=watch.spent,
+        warnings=() if population.warning is None else (population.warning,),
+        clamped=graph.evidence >= 0,
+        model=graph.describe(),
+        graph=graph,
+        population=population,
+    )
 
 
 def _exact(

@@ -22,6 +22,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.marginals import Known
 from minigibbs.results.observed import Observations
+from minigibbs.results.population import Population
 from minigibbs.results.result import Result, log_z_text
 from minigibbs.results.run import Run, check_model
 from minigibbs.results.tables import write_as_named
@@ -57,6 +58,8 @@ class Answer(Result):
         The run if the graph was sampled; files do not keep it.
     graph : FactorGraph or None
         The model; files do not keep it.
+    population : Population or None
+        Temperatures, families and replicas of population annealing; files do not keep it.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Answer(Result):
     run: Run | None = field(default=None, repr=False)
     graph: FactorGraph | None = field(default=None, repr=False)
     expected: Mapping[str, float] = field(default_factory=dict, repr=False)  # exact observables
+    population: Population | None = field(default=None, repr=False)  # files do not keep it either
 
     @property
     def shares(self) -> Known:

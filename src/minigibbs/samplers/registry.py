@@ -135,6 +135,8 @@ class Layout:
         Devices on which a chromatic scan is the default whenever the layout fits.
     why : str
         The reason for that, as `mg.explain` states it.
+    scaled : callable or None
+        `scaled(data, beta)`: the arrays with all log-potentials multiplied by beta.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Layout:
     energy_cost: Callable[[FactorGraph], float | None] = lambda graph: None
     preferred: tuple[str, ...] = ()
     why: str = ""
+    scaled: Callable[[Any, float], Any] | None = None
 
 
 class ScanChoice(NamedTuple):
@@ -239,6 +242,12 @@ def _fits_stencil(sampler: Sampler, graph: FactorGraph) -> bool:
     return lattice and stencil_bits(graph) is not None
 
 
+def _scaled(data: Any, beta: float, *names: str) -> Any:
+    """Some arrays of a layout, in their own precision, multiplied by beta."""
+    arrays = {name: getattr(data, name) for name in names}
+    return data._replace(**{name: own * own.dtype.type(beta) for name, own in arrays.items()})
+
+
 STENCIL = Layout(
     name="stencil",
     data=StencilBits,
@@ -267,6 +276,7 @@ SPINS = Layout(
     one=SpinRow,
     several=SpinLanes,
     cost=lambda graph: _SPIN + _SPIN_PAIR * len(graph.packed.pair_weight) / len(graph),
+    scaled=lambda data, beta: _scaled(data, beta, "base", "weight"),
 )
 SMALL = Layout(
     name="small",
@@ -276,6 +286,7 @@ SMALL = Layout(
     one=SmallRow,
     several=SmallLanes,
     cost=_small_cost,
+    scaled=lambda data, beta: _scaled(data, beta, "base", "weight", "table"),
 )
 SPIN_TAILS = Layout(
     name="spin-tails",
@@ -359,6 +370,25 @@ def chromatic_layout(sampler: Sampler, graph: FactorGraph, device: str = CPU) ->
             'scan out, or use backend="cpu"'
         )
     return found
+
+
+def scaled_layout(sampler: Sampler, graph: FactorGraph) -> Layout | None:
+    """Return the layout of a chromatic scan on the CPU whose log-potentials can be scaled.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What updates the variables.
+    graph : FactorGraph
+        The model.
+
+    Returns
+    -------
+    Layout or None
+        The first of `LAYOUTS` that fits and has `scaled`; None if there is none.
+    """
+    some = (layout for layout in LAYOUTS if layout.scaled is not None)
+    return next((layout for layout in some if layout.fits(sampler, graph)), None)
 
 
 def color_data(sampler: Sampler, graph: FactorGraph, device: str = CPU) -> Any:

@@ -1,0 +1,89 @@
+"""What population annealing leaves behind: temperatures, families, and the final population."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigibbs.errors import SampleError
+from minigibbs.system.boundary import checked
+
+FEW = 100.0  # replicas per mean square family size, below which families are few
+
+
+@checked(SampleError, init=False)
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The temperatures and the final replicas of population annealing: `answer.population`.
+
+    Inverse temperatures are relative to the model: 0 is the uniform distribution, 1 the model.
+
+    Attributes
+    ----------
+    size : int
+        Replicas per population.
+    betas : ndarray
+        [temperature] inverse temperatures that were visited, from 0 to 1.
+    log_z : ndarray
+        [temperature] logarithm of the partition function.
+    log_z_error : ndarray
+        [temperature] its standard error.
+    energy : ndarray
+        [temperature] mean energy.
+    energy_error : ndarray
+        [temperature] its standard error.
+    families : ndarray of int
+        [temperature] replicas of the start that have descendants, in all populations.
+    family_size : ndarray
+        [temperature] mean square family size rho_t (Wang, Machta and Katzgraber 2015), averaged
+        over populations. A population has about size / rho_t independent replicas.
+    states : ndarray of int
+        [replica, variable] final replicas of all populations.
+    weights : ndarray
+        [replica] what replicas count for. Weights add up to 1, and are the same within a
+        population.
+    family : ndarray of int
+        [replica] the replica of the start from which each descends.
+
+    Examples
+    --------
+    >>> import minigibbs as mg
+    >>> glass = mg.models.spin_glass(side=3, dimensions=2, seed=1)
+    >>> annealing = mg.PopulationAnnealing(population=1000)
+    >>> answer = mg.infer(glass, exact=False, sampler=annealing, seed=1, progress=False)
+    >>> answer.population.states.shape, answer.population.betas[[0, -1]].tolist()
+    ((4000, 9), [0.0, 1.0])
+    """
+
+    size: int
+    betas: NDArray[np.float64]
+    log_z: NDArray[np.float64]
+    log_z_error: NDArray[np.float64]
+    energy: NDArray[np.float64]
+    energy_error: NDArray[np.float64]
+    families: NDArray[np.int64]
+    family_size: NDArray[np.float64]
+    states: NDArray[Any] = field(repr=False)
+    weights: NDArray[np.float64] = field(repr=False)
+    family: NDArray[np.int64] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Population: {len(self.states):,} replicas, {len(self.betas)} temperatures, "
+            f"{self.families[-1]:,} families>"
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """Why the population is too small; None if it is large enough."""
+        wanted = FEW * float(self.family_size[-1])
+        if self.size >= wanted:
+            return None
+        return (
+            f"few families survive: {self.families[-1]:,} of {len(self.states):,} replicas, mean "
+            f"square family size {self.family_size[-1]:,.1f}; errors may be too small, use a "
+            f"population of at least {wanted:,.0f}, or more sweeps per temperature"
+        )
