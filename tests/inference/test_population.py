@@ -7,8 +7,8 @@ from scipy import stats
 import minigibbs as mg
 from minigibbs.inference.population import _Annealing, _next_step, systematic
 from minigibbs.theory import Enumeration
-from tests.harness import FALSE_ALARM
 from tests.hard import HARD
+from tests.harness import FALSE_ALARM
 from tests.zoo import IMPLICIT
 
 SIGNS = mg.models.spin_glass(side=3, dimensions=2, couplings="signs", seed=1)

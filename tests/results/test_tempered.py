@@ -164,6 +164,31 @@ def test_free_energies_solve_their_equations():
     assert f[0] == pytest.approx(-np.log(256))
 
 
+def test_many_temperatures_of_a_larger_model():
+    """Where far temperatures share no energies: independent spins in a field, 60 levels.
+
+    Every energy is minus a binomial count. 61 numbers: FALSE_ALARM for all of them.
+    """
+    spins, betas, rng = 2000, np.linspace(0.0, 1.0, 60), np.random.default_rng(10)
+    share = 1.0 / (1.0 + np.exp(-3.0 * betas))
+    ones = rng.binomial(spins, share, size=(2, 200, 60))
+    found = Temperatures(betas, 1, (), (), -3.0 * ones, spins, spins * np.log(2.0))
+    at = np.append(betas, 0.511)
+    expected = spins * np.log1p(np.exp(3.0 * at))
+    limit = stats.norm.isf(FALSE_ALARM / 61 / 2)
+    assert np.abs(scores(found.log_z(at), expected)).max() < limit
+    p = 1.0 / (1.0 + np.exp(-3.0 * at))
+    heat = at**2 * 9.0 * p * (1.0 - p)
+    assert np.abs(scores(found.specific_heat(at), heat)).max() < limit
+
+
+def test_temperatures_that_do_not_overlap_are_refused():
+    energy = np.repeat(np.array([0.0, -900.0])[None], 50, axis=0) + np.arange(50)[:, None] % 3
+    found = Temperatures(np.array([0.0, 1.0]), 1, (), (), energy[None], 9, 6.2)
+    with pytest.raises(mg.SampleError, match="do not overlap"):
+        found.log_z()
+
+
 def test_errors_are_those_of_leaving_out_blocks():
     """The linear step is close to solving again without each block: within 2% of the error."""
     exact, betas, at = Exact(SIGNS), (0.0, 0.4, 1.0), 0.7

@@ -32,6 +32,8 @@ from minigibbs.system.boundary import checked
 OVERLAP, ENERGY = "overlap", "energy"
 _MOST_STEPS = 200  # of Newton's method
 _SOLVED = 1e-10  # largest relative error of a count
+_UNSOLVED = 1e-4  # the same, from which on there is no solution
+_LEAST_SHARED = 1.0  # records that two neighboring temperatures share, about
 _LEAST_STEP = 1e-4  # share of a Newton step
 _MOST_SHARES = 1 << 26  # numbers p_n(k); longer runs are reweighted by every m-th record
 _ROUNDING = 1e-13  # relative, of the convex function that f minimizes
@@ -422,7 +424,7 @@ class _Mixture:
         self.blocks = Blocks(np.empty((len(sizes), 0)), sizes, row, cuts.enough)
         self.energy = energy
         used = np.concatenate([energy[chain, some].ravel() for chain, some in self.cuts])
-        self.f = _solve(used, betas, log_states)
+        self.f = _solve(used.reshape(-1, self.each, len(betas)), betas, log_states)
         self.shares, self.log_density = [], []  # by block: p_n(k) and log D_n
         levels = len(betas)
         counts, curvature = np.empty((len(self.cuts), levels)), np.zeros((levels, levels))
@@ -481,14 +483,18 @@ def _shares(
 def _solve(
     energy: NDArray[np.float64], betas: NDArray[np.float64], log_states: float
 ) -> NDArray[np.float64]:
-    """f_k = -log Z(beta_k) by damped Newton steps, from as many records at every temperature.
+    """f_k = -log Z(beta_k) from energies [record, ladder, level], by damped Newton steps.
+
+    The start is the integral of the mean energy over beta, by trapezoids: without it, far levels
+    would share no records, and a step would know nothing of them.
 
     Equal energies are counted once. A step is halved until the function that f minimizes, which is
     convex, does not rise.
     """
+    means = energy.mean(axis=(0, 1))
+    f = np.append(0.0, np.cumsum(np.diff(betas) * 0.5 * (means[1:] + means[:-1])))
     energy, count = np.unique(energy, return_counts=True)
     records = count.sum() / len(betas)
-    f = np.zeros(len(betas))
 
     def gradient(f: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         shares, log_density = _shares(energy, betas, f)
@@ -511,6 +517,12 @@ def _solve(
             length *= 0.5
         f = f - length * step
         value, away, shares = found
+    shared = (shares[:, 1:] * shares[:, :-1] * count[:, None]).sum(axis=0)  # by neighbors
+    if np.abs(away).max() > _UNSOLVED * records or shared.min() < _LEAST_SHARED:
+        raise SampleError(
+            "the energies of neighboring temperatures do not overlap, so that they cannot be "
+            "reweighted; use more levels: mg.Tempering(levels=...)"
+        )
     return np.asarray(f - f[0] - log_states)
 
 
