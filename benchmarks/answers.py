@@ -128,10 +128,19 @@ def _infer(report: Report, case: Case) -> None:
 
 def _tempered(report: Report, name: str, seconds: float, bar: float) -> None:
     graph, truth, log_z = uai_model(name)
-    answer = mg.infer(graph, seconds, exact=False, error=1e-3, seed=1, threads=1, progress=False)
+    answer = mg.infer(
+        graph, seconds, exact=False, standard_error=1e-3, seed=1, threads=1, progress=False
+    )
     share = seconds / 4
     plain = mg.sample_until(
-        graph, rhat=None, ess=None, error=1e-6, max_time=share, seed=1, threads=1, progress=False
+        graph,
+        rhat=None,
+        ess=None,
+        standard_error=1e-6,
+        max_time=share,
+        seed=1,
+        threads=1,
+        progress=False,
     )
     error = largest_error(answer, truth)
     ladder = answer.run.ladder

@@ -116,7 +116,7 @@ def main() -> None:
 
 RULES: dict[str, dict[str, Any]] = {
     "default": {},
-    "error=0.02": {"error": 0.02, "rhat": None, "ess": None},
+    "error=0.02": {"standard_error": 0.02, "rhat": None, "ess": None},
     "ess=1000": {"ess": 1000, "rhat": None},
 }
 

@@ -38,7 +38,7 @@ def test_an_exact_answer_in_words(command):  # noqa: F811
 
 def test_files_of_the_uai_competitions(command, grid, tmp_path):  # noqa: F811
     code, out, err = command(
-        *["infer", "grid.uai", "--evidence", "grid.evid", "--time", "20s"],
+        *["infer", "grid.uai", "--evidence", "grid.evid", "--max-time", "20s"],
         *["--out", "m.MAR", "--partition", "m.PR"],
     )
     assert (code, err) == (0, "")
@@ -88,7 +88,7 @@ def test_sampled_where_exact_answers_are_off(command, tmp_path):  # noqa: F811
     graph = HARD["apart"]
     mg.write(graph, tmp_path / "apart.mg")
     code, out, _ = command(
-        *["infer", "apart.mg", "--no-exact", "--time", "10s", "--error", 0.01],
+        *["infer", "apart.mg", "--no-exact", "--max-time", "10s", "--standard-error", 0.01],
         *["--seed", 1, "-q", "--json"],
     )
     assert code == 0
@@ -104,7 +104,18 @@ def test_sampled_where_exact_answers_are_off(command, tmp_path):  # noqa: F811
 
 def test_memory_decides(command, tmp_path):  # noqa: F811
     mg.write(mg.models.ising_lattice(side=8, beta=0.2), tmp_path / "grid.mg")
-    arguments = ["infer", "grid.mg", "--time", "3s", "--error", 0.05, "--seed", 1, "-q", "--json"]
+    arguments = [
+        "infer",
+        "grid.mg",
+        "--max-time",
+        "3s",
+        "--standard-error",
+        0.05,
+        "--seed",
+        1,
+        "-q",
+        "--json",
+    ]
     assert json.loads(command(*arguments)[1])["exact"] is True
     little = json.loads(command(*arguments, "--memory", "1K")[1])
     assert little["exact"] is False
@@ -115,7 +126,7 @@ def test_log_z_that_is_not_known_is_not_written(command, tmp_path):  # noqa: F81
     graph = mg.FactorGraph(np.full(900, 2), [mg.Complete(900, 1e-3)])
     mg.write(graph, tmp_path / "all.mg")
     code, _, err = command(
-        *["infer", "all.mg", "--time", "2s", "--error", 0.1, "--partition", "m.PR"],
+        *["infer", "all.mg", "--max-time", "2s", "--standard-error", 0.1, "--partition", "m.PR"],
         *["--seed", 1, "-q"],
     )
     assert code == 0
@@ -127,7 +138,9 @@ def test_too_few_round_trips_are_told_on_stderr(command, tmp_path):  # noqa: F81
     i, j = np.triu_indices(30, 1)
     weights = np.random.default_rng(1).normal(0, 3.0, len(i))
     mg.write(mg.FactorGraph([2] * 30, [mg.Ising(i, j, weights)]), tmp_path / "glass.mg")
-    code, out, err = command("infer", "glass.mg", "--no-exact", "--time", "1ms", "--seed", 1, "-q")
+    code, out, err = command(
+        "infer", "glass.mg", "--no-exact", "--max-time", "1ms", "--seed", 1, "-q"
+    )
     assert code == 0
     assert "round trips" in err
     assert "warning" not in out
@@ -136,9 +149,9 @@ def test_too_few_round_trips_are_told_on_stderr(command, tmp_path):  # noqa: F81
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--time", "soon"], "time must be seconds"),
+        (["--max-time", "soon"], "max_time must be seconds"),
         (["--memory", "much"], "memory must be bytes"),
-        (["--error", "-1", "--no-exact"], "error must be a number above 0"),
+        (["--standard-error", "-1", "--no-exact"], "standard_error must be a number above 0"),
         (["--chains", "0"], "chains must be"),
         (["--given", "x9=1"], "x9"),
         (["--out", "-", "--json"], "--out - and --json"),

@@ -81,7 +81,7 @@ def test_a_variable_cannot_be_asked_for_twice():
 
 
 def test_sampled_answers_and_files_say_what_to_do(tmp_path):
-    sampled = mg.infer(CHAIN, "1s", exact=False, seed=1, error=0.1, progress=False)
+    sampled = mg.infer(CHAIN, "1s", exact=False, seed=1, standard_error=0.1, progress=False)
     with pytest.raises(mg.SampleError, match="JointEvent"):
         sampled.joint("a", "b")
     mg.infer(CHAIN, progress=False).save(tmp_path / "answer.npz")

@@ -57,7 +57,7 @@ def sample(graph: mg.FactorGraph, sampler: Any = None, **options: Any) -> mg.Run
 
 def stopped_by_memory() -> int:
     """Sample until a goal that only memory can end: the run hands over the draws it has."""
-    goal: dict[str, Any] = {"rhat": None, "ess": None, "error": 1e-9}
+    goal: dict[str, Any] = {"rhat": None, "ess": None, "standard_error": 1e-9}
     kept = ["marginals", "draws"]
     try:
         mg.sample_until(grid(100), **goal, record=kept, scan="chromatic", seed=1, progress=False)

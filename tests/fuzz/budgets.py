@@ -106,7 +106,7 @@ def _likelihood(graph: mg.FactorGraph) -> Limited:
     i, j = np.triu_indices(rows.shape[1], 1)
     model = mg.FactorGraph([2] * rows.shape[1], [mg.Ising(i, j, 0.0, name="J")])
     fit = mg.learn(model, rows, steps=10, **QUIET)
-    return lambda limit: fit.log_likelihood(rows, error=1e-6, max_time=limit)
+    return lambda limit: fit.log_likelihood(rows, standard_error=1e-6, max_time=limit)
 
 
 def _resume(graph: mg.FactorGraph) -> Limited:
@@ -118,9 +118,9 @@ def _resume(graph: mg.FactorGraph) -> Limited:
 
 # By name: what a call needs is prepared for a model, and is not timed.
 CALLS: dict[str, Callable[[mg.FactorGraph], Limited]] = {
-    "infer": lambda graph: lambda limit: mg.infer(graph, limit, error=1e-6, **QUIET),
+    "infer": lambda graph: lambda limit: mg.infer(graph, limit, standard_error=1e-6, **QUIET),
     "infer, sampled": lambda graph: (
-        lambda limit: mg.infer(graph, limit, error=1e-6, exact=False, **QUIET)
+        lambda limit: mg.infer(graph, limit, standard_error=1e-6, exact=False, **QUIET)
     ),
     "maximize": lambda graph: lambda limit: mg.maximize(graph, limit, **QUIET),
     "sample_until": lambda graph: (

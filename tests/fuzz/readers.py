@@ -184,7 +184,7 @@ def resume(folder, files):
 
 def _answers():
     """An exact answer, with clamped variables, and a sampled one."""
-    options = {"exact": False, "error": 0.2, "seed": 1, "progress": False}
+    options = {"exact": False, "standard_error": 0.2, "seed": 1, "progress": False}
     kinds = [
         mg.infer(ZOO["evidence"], progress=False),
         mg.infer(ZOO["potts"], 1.0, **options),

@@ -75,7 +75,7 @@ def _fitted(folder: Path) -> None:
 
 def _likelihood(folder: Path) -> bool:
     _, rows = _learned()
-    return _finite(mg.load(folder / "fit.mgf").log_likelihood(rows, error=1e-9).mean)
+    return _finite(mg.load(folder / "fit.mgf").log_likelihood(rows, standard_error=1e-9).mean)
 
 
 def _run(run: mg.Run) -> bool:
@@ -98,10 +98,10 @@ CALLS: dict[str, Callable[[Path], bool]] = {
         map(_run, mg.sample_many([_lattice()] * 10**4, sweeps=20_000, **QUIET))
     ),
     "infer, log Z": lambda _: _finite(
-        mg.infer(_lattice(), "60s", exact=False, error=1e-9, **QUIET).marginals
+        mg.infer(_lattice(), "60s", exact=False, standard_error=1e-9, **QUIET).marginals
     ),
     "infer, tempering": lambda _: _finite(
-        mg.infer(_glass(), "60s", exact=False, error=1e-9, **QUIET).marginals
+        mg.infer(_glass(), "60s", exact=False, standard_error=1e-9, **QUIET).marginals
     ),
     "infer, exact": lambda _: _finite(
         mg.infer(mg.models.ising_lattice(side=21, beta=0.3, periodic=False), "600s").marginals
@@ -128,8 +128,17 @@ PREPARATIONS: dict[str, Callable[[Path], Any]] = {
 LATTICE = "ising-lattice:side=16,beta=0.2"
 PROGRAMS: dict[str, list[str]] = {
     "minigibbs sample": ["sample", LATTICE, "--sweeps", str(10**8), "-q", "--out", "m.csv"],
-    "minigibbs infer": ["infer", LATTICE, "--no-exact", "--time", "60s", "-q", "--out", "m.csv"],
-    "minigibbs maximize": ["maximize", LATTICE, "--time", "60s", "-q", "--out", "m.csv"],
+    "minigibbs infer": [
+        "infer",
+        LATTICE,
+        "--no-exact",
+        "--max-time",
+        "60s",
+        "-q",
+        "--out",
+        "m.csv",
+    ],
+    "minigibbs maximize": ["maximize", LATTICE, "--max-time", "60s", "-q", "--out", "m.csv"],
     "minigibbs explain": ["explain", "ising-lattice:side=500,beta=0.3"],
     "minigibbs --help": ["--help"],
 }

@@ -39,7 +39,7 @@ def test_the_same_by_sampling(name):
     """Five standard errors at most, of four chains; eight of log Z, of sixteen parts."""
     graph = (ZOO | HARD)[name]
     exact = mg.infer(graph)
-    answer = mg.infer(graph, "20s", exact=False, error=0.01, seed=1, **QUIET)
+    answer = mg.infer(graph, "20s", exact=False, standard_error=0.01, seed=1, **QUIET)
     weak = graph.influence < 1.0
     assert answer.method.startswith("PoissonGibbs(" if weak else "Tempering(")
     assert "not requested" in answer.reason
@@ -54,7 +54,7 @@ def test_the_same_by_sampling(name):
 
 def test_implicit_models_are_sampled_where_they_are_too_wide():
     graph = mg.FactorGraph(np.full(900, 2), [mg.Complete(900, 1e-3)])
-    answer = mg.infer(graph, "3s", error=0.02, seed=1, **QUIET)
+    answer = mg.infer(graph, "3s", standard_error=0.02, seed=1, **QUIET)
     assert answer.method == "PoissonGibbs()"
     assert "would need" in answer.reason
     assert "implicit" in answer.reason
@@ -77,7 +77,7 @@ def test_weak_models_are_left_to_single_chains():
     """Dobrushin's condition; log Z still comes from a ladder."""
     grid = mg.models.ising_lattice(side=6, beta=0.05)
     assert grid.influence < 1.0
-    answer = mg.infer(grid, "4s", exact=False, seed=1, error=0.02, **QUIET)
+    answer = mg.infer(grid, "4s", exact=False, seed=1, standard_error=0.02, **QUIET)
     assert answer.method == "PoissonGibbs()"
     assert "Dobrushin" in answer.reason
     log_z = mg.log_partition(grid)
@@ -88,7 +88,7 @@ def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):
     grid = mg.models.ising_lattice(side=6, beta=0.3, periodic=False)
     monkeypatch.setattr(EliminationTree, "seconds", 0.0)
     monkeypatch.setattr(inference, "_EXACT", 0.0)  # all of the time that elimination gets
-    answer = mg.infer(grid, "1s", error=0.1, seed=1, **QUIET)
+    answer = mg.infer(grid, "1s", standard_error=0.1, seed=1, **QUIET)
     assert not answer.exact
     assert "took longer than" in answer.reason
 
@@ -112,7 +112,7 @@ def test_time_and_memory_decide(monkeypatch):
     found, why = exact(100.0, 1000.0)
     assert found is None
     assert "numbers" in why
-    answer = mg.infer(grid, "1s", memory="1K", error=0.1, seed=1, **QUIET)
+    answer = mg.infer(grid, "1s", memory="1K", standard_error=0.1, seed=1, **QUIET)
     assert not answer.exact
     assert mg.infer(grid, memory="1G").exact
 
@@ -126,7 +126,9 @@ def test_seconds_grow_with_the_work():
 
 def test_a_given_sampler():
     grid = mg.models.ising_lattice(side=5, beta=0.2)
-    answer = mg.infer(grid, "5s", exact=False, sampler=mg.Gibbs(), error=0.05, seed=1, **QUIET)
+    answer = mg.infer(
+        grid, "5s", exact=False, sampler=mg.Gibbs(), standard_error=0.05, seed=1, **QUIET
+    )
     assert answer.method == "Gibbs()"
     assert "given" in answer.reason
 
@@ -155,7 +157,7 @@ def test_too_few_round_trips_are_said():
     assert answer.run.ladder.round_trips < 40
     assert any("round trips" in text for text in answer.warnings)
     magnet = mg.FactorGraph([2] * 9, [mg.Ising(range(8), range(1, 9), 0.5)])
-    fine = mg.infer(magnet, "10s", exact=False, error=0.02, seed=1, **QUIET)
+    fine = mg.infer(magnet, "10s", exact=False, standard_error=0.02, seed=1, **QUIET)
     assert fine.run.ladder.round_trips >= 40
     assert not any("round trips" in text for text in fine.warnings)
 
@@ -175,17 +177,17 @@ def test_an_answer_has_marginals_however_short_the_time(beta, monkeypatch):
 
 
 def test_a_short_time_that_is_enough_is_not_complained_of():
-    answer = mg.infer(ZOO["ising"], "10s", exact=False, error=0.1, seed=1, **QUIET)
+    answer = mg.infer(ZOO["ising"], "10s", exact=False, standard_error=0.1, seed=1, **QUIET)
     assert not any("too short" in text for text in answer.warnings)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time": "soon"}, "time must be seconds"),
+        ({"max_time": "soon"}, "max_time must be seconds"),
         ({"memory": "much"}, "memory must be bytes"),
         ({"memory": True}, "memory must be bytes"),
-        ({"error": -1.0, "exact": False}, "error must be a number above 0"),
+        ({"standard_error": -1.0, "exact": False}, "standard_error must be a number above 0"),
         ({"chains": 0, "exact": False}, "chains must be"),
     ],
 )
@@ -247,7 +249,7 @@ def test_an_answer_is_written_reported_and_framed(tmp_path):
         labels={"rain": ["no", "yes"]},
     )
     for exact in (True, False):
-        answer = mg.infer(graph, "5s", exact=exact, seed=1, error=0.02, **QUIET)
+        answer = mg.infer(graph, "5s", exact=exact, seed=1, standard_error=0.02, **QUIET)
         path = tmp_path / f"{exact}.mga"
         answer.save(path)
         again = mg.load(path)

@@ -227,7 +227,7 @@ def test_levels_reach_from_flat_to_frozen():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"time": "soon"}, "time must be seconds"),
+        ({"max_time": "soon"}, "max_time must be seconds"),
         ({"rounds": 0}, "rounds must be"),
         ({"rounds": 2.5}, "rounds must be"),
         ({"chains": 0}, "chains must be"),

@@ -311,7 +311,7 @@ def by_level(group):
 
 
 def test_stops_when_moments_match(rows):
-    fit = learn(blank(planted()), rows, error=0.02, pearson=0.97)
+    fit = learn(blank(planted()), rows, tol=0.02, pearson=0.97)
     assert fit.ended == "converged"
     assert fit.steps < 1000
     assert fit.history["error"][-1] <= 0.02

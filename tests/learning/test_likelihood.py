@@ -71,10 +71,10 @@ def test_fits_too_wide_for_elimination_are_annealed():
     graph = machine(40, 40, 0.1, 3)
     rows = np.full((50, 80), -1)
     rows[:, :40] = np.random.default_rng(1).integers(0, 2, (50, 40))
-    found = fit_of(graph).log_likelihood(rows, error=0.05)
+    found = fit_of(graph).log_likelihood(rows, standard_error=0.05)
     assert found.method == "annealing"
     assert 0 < found.error <= 0.05
-    again = fit_of(graph).log_likelihood(rows, error=0.05, seed=5)
+    again = fit_of(graph).log_likelihood(rows, standard_error=0.05, seed=5)
     # Five standard errors of the difference.
     assert abs(found.mean - again.mean) < 5 * np.hypot(found.error, again.error)
     uniform = -40 * np.log(2)
@@ -111,8 +111,8 @@ def test_annealing_refuses_what_it_cannot_do():
     dense = mg.FactorGraph([2] * 4, [mg.Complete(4, 0.1)])
     with pytest.raises(mg.LearnError, match="explicit factors"):
         annealed_log_z(dense, 0.1, 1, 1, Watch())
-    with pytest.raises(mg.LearnError, match="error must be positive"):
-        fit_of(machine(2, 2, 1.0, 1)).log_likelihood([[0, 0, 0, 0]], error=0.0)
+    with pytest.raises(mg.LearnError, match="standard_error must be positive"):
+        fit_of(machine(2, 2, 1.0, 1)).log_likelihood([[0, 0, 0, 0]], standard_error=0.0)
 
 
 def test_labels_and_hard_constraints_are_read():

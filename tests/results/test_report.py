@@ -586,7 +586,7 @@ def test_columns_of_shares_are_as_high_as_they_say():
 
 def test_the_ladder_of_a_sampled_answer_is_reported(tmp_path):
     graph = ZOO["ising"]
-    answer = mg.infer(graph, "5s", exact=False, error=0.05, seed=1, progress=False)
+    answer = mg.infer(graph, "5s", exact=False, standard_error=0.05, seed=1, progress=False)
     answer.report(tmp_path / "page.html")
     assert "The ladder" in (tmp_path / "page.html").read_text(encoding="utf-8")
     mg.infer(graph).report(tmp_path / "page.html")

@@ -139,7 +139,7 @@ def weak_lattice():
 
 def test_a_signal_while_log_z_is_estimated_gives_the_answer_of_the_ladder(monkeypatch):
     made = signal_in(monkeypatch, loop.Loop, 40)
-    answer = mg.infer(weak_lattice(), "60s", exact=False, error=1e-9, seed=1, **QUIET)
+    answer = mg.infer(weak_lattice(), "60s", exact=False, standard_error=1e-9, seed=1, **QUIET)
     assert answer.run.info.ended == "interrupted"
     assert answer.method.startswith("Tempering")
     assert abs(answer.marginals[:, 1] - 0.5).max() < 0.5
@@ -149,7 +149,7 @@ def test_a_signal_while_log_z_is_estimated_gives_the_answer_of_the_ladder(monkey
 def test_a_signal_before_anything_is_recorded_is_raised(monkeypatch):
     signal_in(monkeypatch, loop.Loop, 1)
     with pytest.raises(KeyboardInterrupt):
-        mg.infer(weak_lattice(), "60s", exact=False, error=1e-9, seed=1, **QUIET)
+        mg.infer(weak_lattice(), "60s", exact=False, standard_error=1e-9, seed=1, **QUIET)
 
 
 def coins(rows=200):

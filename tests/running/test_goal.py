@@ -374,7 +374,7 @@ def test_the_command_line(tmp_path, capsys, monkeypatch):
     assert re.match(r"warning: .*state-.*the checkpoint before it is used\n", err)
 
 
-UNREACHED = {"rhat": None, "ess": None, "error": 1e-9, "record": ["marginals", "draws"]}
+UNREACHED = {"rhat": None, "ess": None, "standard_error": 1e-9, "record": ["marginals", "draws"]}
 
 
 def test_a_run_that_memory_ends_hands_over_its_draws(monkeypatch):

@@ -26,7 +26,7 @@ def parameters(function):
 def test_signatures_name_every_option_with_its_default(function):
     found = parameters(function)
     assert {name: found[name].default for name in FIELDS} == FIELDS
-    own = {"graph", "updates", "sweeps", "reference", "rhat", "ess", "error", "max_time"}
+    own = {"graph", "updates", "sweeps", "reference", "rhat", "ess", "standard_error", "max_time"}
     assert set(found) - set(FIELDS) <= own
 
 

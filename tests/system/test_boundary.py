@@ -46,7 +46,10 @@ GRAPH = mg.models.ising_lattice(side=3, beta=0.2)
         ),
         (lambda: mg.read(3), "read: path must be the path of a file .*, got 3"),
         (lambda: mg.learn(GRAPH, l1="much"), "l1 must be a number or a mapping"),
-        (lambda: mg.infer(GRAPH, error=float("nan")), "error must be a number, got nan"),
+        (
+            lambda: mg.infer(GRAPH, standard_error=float("nan")),
+            "standard_error must be a number, got nan",
+        ),
         (lambda: mg.log_partition(mg.Gibbs), "graph must be .*, got the class Gibbs"),
         (lambda: mg.observables.binder(GRAPH), "run must be a Run, got an object of type Factor"),
     ],

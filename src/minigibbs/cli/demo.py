@@ -81,7 +81,7 @@ def describe_demo(run: Run) -> list[str]:
         "start in which all variables have the same value.",
         "",
         "What to type next:",
-        "  minigibbs infer ising-lattice:side=32,beta=0.4 --time 5s",
+        "  minigibbs infer ising-lattice:side=32,beta=0.4 --max-time 5s",
         "  minigibbs explain potts-rbf",
         "  minigibbs --help",
     ]

@@ -47,9 +47,9 @@ _TEMPERED = 1_000_000  # variables times levels, at most
 @checked(SampleError)
 def infer(
     graph: FactorGraph,
-    time: str | float = "60s",
+    max_time: str | float = "60s",
     *,
-    error: float = 0.005,
+    standard_error: float = 0.005,
     exact: bool = True,
     memory: str | float | None = None,
     sampler: Sampler | PopulationAnnealing | None = None,
@@ -71,9 +71,9 @@ def infer(
     ----------
     graph : FactorGraph
         The model, with or without evidence.
-    time : str or float, default "60s"
+    max_time : str or float, default "60s"
         Time limit: "20s", "5min", "1h", or seconds.
-    error : float, default 0.005
+    standard_error : float, default 0.005
         Largest standard error of a marginal to reach by sampling.
     exact : bool, default True
         Whether an exact answer may be computed.
@@ -132,12 +132,12 @@ def infer(
         chains = _CHAINS
     call = _Call(
         graph,
-        error,
+        standard_error,
         {"chains": chains, "seed": seed, "threads": threads, "progress": progress},
         observe,
         backend,
     )
-    with Watch(durations.seconds(time, "time")) as watch:
+    with Watch(durations.seconds(max_time, "max_time")) as watch:
         why = "exact answers were not requested"
         if exact:
             with Stage("looking for an exact answer", progress):
@@ -324,7 +324,7 @@ class _Call:
         sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
         warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
         options = self.options | {"observe": observe, "backend": self.backend}
-        run = sample_until(graph, sampler, error=self.error, warmup=warmup, **options)
+        run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run

@@ -60,7 +60,7 @@ _STORED_SECONDS = 5e-7  # to write out one factor of an implicit group, and to s
 @checked(SampleError)
 def maximize(
     graph: FactorGraph,
-    time: str | float = "10s",
+    max_time: str | float = "10s",
     *,
     rounds: int | None = None,
     beta_range: Sequence[float] | None = None,
@@ -87,7 +87,7 @@ def maximize(
     ----------
     graph : FactorGraph
         The model, with or without evidence.
-    time : str or float, default "10s"
+    max_time : str or float, default "10s"
         Time limit: "10s", "5min", "1h", or seconds.
     rounds : int, optional
         Number of rounds of each chain, instead of a time limit. The seed then fixes the result.
@@ -129,7 +129,7 @@ def maximize(
     begun = clocks.monotonic()
     chains = _default_chains(threads, rounds) if chains is None else chains
     check_counts(chains=chains, threads=threads)
-    limit = durations.seconds(time, "time")
+    limit = durations.seconds(max_time, "max_time")
     if prove:
         with Stage("looking for a proof by elimination", progress):
             certain = proven_by_elimination(graph, limit)

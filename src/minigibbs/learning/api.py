@@ -75,7 +75,7 @@ def learn(
     l1: float | Mapping[str, float] = 0.0,
     l2: float | Mapping[str, float] = 0.0,
     prior: Mapping[str, Any] | None = None,
-    error: float | None = None,
+    tol: float | None = None,
     pearson: float | None = None,
     held_out: Any = None,
     log_likelihood: bool = False,
@@ -154,7 +154,7 @@ def learn(
         Penalty l2 / 2 * parameter**2. One number, or numbers by name.
     prior : mapping, optional
         Normal priors by name: a standard deviation, or (mean, standard deviation).
-    error : float, optional
+    tol : float, optional
         Stop when the moments of all learned parameters differ by at most this share of their range.
     pearson : float, optional
         Stop when the correlation of the connected moments of data and model, for factors of several
@@ -211,7 +211,7 @@ def learn(
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     watch = Watch(limit)
     interval = None if every is None else durations.seconds(every, "every")
-    given = {"checkpoint": checkpoint, "held_out": held_out, "error": error, "pearson": pearson}
+    given = {"checkpoint": checkpoint, "held_out": held_out, "error": tol, "pearson": pearson}
     _require_sampled(method, [name for name, value in given.items() if value is not None])
     if log_likelihood and (method != "pcd" or checkpoint is not None or backend != "cpu"):
         raise LearnError(
@@ -230,7 +230,7 @@ def learn(
         decay=_default_decay(kind, steps) if decay is None else decay,
         optimizer=kind,
         batch=batch,
-        error=error,
+        error=tol,
         pearson=pearson,
         patience=patience,
         seed=entropy_of(seed),

@@ -52,7 +52,8 @@ class Settings:
             number = getattr(self, name)
             real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
             if not (real and 0 < number < np.inf) and not (number is None and name in _OPEN):
-                raise LearnError(f"{name} must be a number above 0, got {number!r}")
+                public = "tol" if name == "error" else name
+                raise LearnError(f"{public} must be a number above 0, got {number!r}")
         if self.pearson is not None and self.pearson > 1:
             raise LearnError(f"pearson must be a correlation of at most 1, got {self.pearson!r}")
 

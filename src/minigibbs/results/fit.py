@@ -150,7 +150,7 @@ class Fit:
         *,
         columns: Sequence[int | str] | None = None,
         weights: ArrayLike | None = None,
-        error: float = 0.05,
+        standard_error: float = 0.05,
         max_time: float | None = None,
         seed: int = 0,
     ) -> LogLikelihood:
@@ -167,7 +167,7 @@ class Fit:
             The variables that the columns of an array stand for.
         weights : array-like, optional
             Weight of each row. By default all rows have the same weight.
-        error : float, default 0.05
+        standard_error : float, default 0.05
             Standard error to reach if log Z is sampled.
         max_time : float, optional
             Seconds after which sampling ends with the error reached by then.
@@ -192,13 +192,13 @@ class Fit:
         >>> round(fit.log_likelihood([[1, 1, 1]]).mean, 4)
         -0.547
         """
-        if not 0 < error < math.inf:
-            raise LearnError(f"error must be positive, got {error}")
+        if not 0 < standard_error < math.inf:
+            raise LearnError(f"standard_error must be positive, got {standard_error}")
         if seed < 0:
             raise LearnError(f"seed must not be negative, got {seed}")
         data = read_data(self.graph, rows, columns, weights)
         with Watch(max_time) as watch, watch.noted():
-            return log_likelihood(self.graph, data, error, seed, watch)
+            return log_likelihood(self.graph, data, standard_error, seed, watch)
 
     @cached_property
     def not_determined(self) -> list[str]:

@@ -178,7 +178,7 @@ def sample_until(
     record: Record | str | Sequence[str] = DEFAULT_RECORD,
     progress: bool = True,
     *,
-    error: float | None = None,
+    standard_error: float | None = None,
     threads: int | None = None,
     executor: Executor | str | Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -220,7 +220,7 @@ def sample_until(
         What to record, as in `mg.sample`. `mg.Record(thin=...)` counts sweeps, by default 1.
     progress : bool, default True
         Whether to show a progress bar if stderr is a terminal.
-    error : float, optional
+    standard_error : float, optional
         Largest acceptable standard error of a marginal. By default this criterion is disabled.
     threads : int, optional
         Number of chains that run at the same time. By default one per processor.
@@ -256,7 +256,7 @@ def sample_until(
     'converged'
     """
     options = Options.gather(locals())
-    goal = Goal(rhat, ess, error, drop=warmup is None and not isinstance(start, Run))
+    goal = Goal(rhat, ess, standard_error, drop=warmup is None and not isinstance(start, Run))
     limit = None if max_time is None else durations.seconds(max_time, "max_time")
     with Watch(limit) as watch:
         with Stage("preparing", progress):

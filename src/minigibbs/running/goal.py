@@ -75,9 +75,10 @@ class Goal:
     met: bool = False
 
     def __post_init__(self) -> None:
-        goals = (("rhat", self.rhat, 1.0), ("ess", self.ess, 0.0), ("error", self.error, 0.0))
+        error = ("standard_error", self.error, 0.0)
+        goals = (("rhat", self.rhat, 1.0), ("ess", self.ess, 0.0), error)
         if all(value is None for _, value, _ in goals):
-            raise SampleError("sample_until needs a goal: rhat, ess or error")
+            raise SampleError("sample_until needs a goal: rhat, ess or standard_error")
         for name, value, least in goals:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and least < value < math.inf):
@@ -88,7 +89,7 @@ class Goal:
         if self.ess is not None and not kept & {"energy", "draws"}:
             raise SampleError('ess needs record to hold "energy" or "draws", or leave it out: None')
         if self.error is not None and "marginals" not in kept:
-            raise SampleError('error needs record to hold "marginals", or leave it out: None')
+            raise SampleError('standard_error needs record to hold "marginals"')
         if not kept:
             raise SampleError('rhat needs record to hold "marginals", "energy" or "draws"')
 

@@ -37,9 +37,9 @@ from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 def infer(
     model: Model,
-    time: Annotated[str, typer.Option(help="20s, 5min, 1h.")] = "60s",
-    error: Annotated[
-        float, typer.Option(help="Largest standard error of a marginal that is wanted.")
+    max_time: Annotated[str, typer.Option(help="Time limit: 20s, 5min, 1h.")] = "60s",
+    standard_error: Annotated[
+        float, typer.Option(help="Largest standard error of a marginal to reach.")
     ] = 0.005,
     exact: Annotated[
         bool, typer.Option("--exact/--no-exact", help="Whether to compute exactly where that fits.")
@@ -72,8 +72,8 @@ def infer(
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     answer = answer_for(
         graph,
-        time,
-        error=error,
+        max_time,
+        standard_error=standard_error,
         exact=exact,
         memory=memory,
         chains=chains,

@@ -29,7 +29,7 @@ _STDOUT = Path("-")
 
 def maximize(
     model: Model,
-    time: Annotated[str, typer.Option(help="10s, 5min, 1h.")] = "10s",
+    max_time: Annotated[str, typer.Option(help="Time limit: 10s, 5min, 1h.")] = "10s",
     rounds: Annotated[
         int | None, typer.Option(help="Rounds of each chain, instead of a time limit.")
     ] = None,
@@ -60,7 +60,7 @@ def maximize(
     with warnings_in_lines():
         best = search(
             graph,
-            time,
+            max_time,
             rounds=rounds,
             chains=chains,
             seed=seed,
