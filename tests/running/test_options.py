@@ -15,7 +15,12 @@ OWN_WORDS = {  # options that the command line says in other words, or cannot sa
     "executor": "dask",  # --dask gives an address
     "start": None,  # a state or a run of this process
 }
-OF_RECORD = {"thin": "thin", "variables": "variables", "chains": "record_chains"}
+OF_RECORD = {
+    "thin": "thin",
+    "variables": "variables",
+    "chains": "record_chains",
+    "temperatures": "temperatures",
+}
 
 
 def parameters(function):

@@ -51,15 +51,22 @@ def sample(
         str | None,
         typer.Option(help="random, systematic, shuffled, shared or chromatic [random]."),
     ] = None,
-    record: Annotated[str, typer.Option(help="What to keep: marginals, draws, energy.")] = _RECORD,
+    record: Annotated[
+        str, typer.Option(help="What to record: marginals, draws, energy.")
+    ] = _RECORD,
     variables: Annotated[
-        str | None, typer.Option(help="Whose draws to keep, by name or number: a,b,7 [all].")
+        str | None,
+        typer.Option(help="Variables whose draws are recorded, by name or number: a,b,7 [all]."),
     ] = None,
     thin: Annotated[
         int | None, typer.Option(help="Sweeps between two records; updates with --updates.")
     ] = None,
     record_chains: Annotated[
         int | None, typer.Option(help="Chains that a GPU records one by one [64].")
+    ] = None,
+    temperatures: Annotated[
+        bool | None,
+        typer.Option("--temperatures", help="Record all temperatures of tempered runs."),
     ] = None,
     observe: Annotated[
         list[str] | None,
@@ -101,7 +108,13 @@ def sample(
     graph = read_model(model, floor, ignore_evidence, evidence, given)
     whose = _variables(variables, kept, graph)
     chosen_records = [] if record == _RECORD else kept  # by default energies are at a budget
-    what = Record(*chosen_records, thin=thin, variables=whose, chains=record_chains)
+    what = Record(
+        *chosen_records,
+        thin=thin,
+        variables=whose,
+        chains=record_chains,
+        temperatures=bool(temperatures),
+    )
     options = Options(
         sampler=chosen,
         warmup=warmup,
