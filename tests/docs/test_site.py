@@ -61,7 +61,7 @@ def test_site_builds_and_is_whole(tmp_path):
     reference = "".join(page.read_text() for page in tmp_path.glob("reference/*/index.html"))
     for name in set(mg.__all__) - {"__version__"}:
         assert f'id="minigibbs.{name}"' in reference, name
-    assert 'id="minigibbs.mg.exact_marginals"' in reference
+    assert 'id="minigibbs.theory.transition"' in reference
     for path in (ROOT / "docs").rglob("*.md"):
         place = path.relative_to(ROOT / "docs").with_suffix("")
         page = tmp_path / place / "index.html" if path.stem != "README" else tmp_path / "index.html"
