@@ -131,8 +131,8 @@ INSTANCES = {
     "mg.theory.TruncatedEstimator": "mg.theory.TruncatedEstimator(mg.PoissonEstimator(5.0), 0.5)",
     **{f"mg.{name}": f"mg.{name}()" for name in (
         "MGPMH", "AsyncGibbs", "BlockGibbs", "DoubleMinGibbs", "Exact", "ExactEstimator", "Gibbs",
-        "LocalMinibatchGibbs", "MinGibbs", "PoissonGibbs", "PoissonMH", "Record", "SwendsenWang",
-        "Tempering", "TunaMH",
+        "LocalMinibatchGibbs", "MinGibbs", "PoissonGibbs", "PoissonMH", "PopulationAnnealing",
+        "Record", "SwendsenWang", "Tempering", "TunaMH",
     )},
     **RESULTS,
 }  # fmt: skip

@@ -453,7 +453,8 @@ class _Mixture:
             whole[:, 1:] = values[chain, some].reshape(len(weight), -1)
             whole *= weight[:, None]
             sums[number, :numbers] = whole.sum(axis=0)
-            sums[number, numbers:] = (whole.T @ self.shares[number]).ravel()
+            # Small products of matrices: threads of a BLAS would wait for each other.
+            sums[number, numbers:] = np.einsum("na,nk->ak", whole, self.shares[number]).ravel()
 
         def reweighted(mean: NDArray[np.float64]) -> Any:
             step = self.inverse @ (self.each - mean[:levels])
