@@ -68,7 +68,7 @@ def add(
         begun = time.perf_counter()
         run = mg.sample(graph, sampler, sweeps=count, seed=1, progress=False, **options)
         seconds = time.perf_counter() - begun
-    made = (run.info.updates + run.info.warmup) * run.info.chains * temperatures * (1 + houdayer)
+    made = (run.info.updates + run.info.warmup) * temperatures * (1 + houdayer)
     nanoseconds = run.info.seconds / made * 1e9
     trips = run.ladder.round_trips if run.ladder else 0
     measured = f"{made / run.info.seconds:.3g} updates/s, as called {made / seconds:.3g}"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigibbs as mg
-from minigibbs.samplers.registry import choose_scan
+from minigibbs.samplers.registry import CUDA, choose_scan
 
 LATTICE = mg.models.ising_lattice(16, 0.3)
 ZEROS = mg.FactorGraph(
@@ -48,6 +48,25 @@ def test_choice(name):
         assert chosen.why
         run = mg.sample(graph, sampler, sweeps=1, chains=chains, progress=False)
         assert run.info.scan == scan
+
+
+ON_A_GPU = {
+    "small colors": ("chromatic", "chromatic"),
+    "clamped to a few": ("systematic", "chromatic"),
+    "dense": ("systematic", "chromatic"),
+    "the paper's sampler": ("shared", "shared"),
+    "guaranteed": ("shared", "shared"),
+    "implicit": ("systematic", "systematic"),
+    "hard constraints": ("systematic", "systematic"),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_choice_on_a_gpu(name):
+    """As `benchmarks/results/gpu_defaults.md` shows: threads read the same factors in any case."""
+    graph, sampler, *_ = CASES[name]
+    for chains, scan in zip((1, 1 << 17), ON_A_GPU[name], strict=True):
+        assert choose_scan(sampler, graph, chains, device=CUDA).scan == scan
 
 
 def test_lengths_in_updates_have_no_chromatic_scan():

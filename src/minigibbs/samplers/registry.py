@@ -96,7 +96,7 @@ CHROMATIC = "chromatic"
 CPU, CUDA = "cpu", "cuda"
 TOGETHER = 16  # chains on a CPU from which on they are stored side by side and updated together
 FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
-LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
+LEAST_COLOR = {CPU: 64, CUDA: 32}  # variables of a color, on average: a vector's, or a warp's
 
 _STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
@@ -471,7 +471,7 @@ def choose_scan(
     chosen = prepared(graph, "scan", key, choose, most=_KEPT)
     if chosen.scan == CHROMATIC and not sweeps:
         chosen = _one_by_one(sampler, chosen.why)
-    if chosen.scan != CHROMATIC and device == CUDA:
+    if chosen.scan == "random" and device == CUDA:
         return ScanChoice("shared", "threads of a GPU then read the same factors")
     return chosen
 
@@ -494,9 +494,9 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
     if graph.implicits:
         why = "implicit factors couple all variables, so no two can be updated at once"
         return _one_by_one(sampler, why)
-    free = graph.free
+    free, least = graph.free, LEAST_COLOR[device]
     bits = stencil_bits(graph) if sampler.evaluates_all(graph) else None
-    if bits is not None and free >= LEAST_COLOR * bits.lattice.colors:
+    if bits is not None and free >= least * bits.lattice.colors:
         colors = bits.lattice.colors
         return ScanChoice(
             CHROMATIC,
@@ -511,8 +511,8 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
     if not free:
         return _one_by_one(sampler, "evidence clamps every variable")
     entries = len(graph.packed.weight)  # at more than half of all pairs, colors are small
-    if 2 * entries > free * free or free < LEAST_COLOR * graph.colors.count:
-        return _one_by_one(sampler, f"its colors have fewer than {LEAST_COLOR} variables each")
+    if 2 * entries > free * free or free < least * graph.colors.count:
+        return _one_by_one(sampler, f"its colors have fewer than {least} variables each")
     if not draws_nothing(sampler, graph):
         return _one_by_one(sampler, "factors are drawn, chain by chain")
     return ScanChoice(
