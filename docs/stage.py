@@ -130,8 +130,8 @@ def _chapter(chapter: str) -> str:
 
 def _entry(name: str) -> str:
     """A public name with the members that users call, inherited ones included."""
-    members = json.dumps(build.MEMBERS.get(name.split(".")[-1], []))
-    options = f"    options:\n      members: {members}\n      inherited_members: true\n"
+    members = json.dumps(build.MEMBERS.get(name.split(".")[-1]) or False)
+    options = f"    options:\n      members: {members}\n      inherited_members: {members}\n"
     return f"::: minigibbs.{name}\n{options}"
 
 

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 import minigibbs as mg
+from tests.docs.test_docs import build
 from tests.paths import ROOT
 
 pytest.importorskip("mkdocs", reason="the site is built by MkDocs")
@@ -62,6 +64,9 @@ def test_site_builds_and_is_whole(tmp_path):
     for name in set(mg.__all__) - {"__version__"}:
         assert f'id="minigibbs.{name}"' in reference, name
     assert 'id="minigibbs.theory.transition"' in reference
+    assert 'id="minigibbs.Run.marginal"' in reference  # inherited
+    shown = set(re.findall(r'id="minigibbs\.(Potts|MGPMH|Run)\.(\w+)"', reference))
+    assert shown == {("Run", member) for member in build.MEMBERS["Run"]}  # and no hooks
     for path in (ROOT / "docs").rglob("*.md"):
         place = path.relative_to(ROOT / "docs").with_suffix("")
         page = tmp_path / place / "index.html" if path.stem != "README" else tmp_path / "index.html"
