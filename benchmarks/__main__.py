@@ -28,6 +28,7 @@ BENCHMARKS = [
     "imputation",
     "structure",
     "ground_states",
+    "populations",
     "ladders",
 ]
 
