@@ -12,7 +12,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,10 @@ def main() -> None:
 def mapped(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
     """The result of each task, several at a time where there are workers."""
     if WORKERS == 1:
-        return map(work, tasks)
-    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
-        return iter(pool.map(work, tasks, chunksize=1))
+        yield from map(work, tasks)
+    else:
+        with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
+            yield from pool.imap(work, tasks)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -161,11 +162,11 @@ def compared(task: tuple[str, int]) -> dict[str, tuple[int, float]]:
 def networks(report: Report) -> None:
     """Bayesian networks from 5,000 rows: distance and seconds."""
     ours(np.random.default_rng(0).integers(0, 3, (100, 4)))  # compiled, if it was not
-    results = list(mapped(compared, list(product(NETWORKS, SEEDS))))
-    for place, name in enumerate(NETWORKS):
+    results = mapped(compared, list(product(NETWORKS, SEEDS)))
+    for name in NETWORKS:
         distance: Counter[str] = Counter()
         seconds: Counter[str] = Counter()
-        for each in results[place * len(SEEDS) : (place + 1) * len(SEEDS)]:
+        for each in islice(results, len(SEEDS)):
             for label, (far, spent) in each.items():
                 distance[label] += far
                 seconds[label] += spent
@@ -181,6 +182,7 @@ def networks(report: Report) -> None:
         for label in distance:
             if label != "minigibbs":
                 report.add(f"  {label}", f"SHD {distance[label]}, {seconds[label]:.3g} s")
+        report.write()
 
 
 def spins(columns: int, rows: int, coupling: float, seed: int) -> tuple[np.ndarray, set[Any]]:
@@ -253,6 +255,7 @@ def planted(report: Report) -> None:
         report.add(what, f"{own:.3f}", f"at least {theirs:.3f}, scikit-learn's", own >= theirs)
         report.add("  seconds", f"{spent:.3g}", f"less than {peer:.3g}", spent < peer)
         report.add("  scikit-learn with the best penalty of all", f"F1 {bound:.3f}")
+        report.write()
 
 
 def large(report: Report) -> None:

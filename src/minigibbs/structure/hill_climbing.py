@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
+from minigibbs.kernels.jit import entry
 from minigibbs.structure.counting import Counter, Family
 from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system.watch import Watch
@@ -40,7 +41,7 @@ class Search:
         self.allowed[constant] = self.allowed[:, constant] = False
         for parent, child in np.argwhere(rules.required).tolist():
             self.edge[parent, child] = True
-        if self.reach is None:
+        if self.paths() is None:
             raise LearnError("required: the edges must not form a cycle")
         for child in range(columns):
             self.update(child)
@@ -50,22 +51,16 @@ class Search:
         """The score of the network."""
         return float(self.own.sum())
 
-    @property
-    def reach(self) -> NDArray[np.bool_] | None:
-        """[from, to] whether a path leads there, of any length; None where there is a cycle."""
+    def paths(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+        """Where paths lead, and which edges are the only path between their ends.
+
+        Both are matrices [from, to]; every column has a path to itself. None if there is a cycle.
+        """
         columns = len(self.edge)
-        reach = np.eye(columns, dtype=np.bool_)
-        waiting = self.edge.sum(axis=0)
-        ready = np.flatnonzero(waiting == 0).tolist()
-        done = 0
-        while ready:
-            node = ready.pop()
-            done += 1
-            children = np.flatnonzero(self.edge[node])
-            reach[:, children] |= reach[:, [node]]
-            waiting[children] -= 1
-            ready += children[waiting[children] == 0].tolist()
-        return reach if done == columns else None
+        above, single = np.eye(columns, dtype=np.bool_), self.edge.copy()
+        waiting, ready = self.edge.sum(axis=0), np.empty(columns, dtype=np.int64)
+        done = _trace(self.edge, waiting, ready, above, single)
+        return (above.T, single) if done == columns else None
 
     def update(self, child: int) -> None:
         """Score the family of a column anew, and every change of one of its parents."""
@@ -91,16 +86,15 @@ class Search:
 
     def changes(self) -> NDArray[np.float64]:
         """[kind, parent, child] what each change adds to the score; -inf if it is not possible."""
-        reach = self.reach
-        assert reach is not None
+        paths = self.paths()
+        assert paths is not None
+        reach, single = paths
         found = np.full((3, *self.edge.shape), -np.inf)
         possible = ~self.edge & ~self.edge.T & ~reach.T
         found[ADD] = np.where(possible, self.add, -np.inf)
         loose = self.edge & ~self.rules.required
         found[DROP] = np.where(loose, self.drop, -np.inf)
-        paths = self.edge.astype(np.float32) @ reach.astype(np.float32)
-        turned = loose & (paths < 1.5)  # the edge itself is the only path
-        found[REVERSE] = np.where(turned, self.drop + self.add.T, -np.inf)
+        found[REVERSE] = np.where(loose & single, self.drop + self.add.T, -np.inf)
         return found
 
     def apply(self, change: int, parent: int, child: int) -> None:
@@ -223,3 +217,36 @@ def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
             return
         change, parent, child = possible[rng.integers(len(possible))].tolist()
         search.apply(change, parent, child)
+
+
+@entry
+def _trace(edge, waiting, ready, above, single):
+    """Follow the edges in topological order; returns how many columns are in no cycle.
+
+    `waiting` holds the number of parents of each column, `ready` is scratch. above[to, from] is
+    the identity at first and then says where paths lead. Edges beside which there is another path
+    are removed from `single`.
+    """
+    columns, count, done = len(edge), 0, 0
+    for column in range(columns):
+        if waiting[column] == 0:
+            ready[count] = column
+            count += 1
+    while done < count:
+        node = ready[done]
+        done += 1
+        for child in range(columns):
+            if edge[node, child]:
+                for other in range(columns):
+                    above[child, other] |= above[node, other]
+                waiting[child] -= 1
+                if waiting[child] == 0:
+                    ready[count] = child
+                    count += 1
+    for parent in range(columns):
+        for child in range(columns):
+            if edge[parent, child]:
+                for other in range(columns):
+                    if other != child and edge[parent, other] and above[child, other]:
+                        single[parent, child] = False
+    return done

@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from minigibbs.errors import LearnError
 from minigibbs.graph.domains import Domains
 from minigibbs.graph.factors import Factors, Table, Unary
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.kernels.jit import entry
+from minigibbs.kernels.jit import entry, inlined, kernel
 from minigibbs.structure.counting import Counter
 from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system import memory
@@ -54,10 +54,11 @@ def contrasts(size: int) -> NDArray[np.float64]:
     return basis
 
 
-@dataclass(frozen=True, eq=False)
-class _Coding:
-    """The contrasts of all columns, one after the other."""
+class _Coding(NamedTuple):
+    """The table, and the contrasts of all columns, one after the other."""
 
+    codes: NDArray[Any]  # [column, row]
+    sizes: NDArray[np.int64]  # [column] how many values it has
     first: NDArray[np.int64]  # [column + 1] where its contrasts start
     start: NDArray[np.int64]  # [column + 1] where its values start, in `basis` and in fields
     basis: NDArray[np.float64]  # [value of a column, contrast], as wide as the widest
@@ -86,7 +87,25 @@ def _coding(counter: Counter) -> _Coding:
         basis[start[column] : start[column + 1], : size - 1] = own
         own = own.astype(np.float32)
         features[first[column] : first[column + 1]] = own.T[:, counter.codes[column]]
-    return _Coding(first, start, basis, features)
+    return _Coding(counter.codes, sizes, first, start, basis, features)
+
+
+class _Links(NamedTuple):
+    """The edges at each column."""
+
+    ends: NDArray[np.int64]  # [column + 1] where its edges start in `edge` and `other`
+    edge: NDArray[np.int64]  # the number of the edge
+    other: NDArray[np.int64]  # the column at its other end
+    place: NDArray[np.int64]  # [edge + 1] where the numbers of an edge start
+
+
+class _Slopes(NamedTuple):
+    """What an evaluation adds up over the rows."""
+
+    total: NDArray[np.float64]  # [column] the log pseudo-likelihood
+    fields: NDArray[np.float64]  # slopes of fields
+    halves: NDArray[np.float64]  # [lower or higher column of an edge, number] slopes of numbers
+    residuals: NDArray[np.float32]  # [contrast, row] slopes of logits; empty if they are not kept
 
 
 class _Edges:
@@ -100,10 +119,9 @@ class _Edges:
         columns, count = len(widths), len(pairs)
         ends = pairs.ravel()
         order = np.argsort(ends, kind="stable")
-        self.ends = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=columns))])
-        self.ends = self.ends.astype(np.int64)
-        self.edge = np.repeat(np.arange(count), 2)[order]
-        self.other = pairs[:, ::-1].ravel()[order]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=columns))])
+        edge, other = np.repeat(np.arange(count), 2)[order], pairs[:, ::-1].ravel()[order]
+        self.links = _Links(starts.astype(np.int64), edge, other, self.place)
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -144,48 +162,22 @@ class Pairwise:
     ) -> tuple[float, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Log pseudo-likelihood per row, slopes of fields and of values, and per column."""
         counter, coding, edges = self.counter, self.coding, self.edges
-        total = np.zeros(self.columns)
-        slope_fields = np.zeros_like(fields)
-        halves = np.zeros((2, edges.numbers))
         if keep:
             self.residuals = np.empty_like(coding.features)
         nothing = np.empty((0, 0), dtype=np.float32)
+        halves = np.zeros((2, edges.numbers))
         residuals = self.residuals if keep else nothing
+        out = _Slopes(np.zeros(self.columns), np.zeros_like(fields), halves, residuals)
         widest = int(counter.sizes.max())
 
         def work(begin: int, end: int) -> None:
-            _evaluate(
-                counter.codes,
-                counter.sizes,
-                coding.first,
-                coding.start,
-                coding.basis,
-                coding.features,
-                edges.ends,
-                edges.edge,
-                edges.other,
-                edges.place,
-                fields,
-                values,
-                begin,
-                end,
-                keep,
-                np.zeros((widest, _CHUNK), dtype=np.float32),
-                np.zeros((widest, _CHUNK), dtype=np.float32),
-                total,
-                slope_fields,
-                halves,
-                residuals,
-            )
+            scratch = np.zeros((2, widest, _CHUNK), dtype=np.float32)
+            _evaluate(coding, edges.links, fields, values, begin, end, scratch, out)
 
         counter.spread(work, self.columns, counter.rows * 20.0)
         rows = counter.rows
-        return (
-            float(total.sum()) / rows,
-            slope_fields / rows,
-            halves.sum(axis=0) / rows,
-            total,
-        )
+        level, slope = float(out.total.sum()) / rows, halves.sum(axis=0) / rows
+        return level, out.fields / rows, slope, out.total
 
     def slopes(self) -> NDArray[np.float64]:
         """[column, column] norms of the slope for every pair, at the residuals kept."""
@@ -402,25 +394,8 @@ def _node_gains(fit: Pairwise) -> NDArray[np.float64]:
     widest = int(counter.sizes.max())
 
     def work(begin: int, end: int) -> None:
-        _gains(
-            counter.codes,
-            counter.sizes,
-            coding.first,
-            coding.start,
-            coding.basis,
-            coding.features,
-            edges.ends,
-            edges.edge,
-            edges.other,
-            edges.place,
-            fit.fields,
-            fit.values,
-            begin,
-            end,
-            np.zeros((widest, _CHUNK), dtype=np.float32),
-            np.zeros((widest, _CHUNK), dtype=np.float32),
-            gains,
-        )
+        scratch = np.zeros((2, widest, _CHUNK), dtype=np.float32)
+        _gains(coding, edges.links, fit.fields, fit.values, begin, end, scratch, gains)
 
     counter.spread(work, fit.columns, counter.rows * 100.0)
     return np.asarray(gains.sum(axis=0))
@@ -476,150 +451,159 @@ def pairwise_graph(domains: Domains, learned: Learned) -> FactorGraph:
 
 
 @entry
-def _evaluate(
-    codes,
-    sizes,
-    first,
-    start,
-    basis,
-    features,
-    ends,
-    edge,
-    other,
-    place,
-    fields,
-    values,
-    begin,
-    end,
-    keep,
-    logits,
-    slopes,
-    total,
-    slope_fields,
-    halves,
-    residuals,
-):
+def _evaluate(coding, links, fields, values, begin, end, scratch, out):
     """Log pseudo-likelihood of the columns from `begin` to `end`, summed over rows, and slopes.
 
-    `halves[0]` gets the slopes of an edge's numbers from its lower column, `halves[1]` from its
-    higher one. `logits` and `slopes` are scratch [contrast or value, row of a chunk].
+    `scratch` is [2, contrast or value, row of a chunk].
     """
-    rows = codes.shape[1]
+    rows, first = coding.codes.shape[1], coding.first
+    slopes, logits = scratch[0], scratch[1]
     for i in range(begin, end):
-        size, width = sizes[i], first[i + 1] - first[i]
+        width = first[i + 1] - first[i]
         if width == 0:
             continue
         level = 0.0
         for low in range(0, rows, _CHUNK):
             count = min(_CHUNK, rows - low)
-            # Contrasts of the logits: the edges' numbers times the features of the neighbors.
-            for c in range(width):
-                for t in range(count):
-                    slopes[c, t] = np.float32(0.0)
-            for k in range(ends[i], ends[i + 1]):
-                j, at = other[k], place[edge[k]]
-                theirs = first[j + 1] - first[j]
-                for c in range(width):
-                    for d in range(theirs):
-                        n = at + (c * theirs + d if i < j else d * width + c)
-                        value = np.float32(values[n])
-                        if value != 0.0:
-                            for t in range(count):
-                                slopes[c, t] += value * features[first[j] + d, low + t]
-            if size == 2:
-                gap = fields[start[i] + 1] - fields[start[i]]
-                turn = basis[start[i] + 1, 0] - basis[start[i], 0]
-                summed = 0.0
-                for t in range(count):
-                    x = codes[i, low + t]
-                    z = gap + turn * slopes[0, t]
-                    small = math.exp(-abs(z))
-                    p = 1.0 / (1.0 + small) if z >= 0 else small / (1.0 + small)
-                    level -= math.log1p(small) + max(z if x == 0 else -z, 0.0)
-                    r = x - p
-                    summed += r
-                    slopes[0, t] = np.float32(turn * r)
-                slope_fields[start[i]] -= summed
-                slope_fields[start[i] + 1] += summed
+            _couple(coding, links, values, i, low, count, slopes)
+            if coding.sizes[i] == 2:
+                level += _two_values(coding, fields, i, low, count, slopes, out.fields)
             else:
-                for v in range(size):
+                _logits_of(coding, fields, i, count, slopes, logits)
+                level += _many_values(coding, i, low, count, logits, out.fields)
+                _slopes_of(coding, i, count, logits, slopes)
+            if len(out.residuals) > 0:
+                for c in range(width):
                     for t in range(count):
-                        logits[v, t] = np.float32(fields[start[i] + v])
-                    for c in range(width):
-                        weight = np.float32(basis[start[i] + v, c])
-                        if weight != 0.0:
-                            for t in range(count):
-                                logits[v, t] += weight * slopes[c, t]
+                        out.residuals[first[i] + c, low + t] = slopes[c, t]
+            _decouple(coding, links, i, low, count, slopes, out.halves)
+        out.total[i] = level
+
+
+@inlined
+def _number_of(start, i, j, c, d, width, theirs):
+    """Which number of an edge is for contrast c of column i and contrast d of column j."""
+    return start + (c * theirs + d if i < j else d * width + c)
+
+
+@kernel
+def _couple(coding, links, values, i, low, count, out):
+    """Contrasts of the logits of column i: numbers of its edges times features of neighbors."""
+    first = coding.first
+    width = first[i + 1] - first[i]
+    for c in range(width):
+        for t in range(count):
+            out[c, t] = np.float32(0.0)
+    for k in range(links.ends[i], links.ends[i + 1]):
+        j, at = links.other[k], links.place[links.edge[k]]
+        theirs = first[j + 1] - first[j]
+        for c in range(width):
+            for d in range(theirs):
+                value = np.float32(values[_number_of(at, i, j, c, d, width, theirs)])
+                if value != 0.0:
+                    for t in range(count):
+                        out[c, t] += value * coding.features[first[j] + d, low + t]
+
+
+@kernel
+def _decouple(coding, links, i, low, count, slopes, halves):
+    """Add the slopes of the numbers of column i's edges, from those of its contrasts."""
+    first = coding.first
+    width = first[i + 1] - first[i]
+    for k in range(links.ends[i], links.ends[i + 1]):
+        j, at = links.other[k], links.place[links.edge[k]]
+        theirs, half = first[j + 1] - first[j], 0 if i < j else 1
+        for c in range(width):
+            for d in range(theirs):
+                product = np.float32(0.0)
                 for t in range(count):
-                    x = np.int64(codes[i, low + t])
-                    top = logits[0, t]
-                    for v in range(1, size):
-                        top = max(top, logits[v, t])
-                    level += logits[x, t] - top
-                    norm = 0.0
-                    for v in range(size):
-                        logits[v, t] = np.float32(math.exp(logits[v, t] - top))
-                        norm += logits[v, t]
-                    level -= math.log(norm)
-                    for v in range(size):
-                        logits[v, t] = np.float32((1.0 if v == x else 0.0) - logits[v, t] / norm)
-                for v in range(size):
-                    summed = 0.0
-                    for t in range(count):
-                        summed += logits[v, t]
-                    slope_fields[start[i] + v] += summed
-                for c in range(width):
-                    for t in range(count):
-                        slopes[c, t] = np.float32(0.0)
-                    for v in range(size):
-                        weight = np.float32(basis[start[i] + v, c])
-                        if weight != 0.0:
-                            for t in range(count):
-                                slopes[c, t] += weight * logits[v, t]
-            if keep:
-                for c in range(width):
-                    for t in range(count):
-                        residuals[first[i] + c, low + t] = slopes[c, t]
-            for k in range(ends[i], ends[i + 1]):
-                j, at = other[k], place[edge[k]]
-                theirs, half = first[j + 1] - first[j], 0 if i < j else 1
-                for c in range(width):
-                    for d in range(theirs):
-                        product = np.float32(0.0)
-                        for t in range(count):
-                            product += slopes[c, t] * features[first[j] + d, low + t]
-                        n = at + (c * theirs + d if i < j else d * width + c)
-                        halves[half, n] += product
-        total[i] = level
+                    product += slopes[c, t] * coding.features[first[j] + d, low + t]
+                halves[half, _number_of(at, i, j, c, d, width, theirs)] += product
+
+
+@kernel
+def _two_values(coding, fields, i, low, count, slopes, slope_fields):
+    """Log-likelihood of a column of two values; its contrast in `slopes` becomes its slope."""
+    start, level, summed = coding.start[i], 0.0, 0.0
+    gap = fields[start + 1] - fields[start]
+    turn = coding.basis[start + 1, 0] - coding.basis[start, 0]
+    for t in range(count):
+        x = coding.codes[i, low + t]
+        z = gap + turn * slopes[0, t]
+        small = math.exp(-abs(z))
+        p = 1.0 / (1.0 + small) if z >= 0 else small / (1.0 + small)
+        level -= math.log1p(small) + max(z if x == 0 else -z, 0.0)
+        r = x - p
+        summed += r
+        slopes[0, t] = np.float32(turn * r)
+    slope_fields[start] -= summed
+    slope_fields[start + 1] += summed
+    return level
+
+
+@kernel
+def _logits_of(coding, fields, i, count, mixed, logits):
+    """The logits of column i, from their contrasts."""
+    start, width = coding.start[i], coding.first[i + 1] - coding.first[i]
+    for v in range(coding.sizes[i]):
+        for t in range(count):
+            logits[v, t] = np.float32(fields[start + v])
+        for c in range(width):
+            weight = np.float32(coding.basis[start + v, c])
+            if weight != 0.0:
+                for t in range(count):
+                    logits[v, t] += weight * mixed[c, t]
+
+
+@kernel
+def _many_values(coding, i, low, count, logits, slope_fields):
+    """Log-likelihood of a column; its logits become their slopes."""
+    size, start, level = coding.sizes[i], coding.start[i], 0.0
+    for t in range(count):
+        x = np.int64(coding.codes[i, low + t])
+        top = logits[0, t]
+        for v in range(1, size):
+            top = max(top, logits[v, t])
+        level += logits[x, t] - top
+        norm = 0.0
+        for v in range(size):
+            logits[v, t] = np.float32(math.exp(logits[v, t] - top))
+            norm += logits[v, t]
+        level -= math.log(norm)
+        for v in range(size):
+            logits[v, t] = np.float32((1.0 if v == x else 0.0) - logits[v, t] / norm)
+    for v in range(size):
+        summed = 0.0
+        for t in range(count):
+            summed += logits[v, t]
+        slope_fields[start + v] += summed
+    return level
+
+
+@kernel
+def _slopes_of(coding, i, count, logits, slopes):
+    """The slopes of contrasts, from those of logits."""
+    start, width = coding.start[i], coding.first[i + 1] - coding.first[i]
+    for c in range(width):
+        for t in range(count):
+            slopes[c, t] = np.float32(0.0)
+        for v in range(coding.sizes[i]):
+            weight = np.float32(coding.basis[start + v, c])
+            if weight != 0.0:
+                for t in range(count):
+                    slopes[c, t] += weight * logits[v, t]
 
 
 @entry
-def _gains(
-    codes,
-    sizes,
-    first,
-    start,
-    basis,
-    features,
-    ends,
-    edge,
-    other,
-    place,
-    fields,
-    values,
-    begin,
-    end,
-    whole,
-    part,
-    gains,
-):
+def _gains(coding, links, fields, values, begin, end, scratch, gains):
     """What each edge at the columns from `begin` to `end` adds there, all others held.
 
-    gains[0 or 1, edge] is for its lower or higher column. `whole` and `part` are scratch.
+    gains[0 or 1, edge] is for its lower or higher column. `scratch` is [2, value, row of a chunk].
     """
-    rows = codes.shape[1]
+    rows, first, start, ends = coding.codes.shape[1], coding.first, coding.start, links.ends
+    whole, part = scratch[0], scratch[1]
     for i in range(begin, end):
-        size, width = sizes[i], first[i + 1] - first[i]
+        size, width = coding.sizes[i], first[i + 1] - first[i]
         if width == 0:
             continue
         for low in range(0, rows, _CHUNK):
@@ -630,33 +614,19 @@ def _gains(
             for skipped in range(ends[i] - 1, ends[i + 1]):
                 # First the logits of all edges, then those without one edge.
                 if skipped < ends[i]:
-                    lowest, highest, sign = ends[i], ends[i + 1], 1.0
+                    lowest, highest, sign, logits = ends[i], ends[i + 1], 1.0, whole
                 else:
-                    lowest, highest, sign = skipped, skipped + 1, -1.0
+                    lowest, highest, sign, logits = skipped, skipped + 1, -1.0, part
                     for v in range(size):
                         for t in range(count):
                             part[v, t] = whole[v, t]
                 for k in range(lowest, highest):
-                    j, at = other[k], place[edge[k]]
-                    theirs = first[j + 1] - first[j]
-                    for c in range(width):
-                        for d in range(theirs):
-                            n = at + (c * theirs + d if i < j else d * width + c)
-                            for v in range(size):
-                                weight = np.float32(sign * values[n] * basis[start[i] + v, c])
-                                if weight == 0.0:
-                                    continue
-                                if skipped < ends[i]:
-                                    for t in range(count):
-                                        whole[v, t] += weight * features[first[j] + d, low + t]
-                                else:
-                                    for t in range(count):
-                                        part[v, t] += weight * features[first[j] + d, low + t]
+                    _tilt(coding, links, values, i, k, low, count, sign, logits)
                 if skipped < ends[i]:
                     continue
                 level = 0.0
                 for t in range(count):
-                    x = np.int64(codes[i, low + t])
+                    x = np.int64(coding.codes[i, low + t])
                     top, floor = whole[0, t], part[0, t]
                     for v in range(1, size):
                         top, floor = max(top, whole[v, t]), max(floor, part[v, t])
@@ -666,4 +636,21 @@ def _gains(
                         rest += math.exp(part[v, t] - floor)
                     level += whole[x, t] - top - math.log(norm)
                     level -= part[x, t] - floor - math.log(rest)
-                gains[0 if i < other[skipped] else 1, edge[skipped]] += level
+                gains[0 if i < links.other[skipped] else 1, links.edge[skipped]] += level
+
+
+@kernel
+def _tilt(coding, links, values, i, k, low, count, sign, logits):
+    """Add what link k adds to the logits of column i, or with sign -1 subtract it."""
+    first, start = coding.first, coding.start[i]
+    width = first[i + 1] - first[i]
+    j, at = links.other[k], links.place[links.edge[k]]
+    theirs = first[j + 1] - first[j]
+    for c in range(width):
+        for d in range(theirs):
+            value = sign * values[_number_of(at, i, j, c, d, width, theirs)]
+            for v in range(coding.sizes[i]):
+                weight = np.float32(value * coding.basis[start + v, c])
+                if weight != 0.0:
+                    for t in range(count):
+                        logits[v, t] += weight * coding.features[first[j] + d, low + t]
