@@ -28,6 +28,7 @@ TUNED = ("alarm", "insurance", "hailfinder")  # whose tables of other seeds chos
 NETWORKS = (*TUNED, "win95pts", "child", "water", "hepar2")
 SEEDS = (10, 11, 12)
 ROWS = 5000
+PLANTED = ((50, 500, 0.3), (100, 1000, 0.3), (200, 1500, 0.25), (500, 2000, 0.25))
 WORKERS = int(os.environ.get("STRUCTURE_WORKERS", "1"))
 THREADS = None if WORKERS == 1 else 1
 GAMMA = 0.25  # of the extended BIC, for both
@@ -241,12 +242,7 @@ def planted(report: Report) -> None:
     """Planted pairwise graphs: F1 of the edges, and seconds."""
     small, _ = spins(20, 200, 0.3, 0)
     ours(small, "pairwise")  # compiled, if it was not
-    for columns, rows, coupling in (
-        (50, 500, 0.3),
-        (100, 1000, 0.3),
-        (200, 1500, 0.25),
-        (500, 2000, 0.25),
-    ):
+    for columns, rows, coupling in PLANTED:
         table, truth = spins(columns, rows, coupling, columns)
         edges, spent = timed(lambda table=table: ours(table, "pairwise", gamma=GAMMA))
         own = f1(set(edges), truth)

@@ -177,17 +177,18 @@ def _climb(
     code = np.bitwise_xor.reduce(marks[search.edge], initial=np.uint64(0))
     visited: deque[np.uint64] = deque([code], maxlen=_VISITED)
     steps = worse = 0
-    turn = marks ^ marks.T
+    flips = np.stack([marks, marks, marks ^ marks.T]).ravel()  # of the code, by change
     while worse <= tabu and not watch.ended:
-        changes = search.changes()
-        codes = np.stack([marks, marks, turn]) ^ code
-        changes[np.isin(codes, np.array(visited))] = -np.inf
+        changes = search.changes().ravel()
         place = int(changes.argmax())
-        change, parent, child = (int(k) for k in np.unravel_index(place, changes.shape))
-        if changes[change, parent, child] == -np.inf:
+        while changes[place] > -np.inf and code ^ flips[place] in visited:
+            changes[place] = -np.inf
+            place = int(changes.argmax())
+        if changes[place] == -np.inf:
             break
-        code = codes[change, parent, child]
-        search.apply(change, parent, child)
+        code ^= flips[place]
+        change, rest = divmod(place, marks.size)
+        search.apply(change, *divmod(rest, len(marks)))
         visited.append(code)
         steps += 1
         worse += 1

@@ -16,6 +16,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.structure.binning import MOST_VALUES, Bins, Cuts, bins_of, read_cuts
 from minigibbs.structure.frames import Column, read_frame
 from minigibbs.system import memory
+from minigibbs.system.frames import look_up, places_of
 
 DEFAULT_BINS = 5
 _IDENTIFIER = 0.5  # different values per row from which a column looks like an identifier
@@ -197,17 +198,12 @@ def _distinct(cells: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
     if cells.dtype.kind != "O":
         sorted_values, inverse = np.unique(cells, return_inverse=True)
         return sorted_values.tolist(), inverse
-    codes: dict[Any, int] = {}
     try:
-        inverse = np.fromiter(
-            (codes.setdefault(cell, len(codes)) for cell in cells.tolist()), np.int64, len(cells)
-        )
+        found = dict.fromkeys(cells.tolist())
     except TypeError:
         raise LearnError("frame: a cell must be text, a number or another hashable value") from None
     try:
-        order = sorted(codes)
+        order = sorted(found)
     except TypeError:  # of different types: ordered by type, then as text
-        order = sorted(codes, key=lambda value: (type(value).__name__, str(value)))
-    place = np.empty(len(order), dtype=np.int64)
-    place[[codes[value] for value in order]] = np.arange(len(order))
-    return order, place[inverse]
+        order = sorted(found, key=lambda value: (type(value).__name__, str(value)))
+    return order, look_up(places_of(order), cells)
