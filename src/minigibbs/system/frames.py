@@ -186,10 +186,14 @@ def with_cells(
     for name, (rows, entries) in cells.items():
         if len(rows):
             series, plain = held.get_column(name), _plain(entries)
-            arrow = held.implementation.is_pyarrow() and series.dtype == nw.Categorical
-            if arrow:  # whose dictionaries cannot be written to
+            arrow = held.implementation.is_pyarrow()
+            if arrow and series.dtype == nw.Categorical:  # its dictionary cannot be written to
                 series = series.cast(nw.String).scatter(rows, plain).cast(nw.Categorical)
             else:
+                if arrow:  # which tells string and large_string apart
+                    fresh = nw.new_series("", plain, backend=held.implementation).to_native()
+                    fresh = fresh.cast(series.to_native().type)
+                    plain = nw.from_native(fresh, series_only=True)
                 series = series.scatter(rows, plain)
             changed.append(series)
     return (held.with_columns(*changed) if changed else held).to_native()

@@ -22,6 +22,7 @@ from minigibbs.interop.sklearn.reading import (
     available_if,
     check_is_fitted,
     check_random_state,
+    keys_of,
     read,
 )
 from minigibbs.learning.chains import Threads
@@ -54,7 +55,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     bins : int, default 10
         Quantiles that numeric columns with more than 20 different numbers are cut into. A missing
         number becomes the median of its bin.
-    pseudocount : float, default 1.0
+    pseudocount : float, default 5.0
         The weight of the prior of a conditional table.
     max_categories : int, default 1000
         The most values of a column that is not numeric.
@@ -89,7 +90,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "network",
         *,
         bins: int = 10,
-        pseudocount: float = 1.0,
+        pseudocount: float = 5.0,
         max_categories: int = 1000,
         max_time: str | float | None = None,
         random_state: Any = None,
@@ -240,7 +241,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ends = np.cumsum([0] + [len(one) for one in self.categories_]).tolist()
         return {
             name: slice(first, last)
-            for name, first, last in zip(self._names, ends[:-1], ends[1:], strict=True)
+            for name, first, last in zip(keys_of(self), ends[:-1], ends[1:], strict=True)
         }
 
     def sample(self, X: Any, n_samples: int = 5) -> list[Any]:  # noqa: N803
@@ -282,13 +283,6 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 drawn[rows[some], column] = (total <= point).sum(axis=1)
         return drawn
 
-    @property
-    def _names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            return [f"x{k}" for k in range(self.n_features_in_)]
-        return [str(name) for name in names]
-
     def _encoded(self, X: Any) -> tuple[Given, NDArray[np.int64], NDArray[np.bool_]]:  # noqa: N803
         """The table, its codes [row, modeled column], and which of these cells are missing."""
         check_is_fitted(self)
@@ -300,7 +294,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return given, self.structure_.encode(used), missing
 
     def _filled(self, given: Given, codes: NDArray[np.int64], missing: NDArray[np.bool_]) -> Any:
-        place = dict(zip(self._names, self.categories_, strict=True))
+        place = dict(zip(keys_of(self), self.categories_, strict=True))
         cells = {}
         for column, name in enumerate(self.columns_):
             rows = np.flatnonzero(missing[:, column])
@@ -346,7 +340,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the columns."""
         check_is_fitted(self)
-        return np.array(self._names, dtype=object)
+        return np.array(keys_of(self), dtype=object)
 
 
 def _sampled(graph: FactorGraph, codes: NDArray[np.int64], random: Any) -> NDArray[np.float64]:

@@ -38,6 +38,7 @@ __all__ = [
     "available_if",
     "check_is_fitted",
     "check_random_state",
+    "keys_of",
     "read",
     "validate_data",
 ]  # the only module that imports scikit-learn
@@ -58,7 +59,7 @@ class Given:
     def with_cells(self, cells: Mapping[str, tuple[NDArray[np.int64], Any]]) -> Any:
         """A copy with other entries in some rows of some columns, of the type that was given."""
         if has_columns(self.original):
-            names = {str(name): name for name in names_of(self.original)}
+            names = dict(zip(self.columns, names_of(self.original), strict=True))
             return with_cells(self.original, {names[key]: one for key, one in cells.items()})
         whole = self.original.toarray() if sparse.issparse(self.original) else self.original
         whole = np.array(whole)
@@ -87,7 +88,8 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
     if has_columns(X) and not isinstance(X, dict):
         names = names_of(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        columns = {str(name): column_of(X, name) for name in names}
+        keys = keys_of(estimator)
+        columns = {key: column_of(X, name) for key, name in zip(keys, names, strict=True)}
         rows = len(next(iter(columns.values()), ()))
         if rows < least or not columns:
             raise ValueError(
@@ -110,7 +112,11 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
         "give fewer rows",
     )
     dense = array.toarray() if sparse.issparse(array) else array
-    names = [f"x{k}" for k in range(dense.shape[1])]
-    return Given(
-        array, {name: as_column(dense[:, k], f"column {k}") for k, name in enumerate(names)}
-    )
+    keys = keys_of(estimator)
+    return Given(array, {key: as_column(dense[:, k], f"column {k}") for k, key in enumerate(keys)})
+
+
+def keys_of(estimator: Any) -> list[str]:
+    """The columns of the table that an estimator was fitted to: its names, or x0, x1 and so on."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{k}" for k in range(estimator.n_features_in_)] if names is None else list(names)

@@ -20,6 +20,7 @@ from minigibbs.repairing.api import answered, fitted, read_labels
 from minigibbs.repairing.result import RepairedTable
 from minigibbs.repairing.table import from_columns
 from minigibbs.system.boundary import checked
+from minigibbs.system.frames import has_columns, names_of
 
 
 @checked(LearnError, init=False)
@@ -123,7 +124,9 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         table = self.table_.read(given.columns, "X")
         same = table.codes.shape == self.table_.codes.shape
         known = self.known_ if same and (table.codes == self.table_.codes).all() else {}
-        return answered(self.model_, given.columns, table, known, self.certainty)
+        named = has_columns(X) and list(names_of(X)) == list(given.columns)
+        frame = X if named else given.columns
+        return answered(self.model_, frame, table, known, self.certainty)
 
     def transform(self, X: Any) -> Any:  # noqa: N803
         """The repaired table, of the type of `X`.
