@@ -98,6 +98,57 @@ def test_frames_come_back_as_what_they_were(library):
     assert type(repaired) is type(frame)
 
 
+@pytest.mark.parametrize("kind", ["string", "large_string"])
+def test_text_of_pyarrow_keeps_its_type(kind):
+    pyarrow = pytest.importorskip("pyarrow")
+    _, holes = weather(60)
+    text = pyarrow.type_for_alias(kind)
+    columns = {name: pyarrow.array(holes[:, k].tolist(), text) for k, name in enumerate(NAMES)}
+    frame = pyarrow.table(columns)
+    for filled in (
+        CategoricalImputer("tree", random_state=0).fit_transform(frame),
+        mg.repair(frame).frame,
+    ):
+        assert filled.schema == frame.schema
+        assert not any(column.null_count for column in filled.columns)
+
+
+@pytest.mark.filterwarnings("ignore:X .*feature names")
+def test_columns_are_those_of_the_fit_whatever_the_table_calls_them():
+    """Names that are numbers, and a fit to a frame of what is then given as an array, or back."""
+    pandas = pytest.importorskip("pandas")
+    _, holes = weather(60)
+    named, numbered = pandas.DataFrame(holes, columns=NAMES), pandas.DataFrame(holes)
+    wanted = CategoricalImputer("tree", random_state=0).fit_transform(holes)
+    for fitted in (holes, named, numbered):
+        imputer = CategoricalImputer("tree", random_state=0).fit(fitted)
+        names = NAMES if fitted is named else ["x0", "x1", "x2"]
+        assert list(imputer.slices_) == list(names)
+        repairer = TableRepairer().fit(fitted)
+        for given in (holes, named, numbered):
+            filled = imputer.transform(given)
+            assert type(filled) is type(given)
+            assert (np.asarray(filled) == wanted).all()
+            assert imputer.predict_proba(given).shape == (
+                60,
+                len(np.concatenate(imputer.categories_)),
+            )
+            assert type(repairer.transform(given)) is type(given)
+    cells = TableRepairer().fit(named).repairs(named).cells
+    assert isinstance(cells, pandas.DataFrame)
+
+
+def test_a_restricted_machine_starts_at_the_principal_directions():
+    """Two patterns are one direction of large variance; other hidden units start near 0."""
+    rng = np.random.default_rng(0)
+    pattern = rng.integers(0, 2, 20)
+    rows = pattern ^ (rng.random((400, 1)) < 0.5) ^ (rng.random((400, 20)) < 0.1)
+    machine = RestrictedBoltzmannMachine(3, steps=0, random_state=0).fit(rows)
+    first, *others = machine.components_
+    assert abs(np.corrcoef(first, pattern)[0, 1]) > 0.9
+    assert np.abs(others).mean() < np.abs(first).mean() / 2
+
+
 def test_pipelines_searches_and_pickles():
     from sklearn.feature_selection import SelectKBest
     from sklearn.model_selection import GridSearchCV

@@ -355,12 +355,14 @@ def test_ctrl_c_returns_what_was_learned(method, rows, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("sampler", [None, mg.Tempering()])
-def test_a_resumed_fit_has_the_same_bits(missing, sampler, rows, tmp_path):
+@pytest.mark.parametrize(
+    "how", [{}, {"sampler": mg.Tempering()}, {"reweight": True}], ids=["gibbs", "ladder", "weights"]
+)
+def test_a_resumed_fit_has_the_same_bits(missing, how, rows, tmp_path):
     data = rows[:200].astype(int)
     if missing:
         data[::2, 3] = -1
-    options = {"chains": 20, "batch": 30, "sampler": sampler, "decay": 5.0}
+    options = {"chains": 20, "batch": 30, "decay": 5.0, **how}
     whole = learn(blank(planted()), data, steps=40, **options)
     path = tmp_path / "half.mgl"
     half = learn(blank(planted()), data, steps=17, checkpoint=path, **options)

@@ -71,6 +71,7 @@ def learn(
     sweeps: int = 1,
     batch: int | None = None,
     sampler: Sampler | str | None = None,
+    reweight: bool = False,
     backend: str = "cpu",
     l1: float | Mapping[str, float] = 0.0,
     l2: float | Mapping[str, float] = 0.0,
@@ -144,6 +145,12 @@ def learn(
         cheapest. The internal state of a sampler persists between steps: `mg.Tempering()` keeps the
         state of every temperature. Settings that a sampler finds before a run are found again at
         steps 1, 2, 4, 8 and so on.
+    reweight : bool, default False
+        Whether the chains of "pcd" have importance weights that follow the parameters. Chains are
+        drawn again by these weights if few chains have most of the weight. Moments then stay right
+        if chains do not move between the modes of the model. A step takes about twice as long, and
+        steps must be small: for Boltzmann machines use `rate=0.01`. It cannot be combined with
+        `sampler`.
     backend : str, default "cpu"
         "cpu", or "cuda" for chains on a GPU. Without `sampler` the GPU supports variables with few
         values, joined by pairs and by tables of two variables that are learned by their entries.
@@ -217,6 +224,8 @@ def learn(
         raise LearnError(
             'log_likelihood=True needs method="pcd" and backend="cpu", without a checkpoint'
         )
+    if reweight and sampler is not None:
+        raise LearnError("reweight=True is for plain Gibbs chains: leave sampler out")
     whole = _unclamped(graph) if data is None else graph
     with Stage("reading data", progress):
         rows = read_data(graph, data, columns, weights)
@@ -235,6 +244,7 @@ def learn(
         patience=patience,
         seed=entropy_of(seed),
         backend=backend,
+        reweight=reweight,
     )
     rows, held = _split(graph, rows, held_out, columns, settings.seed)
     penalty = read_penalty(whole.frame, l1, l2, prior, len(rows))
@@ -469,6 +479,7 @@ class _Task:
         if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
             return None
         sweeps = self.settings.sweeps
+        ascent.even_out()
         chains: list[Any] = [ascent.model, *([ascent.rows] if ascent.rows else [])]
         for one in chains:
             one.set_weights(values)

@@ -35,6 +35,7 @@ class Settings:
     patience: int
     seed: int
     backend: str = "cpu"
+    reweight: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -54,6 +55,10 @@ class Settings:
             if not (real and 0 < number < np.inf) and not (number is None and name in _OPEN):
                 public = "tol" if name == "error" else name
                 raise LearnError(f"{public} must be a number above 0, got {number!r}")
+        if type(self.reweight) is not bool:
+            raise LearnError(f"reweight must be True or False, got {self.reweight!r}")
+        if self.reweight and (self.method != "pcd" or self.backend != "cpu"):
+            raise LearnError('reweight=True needs method="pcd" and backend="cpu"')
         if self.pearson is not None and self.pearson > 1:
             raise LearnError(f"pearson must be a correlation of at most 1, got {self.pearson!r}")
 
@@ -66,6 +71,6 @@ class Settings:
         """From JSON; checked as if a user had asked."""
         if not isinstance(header, dict):
             raise ValueError("settings: expected names and values")
-        header = {"backend": "cpu"} | header
+        header = {"backend": "cpu", "reweight": False} | header
         given: dict[str, Any] = {field.name: header[field.name] for field in fields(cls)}
         return cls(**given | {"seed": int(given["seed"])})

@@ -30,6 +30,8 @@ from minigibbs.system.boundary import checked
 _WARM = 200  # sweeps before draws
 _CHAINS = 8
 _THIN = 10  # sweeps between draws
+_RATE = 0.01  # of steps whose chains have weights
+_NOISE = 0.05  # deviation of first couplings
 
 
 class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,12 +53,15 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
         """Learn the parameters of a graph whose first variables are the columns."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        weighted = self.method == "pcd"
         fit = learn(
             graph,
             rows,
             self.method,
             columns=list(range(rows.shape[1])),
             steps=self.steps,
+            rate=_RATE if weighted else None,
+            reweight=weighted,
             l2=self.l2,
             errors=False,
             seed=seed,
@@ -368,12 +373,13 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         count, hidden = rows.shape[1], self.n_components
         random = check_random_state(self.random_state)
         j, i = np.divmod(np.arange(count * hidden), count)
-        start = 0.05 * random.standard_normal(count * hidden)
         share = np.clip(rows.mean(axis=0), 0.01, 0.99)
+        start = _NOISE * random.standard_normal((hidden, count)) + _principal(rows, share, hidden)
         field = np.zeros((count + hidden, 2))
         field[:count, 1] = np.log(share / (1.0 - share))
+        field[count:, 1] = -2.0 * (start @ (2.0 * share - 1.0))  # half of them 1 at the mean
         units = Unary(np.arange(count + hidden), field, name="field")
-        pairs = Ising(i, count + j, start, name="coupling")
+        pairs = Ising(i, count + j, start.ravel(), name="coupling")
         self._fit(FactorGraph([2] * (count + hidden), [units, pairs]), rows)
         table = self.fit_.parameters["field"]
         fields = (table[:, 1] - table[:, 0]) / 2
@@ -415,3 +421,23 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def _principal(
+    rows: NDArray[np.int8], share: NDArray[np.float64], hidden: int
+) -> NDArray[np.float64]:
+    """[hidden, column] couplings to the directions in which standardized columns vary most.
+
+    A Gaussian hidden unit of strength sqrt(1 - 1 / v) gives its direction the variance v.
+    Directions get 0 if independent columns could have their variance (Marchenko-Pastur).
+    """
+    count, columns = rows.shape
+    deviation = 2.0 * np.sqrt(share * (1.0 - share))  # of spins
+    found = np.zeros((hidden, columns))
+    standard = 2.0 * (rows - share) / deviation
+    variance, direction = np.linalg.eigh(standard.T @ standard / count)
+    largest = variance[::-1][:hidden]
+    some = largest[largest > (1.0 + np.sqrt(columns / count)) ** 2]
+    strength = np.sqrt(1.0 - 1.0 / some)
+    found[: len(some)] = (direction[:, ::-1][:, : len(some)] * strength).T / deviation
+    return found
