@@ -78,6 +78,8 @@ def main() -> None:
             what = f"Raha and Baran: {line(peer['corrected'])}, {peer['seconds']:.0f} s"
             met = scores.f1 >= peer["corrected"][2]
             report.add(f"{name}, {LABELS} labeled rows", measured, what, met)
+            text = f"{line(peer['corrected'])}, {peer['seconds']:.0f} s"
+            report.add(f"{name}, Raha and Baran with the same {LABELS} rows", text)
         else:
             report.add(f"{name}, {LABELS} labeled rows", measured)
         curve = given.calibration(clean)
