@@ -19,7 +19,7 @@ def ring():
         [2] * 6, [mg.Ising(i, (i + 1) % 6, 0.1, name="J", tied=0), mg.Unary([0], [0.0, 0.5])]
     )
     strong = graph.with_parameters({"J": 0.4})
-    return graph, strong, mg.theory.exact_draws(graph, 4000, seed=1)
+    return graph, strong, mg.exact_draws(graph, 4000, seed=1)
 
 
 def agreement(states, weights=None):
