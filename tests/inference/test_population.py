@@ -132,8 +132,8 @@ def test_few_families_are_warned_of():
 
 
 def test_populations_grow_until_errors_are_small():
-    quick = annealed(SIGNS, population=None, error=0.02)
-    better = annealed(SIGNS, population=None, error=0.006)
+    quick = annealed(SIGNS, population=None, standard_error=0.02)
+    better = annealed(SIGNS, population=None, standard_error=0.006)
     assert quick.population.size < better.population.size
     assert better.shares.errors.max() < 0.006
 
