@@ -24,11 +24,11 @@ from minigibbs.learning.natural import Natural
 from minigibbs.learning.optimizer import Optimizer
 from minigibbs.learning.penalty import Penalty
 from minigibbs.learning.placing import model_chains, row_chains
-from minigibbs.learning.population import Population
 from minigibbs.learning.progress import StepBar
 from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.learning.settings import LOOK, Settings
 from minigibbs.learning.trajectory import Trajectory
+from minigibbs.learning.weighted import WeightedChains
 from minigibbs.running.driver import drive
 from minigibbs.running.plan import CONVERGED
 from minigibbs.samplers import Sampler
@@ -63,7 +63,7 @@ class Ascent:
     rows: Chains | None = field(init=False, default=None)
     natural: Natural | None = field(init=False, default=None)
     trajectory: Trajectory | None = field(init=False, default=None)
-    population: Population | None = field(init=False, default=None)
+    weighted: WeightedChains | None = field(init=False, default=None)
     _shared: bool = field(init=False, default=False)  # whether rows take the model's weights
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Ascent:
             self.data_marginals = np.zeros(int(frame.sizes.sum(dtype=np.int64)))
             self._shared = self.rows.share(self.model)
         if settings.reweight:
-            self.population = Population(self.graph, self.optimizer.values, self.model)
+            self.weighted = WeightedChains(self.graph, self.optimizer.values, self.model)
         if settings.optimizer == "natural":
             self.natural = Natural(frame, self.data_marginals, chains)
             self.optimizer.scale = self.natural.scale
@@ -143,7 +143,7 @@ class Ascent:
             self.trajectory = Trajectory(
                 self.graph, self.optimizer.values, self.data, self.settings, self.threads
             )
-        if self.population is not None and self.optimizer.step == 0:
+        if self.weighted is not None and self.optimizer.step == 0:
             self.model.set_weights(self.optimizer.values)
             self.model.sweep(_WARMUP)
         gradient = self.gradient()
@@ -153,8 +153,8 @@ class Ascent:
         self.optimizer.ascend(gradient - self.penalty.slope(_finite(values)), self.penalty.l1)
         if self.trajectory is not None:
             self.trajectory.follow(self.optimizer.values)
-        if self.population is not None:
-            self.population.follow(self.optimizer.values, self._drawing())
+        if self.weighted is not None:
+            self.weighted.follow(self.optimizer.values, self._drawing())
 
     def _drawing(self) -> np.random.Generator:
         """Random numbers of this step, to draw chains by their weights."""
@@ -162,8 +162,8 @@ class Ascent:
 
     def even_out(self) -> None:
         """Let all chains of the model have equal weights."""
-        if self.population is not None:
-            self.population.resample(self._drawing())
+        if self.weighted is not None:
+            self.weighted.resample(self._drawing())
 
     def gradient(self) -> NDArray[np.float64]:
         """The data's moments minus the model's, as chains have them now."""
@@ -175,7 +175,7 @@ class Ascent:
             self.model.set_weights(values)
         self.model.sweep(settings.sweeps)
         frame = self.graph.frame
-        shares = None if self.population is None else self.population.shares
+        shares = None if self.weighted is None else self.weighted.shares
         whole = len(self.model) if shares is None else 1
         model = self.model.summed(frame, shares, self.threads) / whole
         _blend(self.model_moments, model, self._share())
@@ -310,8 +310,8 @@ class Ascent:
             arrays |= {f"rows.{name}": array for name, array in self.rows.state().items()}
         if self.best is not None:
             arrays["best"] = self.best
-        if self.population is not None:
-            arrays["population"] = self.population.weights
+        if self.weighted is not None:
+            arrays["weighted"] = self.weighted.weights
         return {"step": self.optimizer.step, "seconds": self.seconds}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -329,9 +329,9 @@ class Ascent:
         self.model.restore(_part(arrays, "model."))
         if self.rows is not None:
             self.rows.restore(_part(arrays, "rows."))
-        if self.population is not None:
-            _refill(self.population.weights, arrays["population"], "population")
-            self.population.values = self.optimizer.values.copy()
+        if self.weighted is not None:
+            _refill(self.weighted.weights, arrays["weighted"], "weighted")
+            self.weighted.values = self.optimizer.values.copy()
         self._restore_history(_part(arrays, "history."))
         for name in ("data_moments", "model_moments", "data_marginals", "model_marginals"):
             _refill(getattr(self, name), arrays[name], name)

@@ -15,8 +15,8 @@ from minigibbs.graph.data import Data
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.learning.chains import Threads, seed_of
 from minigibbs.learning.placing import model_chains
-from minigibbs.learning.population import Population
 from minigibbs.learning.settings import Settings
+from minigibbs.learning.weighted import WeightedChains
 from minigibbs.results.annealed import annealed_log_z
 from minigibbs.results.likelihood import unnormalized
 from minigibbs.system.watch import current
@@ -53,20 +53,20 @@ class Trajectory:
             self.base = float(log_partition(first))
         except TooLargeError:
             self.base = annealed_log_z(first, _ERROR, seed, threads.count, current()).value
-        self.population = Population(graph, values, chains)
+        self.weighted = WeightedChains(graph, values, chains)
 
     def follow(self, values: NDArray[np.float64]) -> None:
         """Weight the chains for a step from the last parameters to these."""
-        self.population.follow(values, self.rng)
+        self.weighted.follow(values, self.rng)
         self.chains.set_weights(values)
         self.chains.sweep(self.sweeps)
 
     @property
     def log_z(self) -> float:
         """Log Z of the last parameters."""
-        return self.base + self.population.log_ratio
+        return self.base + self.weighted.log_ratio
 
     def log_likelihood(self) -> float:
         """The mean log-likelihood of a row at the last parameters."""
-        inside = unnormalized(self.graph.with_flat(self.population.values), self.data)
+        inside = unnormalized(self.graph.with_flat(self.weighted.values), self.data)
         return float(self.data.weight @ inside / self.data.weight.sum()) - self.log_z

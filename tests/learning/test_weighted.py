@@ -5,7 +5,7 @@ import pytest
 
 import minigibbs as mg
 from minigibbs.learning.chains import RowChains, Threads
-from minigibbs.learning.population import Population
+from minigibbs.learning.weighted import WeightedChains
 
 
 def learn(graph, rows, **given):
@@ -26,9 +26,9 @@ def agreement(states, weights=None):
     return np.average((states == np.roll(states, -1, axis=1)).mean(axis=1), weights=weights)
 
 
-def population(graph, states):
+def weighted(graph, states):
     chains = RowChains(graph, states, np.arange(6, dtype=np.int32), (0,), Threads(1))
-    return Population(graph, graph.frame.flat(graph.factors), chains)
+    return WeightedChains(graph, graph.frame.flat(graph.factors), chains)
 
 
 def test_weights_give_the_moments_of_other_parameters():
@@ -39,7 +39,7 @@ def test_weights_give_the_moments_of_other_parameters():
     million pass. Without weights the agreement is that of the weak couplings.
     """
     graph, strong, states = ring()
-    found = population(graph, states)
+    found = weighted(graph, states)
     found.follow(strong.frame.flat(strong.factors), np.random.default_rng(0))
     shares = found.shares
     assert 1 / (shares @ shares) > 1000
@@ -54,7 +54,7 @@ def test_weights_give_the_moments_of_other_parameters():
 
 def test_drawing_anew_keeps_averages_and_log_z():
     graph, strong, states = ring()
-    found = population(graph, states)
+    found = weighted(graph, states)
     found.follow(strong.frame.flat(strong.factors), np.random.default_rng(0))
     shares, ratio, last = found.shares, found.log_ratio, found.chains.states().copy()
     found.resample(np.random.default_rng(2))

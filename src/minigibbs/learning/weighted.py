@@ -21,7 +21,7 @@ from minigibbs.learning.chains import Chains
 _FEW = 0.5  # effective share of the chains below which they are drawn anew
 
 
-class Population:
+class WeightedChains:
     """Weighted chains of a graph whose parameters change.
 
     Parameters
