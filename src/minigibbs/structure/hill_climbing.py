@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
-from minigibbs.kernels.jit import entry
+from minigibbs.kernels.jit import entry, kernel
 from minigibbs.structure.counting import Counter, Family
 from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system.watch import Watch
@@ -35,39 +35,31 @@ class Search:
         self.add = np.full((columns, columns), -np.inf)
         self.drop = np.full((columns, columns), -np.inf)
         self.own = np.zeros(columns)
-        self.known: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.float64], ...]] = {}
+        self.known: dict[tuple[int, bytes], tuple[NDArray[np.float64], ...]] = {}
         self.allowed = rules.allowed & ~np.eye(columns, dtype=np.bool_)
         constant = counter.sizes < 2  # an edge to or from one changes nothing
         self.allowed[constant] = self.allowed[:, constant] = False
         for parent, child in np.argwhere(rules.required).tolist():
             self.edge[parent, child] = True
-        if self.paths() is None:
-            raise LearnError("required: the edges must not form a cycle")
         for child in range(columns):
             self.update(child)
+        self._found = np.empty((3, columns, columns))  # see `changes`
+        self._paths = np.empty((2, columns, columns), dtype=np.bool_)
+        self._nodes = np.empty((2, columns), dtype=np.int64)
+        if not self._write_changes():
+            raise LearnError("required: the edges must not form a cycle")
 
     @property
     def score(self) -> float:
         """The score of the network."""
         return float(self.own.sum())
 
-    def paths(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-        """Where paths lead, and which edges are the only path between their ends.
-
-        Both are matrices [from, to]; every column has a path to itself. None if there is a cycle.
-        """
-        columns = len(self.edge)
-        above, single = np.eye(columns, dtype=np.bool_), self.edge.copy()
-        waiting, ready = self.edge.sum(axis=0), np.empty(columns, dtype=np.int64)
-        done = _trace(self.edge, waiting, ready, above, single)
-        return (above.T, single) if done == columns else None
-
     def update(self, child: int) -> None:
         """Score the family of a column anew, and every change of one of its parents."""
-        parents = tuple(np.flatnonzero(self.edge[:, child]).tolist())
-        key = child, parents
+        column = self.edge[:, child]
+        key = child, column.tobytes()
         if key not in self.known:
-            self.known[key] = self._scored(child, parents)
+            self.known[key] = self._scored(child, tuple(np.flatnonzero(column).tolist()))
         own, add, drop = self.known[key]
         self.own[child] = own[0]
         self.add[:, child], self.drop[:, child] = add, drop
@@ -85,17 +77,22 @@ class Search:
         return np.array([own]), add, drop
 
     def changes(self) -> NDArray[np.float64]:
-        """[kind, parent, child] what each change adds to the score; -inf if it is not possible."""
-        paths = self.paths()
-        assert paths is not None
-        reach, single = paths
-        found = np.full((3, *self.edge.shape), -np.inf)
-        possible = ~self.edge & ~self.edge.T & ~reach.T
-        found[ADD] = np.where(possible, self.add, -np.inf)
-        loose = self.edge & ~self.rules.required
-        found[DROP] = np.where(loose, self.drop, -np.inf)
-        found[REVERSE] = np.where(loose & single, self.drop + self.add.T, -np.inf)
-        return found
+        """[kind, parent, child] what each change adds to the score; -inf if it is not possible.
+
+        The array is written anew by the next call.
+        """
+        acyclic = self._write_changes()
+        assert acyclic
+        return self._found
+
+    def _write_changes(self) -> bool:
+        """Write what `changes` returns; whether the edges form no cycle."""
+        above, single = self._paths
+        waiting, ready = self._nodes
+        required, found = self.rules.required, self._found
+        return bool(
+            _changes(self.edge, required, self.add, self.drop, waiting, ready, above, single, found)
+        )
 
     def apply(self, change: int, parent: int, child: int) -> None:
         """Make a change."""
@@ -199,15 +196,13 @@ def _climb(
 
 def _wander(search: Search, rng: np.random.Generator) -> None:
     """Reverse covered edges at random: their ends have the same other parents."""
+    covered = np.empty((search.edge.size, 2), dtype=np.int64)
     for _ in range(len(search.edge)):
-        edge, free = search.edge, search.edge & search.allowed.T & ~search.rules.required
-        parents, children = np.nonzero(free)
-        differ = edge[:, parents] ^ edge[:, children]
-        covered = np.flatnonzero(differ.sum(axis=0) == 1)  # by the parent itself
-        if not len(covered):
+        count = _covered(search.edge, search.allowed, search.rules.required, covered)
+        if not count:
             return
-        chosen = covered[rng.integers(len(covered))]
-        search.apply(REVERSE, int(parents[chosen]), int(children[chosen]))
+        parent, child = covered[rng.integers(count)].tolist()
+        search.apply(REVERSE, parent, child)
 
 
 def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
@@ -221,15 +216,58 @@ def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
 
 
 @entry
+def _covered(edge, allowed, required, covered):
+    """Write the covered edges that may be reversed as (parent, child); returns their number."""
+    columns, count = len(edge), 0
+    for parent in range(columns):
+        for child in range(columns):
+            if edge[parent, child] and allowed[child, parent] and not required[parent, child]:
+                differ = 0  # the parent itself is one difference
+                for other in range(columns):
+                    differ += edge[other, parent] != edge[other, child]
+                if differ == 1:
+                    covered[count, 0], covered[count, 1] = parent, child
+                    count += 1
+    return count
+
+
+@entry
+def _changes(edge, required, add, drop, waiting, ready, above, single, found):
+    """Write `Search.changes` to `found`; returns whether the edges form no cycle.
+
+    `waiting` and `ready` are scratch. Afterwards above[to, from] says where paths lead, and
+    `single` which edges are the only path between their ends.
+    """
+    columns = len(edge)
+    if _trace(edge, waiting, ready, above, single) < columns:
+        return False
+    for parent in range(columns):
+        for child in range(columns):
+            for change in range(3):
+                found[change, parent, child] = -np.inf
+            if edge[parent, child]:
+                if not required[parent, child]:
+                    found[DROP, parent, child] = drop[parent, child]
+                    if single[parent, child]:
+                        found[REVERSE, parent, child] = drop[parent, child] + add[child, parent]
+            elif not edge[child, parent] and not above[parent, child]:
+                found[ADD, parent, child] = add[parent, child]
+    return True
+
+
+@kernel
 def _trace(edge, waiting, ready, above, single):
     """Follow the edges in topological order; returns how many columns are in no cycle.
 
-    `waiting` holds the number of parents of each column, `ready` is scratch. above[to, from] is
-    the identity at first and then says where paths lead. Edges beside which there is another path
-    are removed from `single`.
+    Every column has a path to itself. The edges beside which there is another path are not single.
     """
     columns, count, done = len(edge), 0, 0
     for column in range(columns):
+        waiting[column] = 0
+        for other in range(columns):
+            above[column, other] = column == other
+            single[other, column] = edge[other, column]
+            waiting[column] += edge[other, column]
         if waiting[column] == 0:
             ready[count] = column
             count += 1

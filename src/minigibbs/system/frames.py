@@ -118,6 +118,8 @@ def missing_in(column: NDArray[Any]) -> NDArray[np.bool_]:
         return unequal
     entries = column.tolist()
     found = {id(entry) for entry in dict.fromkeys(entries) if is_missing(entry)}
+    if not found:
+        return np.zeros(len(entries), dtype=np.bool_)
     return np.fromiter(map(found.__contains__, map(id, entries)), np.bool_, len(entries))
 
 
