@@ -65,7 +65,7 @@ def sample_until(graph, *arguments, **options):
 
 
 def advance_each(graph, sampler, states, updates, seed, scan="random", carried=None):
-    """Run `updates` updates from each of many states; returns final states, carried, tally."""
+    """Run `updates` updates from each of many states; returns final states, running sums, tally."""
     plan = Options(sampler=sampler, chains=1, seed=0, scan=scan, record=()).plan(graph, 1, 1)
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph)
@@ -81,7 +81,7 @@ def advance_each(graph, sampler, states, updates, seed, scan="random", carried=N
 
 
 def begun(graph, sampler, states):
-    """What chains that begin in these states carry, by the sampler's own `begin`."""
+    """Running sums of chains that begin in these states, by the sampler's own `begin`."""
     plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, 1)
     data, stream = sampler.prepare(graph), np.zeros(4, np.uint64)
     states, inverse = np.unique(np.array(states, graph.state_type), axis=0, return_inverse=True)
@@ -94,7 +94,7 @@ def begun(graph, sampler, states):
 
 
 def sweep_each(graph, sampler, states, sweeps, seed, data=None):
-    """Make so many sweeps from each of many states; returns final states and the tally."""
+    """Make `sweeps` sweeps from each of many states; returns final states and the tally."""
     plan = Options(sampler=sampler, chains=1, seed=0, record=()).plan(graph, 1, len(graph))
     stream = np.random.SeedSequence(seed).generate_state(4, np.uint64)
     data = sampler.prepare(graph) if data is None else data

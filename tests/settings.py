@@ -1,4 +1,4 @@
-"""The one table of samplers that the tests read: what is registered must have its line here."""
+"""The one table of samplers that the tests read: every registered sampler has a line here."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tests.zoo import ATTRACTIVE, GLASS, IMPLICIT, SPINS, STRONG, STRONG_RANK, Z
 
 
 def nothing(graph, states, seed):
-    """For samplers that carry nothing."""
+    """For samplers without running sums."""
     return None
 
 
@@ -65,7 +65,7 @@ class Setting:
     """A sampler as the tests run it."""
 
     sampler: Sampler
-    carry: Callable[..., Any] = nothing  # what chains at stationarity carry, given their states
+    carry: Callable[..., Any] = nothing  # running sums of stationary chains, given their states
     mixing_sweeps: int = 60
     pairs_only: bool = False  # for samplers that take pairs and unary factors alone
     exact: bool = True  # whether its stationary distribution is the model's

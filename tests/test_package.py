@@ -1,4 +1,4 @@
-"""What is published: sdist and wheel hold what they should, and the wheel works on its own.
+"""Published files: sdist and wheel have the right contents, and the wheel works on its own.
 
 Nothing is fetched: the wheel is unpacked and comes before the sources on the path. `make package`
 installs it in an empty environment, which takes a network.

@@ -82,7 +82,7 @@ def _evidence():
 
 
 def _large():
-    """Domains large enough that only touched values are looked at; unary factors; repulsion."""
+    """Domains large enough that only touched values are evaluated; unary factors; repulsion."""
     rng = np.random.default_rng(5)
     return mg.FactorGraph(
         [20, 3, 18],

@@ -1,4 +1,4 @@
-"""Bad input: an error of the library's own that says where, what was expected and what was got."""
+"""Bad input: an error of the library that states the place, the expected and the found value."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""What a command leaves: a file first, words next, warnings on stderr, exit codes."""
+"""Output of commands: a file first, words next, warnings on stderr, exit codes."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def read_csv(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-# What is said of runs that tell little
+# Messages about runs with little information
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def listing(folder):
 
 
 def test_a_checkpoint_is_read_without_writing(command, read_only, tmp_path):  # noqa: F811
-    """Root may write anywhere; so what is there afterwards is compared too."""
+    """Root may write anywhere, so the files left afterwards are compared too."""
     before = listing(read_only)
     assert mg.load(read_only).info.updates == 4 * 200 * len(ZOO["mixed"])
     assert command("report", "saved", "-o", "p.html")[0] == 0
@@ -334,7 +334,7 @@ def test_results_are_saved_before_anything_is_said_of_them(
     assert len(os.listdir(tmp_path)) == 1
 
 
-# What is passed on
+# Options that are passed on
 
 
 @pytest.mark.parametrize("options", [["--sweeps", 10], ["--until", "rhat=1.1,ess=5"]], ids=str)

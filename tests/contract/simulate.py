@@ -22,7 +22,7 @@ def packed_again(packed, rest, offset, sizes, factors, evidence):
 
 
 def run_case(path):
-    import minigibbs as mg  # after `set_up`, which changes what is compiled
+    import minigibbs as mg  # after `set_up`, which changes compilation
     from minigibbs.graph import packing
     from minigibbs.running.backends import BACKENDS, cuda_colors_bits
     from minigibbs.samplers.encoding import sampler_from

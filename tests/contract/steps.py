@@ -1,4 +1,4 @@
-"""What an ensemble has to do, step by step: the same on a CPU, in the simulator and on a GPU."""
+"""The contract of an ensemble, step by step: the same on a CPU, in the simulator, on a GPU."""
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def sweep_of(graph):
 
 
 def states_of(graph, chains, seed):
-    """States at random, by a seed; those of few chains are the first of many."""
+    """Random states, by a seed; the states of few chains are the first states of many."""
     values = np.random.default_rng(seed).random((chains, len(graph))) * graph.sizes
     clamped = graph.evidence >= 0
     states = values.astype(graph.state_type)
@@ -85,7 +85,7 @@ class Whole:
             group.follow(old)
 
     def collected(self):
-        """What was recorded of all chains."""
+        """Records of all chains."""
         parts = [group.collect() for group in self.groups]
         names = ("draws", "energy", "counts", "visits")
         return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
@@ -131,7 +131,7 @@ def perform(place, graph, chains):
 
 
 def check(graph, chains, found, reference, bits=True):
-    """Compare what an ensemble did with the reference, and with what must hold in any case."""
+    """Compare an ensemble with the reference, and check the general invariants."""
     if bits:
         for name in (*STATES, "draws"):
             expected = reference[name][:chains]

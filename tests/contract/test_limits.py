@@ -1,7 +1,7 @@
 """Limits of chains and variables on a GPU, without one: every launch is within a device's limits.
 
-Groups are placed and advanced on a device that allocates nothing and launches nothing. The shapes
-of launches are those of a real run.
+Groups are placed and advanced on a device that allocates nothing and launches nothing. Launches
+have the same shapes as in a real run.
 """
 
 from importlib import import_module

@@ -92,7 +92,7 @@ def check_parameters(function, doc, skip=()):
 
 
 def check_results(function, doc):
-    """What is returned is described, unless it is nothing."""
+    """The returned value is described, unless it is None."""
     returned = function.__annotations__.get("return")
     if returned in (None, "None"):
         assert "Returns" not in sections(doc)

@@ -11,7 +11,7 @@ from tests.paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PNG = b"\x89PNG"
-# What must be among the words that an example prints: its finding, and not only that it ran.
+# Words that an example must print: its finding, and not only that it ran.
 FINDINGS = {
     "asia": "exact",
     "critical_point": "the two largest cross at 0.44",

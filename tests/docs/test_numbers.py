@@ -1,4 +1,4 @@
-"""Numbers in prose are those of the committed tables."""
+"""Numbers in prose agree with the committed tables."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The paper builds, and its numbers are those of benchmarks/results."""
+"""The paper builds, and its numbers agree with benchmarks/results."""
 
 import importlib.util
 import re
@@ -69,7 +69,7 @@ def test_coverage_is_read_by_model_and_kind(tmp_path):
 
 
 def test_all_measured_rows_of_coverage_are_shown():
-    """All intervals that were judged are in the table, and the verdicts are those of the page."""
+    """All judged intervals are in the table, and the verdicts agree with the page."""
     text = (build.RESULTS / "coverage.md").read_text(encoding="utf-8")
     found = build.numbers()["coverage"]
     cells = [cell for row in found["judged"] for cell in row[1:] if cell]

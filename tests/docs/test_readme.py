@@ -1,4 +1,4 @@
-"""The README's example runs as printed, and what it names exists."""
+"""The README's example runs as printed, and the names in it exist."""
 
 import re
 import subprocess

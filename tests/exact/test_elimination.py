@@ -178,7 +178,7 @@ def test_logarithms_give_what_numbers_give(model, logs, monkeypatch):
 
 @pytest.mark.parametrize("strength", [1.0, 400.0, 2000.0])
 def test_strong_couplings_that_pull_against_each_other(strength):
-    """A chain whose ends are held apart: whoever loses small numbers on the way up is wrong."""
+    """A chain with fixed, different ends: losing small numbers on the way gives a wrong result."""
     n = 6
     graph = mg.FactorGraph(
         [2] * n,
@@ -343,7 +343,7 @@ def test_factors_and_temporary_tables_count_as_memory():
 
 
 def test_exact_answers_at_the_same_time_share_the_memory(monkeypatch):
-    """Each reserves what it needs: where only one fits, the other is refused, or sampled."""
+    """Each call reserves its memory: if only one fits, the other is refused, or sampled."""
     graph = mg.models.ising_lattice(14, 0.3, periodic=False)
     size = elimination.EliminationTree.of(graph).size
     monkeypatch.setattr(memory, "_physical", lambda: int(1.5 * size))

@@ -1,4 +1,4 @@
-"""What explain says, and what it predicts."""
+"""The text of explain, and its predictions."""
 
 import json
 

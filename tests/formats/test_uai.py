@@ -1,4 +1,4 @@
-"""UAI files: what is written reads back, real models come out right, damage is refused."""
+"""UAI files: written files read back, real models are right, damage is refused."""
 
 import gzip
 import json

@@ -27,7 +27,7 @@ USUAL_PATIENCE = 30.0
 
 
 def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> None:
-    """Try one case after the other; what is done is written down as it is done."""
+    """Try one case after the other, and write each result immediately."""
     if target not in CHECKS:
         valid(target)
     run_case(target, seed, first, folder / "case")  # which imports and compiles

@@ -32,7 +32,7 @@ OK, WARNED, REFUSED, SYSTEM = "ok", "warning", "our error", "error of the file s
 HARMLESS = (OK, WARNED, REFUSED, SYSTEM)
 PATIENCE = 60.0  # seconds of computing per call, compilation included
 _WALL = 600.0  # seconds per call, on a machine that others use too
-# Methods that the library calls with what it computed itself: the interface of extensions.
+# Methods that only the library calls, with its own results: the interface of extensions.
 HOOKS = frozenset(
     "account bind check_domains energies energy_cost entries implicit_energies ladder law lines "
     "lower of pair_weights prepare resolve with_flat with_numbers workspace".split()
@@ -138,7 +138,7 @@ def _choices(target, name, parameter, always, wrong) -> list[str]:
 
 
 def outcome(text: str) -> str:
-    """What came of a call: one of `HARMLESS`, or the error that is not ours and its place."""
+    """Outcome of a call: one of `HARMLESS`, or the foreign error and its place."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -194,7 +194,7 @@ class Results:
 
 
 def run(texts: list[str], patience: float = PATIENCE) -> Results:
-    """Carry calls out in child processes: a new one after every hang and every crash."""
+    """Make calls in child processes, and start a new child after every hang and crash."""
     results, done = Results(), 0
     while done < len(texts):
         with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +237,7 @@ def _watch(texts, first, folder, patience, results) -> int:
 
 
 def _child(texts, first, folder, writing) -> None:
-    """Carry calls out, one after the other, and report each."""
+    """Make calls one after the other, and report each."""
     try:
         os.chdir(folder)
         silent = os.open(os.devnull, os.O_RDWR)

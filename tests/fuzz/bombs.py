@@ -1,7 +1,7 @@
 """Calls that ask for far more memory than there is, by name.
 
-Most arguments are views made by `numpy.broadcast_to`: they are small, and what a call would make of
-them is not.
+Most arguments are views made by `numpy.broadcast_to`. They are small, but a call would allocate
+large arrays from them.
 """
 
 from collections.abc import Callable

@@ -116,7 +116,7 @@ def _resume(graph: mg.FactorGraph) -> Limited:
     return lambda limit: mg.resume(folder, max_time=limit, progress=False)
 
 
-# By name: what a call needs is prepared for a model, and is not timed.
+# By name: preparation of a call for a model, which is not timed.
 CALLS: dict[str, Callable[[mg.FactorGraph], Limited]] = {
     "infer": lambda graph: lambda limit: mg.infer(graph, limit, standard_error=1e-6, **QUIET),
     "infer, sampled": lambda graph: (
@@ -151,7 +151,7 @@ def allowed(limit: float) -> float:
 
 
 def timed(call: str, model: str, limit: float) -> tuple[float, str]:
-    """Seconds that a call takes in a child, without compiling, and what it refused, if it did."""
+    """Seconds of a call in a child, without compilation, and its refusal, if any."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,11 +1,11 @@
 """Campaigns by count over many cores: `python -m tests.fuzz campaign --cores 16 --out DIR`.
 
-Every reader gets so many mutants, and runs of every configuration are killed so many times, side by
-side. All readers go on at the same pace, and what was found is written down every few seconds, so
-that a campaign that is cut short has its results: `results.json`, `results.md`, and in
-`findings.jsonl` the files that did harm (`python -m tests.fuzz keep DIR` has the tests look at
-them). Campaigns with other seeds, and those that continue behind another (`--after`), add up:
-`python -m tests.fuzz add DIR DIR ...`.
+Every reader gets the same number of mutants, and runs of every configuration are killed the same
+number of times, in parallel. All readers advance at the same pace. Findings are written every few
+seconds, so a campaign that is cut short has its results: `results.json`, `results.md`, and in
+`findings.jsonl` the harmful files (`python -m tests.fuzz keep DIR` adds them to the tests).
+`python -m tests.fuzz add DIR DIR ...` adds up campaigns with different seeds, and campaigns that
+continue another one (`--after`).
 """
 
 import argparse
@@ -33,7 +33,7 @@ PACKAGES = ("numpy", "numba", "numba-cuda", "scipy")
 
 
 def machine() -> dict:
-    """Where and with what a campaign ran."""
+    """Machine and versions that a campaign ran with."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -173,7 +173,7 @@ def _sum(parts: list[dict]) -> dict:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry a campaign out; 0 where nothing went wrong."""
+    """Run a campaign; returns 0 if nothing went wrong."""
     began, out = time.monotonic(), options.out
     deadline = began + options.seconds - _SPARE
     out.mkdir(parents=True, exist_ok=True)

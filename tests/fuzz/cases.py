@@ -1,4 +1,4 @@
-"""Cases, each fixed by a seed and a number, and what comes of them."""
+"""Cases, each fixed by a seed and a number, and their outcomes."""
 
 import os
 import random
@@ -24,7 +24,7 @@ CHECKS = {  # targets that read no files
 TARGETS = [*READERS, *CHECKS]
 
 READ, REFUSED = "read", "refused"  # the two things that may happen
-HARMLESS = (READ, *extremes.OUTCOMES)  # and those of checks that say more
+HARMLESS = (READ, *extremes.OUTCOMES)  # and the outcomes of more detailed checks
 _ARCHIVES = (".mg", ".npz", ".run", ".answer", ".fit", ".mgl")
 _SEALED = (".npz", ".mgl")
 
@@ -47,7 +47,7 @@ def mutant(target: str, seed: int, number: int) -> dict[str, bytes]:
 
 
 def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
-    """Put files into a folder, read them, and look at what was read."""
+    """Put files into a folder, read them, and check the result."""
     place = str(folder)
     if not os.path.isdir(place):
         os.mkdir(place)
@@ -62,7 +62,7 @@ def try_files(target: str, content: dict[str, bytes], folder: Path) -> str:
 
 
 def outcome(action) -> str:
-    """READ, REFUSED, what a check says, or the error that is not ours and its place."""
+    """READ, REFUSED, the message of a check, or the foreign error and its place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

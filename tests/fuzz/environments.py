@@ -1,8 +1,8 @@
 """One program in many environments: it gives the right answer or refuses clearly.
 
-`python -m tests.fuzz environments [name ...]`. The program samples, looks at the summary and writes
-its draws to a file. It is right if the draws are those of the plain environment, and it refuses
-clearly if it ends with an error of ours.
+`python -m tests.fuzz environments [name ...]`. The program samples, reads the summary and writes
+its draws to a file. It is right if the draws equal those of the plain environment. It refuses
+clearly if it ends with an error of this library.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def _path() -> str:
 
 
 def start(environment: Environment, cache: Path | None) -> tuple[str, str]:
-    """Run the program; its answer, and what it wrote to stderr with its exit code at the end."""
+    """Run the program; returns its answer, and its stderr followed by its exit code."""
     variables = {**os.environ, "PYTHONPATH": _path()}
     if cache is not None:
         variables["NUMBA_CACHE_DIR"] = str(cache)

@@ -82,7 +82,7 @@ EXACT = [by_enumeration, by_inference, lambda graph: (mg.exact_marginals(graph),
 
 
 def exactly(graph, truth, method) -> str:
-    """What an exact method does with a graph."""
+    """Outcome of an exact method on a graph."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -112,7 +112,7 @@ def sampler_names(graph) -> list[str]:
 
 
 def sampled(graph, truth, name, rng) -> str:
-    """What a sampler does with a graph."""
+    """Outcome of a sampler on a graph."""
     sampler = {**SETTINGS, **SWEEPS}[name].sampler
     scan = None if sampler.sweeps else rng.choice(SCANS)
     try:

@@ -31,7 +31,7 @@ def _bound(path: Path) -> None:
         one.bind(path.name)
 
 
-# What may lie where a file is expected; `mine` is a file of the user.
+# What may be found where a file is expected; `mine` is a file of the user.
 ODD = {
     "link": lambda path, mine: path.symlink_to(mine),
     "dangling link": lambda path, mine: path.symlink_to(mine.with_name("nowhere")),
@@ -97,7 +97,7 @@ def _content(target: str) -> list[dict[str, bytes]]:
 
 
 def run_case(seed: int, number: int, folder: Path) -> tuple[str, str]:
-    """Make a case and try it: what it was, and READ, REFUSED or what went wrong."""
+    """Make a case and try it; returns its description, and READ, REFUSED or the failure."""
     rng = random.Random(f"files {seed} {number}")
     action = rng.choice(list(ACTIONS))
     target, act = ACTIONS[action]
@@ -140,7 +140,7 @@ def _in_time(action) -> str:
 
 
 def campaign(seed: int, first: int, count: int) -> Counter[str]:
-    """Try so many cases; what went wrong is counted by case."""
+    """Try `count` cases; failures are counted by case."""
     found = Counter[str]()
     for number in range(first, first + count):
         with tempfile.TemporaryDirectory() as name:
@@ -151,7 +151,7 @@ def campaign(seed: int, first: int, count: int) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Try so many cases."""
+    """Try a number of cases."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz files", description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

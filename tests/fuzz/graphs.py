@@ -1,8 +1,8 @@
-"""Random graphs, tame and wild, and what every sampler has to do with them.
+"""Random graphs, tame and wild, and the requirements on every sampler for them.
 
 A sampler may refuse a graph. Otherwise a run must stay inside the domains and record the energies
-of its states; and from exact draws a sweep's worth of updates must leave the distribution as it
-was.
+of its states. Started from exact draws, as many updates as in a sweep must preserve the
+distribution.
 """
 
 import random
@@ -23,7 +23,7 @@ TRIES = 3  # with draws of their own: a distribution that is kept fails one case
 LEAST_EXPECTED = 20.0  # of a pool of states
 STARTS = 20_000
 MOST_STATES = 1_000  # that are enumerated; more for a single large domain
-MOST_WORK = 3 * 10**7  # numbers that all starts carry, or values that an update of each looks at
+MOST_WORK = 3 * 10**7  # running sums of all starts, or values that an update of each start reads
 LARGEST = 1e8  # energies that rounding changes by less than 1e-7
 
 
@@ -84,7 +84,7 @@ def check_law(graph, setting, rng, tame) -> None:
     """From exact draws, a sweep leaves the distribution as it was."""
     sampler, free = setting.sampler, graph.evidence < 0
     if not free.any() or (not tame and not sampler.sweeps and carries(sampler.prepare(graph))):
-        return  # nothing to sample, or sums to carry that double precision cannot hold
+        return  # nothing to sample, or running sums that double precision cannot hold
     states, law = enumerated(graph)
     if not tame and not well_conditioned(graph, states[law > 1e-12]):
         return

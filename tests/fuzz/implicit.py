@@ -1,6 +1,6 @@
-"""Random graphs with implicit groups: the default sampler, and ladders of it, keep their law.
+"""The default sampler and its ladders have the right distribution on random implicit graphs.
 
-What is enumerated is the same graph with every factor written out.
+The enumerated graph is the same graph with explicit factors.
 """
 
 import random
@@ -20,7 +20,7 @@ KERNELS = ("gaussian", "laplace", "power")
 
 @dataclass(frozen=True)
 class Carrying:
-    """A sampler, and what its chains carry in a state."""
+    """A sampler, and the running sums of its chains in a state."""
 
     sampler: Sampler
 
@@ -112,7 +112,7 @@ def low_rank(rng, n, form, tame):
 
 
 def points(rng, n, form, tame):
-    """Points that may coincide or lie far apart, in up to nine dimensions."""
+    """Points that may coincide or be far apart, in up to nine dimensions."""
     dims, spread = rng.choice((1, 2, 3, 8, 9)), rng.choice((0.0, 0.3, 2.0, 1e6))
     rows = [[rng.gauss(0, 1) * spread for _ in range(dims)] for _ in range(n)]
     norms = rng.choice((None, "sums", [rng.uniform(0.2, 5.0) for _ in range(n)]))

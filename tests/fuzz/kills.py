@@ -96,7 +96,7 @@ def campaign(seed: int, seconds: float) -> Counter[str]:
 
 
 class Job:
-    """One run that is killed so many times, as a program of its own."""
+    """One run that is killed a number of times, in a process of its own."""
 
     def __init__(self, name: str, seed: int, kills: int):
         self.name, self.seed = name, seed
@@ -131,7 +131,7 @@ class Job:
         self._process.wait()
 
     def outcome(self) -> dict:
-        """What it reports; what it wrote besides counts only if the run is not the same.
+        """Its report; other output counts only if the run is not the same.
 
         Killed processes leave warnings behind, of semaphores that nobody released.
         """
@@ -148,7 +148,7 @@ class Job:
 
 @dataclass
 class Killed:
-    """What came of one configuration's kills."""
+    """Outcome of the kills of one configuration."""
 
     kills: int = 0
     runs: int = 0
@@ -160,7 +160,7 @@ class Killed:
 
 
 class Killing:
-    """Runs that are killed side by side, so many times in all."""
+    """Runs that are killed in parallel, with a given total number of kills."""
 
     def __init__(self, kills: int, card_kills: int, seed: int, lanes: int, only=None):
         self.found: dict[str, Killed] = {}
@@ -178,7 +178,7 @@ class Killing:
         self._number = 0
 
     def look(self) -> None:
-        """Take in what has ended, and start what is next."""
+        """Collect runs that have ended, and start the next ones."""
         for job in [one for one in self.live if one.poll()]:
             self.live.remove(job)
             self._take(job, job.outcome())

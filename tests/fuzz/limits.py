@@ -12,7 +12,7 @@ MEMORY = 2**30  # bytes that reading a few kB may take, and far more than it sho
 
 @contextmanager
 def limited_memory(more: int = MEMORY) -> Iterator[None]:
-    """Let this process take so many bytes more than it has now, and no more."""
+    """Limit the memory of this process to `more` bytes beyond its present size."""
     size, (soft, hard) = Path("/proc/self/statm"), resource.getrlimit(resource.RLIMIT_AS)
     if size.exists():
         limit = int(size.read_text().split()[0]) * resource.getpagesize() + more

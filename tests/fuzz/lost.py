@@ -98,7 +98,7 @@ def same(run, whole):
 
 
 def main(arguments: list[str]) -> int:
-    """Kill so many workers of each kind."""
+    """Kill a number of workers of each kind."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz lost", description=__doc__)
     parser.add_argument("--count", type=int, default=50, help="workers of each kind")
     parser.add_argument("--seconds", type=float, default=600.0, help="of each kind, at the most")

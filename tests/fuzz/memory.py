@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.fuzz.limits import limited_memory
 
 MORE = 3 * 2**30  # bytes of address space that a child may add to its parent's
-REFUSED_BYTES = 400 * 2**20  # that a refused call may take, what it was given included
+REFUSED_BYTES = 400 * 2**20  # that a refused call may take, including its arguments
 REFUSED_SECONDS = 10.0  # of processor time before a refusal
 DONE_SECONDS = 60  # of processor time of a call that succeeds; then the child is killed
 PATIENCE = 300.0  # seconds by the clock, where the processor is idle or busy with other work

@@ -89,7 +89,7 @@ _BLIND = [_flip, _flip, _cut, _drop, _repeat, _insert, _number, _number, _intege
 
 
 class Member(NamedTuple):
-    """One array of an archive, as its bytes: what lies in the file, and in its directory."""
+    """One array of an archive as bytes: its entry in the file, and in the directory."""
 
     local: bytes
     entry: bytes
@@ -140,11 +140,11 @@ def _member(name: str, array) -> Member:
     whole = stream.getvalue()
     with zipfile.ZipFile(stream) as archive:
         begin, end = archive.infolist()[1].header_offset, archive.start_dir
-    entry = whole.index(b"PK\x01\x02", end + 4)  # behind that of the header
+    entry = whole.index(b"PK\x01\x02", end + 4)  # after the signature of the header
     return Member(whole[begin:end], whole[entry : whole.rindex(b"PK\x05\x06")])
 
 
-_LOCAL, _ENTRY, _END = "<4s5H3I2H", "<4s6H3I5H2I", "<4s4H2IH"  # what a zip file is made of
+_LOCAL, _ENTRY, _END = "<4s5H3I2H", "<4s6H3I5H2I", "<4s4H2IH"  # the records of a zip file
 
 
 def join(header, members: Iterable[Member], sealed: bool) -> bytes:

@@ -35,16 +35,16 @@ _MOST_FINDINGS = 200  # findings that are written out; all are counted
 
 
 class Outcome(NamedTuple):
-    """How a case ended, under what it is counted, and whether that is a finding."""
+    """How a case ended, the name that it is counted under, and whether that is a finding."""
 
     counted: str
     fine: bool
-    case: str = ""  # what was done, so that it can be repeated
+    case: str = ""  # a description, so that it can be repeated
     said: str = ""
 
 
 class Kind(NamedTuple):
-    """A campaign: what a case does, and how its children run."""
+    """A campaign: the function of a case, and how its children run."""
 
     case: Callable[[int], Outcome]
     share: float  # children per core
@@ -172,7 +172,7 @@ class Child:
             os.write(writing, json.dumps(self._kind.case(number)).encode() + b"\n")
 
     def look(self) -> tuple[list[Outcome], bool]:
-        """What it reported since, and whether it ended; a case that does not end is a hang."""
+        """Its new reports, and whether it ended; a case that does not end is a hang."""
         data = os.read(self.reading, 1 << 16) if self._ready() else None
         lines, now = [], time.monotonic()
         if data:
@@ -245,7 +245,7 @@ class Counts:
 
 
 def work(kind: Kind, options: argparse.Namespace, counts: Counts, deadline: float) -> None:
-    """Try cases on so many cores until all are tried or time is up."""
+    """Try cases on the chosen number of cores until all are tried or the time is up."""
     todo = list(range(options.first, options.first + (options.cases or kind.goal)))
     if kind.load:
         random.Random(options.seed).shuffle(todo)

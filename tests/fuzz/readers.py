@@ -28,9 +28,9 @@ Files = dict[str, bytes]  # by name: a single file, or a folder's
 class Reader(NamedTuple):
     """One way to read files."""
 
-    valid: Callable[[], list[Files]]  # what it reads
-    read: Callable[[Path, Files], Any]  # given the folder that they lie in
-    use: Callable[[Any], Any]  # a look at what was read
+    valid: Callable[[], list[Files]]  # files that it reads
+    read: Callable[[Path, Files], Any]  # given their folder
+    use: Callable[[Any], Any]  # uses the result
     archive: str | None = None  # "plain", "sealed" or "json": ours, to be changed as such
     endings: tuple[str, ...] = ()  # of `FORMATS`
     counted: bool = True  # whether campaigns by count try it; if not, campaigns by time do
@@ -56,7 +56,7 @@ def use_number(found):
 
 
 def check_run(run):
-    """What was counted is not negative."""
+    """Counts are not negative."""
     assert (run.clock >= 0).all(), "a negative clock"
     assert (run.visits >= 0).all(), "negative visits"
     assert run.counts is None or (run.counts >= 0).all(), "negative counts"
@@ -64,7 +64,7 @@ def check_run(run):
 
 
 def use_run(run):
-    """A run that was read has marginals, and what it observed has means."""
+    """A run that was read has marginals, and its observables have means."""
     check_run(run)
     if run.counts is not None:
         assert run.marginals.dtype == np.float64, "marginals that are no numbers"
@@ -178,7 +178,7 @@ def _checkpoints():
 
 
 def resume(folder, files):
-    """Continue with a run; what is left is cut short."""
+    """Continue a run; its remaining length is cut short."""
     return mg.resume(folder, sweeps=1, max_time=0.02, threads=1, progress=False)
 
 
@@ -253,7 +253,7 @@ def _frames():
 
 
 def from_frames(folder, files):
-    """Columns as a file of JSON has them; what is no such file is refused here."""
+    """Columns as in a JSON file; other files are refused here."""
     try:
         given = json.loads(only(folder, files).read_bytes())
         rules = [mg.Rule(**rule) for rule in given["rules"]]

@@ -1,8 +1,8 @@
 """Cases by count: forked children that share imports, compiled code and valid files.
 
-Each child has its own folder in memory and its own limits. What it counts lies in memory that it
-shares with its parent, so that nothing is lost when it is killed. A mutant that was tried before is
-neither tried nor counted again, and one that is a valid file is none.
+Each child has its own folder in memory and its own limits. Its counts are in memory that it shares
+with its parent, so nothing is lost when it is killed. A mutant that was tried before is neither
+tried nor counted again, and a mutant that is a valid file does not count.
 """
 
 import base64
@@ -25,7 +25,7 @@ from tests.fuzz.seen import Seen
 
 PATIENCE = 120.0  # seconds for a case, which may have to compile
 FINDINGS = "findings.jsonl"  # every case that went wrong; the first of each kind with its files
-_SECONDS = 10.0  # of work, about, between two looks at which reader is next
+_SECONDS = 10.0  # of work, about, between two choices of the next reader
 _MOST = 20_000  # cases between two looks
 _NEW = 0.02  # where fewer mutants than this share are new, there are no more to be had
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -34,7 +34,7 @@ _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
 
 @dataclass
 class Reading:
-    """What came of one reader's cases."""
+    """Outcomes of the cases of one reader."""
 
     goal: int  # cases that it is to have
     read: int = 0
@@ -162,7 +162,7 @@ class Shard:
         self.used = usage.ru_utime + usage.ru_stime
 
     def settle(self, reading: Reading, what: str) -> None:
-        """Add what it did; "cut" where time was up."""
+        """Add its outcome; "cut" if the time was up."""
         shared, ended = self.shared, int(self.shared[_NUMBER])
         before = reading.cases
         reading.read += int(shared[_READ])
@@ -186,7 +186,7 @@ class Shard:
         self._note(ended, what, mutant(self.target, self.seed, ended))
 
     def _wrong(self, ended: int) -> list[str]:
-        """What its cases did wrong, from what was written down."""
+        """Failures of its cases, from the written findings."""
         found = [json.loads(line) for line in (self.out / FINDINGS).read_text().splitlines()]
         return [
             f"case {number}: {text}"
@@ -196,7 +196,7 @@ class Shard:
 
 
 class Shards:
-    """Children on so many cores, that try so many cases of each reader."""
+    """Children on several cores that try a number of cases of each reader."""
 
     def __init__(self, goals: dict[str, int], seed: int, out: Path, scratch: Path, before: int = 0):
         self.seed, self.out, self.scratch = seed, out, scratch
@@ -221,10 +221,10 @@ class Shards:
                         mutations.prime(data)
             print(f"{target}: ready after {time.monotonic() - begun:.1f} s", flush=True)
         gc.collect()
-        gc.freeze()  # children need not look at all this again and again
+        gc.freeze()  # children need not scan all these objects again and again
 
     def remember(self, done: dict[str, int], cores: int) -> None:
-        """Go on behind another campaign: its mutants are made again, so that none counts anew."""
+        """Continue another campaign: its mutants are made again, so that none counts twice."""
         pieces = []
         for target in self.readings.keys() & done.keys():
             reading, number = self.readings[target], done[target]
@@ -263,7 +263,7 @@ class Shards:
             )
 
     def _next(self) -> tuple[str, int, int] | None:
-        """Work of the reader that has the smallest part of its cases: all go on side by side."""
+        """Work of the reader with the smallest finished share, so that all advance together."""
         if self._again:
             return self._again.pop()
         open_ = [name for name, one in self.readings.items() if one.open]
@@ -288,7 +288,7 @@ class Shards:
                 self._again.append((shard.target, ended, left))
 
     def cut(self) -> None:
-        """Time is up: end the children, and keep what they have counted."""
+        """End the children when the time is up, and keep their counts."""
         for shard in self.live:
             shard.kill()
             shard.settle(self.readings[shard.target], "cut")

@@ -118,7 +118,7 @@ CALLS: dict[str, Callable[[Path], bool]] = {
     "resume": lambda folder: _run(mg.resume(folder / "run", max_time="60s", progress=False)),
     "explain": lambda _: bool(str(mg.explain(mg.models.ising_lattice(side=500, beta=0.3)))),
 }
-# What a call needs, made before signals can arrive.
+# Prerequisites of a call, made before signals can arrive.
 PREPARATIONS: dict[str, Callable[[Path], Any]] = {
     "resume": lambda folder: mg.sample_until(
         _lattice(), ess=10**9, max_time=0.2, checkpoint=folder / "run", every=0.1, **QUIET
@@ -147,7 +147,7 @@ PROGRAMS: dict[str, list[str]] = {
 def _mark(path: Path) -> None:
     """Write a file once a task has something to keep: from then on a result must come back.
 
-    A run has once it has recorded an update, any other task after its first segment.
+    A run has a result after its first recorded update, any other task after its first segment.
     """
 
     def marked(task: Any, watch: Any) -> str:
@@ -277,7 +277,7 @@ def campaign(seed: int, cases: int, only: str = "") -> Counter[tuple[str, str]]:
 
 
 def warm() -> None:
-    """Compile what the calls need, in this process, so that children have it."""
+    """Compile the functions of the calls in this process, so that children have them."""
     graph, rows = _learned()
     mg.sample(_lattice(), sweeps=2, **QUIET)
     mg.sample(_lattice(), mg.Gibbs(), sweeps=2, scan="random", **QUIET)

@@ -1,4 +1,4 @@
-"""Campaigns by count: nothing is counted twice, all readers go on alike, nothing found is lost."""
+"""Campaigns by count: no double counts, all readers advance alike, no finding is lost."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def test_a_campaign_goes_on_behind_another(tmp_path):
 
 
 def harmful(path):
-    """What a reader might do: it depends on the first byte."""
+    """A reader whose behavior depends on the first byte."""
     first = path.read_bytes()[:1]
     if first == b"P":
         raise mg.FormatError("no")

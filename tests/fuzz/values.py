@@ -43,7 +43,7 @@ _COSTS = dict.fromkeys(_SHIPPED, 10.0)
 
 
 def _names() -> dict:
-    """What the text of a call may refer to."""
+    """Names that the text of a call may refer to."""
     graph = mg.models.ising_lattice(side=3, beta=0.2)
     chain = mg.FactorGraph(
         [2, 3, 2],
@@ -198,7 +198,7 @@ VALID = {
     "answer.save.path": ["'x.answer'"], "fit.save.path": ["'x.fit'"],
 }  # fmt: skip
 
-# What a call always passes, so that it ends soon.
+# Arguments that a call always passes, so that it ends soon.
 _SHORT = {"sweeps": "3", "progress": "False"}
 ALWAYS = {
     "mg.sample": _SHORT,

@@ -80,7 +80,7 @@ INEXACT = sorted(set(SETTINGS) - set(EXACT) - {"double-min"})  # which adds up l
 
 @pytest.mark.parametrize("name", ["gibbs", "gibbs-fields", *INEXACT])
 def test_nearly_all_chains_are_the_same_elsewhere(name):
-    """A last bit of exp or log may send a chain another way, rarely, but not its law."""
+    """A last bit of exp or log may rarely change a chain, but not its distribution."""
     cpu, gpu = both(ZOO["potts"], SETTINGS[name].sampler)
     assert (cpu.draws == gpu.draws).all(axis=(1, 2)).mean() > 0.5
 
@@ -309,7 +309,7 @@ def test_a_killed_run_resumes_to_the_same_bits(scan, tmp_path):
 
 
 def test_a_long_shared_scan_is_the_cpus(tmp_path):
-    """Beyond 65,536 updates the path is written down anew; chains stay those of the CPU."""
+    """Beyond 65,536 updates the path is generated anew; chains stay equal to those of the CPU."""
     cpu, gpu = both(integers("ising"), mg.Gibbs(fields=False), updates=150_000, thin=1000, chains=8)
     np.testing.assert_array_equal(cpu.draws, gpu.draws)
 

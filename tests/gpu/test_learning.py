@@ -48,7 +48,7 @@ def template(n=12, q=3):
 
 
 GRAPHS = {"spins": spins, "line": line, "sites": sites, "ring": ring, "template": template}
-MOVED = GRAPHS | {"crowd": lambda: spins(70)}  # so many colors that threads go through all
+MOVED = GRAPHS | {"crowd": lambda: spins(70)}  # enough colors that threads iterate over them
 
 
 def rows_of(graph, count=300):
@@ -87,7 +87,7 @@ def machine(seen=10, hidden=6):
 
 @pytest.mark.parametrize("method", ["pcd", "cd"])
 def test_hidden_variables_are_drawn_here_and_the_model_there(method):
-    """Spins of both are the same bits, and so is what they teach."""
+    """Spins of both are the same bits, and so are the learned weights."""
     graph = machine()
     rows = np.random.default_rng(1).integers(0, 2, (200, 10))
     rows[:, 1] = rows[:, 0]
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_ladders_learn_what_they_learn_on_the_cpu():
-    """Ladders of bits are those of the CPU, and keep their levels while the weights move."""
+    """Ladders of bits equal those of the CPU, and keep their levels while the weights change."""
     i = np.arange(9)
     graph = mg.FactorGraph([2] * 9, [mg.Ising(i, (i + 1) % 9, 0.1, name="J")])
     rows = (np.random.default_rng(1).random((200, 9)) < 0.6).astype(int)

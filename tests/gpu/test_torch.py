@@ -25,7 +25,7 @@ def spins():
 def test_moments_and_gradients_cover_enumeration(graph):
     """Student's 95% intervals over 40 seeds, of at least 10 numbers each.
 
-    A share of 0.90 lies 3 standard errors below 0.95 if 5 numbers of a seed are independent: a
+    A share of 0.90 is 3 standard errors below 0.95 if 5 numbers of a seed are independent: a
     false alarm in 700.
     """
     device = torch.device("cuda")

@@ -1,4 +1,4 @@
-"""Masked values are refused wherever numbers enter, since NumPy would use what is behind them."""
+"""Masked values are refused in all inputs, since NumPy would use the values behind the mask."""
 
 import numpy as np
 import pytest

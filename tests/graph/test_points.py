@@ -1,4 +1,4 @@
-"""Points: weights from the definition, trees, tables, bounds, and what is refused."""
+"""Points: weights from the definition, trees, tables, bounds, and refused arguments."""
 
 import math
 
@@ -132,7 +132,7 @@ def test_bounds_come_closer_with_more_slots():
 
 
 def test_a_slot_holds_no_more_points_than_it_can():
-    """Points so far away that one slot would do for all of them, but counts have so many bits."""
+    """Points so far away that one entry would suffice, but counts have a limited number of bits."""
     places = np.concatenate([np.linspace(0, 1, 1000), np.linspace(100, 101, 400_000)])
     tree = grow_tree(places.astype(np.float32)[:, None])
     tables = make_tables(tree, RULES["gaussian"], 2000, 64)
@@ -321,7 +321,7 @@ def test_what_is_drawn_from_lies_on_lines_of_memory():
 
 @pytest.mark.parametrize("wrong", [1.0, 1.1])
 def test_updates_of_several_batches_keep_the_law(wrong):
-    """One free variable, whose proposals are so many that they take turns; and a wrong weight."""
+    """One free variable with more proposals than a batch has, and a wrong weight."""
     places, labels = cloud(8, 2, spread=0.5), [0, 1, 2, 0, 1, 1, 0, 2]
     graphs = [
         mg.FactorGraph([3] * 8, [mg.Points(places, weight=w), mg.Points(places, weight=0.3)])

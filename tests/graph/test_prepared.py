@@ -1,4 +1,4 @@
-"""What is computed once per graph: by one thread while others wait, and freed with the graph."""
+"""Prepared results: computed once, by one thread while others wait, and freed with the graph."""
 
 import copy
 import gc

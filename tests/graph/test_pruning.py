@@ -1,4 +1,4 @@
-"""Pruning: nothing possible is lost, what is left is arc consistent, and the fixed point is one."""
+"""Pruning: no possible value is lost, the result is arc consistent, and a fixed point."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""`mg.infer`: exact where that fits, else sampled; and it says which, why, and what is wrong."""
+"""`mg.infer`: exact if that fits, else sampled; it states the method, the reason, warnings."""
 
 import json
 import time

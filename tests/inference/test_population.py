@@ -48,7 +48,7 @@ def test_answers_are_those_of_enumeration(name):
 
 
 def test_errors_are_as_large_as_the_spread():
-    """Predicted variances against those of 40 seeds, with 39 degrees of freedom.
+    """Predicted variances against the variances over 40 seeds, with 39 degrees of freedom.
 
     Systematic resampling varies less than the predicted variance assumes, so that errors may be up
     to twice too large. They may not be too small.
@@ -139,7 +139,7 @@ def test_populations_grow_until_errors_are_small():
 
 
 def test_systematic_resampling():
-    """Every index occurs floor or ceil of its expectation, and that often on average."""
+    """Every index occurs floor or ceil of its expectation times, and on average its expectation."""
     weights = np.array([0.5, 2.0, 0.0, 1.5, 0.0])
     expected = 5 * weights / weights.sum()
     offsets = (np.arange(4000) + 0.5) / 4000

@@ -1,4 +1,4 @@
-"""Gibbs sweeps at given parameters: what the steps of PyMC, NumPyro and blackjax share."""
+"""Gibbs sweeps at given parameters, the shared part of the PyMC, NumPyro and blackjax steps."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def graph():
 
 
 def test_steps_keep_the_distribution():
-    """States of the exact distribution are one after a step, too: chi-square at 1e-4.
+    """A step preserves the exact distribution of states: chi-square at 1e-4.
 
     The distribution at other parameters is the control.
     """

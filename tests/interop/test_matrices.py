@@ -87,7 +87,7 @@ def test_repeated_entries_add_up_and_stored_zeros_are_nothing():
     graph = mg.ising_from_matrix(given)
     assert graph.stats.factors == 1
     assert graph.log_potential([1, 1, 0]) == 1.5
-    assert given.nnz == 4  # what was given stays as it was
+    assert given.nnz == 4  # the argument is unchanged
     assert given.data.tolist() == weight
 
 

@@ -1,4 +1,4 @@
-"""networkx: there, back, and what is refused."""
+"""networkx: conversion there and back, and refused graphs."""
 
 import itertools
 

@@ -61,7 +61,7 @@ def test_hmc_gibbs_has_the_exact_posterior():
 
 
 def test_a_kernel_in_the_style_of_blackjax():
-    """With the parameters held, marginals are those of exact inference, within 5 errors."""
+    """With fixed parameters, marginals equal exact inference within 5 standard errors."""
     graph = hidden.graph()
     given = {"b": jnp.array([0.7]), "h": field({"low": -1.0, "high": 1.0})}
     kernel = graph_kernel(graph, sweeps=2)

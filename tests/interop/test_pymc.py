@@ -69,7 +69,7 @@ def test_a_graph_that_is_not_the_conditional_is_refused():
 
 
 def test_numbers_that_agree_at_the_initial_point_alone_are_refused():
-    """A coupling and fields that are held at the initial values of the variables behind them."""
+    """A coupling and fields that are fixed at the initial values of their variables."""
     low, high = hidden.PRIOR["low"][0], hidden.PRIOR["high"][0]
     field = -((hidden.Y[:, None] - np.array([low, high])) ** 2) / (2 * hidden.SIGMA**2)
     for parameters in ({"b": np.array([hidden.PRIOR["b"][0]])}, {"h": field}):

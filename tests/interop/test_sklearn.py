@@ -115,7 +115,7 @@ def test_text_of_pyarrow_keeps_its_type(kind):
 
 @pytest.mark.filterwarnings("ignore:X .*feature names")
 def test_columns_are_those_of_the_fit_whatever_the_table_calls_them():
-    """Names that are numbers, and a fit to a frame of what is then given as an array, or back."""
+    """Names that are numbers; a fit to a frame used with arrays, and the reverse."""
     pandas = pytest.importorskip("pandas")
     _, holes = weather(60)
     named, numbered = pandas.DataFrame(holes, columns=NAMES), pandas.DataFrame(holes)

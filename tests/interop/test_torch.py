@@ -104,7 +104,7 @@ def test_gradcheck_of_a_batch():
 def test_sampled_moments_and_gradients_cover_95_percent():
     """Student's 95% intervals with 15 degrees of freedom, over 100 seeds.
 
-    The share that covers is that of 100 x 6 numbers. Its threshold of 0.90 lies 4 standard errors
+    The covering share is over 100 x 6 numbers. Its threshold of 0.90 is 4 standard errors
     below 0.95 if the six numbers of a seed depend on each other in pairs: a false alarm in 30,000.
     """
     graph = mg.FactorGraph(
@@ -145,7 +145,7 @@ def packed(states, sizes):
 
 
 def test_statistics_by_tensors_are_those_of_compiled_code():
-    """What is done on a GPU, done here: bits of 70 chains, at two draws, in two groups."""
+    """The computation of a GPU, done here: bits of 70 chains, at two draws, in two groups."""
     graph = mixed()
     frame, rng = graph.frame, np.random.default_rng(2)
     assert frame.countable

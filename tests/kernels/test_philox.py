@@ -69,7 +69,7 @@ def plain_philox(counter, key, rounds=7):
 
 
 def bits_at(key, chain, variable, sweep, draw):
-    """What the contract says, in Python's whole numbers."""
+    """The contract in Python integers."""
     counter = (chain // 4, variable, sweep % 2**32, draw)
     return plain_philox(counter, (int(key[0]), (int(key[1]) + (sweep >> 32)) % 2**32))[chain % 4]
 

@@ -1,8 +1,8 @@
 """Learning's chains in Numba's CUDA simulator; `test_device` starts this as a script.
 
-Compilation is off here, so that layouts come prepared, one for each set of weights. What is in
-`FOLDER/NAME.json` is done step by step, and the states after each are left in `NAME.out.npz`,
-what was counted for their statistics in `NAME.counts.npz`.
+Compilation is off here, so the layouts are prepared beforehand, one per set of weights. The script
+executes the steps in `FOLDER/NAME.json`. It writes the states after each step to `NAME.out.npz`,
+and the counts for their statistics to `NAME.counts.npz`.
 """
 
 import json

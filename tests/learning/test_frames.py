@@ -214,7 +214,7 @@ def test_the_hospital_is_repaired():
     constraints = repair.read_constraints((folder / "hospital_constraints.txt").read_text())
     repaired, cells, _ = repair.repair(dirty, constraints, sweeps=60)
     precision, recall = repair.scores(dirty, repaired, clean)
-    assert precision > 0.9  # most of what is wrong is in one column, Stateavg
+    assert precision > 0.9  # most errors are in one column, Stateavg
     assert recall > 0.8
     assert (cells["probability"] <= 1).all()
 

@@ -122,7 +122,7 @@ def test_ties_across_groups_are_one_number():
     truth = graph.with_parameters({"J": 0.8})
     fit = learn(graph, mg.exact_draws(truth, 2000, seed=1), "exact")
     assert abs(fit.parameters["J"][0] - 0.8) < 4 * fit.errors["J"][0]
-    # four independent pairs: the information is four times that of one
+    # four independent pairs: the information is four times the information of one pair
     share = np.exp(0.8) / (np.exp(0.8) + 2)
     alone = 1 / np.sqrt(4 * 2000 * share * (1 - share))
     assert fit.errors["J"][0] == pytest.approx(alone, rel=0.1)
@@ -378,7 +378,7 @@ def test_a_resumed_fit_has_the_same_bits(missing, how, rows, tmp_path):
 @pytest.mark.parametrize("method", ["pcd", "cd"])
 @pytest.mark.parametrize("sampler", ["poisson-gibbs", "min-gibbs", mg.Tempering(mg.Gibbs())])
 def test_a_resumed_fit_of_any_sampler_has_the_same_bits(sampler, method, tmp_path):
-    """Chromatic groups of several chains, estimates that are carried, ladders of copies."""
+    """Chromatic groups of several chains, stored estimates, ladders of copies."""
     graph = lattice(12 if sampler == "poisson-gibbs" else 4)
     options = {"sampler": sampler, "chains": 17, "errors": False, "method": method}
     whole = learn(graph, some_rows(graph, 20), steps=9, **options)

@@ -1,4 +1,4 @@
-"""What the systems before us learned: DimmWitted's folders, a Potts family, small images."""
+"""Examples of earlier systems: DimmWitted's folders, a Potts family, small images."""
 
 import json
 import warnings

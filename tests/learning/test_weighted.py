@@ -36,7 +36,7 @@ def test_weights_give_the_moments_of_other_parameters():
 
     The effective number of draws is above 1,000 (asserted), so that an agreement between 0 and 1
     has a standard error below 0.016 and log Z one below 0.04; limits are 4.5 of them, which 7 in a
-    million pass. Without weights the agreement is that of the weak couplings.
+    million pass. Without weights the result agrees with the weak couplings.
     """
     graph, strong, states = ring()
     found = weighted(graph, states)

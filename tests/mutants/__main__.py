@@ -1,10 +1,10 @@
 """Deliberate mistakes, one by one: `make mutants`, or `python -m tests.mutants [part of name]`.
 
-Each is made in a copy of the sources, where the tests that should object are run, first without the
-mistake: a test that fails there, or needs a package that is not installed, says nothing, and where
-no other is named the mutant counts as not tried. A mutant that no test objects to has survived, and
-is reported; so is one that cannot be made any more. With `--out` what came of each is written down
-as it is found; with `--seen`, those that such files say were caught come last.
+Each mutant is made in a copy of the sources, where its tests are run, first without the mistake. A
+test that fails without the mistake, or needs a package that is not installed, is ignored. A mutant
+without other tests counts as not tried. A mutant that no test detects has survived and is reported,
+and so is a mutant that can no longer be made. `--out` writes each result immediately. With
+`--seen`, mutants that were caught according to such files come last.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PARTS = ("src", "tests", "docs", "examples", "pyproject.toml", "README.md")
 
 
 def copy_sources(folder: Path) -> None:
-    """A copy of what the tests need, compiled kernels included."""
+    """A copy of the files that the tests need, including compiled kernels."""
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
@@ -61,7 +61,7 @@ def run_tests(folder: Path, tests: list[str], patience: float) -> tuple[bool | N
 
 
 def try_mutant(folder: Path, mutant: Mutant, patience: float) -> tuple[bool | None, str]:
-    """Make a mistake, run its tests, and take it back; whether they pass, and what is said."""
+    """Make a mistake, run its tests, and undo it; returns whether they pass, and their output."""
     path = folder / SOURCES / mutant.file
     whole, stat = path.read_text(), path.stat()
     assert whole.count(mutant.old) == 1, f"{mutant.name}: its text is not in {mutant.file} once"
@@ -78,7 +78,7 @@ CAUGHT, SURVIVED, UNTRIED = "caught", "SURVIVED", "not tried"
 
 
 class Found:
-    """What came of each mutant, said and written down as it is found."""
+    """Outcome of each mutant, printed and written immediately."""
 
     def __init__(self, out: Path | None):
         self.outcomes: dict[str, str] = {}
@@ -97,7 +97,7 @@ class Found:
 
 
 def sound(folder: Path, mutant: Mutant, patience: float) -> tuple[list[str], str]:
-    """The tests of a mutant that pass without it, all or some, and what the others say."""
+    """The tests of a mutant that pass without it, and the output of the others."""
     passed, last = run_tests(folder, mutant.tests, patience)
     if passed:
         return mutant.tests, last

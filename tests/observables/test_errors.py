@@ -1,4 +1,4 @@
-"""Error bars cover what they should, and derived quantities have the errors they ought to."""
+"""Error bars cover the true values, and derived quantities have the right errors."""
 
 import math
 
@@ -15,7 +15,7 @@ PAIR = mg.FactorGraph([2, 2, 2], [mg.Ising([0, 1], [1, 2], [0.4, 0.7])])
 
 
 def autoregressive(rng, memory, rows, records):
-    """Gaussian series of mean 0, variance 1 and correlations memory^t, begun in their law."""
+    """Stationary Gaussian series of mean 0, variance 1 and correlations memory^t."""
     series = np.empty((rows, records))
     series[:, 0] = rng.normal(size=rows)
     noise = rng.normal(size=(rows, records)) * math.sqrt(1 - memory**2)

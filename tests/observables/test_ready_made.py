@@ -21,7 +21,7 @@ def measured(observable, graph, states):
     measure = observable.bind(graph)
     out = np.full((len(states), measure.width), np.nan)
     measure.evaluate(states, out)
-    if measure.function is not None:  # what a GPU runs is the same function of one state
+    if measure.function is not None:  # a GPU runs the same function of one state
         function, alone = measure.function, np.full(measure.width, np.nan)
 
         @numba.njit
@@ -188,7 +188,7 @@ def test_functions_that_cannot_be_measured_say_why(function, message):
 
 
 def out_of_range_at_times(x):
-    """Out of range in few states: not in those of the trial."""
+    """Out of range in few states, and in no state of the trial."""
     return x[5 * (x[0] == 1) * (x[1] == 0) * (x[2] == 1) * (x[3] == 2) * (x[4] == 1)]
 
 
@@ -206,7 +206,7 @@ def out_of_range_at_times(x):
     ids=["next", "far", "negative", "several", "tuple", "array", "at times"],
 )
 def test_indices_out_of_range_are_refused(function):
-    """Before, they read whatever lay in memory there, or crashed."""
+    """Earlier versions read unrelated memory there, or crashed."""
     with pytest.raises(
         mg.SampleError, match=r"observe: 'f' .*IndexError.*5 variables, x\[0\] to x\[4\]"
     ):

@@ -63,7 +63,7 @@ WAVES = {"waves": mg.observables.StructureFactor((5, 5)), "zeros": mg.observable
 @pytest.mark.parametrize("chains", [1, 3, 18])
 @pytest.mark.parametrize("observe", [{"m": "magnetization"}, READY | WAVES, ALL])
 def test_the_series_by_colors_does_not_depend_on_what_else_is_kept(record, chains, observe, mode):
-    """Counted as spins lie, a byte or a bit each, with some of them clamped."""
+    """Counted as stored, with a byte or a bit per spin, and with some spins clamped."""
     graph = GRID.condition({3: 1, 7: 0, 8: 0})
     options = {"sweeps": 21, "chains": chains, "scan": "chromatic", "observe": observe, **QUIET}
     run = mg.sample(graph, record=mg.Record(record, thin=2), **options)

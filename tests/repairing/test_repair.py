@@ -155,7 +155,7 @@ def test_sources_that_are_right_are_found_from_labels():
     clean = {**dirty, "value": [truth[item] for _, item in rows]}
     labels = {r: {n: clean[n][r] for n in clean} for r in range(0, 400, 27)}
     without, with_labels = mg.repair(dirty), mg.repair(dirty, labels=labels)
-    assert without.scores(clean).f1 < 0.3  # the majority lies
+    assert without.scores(clean).f1 < 0.3  # the majority is wrong
     assert with_labels.scores(clean).f1 > 0.9
     assert any(name.startswith("value by source") for name in with_labels.weights["entry"])
 

@@ -58,7 +58,7 @@ def test_the_worst_variable_is_found_and_the_others_are_counted():
     counts = [even + even + odd + [25, 75], even + even + odd[::-1] + [35, 65]]
     found = marginals(counts, [100, 100], [2] * 4)
     assert (found.worst.variable, found.worst.apart) == (2, 2)
-    # half the distance of two rows, and next to nothing for what was not seen of 100 draws
+    # half the distance of two rows, and almost nothing for values not seen in 100 draws
     assert found.standard_errors[4] == pytest.approx(np.sqrt(0.4**2 + unseen(100)))
     assert found.standard_errors[4] == pytest.approx(0.4, rel=1e-3)
     assert found.spread.tolist() == pytest.approx([0, 0, 0.8, 0.1])
@@ -150,7 +150,7 @@ def test_a_model_that_does_not_mix_is_told_of():
 def coverage(graph, truth, seeds, sweeps, width=None, warmup=100, **options):
     """By run, the share of values whose interval covers the truth.
 
-    With a width, intervals reach so many standard errors; else they are the library's.
+    With `width`, intervals reach `width` standard errors; else they are the library's.
     """
     shares = []
     for seed in range(seeds):
@@ -177,9 +177,9 @@ def test_intervals_of_four_chains_cover_the_truth(scan):
     """300 runs, 18 values each: between 93% and 97.5% of the intervals cover.
 
     A value misses with probability 5%. Were all values of a run independent, the share would spread
-    by sqrt(0.05 * 0.95 / 5400) = 0.3%; were all of a run missed together, by 1.3%. Seen over the
-    runs it is 0.3%. So 93% lies 6 spreads below 95%, and 97.5% as far above what the addition for
-    values never seen, a percent after 300 sweeps, makes of it.
+    by sqrt(0.05 * 0.95 / 5400) = 0.3%; were all of a run missed together, by 1.3%. The observed
+    spread over the runs is 0.3%. So 93% is 6 spreads below 95%. Values that were never seen add a
+    percent to the coverage after 300 sweeps, and 97.5% is as far above that sum.
     """
     graph = ring()
     shares = coverage(graph, naive.marginals(graph).ravel(), 300, 300, scan=scan, threads=1)
@@ -277,7 +277,7 @@ def test_the_largest_of_many_values_is_compared_with_a_larger_limit():
 
 
 def test_the_limit_has_the_false_alarm_rate_that_it_states():
-    """Eight half-chains whose means vary as those of R-hat 1.01 do, of 50 values: 1% exceed it.
+    """Eight half-chains of 50 values, whose means vary as at R-hat 1.01: 1% exceed it.
 
     Of 4,000 trials 40 are expected, with a spread of 6; 5 spreads are allowed (false alarm 1e-6),
     and more below, since the values of a trial are independent and Bonferroni's bound is not tight.

@@ -66,7 +66,7 @@ def test_frame_file_and_run_give_the_same_numbers(graph, tmp_path):
 
 
 def test_standard_errors_are_of_the_right_size():
-    """Of 200 runs' pooled marginals, the spread is what a run says: within a fifth or so."""
+    """The spread of pooled marginals over 200 runs is what a run states, within about a fifth."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.3), mg.Unary([0], [0.0, 0.5])])
     exact = mg.exact_marginals(graph).ravel()
     frames = [

@@ -1,4 +1,4 @@
-"""Pictures of runs hold what they should; notebooks show runs and graphs."""
+"""Plots of runs have the right contents; notebooks show runs and graphs."""
 
 import numpy as np
 import pytest

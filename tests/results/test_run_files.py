@@ -1,4 +1,4 @@
-"""What a run leaves behind: saved, loaded, summarized, handed to ArviZ."""
+"""Files of runs: saved, loaded, summarized, converted to ArviZ."""
 
 import dataclasses
 import io

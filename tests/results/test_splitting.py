@@ -12,6 +12,6 @@ def drifting(rng, slope):
 
 def test_a_drift_that_all_chains_share_shows():
     rng = np.random.default_rng(1)
-    # Halves whose means lie 1.5 standard deviations apart: R-hat near sqrt(1 + 1.5**2 / 4).
+    # Halves whose means are 1.5 standard deviations apart: R-hat near sqrt(1 + 1.5**2 / 4).
     assert diagnostics.rhat(drifting(rng, 3.0)) > 1.1
     assert diagnostics.rhat(drifting(rng, 0.0)) < 1.01

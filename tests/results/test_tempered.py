@@ -56,7 +56,7 @@ class Exact:
 
 
 def scores(estimate, expected):
-    """Deviations as standard normal quantiles; those of exact values are left out."""
+    """Deviations as standard normal quantiles, without exact values."""
     value, error = np.asarray(estimate.value), np.asarray(estimate.error)
     away = value - np.array(expected)
     known = error > 1e-9
@@ -217,7 +217,7 @@ def test_long_runs_are_thinned(monkeypatch):
 
 
 def test_records_are_those_of_the_ladders():
-    """The target's energies and observables are among those of the coldest level."""
+    """The target's energies and observables are among the records of the coldest level."""
     run = mg.sample(
         SIGNS,
         mg.Tempering(levels=5),

@@ -21,10 +21,10 @@ RECORDS = 500
 
 
 def synthetic(energy=None, value=None, chains=4, ended="length", records=RECORDS, **changes):
-    """A run of two spins with these R-hats, or None for what was not recorded.
+    """A run of two spins with these R-hats, or None for quantities that were not recorded.
 
-    Chains lie apart in pairs. An R-hat of r means that their means vary by r^2 - 1 of what a chain
-    varies by.
+    Chains are apart in pairs. An R-hat of r means that the variance of their means is r^2 - 1 times
+    the variance within a chain.
     """
     sign = np.where(np.arange(chains) % 2, 1.0, -1.0)[:, None]
     domains = mg.FactorGraph([2, 2], [], names=["a", "b"]).domains
@@ -140,7 +140,7 @@ def test_an_error_that_stopped_a_run_leaves_its_mark():
 
 
 def test_draws_of_some_variables_get_one_verdict():
-    """The report looks at the drawn ones alone; its verdict is that of the whole run."""
+    """The report shows only the drawn chains; its verdict is the verdict of the whole run."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1, 2], [1, 2, 0], 30.0)], names=list("abc"))
     for sweeps, variables in itertools.product((3, 30, 300), (["b"], ["c", "a"])):
         run = sample(

@@ -1,9 +1,9 @@
 """A run that is killed again and again: what `test_checkpoint.py` starts as a program.
 
 It forks a child for every attempt, so that none pays for imports, and kills it with SIGKILL after
-a random time. It prints how many were killed, how many of those had made progress, and whether
-the result is that of an undisturbed run. A GPU is touched by children alone: a process that has
-touched one cannot be forked.
+a random time. It prints how many were killed, how many of these had made progress, and whether
+the result equals the result of an undisturbed run. Only children use a GPU, because a process that
+has used one cannot be forked.
 """
 
 import json
@@ -132,7 +132,7 @@ class Learning:
         return mg.learn(self.graph, self.rows, **self.options, **more)
 
     def attempt(self, path):
-        """Go on, or start."""
+        """Resume, or start."""
         try:
             return mg.resume_learning(path, progress=False, threads=2)
         except FileNotFoundError:  # killed before the first checkpoint
@@ -175,7 +175,7 @@ def child(action):
 
 
 def in_a_child(job, seconds, path):
-    """An undisturbed run in a child, long enough to be killed in; returns what it says.
+    """An undisturbed run in a child, long enough to be killed in; returns its output.
 
     A device, and processes that start others, must not be shared with children.
     """

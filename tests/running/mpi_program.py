@@ -1,6 +1,6 @@
 """What every rank of a test runs: `python -m tests.running.mpi_program folder case [arguments]`.
 
-Rank k writes what it found to `k.json` in the folder.
+Rank k writes its results to `k.json` in the folder.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ def disagreeing(what):
 
 
 def seedless():
-    """Without a seed, all ranks have that of rank 0."""
+    """Without a seed, all ranks use the seed of rank 0."""
     run = mg.sample(graphs()["line"], sweeps=2, backend="mpi", progress=False)
     return str(run.info.seed)
 

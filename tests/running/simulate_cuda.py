@@ -1,8 +1,8 @@
 """Whole runs in Numba's CUDA simulator; `test_cuda_simulator` starts this as a script.
 
-The simulator runs kernels as plain Python, so compilation is off here. What compiled code prepares
-comes prepared: `FOLDER/NAME.json` says what to do and holds the shape of the packed model and of
-the sampler's data, `NAME.npz` their arrays, `NAME.mg` the graph. Runs are left in files beside it.
+The simulator runs kernels as plain Python, so compilation is off here. Results of compiled code are
+prepared beforehand. `FOLDER/NAME.json` describes the case and the shapes of the packed model and of
+the sampler's data, `NAME.npz` has their arrays, `NAME.mg` the graph. Runs are saved next to it.
 Folders within the folder are searched as well. Cases run in the order of their paths, and cases
 that kill their process run in a fork.
 """
@@ -47,7 +47,7 @@ def restore(description, arrays):
 
 PLAIN = {"warmup": 0, "start": "random"}  # as in `tests.harness.sample`
 
-IN_PYTHON = {  # what the compiler has instructions for
+IN_PYTHON = {  # functions that the compiler has instructions for
     "as_float": lambda word: np.uint32(word).view(np.float32),
     "as_double": lambda word: np.uint64(word).view(np.float64),
     "word_of": lambda number: np.float64(number).view(np.int64),
@@ -198,7 +198,7 @@ def run_case(path):
 
     def run_segment(group):
         made = RUN_SEGMENT(group)
-        if "energy_every" in case:  # what a progress bar would look at
+        if "energy_every" in case:  # energies that a progress bar would read
             np.save(path.with_suffix(".live.npy"), group.energies())
         group.segment = case["segment"]
         left[0] -= 1

@@ -1,4 +1,4 @@
-"""Energies at a budget: how often they are taken, that they are right, what is kept for later."""
+"""Energies at a budget: their frequency, their values, and the state kept for later."""
 
 import pickle
 

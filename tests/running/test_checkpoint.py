@@ -292,7 +292,7 @@ def test_generators_that_would_stand_still_are_refused(folder, name):
         {"backend": "os"},
         {"thin": 0},
         {"chains": -1},
-        {"chains": 100},  # of which only a few are recorded: no chain would fit its room
+        {"chains": 100},  # of which only a few are recorded: the arrays of a chain would not fit
         {"warmup": "many"},
         {"length": 1e300},
     ],
@@ -387,7 +387,7 @@ def test_a_folder_that_is_removed_stops_the_run_and_what_was_sampled_is_handed_o
 def test_what_vanishes_while_a_run_goes_on_is_written_again(
     folder, at_segment, monkeypatch, names, resumed
 ):
-    """What is left at the end can be resumed: longer, to the same bits."""
+    """A finished checkpoint can be resumed for a longer run, with the same bits."""
     if resumed:
         stopped_half_way(folder, at_segment, monkeypatch, 30)
 
@@ -457,7 +457,7 @@ def test_a_disk_that_is_full_before_the_run_begins(folder, monkeypatch, name):
     with pytest.raises(mg.SampleError, match=r"cannot write the checkpoint.*No space left.*room"):
         sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)
     monkeypatch.undo()
-    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # once there is room
+    sample(ZOO["mixed"], **OPTIONS, checkpoint=folder)  # once there is space
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def on_the_cpu(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_simulated_ladders_are_those_of_the_cpu(name, simulated):
-    """States, and what the ladders noted: exchanges, round trips, log Z."""
+    """States, and the counts of the ladders: exchanges, round trips, log Z."""
     found, expected = simulated[name], on_the_cpu(name)
     np.testing.assert_array_equal(found.draws, expected.draws)
     np.testing.assert_array_equal(found.state, expected.state)

@@ -31,7 +31,7 @@ def fake_kernel(**changed):
 
 
 class Launch:
-    """A configured kernel as Numba has them, which notes what it is called with."""
+    """A configured kernel like Numba's, which records its arguments."""
 
     stream, griddim, blockdim, sharedmem = "stream", (3, 1, 1), (64, 1, 1), 0
 
@@ -46,7 +46,7 @@ class Launch:
 
 @pytest.fixture
 def started(monkeypatch):
-    """What is launched with no help of Numba's: number by number."""
+    """Arguments of launches without Numba, number by number."""
     seen = []
 
     def start(stream, shape, function, *words):

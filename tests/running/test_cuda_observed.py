@@ -1,4 +1,4 @@
-"""Observables of chromatic runs in Numba's CUDA simulator: those of the CPU, from counted bits."""
+"""Observables of chromatic runs in Numba's CUDA simulator equal the CPU's, by counted bits."""
 
 import numpy as np
 import pytest

@@ -271,7 +271,7 @@ RESUMED += [("own-scan", 4), ("observed", 3), ("observed-moments", 4)]
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory):
-    """Runs killed after so many segments and taken up again; and the same undisturbed."""
+    """Runs killed after some segments and resumed, and the same runs undisturbed."""
     folder = tmp_path_factory.mktemp("resumed")
     for part in ("1-killed", "2-resumed", "3-whole"):  # in the order in which they run
         (folder / part).mkdir()

@@ -99,7 +99,7 @@ def test_the_model_travels_once_to_each_worker():
     assert len(there.sent) - len(large) >= 20
     # A chain is 144 bytes of state and some arrays of a few numbers each.
     assert max(size for size in there.sent if size < 100_000) < 3000
-    # Back come also counts, at most 4 bytes a value, and 8 bytes for each energy.
+    # Counts also come back, at most 4 bytes per value, and 8 bytes per energy.
     assert max(there.received) < 3000 + 4 * 432 + 8 * 40
     assert run.info.updates == 24_000
 
@@ -133,7 +133,7 @@ def test_processes_of_ones_own(tmp_path):
 
 @pytest.fixture
 def at_return(monkeypatch):
-    """Do something when so many segments have come back; segments are short."""
+    """Do something after a number of segments have come back; segments are short."""
 
     def hook(number, action):
         original, count = executors.absorb, [0]
@@ -198,7 +198,7 @@ def alive(pid):
 
 @pytest.fixture
 def short_folder():
-    """A folder whose name leaves space for a socket in it, as those of pytest may not."""
+    """A folder whose name is short enough for a socket in it, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 

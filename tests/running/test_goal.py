@@ -1,4 +1,4 @@
-"""Runs that end when the chains agree, or when time is up; and what the progress bar shows."""
+"""Runs that end when the chains agree or the time is up, and their progress bar."""
 
 import io
 import math
@@ -292,7 +292,7 @@ def test_goals_that_are_none(options, message):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """A terminal to look at; returns what was written to it, without control codes."""
+    """A terminal; returns the text written to it, without control codes."""
     stream = io.StringIO()
     terminal = console.Console(file=stream, force_terminal=True, width=200)
     monkeypatch.setattr(console, "Console", lambda **_: terminal)
@@ -395,7 +395,7 @@ def test_an_allocation_that_fails_stops_a_run_too(monkeypatch):
 
 
 def test_without_a_warmup_the_first_quarter_is_dropped(tmp_path):
-    """What is left is the end of the whole run: records, counts and what is observed."""
+    """The result is the end of the whole run: records, counts and observables."""
     options = {"record": EVERYTHING, "observe": {"up": lambda x: x.sum()}, **OPTIONS}
     folder = tmp_path / "run"
     run = mg.sample_until(ZOO["potts"], start="random", checkpoint=folder, **options)

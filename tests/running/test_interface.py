@@ -1,4 +1,4 @@
-"""The interface of 0.2: units, what is recorded, going on from a run."""
+"""The interface of 0.2: units, records, continuing a run."""
 
 import numpy as np
 import pytest

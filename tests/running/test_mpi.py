@@ -23,7 +23,7 @@ launched = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec")
 
 @pytest.fixture
 def launch(tmp_path_factory):
-    """Run a case of `mpi_program` on some ranks; returns what each of them found."""
+    """Run a case of `mpi_program` on some ranks; returns the results of each rank."""
 
     def run(ranks, *arguments, fails=False):
         folder = tmp_path_factory.mktemp("found")
@@ -139,7 +139,7 @@ def test_a_rank_is_sent_all_that_it_reads(ranks, periodic):
                 for low, high in partition.sent(color, source, rank):
                     known[low:high] = True
             known[slice(*partition.own(color, rank))] = True
-        tile.x[0, ~known] ^= np.uint32(0x5A5A5A5A)  # what a rank does not know
+        tile.x[0, ~known] ^= np.uint32(0x5A5A5A5A)  # values unknown to the rank
         for color in range(lattice.colors):
             tile._sweep(*partition.own(color, rank), 0, 1, False)
             begin, end = partition.own(color, rank)

@@ -1,4 +1,4 @@
-"""Points in few words: what can be read back, and how far off that is."""
+"""Points in few words: which values can be read back, and with what error."""
 
 import numpy as np
 import pytest

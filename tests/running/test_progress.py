@@ -1,4 +1,4 @@
-"""The progress bar: it only goes forward, a resumed run begins where it was, R-hat stays live."""
+"""The progress bar only advances, continues when a run is resumed, and updates R-hat."""
 
 import io
 import warnings
@@ -18,7 +18,7 @@ original = console.Console
 
 @pytest.fixture
 def shares(monkeypatch):
-    """What the bar showed as its share, in turn."""
+    """The shares that the bar showed, in order."""
     seen = []
     original = Bar._show
 
@@ -57,7 +57,7 @@ def test_a_run_with_a_goal_never_goes_back(shares):
 
 
 def test_rhat_is_looked_at_again_and_again(monkeypatch):
-    """The first look imports ArviZ, which takes a second: that must not put off the next one."""
+    """The first check imports ArviZ, which takes a second and must not delay the next check."""
     stream, now, looks = io.StringIO(), [0.0], []
     terminal = console.Console(file=stream, force_terminal=True, width=200)
     monkeypatch.setattr(console, "Console", lambda **_: terminal)
@@ -74,7 +74,7 @@ def test_rhat_is_looked_at_again_and_again(monkeypatch):
         for _ in range(100):
             now[0] += 0.5
             bar.show([])
-    assert len(looks) > 20  # one a second: 5 ms are less than 1% of that
+    assert len(looks) > 20  # one per second: 5 ms are less than 1% of that
     assert np.diff(looks).min() >= 1.0
     assert "1.050" in stream.getvalue()  # the last one is what stands there
 

@@ -1,4 +1,4 @@
-"""The run loop: what a seed fixes, what is visited, what is recorded, and how it ends."""
+"""The run loop: reproducibility by seed, visits, records, and how it ends."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Draws of chosen variables: those of a run that keeps all, wherever they go."""
+"""Draws of chosen variables equal those of a run that keeps all, in every output."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Runs on graphs with zeros: first states, refusals, what is said, and what goes into files."""
+"""Runs on graphs with hard constraints: first states, refusals, messages, files."""
 
 import json
 

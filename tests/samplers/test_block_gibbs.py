@@ -102,7 +102,7 @@ def test_odds_are_for_pairs_of_two_values_that_are_not_too_strong(graph, kind):
 
 @pytest.mark.parametrize("graph", [SPINS, TABLES, ZOO["potts"], ZOO["logical"]])
 def test_a_slightly_wrong_program_is_caught(graph):
-    """The negative control, on what the kernel reads."""
+    """The negative control, on the kernel's input."""
     law = naive.distribution(graph)
     starts = exact_starts(graph, 60_000, seed=1)
     data = mg.BlockGibbs().prepare(graph)

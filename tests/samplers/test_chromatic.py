@@ -190,7 +190,7 @@ def plain_spin(energies, bits):
 
 
 def plain_small(energies, bits):
-    """The contract for small domains: the first value whose sum lies above."""
+    """The contract for small domains: the first value whose sum is larger."""
     weights = np.exp(energies - energies.max())
     return int((np.cumsum(weights)[:-1] <= (bits >> 1) / 2**31 * weights.sum()).sum())
 

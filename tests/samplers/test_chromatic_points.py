@@ -86,7 +86,7 @@ def test_a_slightly_wrong_weight_is_caught(wrong):
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "power", "coarse"])
 def test_pairs_are_kept_by_their_weights(name):
-    """Of a pair of weight w an update keeps theta w in the mean, and w more at its maximum.
+    """An update keeps theta w draws of a pair of weight w on average, and w more at its maximum.
 
     A chi-square test of each group and variable: 1 in 10,000 fails on right code.
     """

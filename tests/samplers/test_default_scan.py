@@ -10,7 +10,7 @@ LATTICE = mg.models.ising_lattice(16, 0.3)
 ZEROS = mg.FactorGraph(
     [2] * 200, [mg.Table([[k, k + 1] for k in range(199)], [[0.0, -np.inf], [0, 0]])]
 )
-# A graph, a sampler, the scan of few chains, and that of many.
+# A graph, a sampler, the scan of few chains, and the scan of many chains.
 CASES = {
     "lattice": (LATTICE, mg.PoissonGibbs(), "chromatic", "chromatic"),
     "potts": (mg.models.potts_lattice(16, 4, 0.5), mg.PoissonGibbs(), "chromatic", "chromatic"),

@@ -1,8 +1,7 @@
-"""One update of a variable with 4 to 20 neighbors, in every layout, against its conditional law.
+"""One update with 4 to 20 neighbors, in every layout, against the conditional distribution.
 
-The neighbors are clamped, so that the distribution is known whatever the degree: a start from it
-must be kept by an update. Unary factors balance the pairs, so that no value is rare and each pair
-counts.
+The neighbors are clamped, so that the distribution is known for every degree. An update must
+preserve it. Unary factors balance the pairs, so that no value is rare and each pair counts.
 """
 
 import numpy as np
@@ -43,7 +42,7 @@ def graph_for(layout, values, degree):
 
 
 def check_update(graph, energy, sampler, free=0):
-    """An update from the distribution keeps it."""
+    """An update preserves the distribution."""
     law = np.exp(energy - energy.max())
     law /= law.sum()
     starts = np.repeat(np.maximum(graph.evidence, 0)[None], STARTS, axis=0)

@@ -54,7 +54,7 @@ def test_slightly_wrong_weight_is_caught(setting):
 @pytest.mark.parametrize("setting", EXACT)
 @pytest.mark.parametrize("scan", ["random", "systematic", "shuffled"])
 def test_mixes_from_a_corner(setting, scan):
-    """From one fixed state, every scan order must arrive at the law."""
+    """From one fixed state, every scan order must converge to the distribution."""
     case, graph = EXACT[setting], ZOO["potts"]
     starts = np.zeros((20_000, len(graph)), dtype=int)
     states, _, _ = advance_each(

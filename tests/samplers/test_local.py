@@ -1,4 +1,4 @@
-"""Local Minibatch Gibbs: the factors that an update looks at are distinct."""
+"""Local Minibatch Gibbs: the factors that an update evaluates are distinct."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from tests.harness import FALSE_ALARM, advance_each, chi_square
 
 
 def one_update(phi, choices):
-    """The distribution of an update whose minibatch is one of `choices`, all alike: Algorithm 3."""
+    """Distribution of an update with equally likely minibatches `choices`: Algorithm 3."""
     energies = [len(phi) / len(chosen) * phi[list(chosen)].sum(axis=0) for chosen in choices]
     return softmax(np.array(energies), axis=1).mean(axis=0)
 

@@ -1,4 +1,4 @@
-"""What the default sampler promises beyond its law."""
+"""Guarantees of the default sampler beyond its stationary distribution."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_sparse_and_strong_graphs_become_plain_gibbs():
 
 
 def test_dense_graphs_evaluate_few_factors():
-    """8 heavy neighbors of 399 on the paper's models, and a tenth of a draw."""
+    """8 of 399 neighbors are evaluated exactly on the paper's models, with a tenth of a draw."""
     for graph in (mg.models.potts_rbf(), mg.models.ising_rbf()):
         info = sample(graph, updates=50_000, chains=1, seed=1, record=(), progress=False).info
         assert info.factor_evaluations / info.updates < 13
@@ -160,7 +160,7 @@ def test_bad_settings_are_refused(make, message):
 
 
 def test_tuning_measures_what_models_differ_in():
-    """The paper's Potts model is hardly held back, the Curie-Weiss model much more.
+    """The paper's Potts model is hardly slowed down, the Curie-Weiss model much more.
 
     Longer runs gave 0.06, and 0.3 to 0.5. The numbers are fixed: no clock is read.
     """

@@ -66,7 +66,7 @@ def test_wrong_sums_are_caught(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_sums_give_the_factors(name):
-    """After many updates, what is carried is what the definition says."""
+    """After many updates, the running sums are those of the definition."""
     graph = SMALL[name]
     starts = exact_starts(graph, 50, seed=43)
     carried = begun(graph, SAMPLER, starts)

@@ -250,7 +250,7 @@ def test_energies_of_thousands_do_not_overflow(name):
 
 
 def test_carried_energy_does_not_drift():
-    """After ten million updates the remembered energy is still that of the state."""
+    """After ten million updates the stored energy is still the energy of the state."""
     graph = ZOO["mixed"]
     sampler = mg.MinGibbs(estimator=mg.ExactEstimator())
     state = np.zeros(len(graph), graph.state_type)

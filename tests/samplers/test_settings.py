@@ -1,4 +1,4 @@
-"""What is registered is tested: samplers, layouts, implicit groups and estimators."""
+"""All registered samplers, layouts, implicit groups and estimators are tested."""
 
 from minigibbs.graph.factors import KINDS
 from minigibbs.graph.factors.implicit.base import Implicit

@@ -63,7 +63,7 @@ def test_the_fields_are_the_log_odds():
         # 60 terms below 1, and 960 changes at most since they were summed anew
         assert carried[0, 1 + i] == pytest.approx(energy[1] - energy[0], abs=1e-11)
         x[:, i] = states[0, i]
-    assert tally[EVALUATIONS] == 59 * tally[CHANGES]  # a change looks at the neighbors, no more
+    assert tally[EVALUATIONS] == 59 * tally[CHANGES]  # a change reads only the neighbors
 
 
 def test_fields_are_summed_anew(monkeypatch):

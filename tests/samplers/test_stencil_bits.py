@@ -100,7 +100,7 @@ def neighbors(stencil, site):
 
 
 def in_plain_python(graph, state, seed, sweeps, chain=0):
-    """What a sweep does, by the definition: site by site and bit by bit."""
+    """A sweep by the definition: site by site and bit by bit."""
     stencil = graph.lattice
     places, key = lattice_of(stencil), key_of(seed)
     m, state = places.colors, state.astype(int).copy()

@@ -48,7 +48,7 @@ def comparable():
 def test_a_sweep_has_the_matrix(name, model):
     """From every possible state alike: the new states' counts against the matrix, by cell.
 
-    The matrix is that of the stored twin where a graph is implicit.
+    For an implicit graph, the matrix is that of its explicit twin.
     """
     setting, graph = case(name, model)
     states = np.array(naive.states(graph))
@@ -118,7 +118,7 @@ def test_same_draws_whatever_carries_the_chains(name):
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_chain_that_is_cut_goes_on_as_if_it_were_not(name):
-    """What is not in its state is set anew: scratch must not outlive a sweep."""
+    """Scratch arrays outside the state are reset: they must not outlive a sweep."""
     setting = SWEEPS[name]
     whole, first, second = (one_chain(setting.graph, setting.sampler) for _ in range(3))
     whole.advance(90 * whole.unit, True)

@@ -65,7 +65,7 @@ def test_a_sweep_draws_as_many_pairs_as_their_weights_add_up_to(periodic):
     kernel = mg.Kernel((n,), lambda d: 0.2 / d**2, kind="ising", periodic=periodic)
     graph = mg.FactorGraph([2] * n, [kernel])
     _, tally = sweep_each(graph, mg.SwendsenWang(), np.zeros((50, n), int), 1, seed=3)
-    total = 2 * kernel.half.sum() * (0.5 if periodic else 1.0) * n  # those off the grid included
+    total = 2 * kernel.half.sum() * (0.5 if periodic else 1.0) * n  # including sites off the grid
     assert tally[0] == 0
     assert abs(tally[1] - 50 * total) < 6 * math.sqrt(50 * total)
     assert 50 * total < 50 * 2 * 0.2 * math.pi**2 / 6 * n

@@ -145,7 +145,7 @@ def test_a_round_leaves_the_law_of_all_levels(name):
 
 
 def test_exchanges_at_wrong_temperatures_are_caught():
-    """The levels are updated as they should be, and exchanged as if they lay elsewhere."""
+    """The levels are updated correctly, but exchanged as if they had other temperatures."""
 
     def wrong(data):
         return data._replace(beta=np.array([0.0, 0.8, 1.0]))
@@ -218,7 +218,7 @@ def _swap(data, chain, replicas):
 def test_clusters_of_two_ladders_in_several_words():
     """Forty levels take two words of 64 bits per ladder: after rounds every state is in its place.
 
-    The energies that exchanges used are those of the states, slot by slot.
+    The energies that exchanges used are the energies of the states, replica by replica.
     """
     beta = tuple(np.linspace(0, 1, 40))
     group = one_chain(SPINS, mg.Tempering(levels=beta, houdayer=True))
@@ -329,7 +329,7 @@ def test_both_modes_of_a_complete_graph():
 )
 def test_marginals_and_log_z(name, houdayer):
     """Every graph of the zoo, and implicit ones. Errors are five standard errors at most: 5e-7
-    if normal; those of log Z come from 16 parts, so that eight are allowed."""
+    if normal. Errors of log Z come from 16 parts, so eight are allowed."""
     graph = (ZOO | IMPLICIT)[name]
     run = mg.sample(
         graph,
@@ -410,7 +410,7 @@ STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 @pytest.mark.parametrize("levels", [65, 66, 67])
 def test_the_number_of_levels_does_not_change_what_is_noted(levels):
-    """With hard constraints there is one more level, however many numbers a chain carries.
+    """With hard constraints there is one more level, whatever the number of running sums.
 
     The notes of one more level are 132 numbers, as many as two per level where 66 levels are given.
     """
@@ -460,7 +460,7 @@ def test_counts_are_those_of_all_levels():
 
 
 def test_dense_models_exchange_rarely():
-    """Energies look at all pairs, sweeps at few: they get a third of the time at most."""
+    """Energies read all pairs, sweeps only few: energies get a third of the time at most."""
     dense = mg.models.ising_rbf(side=12, beta=0.2)
     data = mg.Tempering(mg.PoissonGibbs(), (0.0, 0.5, 1.0), houdayer=False).prepare(dense)
     assert data.sweeps > 1
@@ -582,7 +582,7 @@ def test_golden_draws():
 def test_log_z_leaves_out_the_first_stretch_without_a_warmup():
     """The first rounds come from the start: 60 short runs have no bias, and their intervals cover.
 
-    The mean of the errors lies within 5 of its standard errors of 0 (false alarm 1e-6), and of 60
+    The mean of the errors is within 5 of its standard errors of 0 (false alarm 1e-6), and of 60
     intervals of 95% at least 46 cover (1e-6).
     """
     graph = mg.models.ising_lattice(side=5, beta=0.6)

@@ -31,7 +31,7 @@ def exact_starts(graph, law, count, seed):
 @pytest.mark.parametrize("model", HARD)
 @pytest.mark.parametrize("name", SAMPLED)
 def test_exact_start_keeps_the_law(name, model):
-    """From exact draws a sweep keeps the distribution, and no state of probability 0 occurs."""
+    """A sweep preserves the exact distribution, and no state of probability 0 occurs."""
     graph, law = HARD[model], naive.distribution(HARD[model])
     starts = exact_starts(graph, law, 60_000, seed=31)
     updates = graph.stats.variables
@@ -78,7 +78,7 @@ def test_the_guarantee_holds_beside_zeros():
 
 
 def test_layouts_and_counts():
-    """Zeros are evaluated; what is drawn is drawn in logarithms."""
+    """Hard constraints are evaluated exactly; draws use logarithms."""
     for graph in HARD.values():
         sampler = SAMPLED["none heavy"]
         split = sampler.split(graph)

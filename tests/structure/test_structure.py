@@ -152,7 +152,7 @@ def test_rows_with_missing_cells_are_used(method):
     assert 0.28 < found.missing < 0.32
     complete = learn(chain(3000), method)
     a, b = (mg.infer(one.graph, progress=False).marginals for one in (found, complete))
-    # Shares of 2,100 cells against those of 3,000: five standard errors of the difference.
+    # Shares of 2,100 cells against shares of 3,000: five standard errors of the difference.
     np.testing.assert_allclose(a, b, atol=5 * 0.5 * np.sqrt(0.3 / 2100) + 0.01)
 
 
@@ -162,7 +162,7 @@ def test_networks_from_incomplete_rows_are_nearly_those_of_complete_ones():
     complete = learn(draw(tables, 5000, 1), "network")
     lost = class_distance(truth, edges_of(found)) - class_distance(truth, edges_of(complete))
     assert lost <= 4
-    # Only every ninth row is complete. Shares of 4,000 cells against those of 5,000: five standard
+    # Only every ninth row is complete. Shares of 4,000 cells against shares of 5,000: five standard
     # errors of the difference.
     a, b = (mg.infer(one.graph, progress=False).marginals for one in (found, complete))
     np.testing.assert_allclose(a, b, atol=5 * 0.5 * np.sqrt(1 / 4000 - 1 / 5000) + 0.01)

@@ -1,4 +1,4 @@
-"""Arguments of a wrong type end in an error of ours that names them, what was expected and got."""
+"""Arguments of a wrong type raise our error with their name, the expected and the given type."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def test_compressed_files_are_refused(tmp_path):
 
 
 def claim(path, member, at, form, value):
-    """Change what an archive's directory says of a member: a number `at` bytes into its entry."""
+    """Change a number in an archive's directory, `at` bytes into the entry of a member."""
     data = bytearray(path.read_bytes())
     entry = data.rindex(member.encode()) - 46  # bytes of an entry before its name
     assert data[entry : entry + 4] == b"PK\x01\x02"

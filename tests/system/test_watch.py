@@ -134,7 +134,7 @@ def _raw_object_cache_notify():
 
 
 def test_a_signal_in_a_callback_of_llvm_is_raised_after_it():
-    """Python only prints what is raised in a callback: the signal would be lost."""
+    """Python only prints exceptions of a callback, so the signal would be lost."""
     reached = []
     names = {"os": os, "signal": signal, "reached": reached}
     exec(compile(CALLBACK, "/llvmlite/binding/executionengine.py", "exec"), names)

@@ -1,4 +1,4 @@
-"""The theorem of docs/theory.md by enumeration: every inequality, and what breaks stronger ones."""
+"""The theorem of docs/theory.md by enumeration, and counterexamples to stronger versions."""
 
 import itertools
 import math
@@ -404,7 +404,7 @@ def test_conditional_ranges_shrink_the_bound():
         np.testing.assert_allclose(flow, flow.T, atol=1e-12)
         exponent = span * (math.sqrt(1 + theta) - math.sqrt(theta)) ** 2
         assert (kernel >= math.exp(-exponent) * law - 1e-12).all()
-        assert span < np.ptp(table) / 4  # what a split by the table's own range would pay for
+        assert span < np.ptp(table) / 4  # the range of the table is more than four times as large
 
 
 # (g)

@@ -69,14 +69,14 @@ def transition(model, name):
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("name", REVERSIBLE | BIASED)
 def test_reversible_with_the_law_of_the_theorems(name, model):
-    """Theorems 1, 3 and 5: detailed balance, on (state, energy) where energies are carried."""
+    """Theorems 1, 3 and 5: detailed balance, on (state, energy) where energies are stored."""
     t = transition(model, name)
     flow = t.law[:, None] * t.matrix
     assert t.matrix.min() >= -1e-15
     np.testing.assert_allclose(t.matrix.sum(axis=1), 1.0, atol=1e-12)
     np.testing.assert_allclose(flow, flow.T, atol=1e-14)
     bias = np.abs(t.marginal(t.law) - naive.distribution(TINY[model])).max()
-    # what the cut Poisson tails hold, 1e-12 a factor, is all that may be missing
+    # only the cut Poisson tails may be missing, 1e-12 per factor
     assert bias < 1e-10 if name in REVERSIBLE else bias > 1e-3
 
 
