@@ -158,7 +158,7 @@ def _tempered(report: Report, name: str, seconds: float, bar: float) -> None:
 
 
 def _rate(report: Report) -> None:
-    """Updates of all levels a second, beside those of a single chain."""
+    """Updates per second of all levels, and of a single chain."""
     from minigibbs.running.api import time_updates
 
     for name, graph, inner in (

@@ -1,4 +1,4 @@
-"""Clusters and blocks near criticality: effective samples of the magnetization squared a second."""
+"""Cluster and block updates near criticality: effective samples of m^2 per second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TURNS = 40
 
 
 class Series:
-    """A chain whose magnetization squared is noted every so many sweeps."""
+    """A chain whose squared magnetization is recorded at regular intervals."""
 
     def __init__(self, graph, sampler, start, sweeps: int) -> None:
         self.group = one_chain(graph, sampler, start, np.array([1, 2, 3, 4], dtype=np.uint64))
@@ -27,7 +27,7 @@ class Series:
         self.group.compile()
 
     def turn(self, seconds: float) -> None:
-        """Go on for so many seconds of processor time."""
+        """Continue for a number of seconds of processor time."""
         begun = time.thread_time()
         while time.thread_time() - begun < seconds:
             self.group.advance(self.updates, False)
@@ -36,7 +36,7 @@ class Series:
 
     @property
     def rate(self) -> float:
-        """Effective samples a second."""
+        """Effective samples per second."""
         return float(ess(np.array(self.squares)[None])) / self.seconds
 
 
@@ -71,7 +71,7 @@ def compare(report: Report, name: str, graph, every: tuple[int, int], seconds: f
 
 
 def rate(series: Series) -> str:
-    """Effective samples and sweeps a second."""
+    """Effective samples and sweeps per second."""
     sweeps = len(series.squares) * series.updates / len(series.group.chain.x) / series.seconds
     total = series.rate * series.seconds
     return (

@@ -1,4 +1,4 @@
-"""Conditional ranges of tables, part (f) of docs/theory.md: what they would gain, and cost.
+"""Conditional ranges of tables, part (f) of docs/theory.md: their gain and cost.
 
 A table's range given its neighbors can be smaller than its range over all states. Two numbers say
 by how much: the mean over tables of the largest conditional range, which fixes the guarantee, and
@@ -19,7 +19,7 @@ from minigibbs.graph.packing import entry_spans
 from minigibbs.kernels.layout import TABLE
 from minigibbs.samplers.bounds import tail_log_slowdown, tail_theta
 
-TABLES = 4_000  # looked at per model
+TABLES = 4_000  # examined per model
 LEAST_DEGREE = 16  # below which nothing is ever drawn
 
 

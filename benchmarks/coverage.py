@@ -1,7 +1,7 @@
 """How often 95% intervals cover the truth, and how often the verdict is wrong.
 
-Every row counts runs with a known truth. Coverage is that of runs without a warning; the share of
-such runs and the coverage of all runs are beside it. Errors are binomial, or from how runs differ
+Every row counts runs with a known truth. Coverage refers to runs without a warning. The share of
+such runs and the coverage of all runs are next to it. Errors are binomial, or from how runs differ
 where a run has several values.
 """
 

@@ -43,7 +43,7 @@ def alone(work: Any) -> list[Any]:
 
 
 def taken() -> float:
-    """Bytes that the process has held at most."""
+    """Peak memory of the process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 

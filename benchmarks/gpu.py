@@ -78,7 +78,7 @@ def device_run(graph, sampler, chains, scan="shared"):
 
 
 def launch(run, updates) -> None:
-    """Make so many updates of every chain, and do not wait for them."""
+    """Launch a number of updates of every chain, without waiting for them."""
     run._launch(updates)
 
 
@@ -99,7 +99,7 @@ def rate(graph, sampler, chains, scan="shared") -> float:
 
 
 def neighbors(graph, sampler) -> float:
-    """Mean neighbors that an update looks at."""
+    """Mean number of neighbors that an update reads."""
     from minigibbs.running.backends.cuda_group import WARP
 
     data = sampler.prepare(graph, WARP)
@@ -189,7 +189,7 @@ def lattice(report, bandwidth) -> None:
 
 
 def layouts(report, graph) -> None:
-    """What lying side by side and sharing the scan bring."""
+    """Gain from contiguous storage of chains and from the shared scan."""
     sampler, chains = mg.PoissonGibbs(), 131_072
     side_by_side = rate(graph, sampler, chains)
     apart = rate(graph, sampler, chains, scan="random")

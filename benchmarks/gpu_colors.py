@@ -122,7 +122,7 @@ def whole_call(report) -> None:
 
 
 def rates(report, name, graph, sampler, chains, sweeps, bar=0.0) -> None:
-    """Time the second of two calls, with nothing recorded and with what is by default."""
+    """Time the second of two calls, without records and with the default records."""
     for record in ((), DEFAULT):
         options: dict[str, Any] = {"scan": "chromatic", "backend": "cuda", "chains": chains}
         if record is not DEFAULT:

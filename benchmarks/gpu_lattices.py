@@ -130,7 +130,7 @@ def exact_energy(side: int, beta: float) -> float:
 
 
 def energy(report: Report, side: int, beta: float, chains: int, sweeps: int, ordered: bool) -> None:
-    """The mean of independent chains after so many sweeps, in standard errors off the exact one."""
+    """Deviation of the mean of independent chains from the exact mean, in standard errors."""
     graph = square(side, beta)
     start: Any = np.ones(side * side, np.uint8) if ordered else "random"
     record = mg.Record("energy", thin=sweeps, chains=chains)

@@ -1,8 +1,8 @@
 """Missing cells filled in: log loss and calibration beside scikit-learn, and a large table.
 
 A fifth of the cells of samples of known networks, and of a census table, is hidden at random.
-IterativeImputer uses a classifier per column, whose probabilities in the last round are those of
-the cells.
+IterativeImputer uses a classifier per column. The probabilities of the cells are those of its last
+round.
 """
 
 from __future__ import annotations

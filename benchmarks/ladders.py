@@ -1,6 +1,6 @@
 """Temperature ladders of spin glasses: updates per second, exchanges and energies included.
 
-Here one core of the CPU runs 64 ladders; `gpu_ladders` measures a GPU. An update is one of one
+Here one core of the CPU runs 64 ladders; `gpu_ladders` measures a GPU. An update changes one
 variable at one temperature. A first call compiles and is not counted.
 """
 

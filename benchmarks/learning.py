@@ -1,7 +1,7 @@
-"""Learning: a Potts family, a Boltzmann machine and a million tied factors, peers beside us.
+"""Learning, compared with peers: a Potts family, a Boltzmann machine, a million tied factors.
 
-The peers need PyTorch: LEARNING_PEERS names a Python that has adabmDCA and rbms. Where they only
-lie in a folder, as on a machine on which nothing can be installed, LEARNING_PEERS_PATH names it.
+The peers need PyTorch. LEARNING_PEERS names a Python that has adabmDCA and rbms. If they are only
+in a folder, as on a machine on which nothing can be installed, LEARNING_PEERS_PATH names it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def planted(sites: int = SITES, states: int = STATES, seed: int = 1):
 
 
 def drawn(graph, chains: int, seed: int, sweeps: int = 300):
-    """States of fresh chains after so many sweeps."""
+    """States of fresh chains after a number of sweeps."""
     made = model_chains(graph, None, chains, seed, Threads(None))
     made.set_weights(graph.frame.flat(graph.factors))
     made.sweep(sweeps)
@@ -145,7 +145,7 @@ def first_good(graph, rows, theirs):
             found[k] = checked(learned, rows)
         return found[k]
 
-    low, high = -1, len(theirs["times"]) - 1  # it rises, nearly: halve what is left
+    low, high = -1, len(theirs["times"]) - 1  # it nearly increases: bisect
     last, good = anew(high), anew(high) >= PEARSON
     while good and high - low > 1:
         mid = (low + high) // 2
@@ -154,7 +154,7 @@ def first_good(graph, rows, theirs):
 
 
 def middle(work):
-    """The middle one of three times of some work, in seconds, and what it gave."""
+    """Median of three times of some work in seconds, and its result."""
     found = []
     for _ in range(3):
         begun = time.perf_counter()
@@ -164,7 +164,7 @@ def middle(work):
 
 
 def sampling_rate(graph, chains: int, backend: str, sweeps: int = 10) -> float:
-    """Updates a second of a learned model's chains, by ten sweeps."""
+    """Updates per second of a learned model's chains, from ten sweeps."""
     made = model_chains(graph, None, chains, 1, Threads(None), backend)
     made.set_weights(graph.frame.flat(graph.factors))
     made.sweep(sweeps)

@@ -18,7 +18,7 @@ SWEEPS = 10
 def potts(given, folder: Path) -> dict:
     """Train adabmDCA on a full graph, ten epochs at a time, to the Pearson correlation.
 
-    What it has learned after each ten goes back, with the time that training took so far.
+    The weights after every ten epochs are returned, with the training time so far.
     """
     import torch
     from adabmDCA.sampling import get_sampler, prepare_training_sampler
@@ -47,7 +47,7 @@ def potts(given, folder: Path) -> dict:
         return chains.clone(), {name: value.clone() for name, value in params.items()}
 
     def sampling_seconds(sampler):
-        for _ in range(3):  # compiled, and looked at by the compiler; the last one counts
+        for _ in range(3):  # compiled and profiled first; the last one counts
             wait()
             begun = time.perf_counter()
             sampler(*copied(), SWEEPS)

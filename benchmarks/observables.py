@@ -1,4 +1,4 @@
-"""What a call costs beside its chain: energies by default, observables, memory of long runs."""
+"""Costs of a call besides its chain: default energies, observables, memory of long runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def models() -> dict[str, tuple[mg.FactorGraph, int]]:
 
 
 def call(graph: mg.FactorGraph, sweeps: int, **options: Any) -> tuple[float, mg.Run]:
-    """Nanoseconds of processor time an update, of the whole call."""
+    """Nanoseconds of processor time per update, of the whole call."""
     begun = time.process_time()
     run = mg.sample(graph, sweeps=sweeps, chains=1, threads=1, seed=1, progress=False, **options)
     return (time.process_time() - begun) / (sweeps * len(graph)) * 1e9, run

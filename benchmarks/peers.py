@@ -113,11 +113,11 @@ def _slope(run, variables: int, repeats: int) -> float:
     return (best[10 + extra] - best[10]) / (extra * variables) * 1e9
 
 
-HAMON_ROUNDS = 2000  # of exchanges between two looks at the clock
+HAMON_ROUNDS = 2000  # of exchanges between two checks of the clock
 
 
 def hamon(graph: mg.FactorGraph, seconds: float) -> np.ndarray | None:
-    """Chances of the second value by hamon's non-reversible parallel tempering, in so many seconds.
+    """Probabilities of the second value by hamon's non-reversible parallel tempering.
 
     Its own search for the number of levels and its own tuning, then rounds until the time is up,
     compiling included; the second half of the rounds counts. It states spins with pairs and

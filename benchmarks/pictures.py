@@ -24,7 +24,7 @@ PEERS = {
     "textbook Gibbs",
     "single updates",
 }
-Bar = tuple[str, str, float]  # what it belongs to, whose it is, the number
+Bar = tuple[str, str, float]  # its group, its owner, the number
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Table:
         return cls(rows)
 
     def number(self, group: str, what: str, pattern: str = r"(-?[\d.,e+]+)") -> float:
-        """The first number that `pattern` finds in what was measured."""
+        """The first number that `pattern` finds in the measurements."""
         for one, other, measured in self.rows:
             if one.startswith(group) and other.startswith(what):
                 return float(re.search(pattern, measured)[1].replace(",", ""))

@@ -1,4 +1,4 @@
-"""Long runs: what a checkpoint, a segment and a byte cost, and what 1,000 machines would give."""
+"""Long runs: costs of a checkpoint, a segment and a byte; a prediction for 1,000 machines."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def checkpoints(report: Report, name: str, graph: mg.FactorGraph) -> None:
 
 
 def travel(report: Report, name: str, graph: mg.FactorGraph) -> dict[str, float]:
-    """What a segment sends there and back, and what taking it back costs at home."""
+    """Bytes that a segment sends in both directions, and the cost of receiving its result."""
     sampler = mg.PoissonGibbs()
     record = mg.Record("marginals", "energy", thin=10**6)
     plan = Options(sampler=sampler, chains=1, seed=1, record=record).plan(graph, 10**9, 1)

@@ -17,7 +17,7 @@ BETA = 0.3
 ROUNDS = 5
 SECONDS = 0.3  # of a turn, about
 
-# Makes so many sweeps; returns how many updates those were, and how long they took if it knows.
+# Makes a number of sweeps; returns the number of updates, and their time if it is known.
 Rival = Callable[[int], int | tuple[int, float]]
 
 
@@ -74,7 +74,7 @@ def ours(
     scan: str | None = "chromatic",
     record: Any = "marginals",
 ) -> Rival:
-    """Whole calls; the length of what they took is that of sampling."""
+    """Whole calls of `mg.sample`."""
 
     def run(sweeps: int) -> int:
         made = mg.sample(
@@ -161,9 +161,9 @@ def dwave(graph: mg.FactorGraph) -> Rival | None:
 
 
 def thrml(graph: mg.FactorGraph, together: int = 16, chains: int = 0) -> Rival | None:
-    """Gibbs by two colors in JAX, so many sweeps at a time, since each number of them compiles.
+    """Gibbs by two colors in JAX, `together` sweeps per call, since each number compiles anew.
 
-    One chain on the CPU, or many on what JAX finds.
+    One chain on the CPU, or many on the device that JAX finds.
     """
     if not _library("thrml"):
         return None
@@ -312,7 +312,7 @@ def threads(report: Report) -> None:
 
 
 def recording(report: Report) -> None:
-    """What marginals and energies, as they are recorded by default, add to a chain."""
+    """Cost of recording marginals and energies, the default, on top of a chain."""
     models = {
         "Potts lattice 1,000 x 1,000 of 10 values": mg.models.potts_lattice(1000, 10, 0.5),
         "Ising lattice 1,000 x 1,000": lattice(1000),

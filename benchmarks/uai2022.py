@@ -1,6 +1,6 @@
 """Models of the UAI-2022 competition: `mg.infer` beside the scores of the competition's solvers.
 
-Scores are those of the final scoreboard at 20 s, 100 being best.
+Scores are from the final scoreboard at 20 s; 100 is best.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sixteen thousand chains on a GPU: a quench, watched as a distribution.
 
 A hot lattice is suddenly cooled below its critical temperature. Each chain chooses a sign, up or
-down, or is held up by a wall between domains. Sixteen thousand chains at once show the distribution
+down, or is stuck at a wall between domains. Sixteen thousand chains at once show the distribution
 of the magnetization at every moment. Without a GPU the script runs 512 chains on the CPU, as it did
 for the picture shown here.
 """

@@ -31,7 +31,7 @@ def log_z(k: float, n: int) -> float:
 
 
 def heat(temperature: float, n: int = SIDE, step: float = 1e-3) -> float:
-    """The specific heat of a spin, by the second difference of log Z."""
+    """The specific heat per spin, by the second difference of log Z."""
     k = 1.0 / temperature
     second = log_z(k + step, n) - 2 * log_z(k, n) + log_z(k - step, n)
     return k * k * second / step**2 / n**2

@@ -1,6 +1,6 @@
 """A photograph segmented by a fully connected random field, with its doubts.
 
-Every two pixels are coupled, the more the closer they lie and the more alike their colors are:
+Every two pixels are coupled, the more the closer they are and the more alike their colors:
 almost five million pairs, none stored. A few strokes say what is person and what is background.
 Samples of the field spread that over the picture, and tell where it is in doubt, which one best
 segmentation cannot. The photograph (Grace Hopper, by the US Navy) comes with Matplotlib.

@@ -29,7 +29,7 @@ def make_image():
 
 
 def features(colors):
-    """What the two kernels compare: places, and places with colors."""
+    """Features of the two kernels: positions, and positions with colors."""
     return [places / 1.5, np.hstack([places / 5, colors / 2.5])]
 
 

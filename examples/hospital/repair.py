@@ -75,7 +75,7 @@ def features(table, constraints, columns):
 
 
 def candidates(table, spoken, columns):
-    """A frame (cell, row, column, value): what each cell has, and what it might have."""
+    """A frame (cell, row, column, value): the value and the candidates of each cell."""
     best = spoken.groupby(["row", "column", "value"])["share"].max().reset_index()
     best = best[best["share"] >= RARE].sort_values("share", ascending=False, kind="stable")
     best = best.groupby(["row", "column"]).head(CANDIDATES)
@@ -190,7 +190,7 @@ def read_clean(path, columns):
 
 
 def scores(dirty, repaired, clean):
-    """Of the cells that were changed, how many are right; of the errors, how many were mended."""
+    """Precision among the changed cells, and recall among the errors."""
     changed, wrong = repaired != dirty, dirty != clean
     mended = (changed & (repaired == clean)).to_numpy().sum()
     return mended / max(changed.to_numpy().sum(), 1), mended / max(wrong.to_numpy().sum(), 1)
