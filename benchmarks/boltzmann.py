@@ -31,7 +31,7 @@ def in_turn(*works: Callable[[int], tuple[float, float]]) -> list[tuple[float, .
 
 
 def main() -> None:
-    """Measure both in turn."""
+    """Measure both, alternating."""
     import torch
     from dwave.graphs import zephyr_coordinates, zephyr_four_color, zephyr_graph
     from dwave.plugins.torch.models import GraphRestrictedBoltzmannMachine

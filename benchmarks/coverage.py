@@ -52,7 +52,7 @@ def known(graph: mg.FactorGraph) -> Known:
 
 
 def complete(n: int, coupling: float) -> Known:
-    """A Curie-Weiss model: states with as many spins up have the same energy."""
+    """A Curie-Weiss model: states with equal numbers of up spins have the same energy."""
     ups = np.arange(n + 1)
     states = (np.arange(n) < ups[:, None]).astype(np.int64)
     count = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in ups]

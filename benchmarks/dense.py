@@ -48,7 +48,7 @@ def taken() -> float:
 
 
 def picture() -> tuple[np.ndarray, np.ndarray]:
-    """The image, and energies of its labels: 0.7 on those that were drawn by hand, else flat."""
+    """The image, and energies of its labels: 0.7 on hand-drawn labels, else uniform."""
     from PIL import Image
 
     folder = DATA / "densecrf"
@@ -232,7 +232,7 @@ def mean_field() -> list[str]:
     field = DenseCRF2D(width, height, len(unary))
     field.setUnaryEnergy(unary.reshape(len(unary), -1).astype(np.float32))
     field.addPairwiseGaussian(sxy=3, compat=3 * WEAK)
-    colors = np.array(pixels)  # which it wants to be writable
+    colors = np.array(pixels)  # which must be writable
     field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=colors, compat=10 * WEAK)
     begun = time.perf_counter()
     approximate = np.array(field.inference(20)).reshape(len(unary), height, width)

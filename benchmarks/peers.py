@@ -67,7 +67,7 @@ def numbskull(graph: mg.FactorGraph, repeats: int = 15) -> float | None:
     sampler = numbskull.NumbSkull(nthreads=1, quiet=True)
     sampler.loadFactorGraph(*numbskull_arrays(graph))
     chain = sampler.getFactorGraph()
-    chain.burnIn(20, False)  # compiles, and leaves the start state behind
+    chain.burnIn(20, False)  # compiles, and moves away from the start state
     sweeps = 5
     taken = best_of(repeats, lambda: chain.inference(0, sweeps))
     return taken / (sweeps * len(graph)) * 1e9
@@ -77,7 +77,7 @@ def numbskull_arrays(graph: mg.FactorGraph) -> tuple:
     """A Potts model as numbskull loads it: a factor for each pair whose weight is not 0.
 
     Its EQUAL is 1 where a pair agrees and -1 where not, hence half the weight. Other functions of
-    pairs take as long; its categorical variables, with a factor for each value, almost twice that.
+    pairs take the same time; its categorical variables, with a factor per value, almost twice that.
     """
     from numbskull import numbskulltypes as types
     from numbskull.inference import FACTORS

@@ -23,7 +23,7 @@ class Report:
     """One table: a line per measurement.
 
     Thresholds against regressions are checked when a row is added. They are not part of the table,
-    which is for readers; `write` ends with those that were missed.
+    which is for readers. `write` ends with the thresholds that were missed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The paper's samplers: time and operations per update, side by side."""
+"""The paper's samplers: time and operations per update."""
 
 from __future__ import annotations
 

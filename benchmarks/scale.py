@@ -146,7 +146,7 @@ def dask(report: Report) -> float:
 
 
 def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str]:
-    """Tables of what machines would give, by playing their segments through one home."""
+    """Tables of predictions for many machines, by simulating their segments through one process."""
     lines = [
         "## 1,000 machines",
         "",
@@ -173,7 +173,7 @@ def thousand(costs: dict[str, dict[str, float]], per_segment: float) -> list[str
 
 
 def play(chains: int, seconds: float, handling: float, rounds: int = 20) -> tuple[float, float]:
-    """Event by event: (share of time home is busy, share of the machines' time that is useful)."""
+    """Event by event: (busy share of the central process, useful share of the machines' time)."""
     rng = np.random.default_rng(0)
     events = [(seconds * rng.random(), chain) for chain in range(chains)]  # already spread out
     heapq.heapify(events)

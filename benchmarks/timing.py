@@ -22,12 +22,12 @@ class Timed:
         self.best = np.inf
         per_update = self._time(16)
         self.updates = max(16, min(warm, int(seconds / per_update)))
-        self._time(self.updates)  # leave the start state behind
+        self._time(self.updates)  # move away from the start state
         per_update = self._time(self.updates)
         self.updates = max(16, int(seconds / per_update))
 
     def turn(self) -> float:
-        """Time one stretch; returns and remembers seconds per update."""
+        """Time one stretch; stores and returns seconds per update."""
         per_update = self._time(self.updates)
         self.best = min(self.best, per_update)
         return per_update

@@ -1,4 +1,4 @@
-"""A Bayesian network with zeros: the chest clinic.
+"""A Bayesian network with hard constraints: the chest clinic.
 
 Lauritzen and Spiegelhalter's network (1988) has a node that is "tuberculosis or cancer" by
 definition, so that many states have probability 0. Single-site updates may not lead from every

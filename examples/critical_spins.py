@@ -16,12 +16,12 @@ SPINS, SWEEPS = 1_000_000, 30
 
 
 def magnetization(beta):
-    """The size of m after each sweep; a fully connected model's energy tells it."""
+    """The size of m after each sweep; a fully connected model's energy determines it."""
     graph = mg.models.curie_weiss(SPINS, beta)
     up = np.ones(SPINS, int)
     run = mg.sample(
         graph,
-        mg.PoissonGibbs(slowdown=1.1),  # as fast to relax as plain Gibbs, but for 10%
+        mg.PoissonGibbs(slowdown=1.1),  # relaxes at most 10% slower than plain Gibbs
         sweeps=SWEEPS,
         chains=1,
         start=up,

@@ -1,6 +1,6 @@
 """A picture denoised by a Potts model.
 
-Unary factors say which color a pixel seems to have, pairs want neighbors alike. The marginals of
+Unary factors say which color a pixel seems to have, pairs favor equal neighbors. The marginals of
 the model give each pixel its likeliest color, and say how sure that is.
 """
 

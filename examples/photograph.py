@@ -1,9 +1,10 @@
-"""A photograph segmented by a fully connected random field, with its doubts.
+"""A photograph segmented by a fully connected random field, with its uncertainty.
 
 Every two pixels are coupled, the more the closer they are and the more alike their colors:
-almost five million pairs, none stored. A few strokes say what is person and what is background.
-Samples of the field spread that over the picture, and tell where it is in doubt, which one best
-segmentation cannot. The photograph (Grace Hopper, by the US Navy) comes with Matplotlib.
+almost five million pairs, none stored. A few strokes mark the person and the background.
+Samples of the field extend the strokes to the picture and show where the field is uncertain. A
+single best segmentation cannot show this. The photograph (Grace Hopper, by the US Navy) comes with
+Matplotlib.
 """
 
 import matplotlib.cbook

@@ -7,7 +7,7 @@ probability of each is known, and no model can do better than that on the averag
 small enough for its own probabilities to be exact as well: the sum over all states is done by
 elimination. So the score is one of the model, not of a sampler. It comes close to the best, but
 some digits are drawn more often than others: while it learns, chains seldom go from one digit to
-another. A digit of which the upper half is seen is evidence, and the rest of it is inferred.
+another. The upper half of a digit is evidence, and the rest is inferred.
 """
 
 import matplotlib.pyplot as plt

@@ -1,4 +1,4 @@
-"""Tiny graphs with zeros, whose possible states hang together: what samplers are tested on."""
+"""Tiny graphs with hard constraints and connected possible states, for tests of samplers."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def _apart():
 
 
 def _tables():
-    """Tables of three variables with zeros among them, of weights above 1 and below."""
+    """Tables of three variables with hard constraints, and weights above and below 1."""
     rng = np.random.default_rng(2)
     energy = rng.normal(0, 0.8, (2, 2, 3, 4))
     energy[0, 1, 2, :2] = energy[0, 0, 0, 3] = energy[1, :, 1, 0] = ZERO
@@ -56,7 +56,7 @@ def _large():
 
 
 def _clamped():
-    """Evidence that makes a table's zeros forbid values of the others."""
+    """Evidence for which the hard constraints of a table forbid values of other variables."""
     implies = mg.Table([[0, 1], [1, 2], [2, 3]], [[0.3, 0.0], [ZERO, 0.5]])
     pairs = mg.Ising([1, 2, 3], [4, 4, 4], [0.5, -0.4, 0.3])
     return mg.FactorGraph([2] * 5, [implies, pairs]).condition({1: 1})
@@ -72,7 +72,7 @@ HARD = {
 
 
 def random_hard(rng, variables=6, factors=6, share=0.5, most=3):
-    """A random graph with many zeros: often narrow, sometimes impossible."""
+    """A random graph with many hard constraints: often of low treewidth, sometimes impossible."""
     sizes = rng.integers(1, most + 1, variables)
     groups = []
     for _ in range(factors):

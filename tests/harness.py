@@ -54,7 +54,7 @@ PLAIN = {"warmup": 0, "start": "random"}
 def sample(graph, *arguments, **options):
     """`mg.sample`, with `thin`, `record_variables` and `record_chains` given one by one.
 
-    Without a warm-up and from random states, unless told otherwise.
+    By default without a warm-up and from random states.
     """
     return mg.sample(graph, *arguments, **PLAIN | recording(options))
 
@@ -115,7 +115,7 @@ def _sweep_each(data, model, chain, replicas, states, sweeps):
 
 
 def coarse(graph):
-    """The same graph of few points with tables so small that a slot holds several of them."""
+    """The same graph of few points with tables so small that an entry has several points."""
     for group in graph.implicits:
         vars(group)["tables"] = make_tables(group.tree, group.rule, 3, 2)
         words = group.tables.slots[:, :, 1]

@@ -13,7 +13,7 @@ import minigibbs
 from tests.paths import TESTS
 
 SOURCE = Path(minigibbs.__file__).parent
-# A package may import from itself and from those before it.
+# A package may import from itself and from packages before it.
 PACKAGES = (
     "_version",
     "errors",
@@ -51,7 +51,7 @@ def package_of(path):
 
 
 def imported(path):
-    """Every module of ours that a file imports, wherever in the file: lazy imports count."""
+    """Every module of ours that a file imports, including lazy imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative imports hide where they lead"

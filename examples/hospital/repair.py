@@ -21,7 +21,7 @@ import pandas as pd
 
 import minigibbs as mg
 
-RARE = 0.05  # a candidate goes with another cell of its row at least so often
+RARE = 0.05  # smallest share of a candidate given another cell of its row
 CANDIDATES = 8  # of a cell, at most, beside the value that it has
 KEEP = 2.0  # log odds that a cell is right, before anything else is known of it
 OFTEN = 0.5  # a repair is made where it is at least so probable
@@ -47,7 +47,7 @@ def in_doubt(table, constraints):
 
 
 def shares(table, given, column):
-    """How often each value of a column goes with each entry of some others, by their rows."""
+    """How often each value of a column occurs with each entry of other columns, by rows."""
     key = table[given].agg("\x1f".join, axis=1) if len(given) > 1 else table[given[0]]
     pairs = pd.DataFrame({"key": key, "value": table[column]})
     counts = pairs.groupby(["key", "value"]).size().rename("count").reset_index()
@@ -86,7 +86,7 @@ def candidates(table, spoken, columns):
 
 
 def joined(table, doubt, constraints):
-    """Pairs of cells in doubt that a constraint wants to agree: each row and the next."""
+    """Pairs of uncertain cells that a constraint requires to agree: each row and the next."""
     pairs = []
     for same, differ in constraints:
         some = table[doubt[differ]]

@@ -173,7 +173,7 @@ def test_a_checkpoint_is_reported_and_loaded(command, tmp_path):  # noqa: F811
 
 @pytest.fixture
 def read_only(tmp_path):
-    """A checkpoint in a folder that nobody may write to, as far as the system can say so."""
+    """A checkpoint in a folder without write permission, as far as the system enforces it."""
     folder = tmp_path / "saved"
     sample(ZOO["mixed"], sweeps=200, seed=1, progress=False, checkpoint=folder)
     (folder / "lock").unlink(missing_ok=True)
@@ -208,9 +208,9 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     tmp_path,
     monkeypatch,
 ):
-    """Every look sees a whole run, no shorter than the one before; the run saves meanwhile.
+    """Every load returns a complete run, no shorter than the previous one, while the run saves.
 
-    It makes a segment and saves each time it is let through the gate, once during each look.
+    The run makes a segment and saves each time the gate opens, once during each load.
     Segments grow by 8 at most, so that five of them are far from the end.
     """
     folder, gate, done, seen = tmp_path / "saved", threading.Semaphore(0), [], []

@@ -44,7 +44,7 @@ def states_of(graph, chains, seed):
 class Whole:
     """The groups of a plan as one ensemble.
 
-    `own` says whether they are those that the backend makes, and whose states it can check.
+    `own` says whether the backend makes the groups itself, so that it can check their states.
     """
 
     def __init__(self, groups, own=True):

@@ -85,7 +85,7 @@ def test_two_sets_of_weights_have_one_layout():
         assert layout_of(name) is registry.chromatic_layout(model.sampler, model.other)
 
 
-# Chains that are groups of their own are the same whatever their number.
+# Chains in groups of their own do not depend on the number of chains.
 ON_THE_CPU = [
     (name, chains) for name in MODELS for chains in (CHAINS if name in CHROMATIC else [MOST])
 ]

@@ -56,7 +56,7 @@ def sections(doc):
 
 
 def entries(text):
-    """The entries of a section: what stands after the name, by name."""
+    """The entries of a section: the text after the name, by name."""
     heads = [line for line in text.split("\n") if line and not line.startswith(" ")]
     pairs = [head.partition(" : ")[::2] for head in heads]
     assert len(pairs) == len(dict(pairs)), f"an entry stands twice in {heads}"

@@ -1,4 +1,4 @@
-"""docs/observables.md: every block runs, and prints what stands below it."""
+"""docs/observables.md: every block runs, and prints the text below it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Zeros: exact answers, possible states to begin from, and whether moves connect them."""
+"""Hard constraints: exact answers, initial states, and whether moves connect the states."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def graphs(count=120):
 @pytest.mark.parametrize("logs", [False, True])
 def test_answers_are_those_of_enumeration(logs, monkeypatch):
     if logs:
-        monkeypatch.setattr(contraction, "_LEAST", -1e-9)  # whatever is not 1 is too small
+        monkeypatch.setattr(contraction, "_LEAST", -1e-9)  # every value other than 1 is too small
     none = 0
     for graph in [*HARD.values(), *graphs()]:
         states = np.array(naive.states(graph))
@@ -89,7 +89,7 @@ def test_numbers_that_leave_the_range_of_doubles():
 
 
 def test_zeros_make_models_narrower():
-    """A grid far too wide, in which evidence settles all but a corner."""
+    """A grid of too high treewidth, in which evidence fixes everything except a corner."""
     side = 40
     site = np.arange(side * side).reshape(side, side)
     steps = np.concatenate(

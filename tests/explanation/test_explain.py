@@ -114,7 +114,7 @@ def test_chains_that_are_stuck_are_not_called_fast():
     assert "disagree" in found["gibbs"].note
     assert found["gibbs"].effective < 0.1
     assert not found["exact"].note
-    assert found["exact"].effective > 0.5  # of independent draws 1, but for its own error
+    assert found["exact"].effective > 0.5  # independent draws give 1, up to its own error
 
 
 def test_no_trials_where_costs_are_given():

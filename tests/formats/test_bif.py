@@ -1,4 +1,4 @@
-"""BIF networks: names, labels and tables come out right, zeros and damage are refused."""
+"""BIF networks: names, labels and tables are right; zeros and damage are refused."""
 
 import gzip
 import json

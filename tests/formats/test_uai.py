@@ -321,7 +321,7 @@ def test_an_infinite_partition_function_is_refused(tmp_path):
         uai.write_partition(-np.inf, tmp_path / "a.PR")
 
 
-# Pruning and zeros
+# Pruning and hard constraints
 
 PADDED = "MARKOV 2 3 2 2 1 0 2 0 1 3 0 0.5 0.5 6 9 9 1 2 3 4"
 

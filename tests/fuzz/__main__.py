@@ -1,8 +1,8 @@
 """Fuzzing by time: `make fuzz`, or `python -m tests.fuzz --seconds 60 --seed 3 [target ...]`.
 
-Every target gets its share of the time, in a child process with limited memory. A child that stands
-still is killed and counts as a hang. Files that do harm are kept in `tests/fuzz/kept`, where the
-tests find them; a graph that does is named by its seed and number. By count, over many cores:
+Every target gets its share of the time, in a child process with limited memory. A child that makes
+no progress is killed and counts as a hang. Harmful files are stored in `tests/fuzz/kept`, where the
+tests find them. A harmful graph is identified by its seed and number. By count, over many cores:
 `python -m tests.fuzz campaign --help`. Other campaigns are commands of their own: `python -m
 tests.fuzz api`, `signals`, `budgets`, `memory`, `files` and `environments`. Over many cores:
 `python -m tests.fuzz parallel --help`.
@@ -43,7 +43,7 @@ def child(target: str, seed: int, first: int, seconds: float, folder: Path) -> N
 
 
 def campaign(target: str, seed: int, seconds: float) -> Counter[str]:
-    """Try cases for so long; returns how often what happened."""
+    """Try cases for a number of seconds; returns the count of each outcome."""
     deadline, first, found = time.monotonic() + seconds, 0, Counter[str]()
     while time.monotonic() < deadline - 1:
         with tempfile.TemporaryDirectory() as name:

@@ -50,13 +50,13 @@ def large_potts(values: int) -> mg.FactorGraph:
 
 
 def sample(graph: mg.FactorGraph, sampler: Any = None, **options: Any) -> mg.Run:
-    """`mg.sample`, quiet and short unless told otherwise."""
+    """`mg.sample`, quiet and short by default."""
     length = {} if "updates" in options else {"sweeps": 5}
     return mg.sample(graph, sampler, **({"seed": 1, "progress": False} | length | options))
 
 
 def stopped_by_memory() -> int:
-    """Sample until a goal that only memory can end: the run hands over the draws it has."""
+    """Sample until a goal that only memory can end: the run returns the draws so far."""
     goal: dict[str, Any] = {"rhat": None, "ess": None, "standard_error": 1e-9}
     kept = ["marginals", "draws"]
     try:

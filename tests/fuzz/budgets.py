@@ -78,7 +78,7 @@ MODELS |= {Path(name).stem: _read(name) for name in FILES if (DATA / name).exist
 
 
 def learnable(graph: mg.FactorGraph) -> tuple[mg.FactorGraph, Any]:
-    """A model with a parameter per pair of a chain over as many spins, and data."""
+    """A chain of spins with one parameter per pair, and data."""
     spins = min(len(graph), 400)
     chain = mg.Ising(range(spins - 1), range(1, spins), 0.0, name="J")
     rows = np.random.default_rng(1).integers(0, 2, (5000, spins))

@@ -240,7 +240,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _before(folder: Path | None) -> dict[str, int]:
-    """The number behind the last mutant of a campaign before, by reader."""
+    """The number after the last mutant of the previous campaign, by reader."""
     if folder is None:
         return {}
     readers = json.loads((folder / "results.json").read_text())["readers"]

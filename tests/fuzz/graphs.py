@@ -81,7 +81,7 @@ def scale_of(graph) -> float:
 
 
 def check_law(graph, setting, rng, tame) -> None:
-    """From exact draws, a sweep leaves the distribution as it was."""
+    """A sweep preserves the distribution of exact draws."""
     sampler, free = setting.sampler, graph.evidence < 0
     if not free.any() or (not tame and not sampler.sweeps and carries(sampler.prepare(graph))):
         return  # nothing to sample, or running sums that double precision cannot hold
@@ -96,10 +96,10 @@ def check_law(graph, setting, rng, tame) -> None:
 
 
 def law_kept(graph, setting, states, law, rng) -> float:
-    """The p-value of the states after a sweep from exact draws; 1 where nothing can be told."""
+    """The p-value of the states after a sweep from exact draws; 1 if no test is possible."""
     data, free = setting.sampler.prepare(graph), graph.evidence < 0
     carry = fields if isinstance(data, FieldData) else getattr(setting, "carry", nothing)
-    _FIELDS.clear()  # which are remembered by a graph's address
+    _FIELDS.clear()  # which are cached by the address of a graph
     width = max(int(graph.sizes.max()), setting.sampler.workspace(graph, data).carried)
     count = min(STARTS, MOST_WORK // width)
     numbers = np.random.default_rng(rng.randrange(2**32)).choice(len(law), size=count, p=law)
@@ -137,7 +137,7 @@ def goodness(counts, expected) -> float:
 def enumerated(graph):
     """All states that agree with the evidence, and their probabilities, from exact sums.
 
-    Probabilities are 0 throughout where zeros leave no state.
+    All probabilities are 0 if hard constraints exclude every state.
     """
     graph = graph.stored()
     free = graph.evidence < 0
@@ -164,9 +164,9 @@ def enumerated(graph):
 
 
 def well_conditioned(graph, states) -> bool:
-    """Whether double precision can tell: the factors at a variable that moves are not too large.
+    """Whether double precision suffices: factors of the changing variables are not too large.
 
-    Of 1e90 - 1e90 + 0.5 nothing is left of 0.5, in whatever order one adds.
+    In 1e90 - 1e90 + 0.5 the summand 0.5 is lost in some orders of summation.
     """
     graph = graph.stored()
     moves = np.flatnonzero((states != states[:1]).any(axis=0))

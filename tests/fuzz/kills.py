@@ -79,7 +79,7 @@ def card() -> str:
 
 
 def campaign(seed: int, seconds: float) -> Counter[str]:
-    """Kill runs of one configuration after the other for so long."""
+    """Kill runs of one configuration after the other for a number of seconds."""
     deadline, found, number = time.monotonic() + seconds, Counter[str](), 0
     names = list(CONFIGURATIONS)
     while number == 0 or time.monotonic() < deadline:
@@ -133,7 +133,7 @@ class Job:
     def outcome(self) -> dict:
         """Its report; other output counts only if the run is not the same.
 
-        Killed processes leave warnings behind, of semaphores that nobody released.
+        Killed processes leave warnings about unreleased semaphores.
         """
         told, error = ((self._folder / name).read_text() for name in ("out", "err"))
         shutil.rmtree(self._folder, ignore_errors=True)

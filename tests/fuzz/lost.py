@@ -1,7 +1,7 @@
 """Lost workers by count: `python -m tests.fuzz lost --count 100 --out DIR`.
 
 Runs on processes and on Dask continue while their workers are killed one by one, between segments
-that come back; every run must end as one that was left alone, bit for bit.
+that come back; every run must end bit-identical to an undisturbed run.
 """
 
 import argparse

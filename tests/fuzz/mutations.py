@@ -96,7 +96,7 @@ class Member(NamedTuple):
 
 
 def spoil_archive(content: bytes, rng: random.Random, sealed: bool) -> bytes:
-    """Change the header or an array of an archive of ours, which is then sound as an archive."""
+    """Change the header or an array of our archive, which remains a valid archive."""
     header, members = unpack(content)[0], dict(_members(content))
     paths = _header_paths(content)
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
@@ -134,7 +134,7 @@ def prime(content: bytes) -> None:
 
 
 def _member(name: str, array) -> Member:
-    """An array as `write_archive` writes it into an archive, whatever stands before it."""
+    """An array as `write_archive` writes it into an archive, at any position."""
     stream = io.BytesIO()
     files.write_archive(stream, {}, {name: array})
     whole = stream.getvalue()

@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     share: float  # children per core
     patience: float  # seconds for a case, of processor time where other work slows it down
     chunk: int  # cases per child
-    goal: int  # cases, unless told
+    goal: int  # default number of cases
     limited: bool = False  # whether children have a limit on memory
     load: bool = False  # whether one process per core keeps the machine busy
 

@@ -41,7 +41,7 @@ def only(folder, files):
 
 
 def use_graph(graph):
-    """Energies are numbers, or zeros' -inf, and the graph can be described and packed."""
+    """Energies are numbers or -inf, and the graph can be described and packed."""
     start = np.where(graph.evidence < 0, 0, graph.evidence)
     assert graph.log_potential(start) < np.inf, "an energy that is no number"
     graph.describe()

@@ -5,14 +5,14 @@ import mmap
 
 
 class Seen:
-    """A table of digests of 64 bits, open to all processes that were forked behind it.
+    """A table of digests of 64 bits, open to all processes that were forked after it.
 
     Two processes that try the same mutant at the same moment may both count it, and two different
     mutants share a digest with a probability of about 1e-7 in a million: both are rare.
     """
 
     def __init__(self, most: int):
-        self._mask = (1 << (4 * most).bit_length()) - 1  # at most a quarter of the slots is used
+        self._mask = (1 << (4 * most).bit_length()) - 1  # at most a quarter of the entries is used
         self._slots = memoryview(mmap.mmap(-1, 8 * (self._mask + 1))).cast("Q")
         self._most = most
 
@@ -34,4 +34,4 @@ class Seen:
         for name, data in content.items():
             whole.update(b"%s %d " % (name.encode(), len(data)))
             whole.update(data)
-        return int.from_bytes(whole.digest(), "little") or 1  # 0 is an empty slot
+        return int.from_bytes(whole.digest(), "little") or 1  # 0 is an empty entry

@@ -26,7 +26,7 @@ from tests.fuzz.seen import Seen
 PATIENCE = 120.0  # seconds for a case, which may have to compile
 FINDINGS = "findings.jsonl"  # every case that went wrong; the first of each kind with its files
 _SECONDS = 10.0  # of work, about, between two choices of the next reader
-_MOST = 20_000  # cases between two looks
+_MOST = 20_000  # cases between two choices
 _NEW = 0.02  # where fewer mutants than this share are new, there are no more to be had
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _NUMBER, _READ, _REFUSED, _WRONG, _SLOWEST, _WHICH = range(6)
@@ -48,7 +48,7 @@ class Reading:
     first: int = 0  # the number of the first mutant
     following: int = 0  # and of the next one
     running: int = 0  # mutants that children have been given and have not ended
-    made: int = 0  # mutants of children that have ended, those that were no new ones included
+    made: int = 0  # mutants of children that have ended, including repeated ones
     exhausted: bool = False  # hardly any mutant is new
 
     @property
@@ -156,7 +156,7 @@ class Shard:
         return None
 
     def kill(self) -> None:
-        """End it, wherever it is."""
+        """End it, in any state."""
         os.kill(self.pid, signal.SIGKILL)
         _, _, usage = os.wait4(self.pid, 0)
         self.used = usage.ru_utime + usage.ru_stime
@@ -202,7 +202,7 @@ class Shards:
         self.seed, self.out, self.scratch = seed, out, scratch
         self.readings = {target: Reading(goal) for target, goal in goals.items()}
         self._seen = {target: Seen(before + goal + 20 * _MOST) for target, goal in goals.items()}
-        self._again: list[tuple[str, int, int]] = []  # what children left behind when they died
+        self._again: list[tuple[str, int, int]] = []  # unfinished work of children that died
         self.live: list[Shard] = []
         self._made = 0
 
@@ -273,7 +273,7 @@ class Shards:
         return target, *self.readings[target].take()
 
     def look(self) -> None:
-        """Take in what children have done, and start anew behind what killed one."""
+        """Collect results of children, and start again after the case that killed one."""
         for shard in list(self.live):
             what = shard.poll()
             if what is None:

@@ -82,7 +82,7 @@ def _run(run: mg.Run) -> bool:
     return run.counts is not None and _finite(run.counts)
 
 
-# By name: works for seconds, and says whether its result is sound.
+# By name: works for seconds, and returns whether its result is valid.
 CALLS: dict[str, Callable[[Path], bool]] = {
     "sample": lambda _: _run(mg.sample(_lattice(), sweeps=10**7, **QUIET)),
     "sample, draws": lambda _: _run(

@@ -1,4 +1,4 @@
-"""Mutants are what they are meant to be: sound archives with one thing changed, none twice."""
+"""Mutants are valid archives with one change, and no mutant occurs twice."""
 
 import random
 

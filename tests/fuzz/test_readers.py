@@ -58,7 +58,7 @@ def changed(target, name):
 
 @pytest.mark.parametrize(("target", "name"), ARCHIVES)
 def test_every_field_may_be_anything(target, name, tmp_path):
-    """Header and arrays sealed anew by somebody who knows how: refused, or read and sound.
+    """Header and arrays with correct checksums, changed on purpose: refused, or read and valid.
 
     A run continues from the generation before where the latest is damaged.
     """

@@ -1,4 +1,4 @@
-"""A slice of the random graphs, the same each time, and those that once went wrong."""
+"""A fixed slice of the random graphs, and graphs that failed in the past."""
 
 import contextlib
 import random

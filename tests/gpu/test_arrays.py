@@ -1,4 +1,4 @@
-"""Arrays on a GPU, of CuPy, PyTorch and JAX, are accepted wherever NumPy's are."""
+"""Arrays on a GPU, of CuPy, PyTorch and JAX, are accepted like NumPy's."""
 
 import importlib
 

@@ -34,7 +34,7 @@ TAILS = mg.PoissonGibbs(heavy=1, theta=0.5)
 
 
 def integers(kind):
-    """Weights of which sums are exact, whatever the order."""
+    """Weights whose sums are exact in every order."""
     i, j = np.triu_indices(8, 1)
     weight = np.where((i + j) % 3 == 0, 1.0, 0.5)
     return mg.FactorGraph(np.full(8, 2 if kind == "ising" else 5), [mg.Potts(i, j, weight)])

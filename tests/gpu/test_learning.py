@@ -60,7 +60,7 @@ def rows_of(graph, count=300):
 @pytest.mark.parametrize("name", MOVED)
 @pytest.mark.parametrize("chains", [1, 7, 70, 1000])
 def test_chains_are_those_of_the_cpu_while_weights_move(name, chains):
-    """Sums in another order can tell about once in a million updates: one chain may differ."""
+    """Another order of summation changes about one in a million updates: one chain may differ."""
     graph = MOVED[name]()
     draws, states = np.random.default_rng(3), start_states(graph, "random", chains, 5)
     here = LockstepChains(graph, states.copy(), (5, MODEL), Threads(2))

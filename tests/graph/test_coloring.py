@@ -47,7 +47,7 @@ def test_lattices_and_trees_have_two():
 
 
 def test_at_most_one_more_than_the_degeneracy():
-    """A complete graph of 5 with long tails: degeneracy 4, so 5 colors, whatever the tails."""
+    """A complete graph of 5 with long tails: degeneracy 4, so 5 colors, for all tails."""
     pairs = list(itertools.combinations(range(5), 2)) + [(k, k + 1) for k in range(4, 60)]
     i, j = np.array(pairs).T
     graph = mg.FactorGraph([2] * 61, [mg.Ising(i, j, 1.0)])

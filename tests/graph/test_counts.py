@@ -1,4 +1,4 @@
-"""Statistics counted by bits are those that are added one by one."""
+"""Statistics counted by bits equal statistics that are added one by one."""
 
 import numpy as np
 import pytest

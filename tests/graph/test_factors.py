@@ -1,4 +1,4 @@
-"""Each kind of factor against the same factor written out as a table, and what users hand in."""
+"""Each kind of factor against the same factor as a table, and arguments of users."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Stencils against the pairs that they stand for."""
+"""Stencils against the pairs that they represent."""
 
 import pickle
 
@@ -48,7 +48,7 @@ def test_a_stencil_is_its_pairs(name, evidence):
     assert graph.rounding_error == pytest.approx(stored.rounding_error, rel=1e-9)
     for own, other in zip(vars(graph.stats).values(), vars(stored.stats).values(), strict=True):
         assert own == pytest.approx(other, abs=1e-12)
-    assert "_packed" not in vars(graph)  # so far nobody has expanded anything
+    assert "_packed" not in vars(graph)  # nothing has been expanded so far
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -45,8 +45,8 @@ def test_the_same_by_sampling(name):
     assert "not requested" in answer.reason
     off = np.abs(answer.marginals - exact.marginals)
     assert (off < 5 * np.maximum(answer.standard_errors, 0.004)).all()
-    # It stops by parts of chains. The error by four chains is larger than 2.5 times as much with a
-    # chance of 1e-3 or less for each value.
+    # The stopping rule uses parts of chains. The error from four chains exceeds 2.5 times the
+    # error of the rule with a probability of at most 1e-3 per value.
     assert answer.shares.standard_errors.max() <= 0.025
     assert answer.run.info.ended == "converged"
     assert abs(answer.log_z - exact.log_z) < 8 * answer.log_z_error + 1e-9

@@ -93,7 +93,7 @@ PRIOR = hidden.PRIOR.items()
 
 
 def test_with_nuts_of_blackjax_has_the_exact_posterior():
-    """Labels by the graph's kernel, parameters by blackjax, in turn."""
+    """Alternating steps: labels by the graph's kernel, parameters by blackjax."""
     blackjax = pytest.importorskip("blackjax")
     labels, nuts = graph_kernel(hidden.graph(), sweeps=2), blackjax.nuts.build_kernel()
 

@@ -1,4 +1,4 @@
-"""pgmpy: its exact answers, both ways; zeros pruned, kept or raised."""
+"""pgmpy: its exact answers, both ways; hard constraints pruned, kept or raised."""
 
 import warnings
 
@@ -160,7 +160,7 @@ def test_pruned_states_cannot_be_meant_by_number():
 
 
 def test_states_go_by_their_names():
-    """Names may be numbers in any order, so the number of a state is no name; it is told."""
+    """Names may be numbers in any order, so an index of a state is no name; the error says so."""
     graph = mg.from_pgmpy(markov(DiscreteFactor(["lung"], [2], [1, 9], {"lung": ["yes", "no"]})))
     assert graph.condition({"lung": "yes"}).evidence.tolist() == [0]
     with pytest.raises(mg.GraphError, match=r"'lung'.*\('yes', 'no'\), got 0; .* called 'yes'"):

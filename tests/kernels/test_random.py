@@ -136,7 +136,7 @@ def test_below_is_in_range_and_uniform(count):
 
 def test_below_rejects_what_would_bias_it():
     # With 3 * 2**30 values a plain multiplication would give every third value twice the
-    # weight of the others; the residue tells them apart.
+    # weight of the others; the residue distinguishes them.
     out = draws_below(3 * 2**30, 100_000, seed=9)
     assert out.min() >= 0
     assert out.max() < 3 * 2**30

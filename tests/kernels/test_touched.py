@@ -67,7 +67,7 @@ def test_the_conditional_law(sampler, kind, count, with_unary):
 
 @pytest.mark.parametrize("sampler", [mg.Gibbs(), mg.PoissonGibbs(heavy=3, theta=1.0)])
 def test_repulsion_everywhere(sampler):
-    """All values lose so much that the envelope fails time and again."""
+    """All values lose so much weight that the envelope fails repeatedly."""
     rng = np.random.default_rng(1)
     values = np.tile(np.arange(SIZE), 3)
     weights = rng.normal(-3.0, 0.2, len(values)) if isinstance(sampler, mg.Gibbs) else None

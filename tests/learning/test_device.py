@@ -19,7 +19,7 @@ from tests.running.simulate_cuda import flatten
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
 
-SEED, MANY, ALL = (4, MODEL), 1000, 1  # walkers from which on threads go through all colors
+SEED, MANY, ALL = (4, MODEL), 1000, 1  # number of walkers from which threads iterate over colors
 
 
 def rows_of(graph, chains, seed):

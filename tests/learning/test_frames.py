@@ -28,7 +28,7 @@ def test_variables_have_their_own_values():
     assert graph.evidence.tolist() == [-1, -1, 0]
     assert model.entries == {"same": ["k", "l"], "wish": ["p", "q"]}
     graph = graph.with_parameters({"same": [3.0, 5.0][: graph.parameters["same"].size]})
-    # a = b = y is worth 3 + 0.5 + 2; b and c have no value in common, whatever they are worth
+    # a = b = y is worth 3 + 0.5 + 2; b and c have no common value
     assert graph.log_potential([1, 0, 0]) == pytest.approx(5.5)
     assert graph.log_potential([2, 1, 0]) == pytest.approx(3.5)
     assert graph.log_potential([1, 1, 0]) == pytest.approx(0.5)
@@ -227,7 +227,7 @@ def test_columns_of_a_structured_array():
 
 
 def missing_cells():
-    """What stands for a cell without an entry, here and in pandas."""
+    """Markers of missing cells, here and in pandas."""
     found = [None, float("nan"), np.float64("nan"), np.datetime64("NaT")]
     if importlib.util.find_spec("pandas"):
         import pandas

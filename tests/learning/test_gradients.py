@@ -40,7 +40,7 @@ def test_exact_gradient(law, missing, evidence):
 
 
 def plain_pseudo_likelihood(graph, values, rows):
-    """In plain Python: for each variable, over its values, the others as they are."""
+    """In plain Python: for each variable, over its values, with the others fixed."""
     graph, total = graph.with_flat(values), 0.0
     for row in rows:
         for variable in range(len(graph)):
@@ -96,7 +96,7 @@ def settings(**given):
 
 
 def mean_gradient(graph, rows, looks=40, sampler=None, **given):
-    """The mean of gradients at parameters that stand still, and its standard error."""
+    """The mean of gradients at fixed parameters, and its standard error."""
     whole = mg.FactorGraph(graph.domains, graph.factors) if rows is None else graph
     data, values = read_data(graph, rows), flat(whole)
     optimizer = Optimizer("adam", 0.05, 10.0, values, ~whole.frame.fixed)
@@ -164,7 +164,7 @@ def test_contrastive_divergence_is_exact_where_sweeps_are_many():
 
 
 def test_contrastive_divergence_starts_at_the_data():
-    """After no more than one visit of each variable, chains remember the rows they began at."""
+    """After at most one visit of each variable, chains still depend on their initial rows."""
     strong = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 8.0, name="J")])
     rows = np.array([[0, 0], [1, 1], [1, 1]])
     found, _ = mean_gradient(strong, rows, looks=5, method="cd", sweeps=1)

@@ -611,7 +611,7 @@ def test_masked_values_are_missing_whatever_their_type(kind):
 
 
 def test_columns_tell_what_is_missing_in_their_own_way():
-    """Masks, -1 as a float, and pandas' own missing values; truth stands for 0 and 1."""
+    """Masks, -1 as a float, and pandas' missing values; booleans represent 0 and 1."""
     graph = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")], names=["a", "b"])
     expected = learn(graph, [[1, 1], [-1, 0], [0, 0], [0, 1]], "exact").parameters["J"]
     other = [1, 0, 0, 1]
@@ -671,7 +671,7 @@ def test_errors_do_not_depend_on_units():
 
 
 def test_what_never_happens_has_no_small_error():
-    """Its weight goes to minus infinity, where no state tells of it any more."""
+    """Its weight goes to minus infinity, where no state informs about it."""
     graph = mg.FactorGraph([3], [mg.Unary([0], [-40.0, 0.0, 0.0], name="h")])
     with pytest.warns(UserWarning, match=r"'h'\[0\] to minus infinity"):
         fit = learn(graph, [[1], [2], [2]], "exact", steps=0)

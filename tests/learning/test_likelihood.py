@@ -82,7 +82,7 @@ def test_fits_too_wide_for_elimination_are_annealed():
 
 
 class Ending(Watch):
-    """A watch whose time is up after some looks."""
+    """A watch whose time is up after some checks."""
 
     def __init__(self, looks):
         super().__init__()

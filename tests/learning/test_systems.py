@@ -54,7 +54,7 @@ def test_fixed_weights_are_no_parameters():
 
 
 def test_every_function_of_dimmwitted_learns(tmp_path):
-    """Weights that are free give the same energies as those that are fixed, but for a constant."""
+    """Free and fixed weights give the same energies up to a constant."""
     functions = (0, 1, 2, 3, 7, 8, 9, 12, 13)
     rng, sizes = np.random.default_rng(0), [2, 2, 3, 4]
     variables = [(0, 0, int(size > 2), size) for size in sizes]

@@ -70,7 +70,9 @@ def try_mutant(folder: Path, mutant: Mutant, patience: float) -> tuple[bool | No
         passed, last = run_tests(folder, mutant.tests, patience)
     finally:
         path.write_text(whole)
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # compiled code goes by the time
+        os.utime(
+            path, ns=(stat.st_atime_ns, stat.st_mtime_ns)
+        )  # compiled code is identified by the time
     return passed, last
 
 

@@ -1,7 +1,7 @@
-"""Stand-ins for packages that the tests import and that are not there, where only some are.
+"""Stand-ins for missing packages that the tests import.
 
-Mutants name single tests, most of which need neither. Tests that do are then skipped, or fail
-without any mistake, and their mutants count as not tried.
+Mutants name single tests, and most of these need none of the packages. Tests that need one are
+skipped, or fail without any mistake, and their mutants count as not tried.
 """
 
 import importlib.util

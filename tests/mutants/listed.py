@@ -12,7 +12,7 @@ class Mutant(NamedTuple):
 
     name: str
     file: str  # under `SOURCES`
-    old: str  # stands in it exactly once
+    old: str  # occurs in it exactly once
     new: str
     tests: list[str]  # under `tests`: all of them are run, and one must object
 

@@ -77,7 +77,7 @@ def test_intervals_from_batches_cover_as_well(memory):
 
 
 def test_times_and_sample_sizes_are_known_for_a_gaussian_series():
-    """(1 + a) / (1 - a) = 9 records for a = 0.8; 20,000 records tell that to 10% or so."""
+    """(1 + a) / (1 - a) = 9 records for a = 0.8; 20,000 records estimate it within about 10%."""
     series = autoregressive(np.random.default_rng(1), 0.8, 4, 5000)
     whole = of_series("a", series)
     assert whole.autocorrelation_time == pytest.approx(9.0, rel=0.25)
@@ -221,7 +221,7 @@ def test_derived_quantities_say_what_they_need(monkeypatch):
 def test_the_correlation_length_of_a_line_is_known():
     """A ring of spins: S(k) has a closed form, and so has the second-moment length.
 
-    With t = tanh(K) it is sqrt(t) / (1 - t), but for terms of order t^64.
+    With t = tanh(K) it is sqrt(t) / (1 - t), up to terms of order t^64.
     """
     side, coupling = 64, 0.6
     ring = mg.FactorGraph([2] * side, [mg.Ising(range(side), [*range(1, side), 0], coupling)])
@@ -286,7 +286,7 @@ def test_intervals_of_slow_chains_cover(memory):
 
 
 def test_derived_quantities_of_slow_chains_cover():
-    """The variance of a slow series, whose blocks are too short to tell its error."""
+    """The variance of a slow series, whose blocks are too short to estimate its error."""
 
     def variance(series):
         moments = np.stack([series, series**2], axis=-1)

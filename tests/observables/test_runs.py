@@ -153,7 +153,7 @@ def test_functions_must_be_given_again(tmp_path):
         mg.resume(folder, sweeps=5, progress=False, observe={"up": up, "m": "energy"})
     with pytest.raises(mg.SampleError, match="'up' was another"):
         mg.resume(folder, sweeps=5, progress=False, observe={"up": lambda x: (x[0], x[1])})
-    assert mg.load(folder).observables["up"].series.shape == (4, 10)  # to look needs no function
+    assert mg.load(folder).observables["up"].series.shape == (4, 10)  # loading needs no function
     again = mg.resume(folder, sweeps=5, progress=False, observe={"up": up})
     assert again.observables["up"].series.shape == (4, 15)
 

@@ -1,4 +1,4 @@
-"""Every claim on random graphs, those that are false included: the search must break them."""
+"""Every claim on random graphs: the search must find counterexamples to the false claims."""
 
 import numpy as np
 import pytest

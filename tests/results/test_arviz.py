@@ -113,7 +113,7 @@ def arviz_plots():
             warnings.simplefilter("ignore")
             module = pytest.importorskip("arviz_plots")
             module.plot_trace(arviz_base.from_dict({"posterior": {"mu": draws}}))
-    except Exception as error:  # on a tree that is none of ours
+    except Exception as error:  # on a tree that is not ours
         pytest.skip(f"arviz-plots does not work here: {error}")
     yield module
     matplotlib.pyplot.close("all")

@@ -18,7 +18,7 @@ real = pytest.mark.skipif(not DATA.is_dir(), reason="needs the public models in 
 
 
 def marginals(counts, visits, sizes, sweeps=None, chains=1.0, fixed=None):
-    """Marginals from counts by hand; sweeps are visits where nothing else is said."""
+    """Marginals from counts by hand; by default the number of sweeps is the number of visits."""
     counts, visits, sizes = np.array(counts), np.array(visits), np.array(sizes)
     return Marginals(
         counts,
@@ -199,8 +199,8 @@ def test_plain_normal_intervals_would_not_cover():
 def test_intervals_of_rare_values_cover_the_truth():
     """Values of 1 in 100 to 1 in 5,000, expected 0.1 to 12 times in 600 draws: none covers less.
 
-    Most are never seen, and their intervals err on the safe side. 300 runs tell the share of one
-    value to 1.3%, and 90% is 4 of those below 95%.
+    Most are never seen, and their intervals are conservative. 300 runs estimate the share of one
+    value with a standard error of 1.3%, and 90% is 4 standard errors below 95%.
     """
     graph = mg.FactorGraph([4], [mg.Unary([0], [0.0, -4.0, -6.5, -8.5])])
     truth = naive.marginals(graph).ravel()
@@ -264,7 +264,7 @@ def test_healthy_runs_are_not_accused(name):
     """The limit allows for the number of values, and for many short chains.
 
     Each kind of warning has a false-alarm rate of at most 1% for chains that are just long enough,
-    so that 5 runs are all silent but for once in 20 times; these chains are longer.
+    so that 5 runs are all silent in 19 of 20 cases; these chains are longer.
     """
     graph, options = healthy(name)
     for seed in range(5):

@@ -91,7 +91,7 @@ def test_a_mode_that_was_visited_is_not_reported():
 
 
 def rejecting(batch):
-    """A run of Poisson-MH on a variable with 300 strong factors whose sum is all but flat."""
+    """A run of Poisson-MH on a variable with 300 strong factors whose sum is nearly flat."""
     energies = np.zeros((300, 2))
     energies[:150, 0] = energies[150:, 1] = 3.0
     energies[0, 0] += 0.4

@@ -189,7 +189,7 @@ def test_truncated_runs_are_refused(saved):
 
 
 def test_no_flipped_byte_does_worse_than_a_refusal(saved):
-    """Each byte in turn: the file reads as it was, or is refused; nothing else may happen."""
+    """For each byte: the file is read unchanged, or refused; nothing else may happen."""
     whole, run, refused = saved.read_bytes(), mg.load(saved), 0
     for place in range(len(whole)):
         flipped = bytearray(whole)
@@ -396,7 +396,7 @@ def test_files_of_0_1_still_load(tmp_path, seed):
     ):
         np.testing.assert_array_equal(getattr(old, name), getattr(run, name))
     np.testing.assert_array_equal(old.marginals, run.marginals)
-    free = ~run.clamped  # of which an old file knows nothing: it leaves their values open
+    free = ~run.clamped  # an old file does not have their values
     np.testing.assert_array_equal(old.standard_errors[free], run.standard_errors[free])
     assert (run.clamped.any(), old.clamped.any()) == (True, False)
     assert old.summary() == run.summary()

@@ -124,7 +124,7 @@ def drawn(exact, betas, chains, records, rng, scale=1.0):
 
 
 def test_intervals_cover_what_they_estimate():
-    """Of 100 runs' intervals at 95%, as many cover as a binomial number; four quantities."""
+    """The covering 95% intervals of 100 runs are a binomial number; four quantities."""
     exact, betas, rng = Exact(SIGNS), (0.0, 0.3, 0.6, 1.0), np.random.default_rng(5)
     at, runs = 0.45, 100
     covered = np.zeros(4, int)

@@ -68,7 +68,7 @@ def boxes(run):
 @pytest.mark.parametrize("energy", [1.05, 1.3])
 @pytest.mark.parametrize("value", [1.05, 1.5, math.inf])
 def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
-    """Guards the tests below: the R-hat of ranks is about that of numbers."""
+    """Guards the tests below: the R-hat of ranks is close to the R-hat of numbers."""
     summary = synthetic(energy, value).summary()
     assert summary.energy_rhat == pytest.approx(energy, abs=0.05)
     assert summary.value_rhat == pytest.approx(value, rel=1e-3)
@@ -174,7 +174,7 @@ def test_names_reach_the_terminal_escaped():
 
 
 def test_the_call_that_makes_a_run_again_is_right():
-    """The code on the page, run as it stands, gives the same draws."""
+    """The code on the page, run unchanged, gives the same draws."""
     graph = ZOO["potts"]
     for options in (
         {"sweeps": 30, "warmup": 2, "record": "draws", "thin": 2, "record_variables": [2, 0]},
@@ -195,7 +195,7 @@ def test_the_call_that_makes_a_run_again_is_right():
 
 @pytest.mark.parametrize("value", [1.15, 1.5, math.inf])
 def test_a_short_run_is_not_said_to_mix_badly(value):
-    """Among many variables some R-hats are large after a few sweeps, whatever the model."""
+    """Among many variables some R-hats are large after a few sweeps, for every model."""
     short = synthetic(value=value)
     short = dataclasses.replace(short, clock=np.full(4, 20))  # 10 sweeps of two variables
     (warning,) = short.summary().warnings

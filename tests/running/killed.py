@@ -83,7 +83,7 @@ class Sampling:
         return self.start(checkpoint=folder, every=0.01)  # killed before the first checkpoint
 
     def scale(self, seconds):
-        """Have the run take about so long, by a short one: how fast a GPU is, is not known."""
+        """Choose the length of a run by its seconds, from a short run: a GPU's speed is unknown."""
         for _ in range(2):  # the first one compiles
             begun = time.monotonic()
             self.start()
@@ -106,7 +106,7 @@ class Sampling:
 
     @staticmethod
     def progress(folder):
-        """What tells one generation of a checkpoint from another."""
+        """Identification of a generation of a checkpoint."""
         if not os.path.isdir(folder):
             return ""
         return max((name for name in os.listdir(folder) if name.startswith("state-")), default="")
@@ -140,7 +140,7 @@ class Learning:
 
     @staticmethod
     def same(fit, other):
-        """Bit for bit, but for the seconds that it took."""
+        """Bit-identical except for the elapsed seconds."""
         same = all(np.array_equal(getattr(fit, n), getattr(other, n)) for n in MOMENTS)
         same = same and (fit.steps, fit.ended) == (other.steps, other.ended)
         same = same and all(

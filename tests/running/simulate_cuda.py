@@ -77,7 +77,7 @@ IN_PYTHON |= {"fetch": lambda array, place, line: None, "squared_steps": squared
 
 
 def in_python(function=None, **options):
-    """In place of Numba's `intrinsic`; what only CPUs have is left as it is."""
+    """In place of Numba's `intrinsic`; CPU-only functions are unchanged."""
     return in_python if function is None else IN_PYTHON.get(function.__name__, function)
 
 
@@ -159,7 +159,7 @@ def set_points(points, warp=32, near=1 << 20):
         made.cache_clear()
 
 
-RUN_SEGMENT = None  # as it is, before any case puts another in its place
+RUN_SEGMENT = None  # the original, before a case replaces it
 
 
 def run_case(path):

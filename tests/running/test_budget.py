@@ -132,7 +132,7 @@ def test_one_energy_at_the_end_where_no_more_fit_and_none_where_that_is_too_dear
 
 
 def test_runs_with_a_goal_have_enough_energies_to_look_at(monkeypatch):
-    """Too few would tell nothing, and nothing would hold the run up."""
+    """A goal needs enough energies, even if they are expensive."""
     monkeypatch.setattr(budget, "energy_cost", lambda graph: 1e9)
     run = mg.sample_until(mg.models.ising_lattice(side=5, beta=0.2), ess=100, rhat=1.2, **QUIET)
     assert run.info.energy_thin == 10 * run.info.thin

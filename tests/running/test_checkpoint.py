@@ -258,7 +258,7 @@ def huge(array):
 
 @pytest.mark.parametrize("name", ["x", "order", "position", "clock", "warmed", "counts"])
 def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name):
-    """Checksums do not stop who wants to harm; looking at every index does."""
+    """Checksums do not stop an attacker; a check of every index does."""
     options = {**OPTIONS, "scan": "shuffled", "updates": 200}
     sample(ZOO["evidence"], **options, checkpoint=folder)
     found = {path: files.read_arrays(path, STATE)[1][name] for path in states(folder)}
@@ -273,7 +273,7 @@ def test_states_that_would_make_compiled_code_go_astray_are_refused(folder, name
 
 @pytest.mark.parametrize("name", ["stream", "path"])
 def test_generators_that_would_stand_still_are_refused(folder, name):
-    """All zeros is the one state that xoshiro256++ never leaves; a scan would spin for ever."""
+    """All zeros is the one state that xoshiro256++ never leaves; a scan would never end."""
     sample(ZOO["evidence"], **{**OPTIONS, "scan": "shared", "updates": 200}, checkpoint=folder)
     for path in states(folder):
         _, arrays = files.read_arrays(path, STATE)

@@ -349,7 +349,7 @@ def test_turning_compiles_for_a_gpu():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 def test_points_compile_for_a_gpu(kernel):
-    """Points and homes are loaded four words at a time, slots two."""
+    """Points and homes are loaded four words at a time, table entries two."""
     places = np.random.default_rng(0).uniform(0, 1, (6, 5))
     graph = mg.FactorGraph([3] * 6, [mg.Points(places, kernel), mg.Points(places[:, :2])])
     data = color_data(mg.PoissonGibbs(), graph)
@@ -388,7 +388,7 @@ class Roomy:
 
 @pytest.fixture
 def planned(monkeypatch):
-    """A run's memory on a device with so much of it, planned but not taken."""
+    """A run's memory on a device of this size, planned but not allocated."""
 
     def plan_run(free, chains, kept, record, variables=None):
         monkeypatch.setattr(device, "load", lambda name: backend)

@@ -57,7 +57,7 @@ def stencil(shape, weights, clamped=()):
 
 
 LATTICE = mg.models.ising_lattice(side=4, beta=0.4)
-CASES = {  # graph, sampler, chains, walkers from which on threads go through all colors
+CASES = {  # graph, sampler, chains, walkers from which threads iterate over colors
     "one": (LATTICE, mg.Gibbs(), 1, 1000),
     "few": (LATTICE, mg.Gibbs(), 7, 1000),
     "words": (LATTICE, mg.Gibbs(), 37, 1000),
@@ -78,7 +78,7 @@ CASES = {  # graph, sampler, chains, walkers from which on threads go through al
         7,
         1000,
     ),
-    "potts-tails-whole": (  # chains: four at a time, as are heavy neighbors
+    "potts-tails-whole": (  # chains and exactly evaluated neighbors: four at a time
         mg.models.potts_rbf(side=3, states=4, beta=1.0, implicit=False),
         mg.PoissonGibbs(heavy=6),
         8,

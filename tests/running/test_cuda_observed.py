@@ -114,7 +114,7 @@ def simulated(tmp_path_factory):
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"potts-clamped"}))
 def test_observables_are_those_of_the_cpu(name, simulated):
-    """Whole numbers divided once: the same bits, whatever the order of the sums."""
+    """Integers divided once: the same bits for every order of the sums."""
     found, expected = simulated[name], measured(name)
     np.testing.assert_array_equal(found.state, expected.state)
     for key in CASES[name][2]:

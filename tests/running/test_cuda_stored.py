@@ -130,7 +130,7 @@ def test_captured_values_tell_kernels_apart():
 
 
 def test_identities_are_the_same_in_every_process():
-    """Numba's own key has random numbers in it wherever a kernel captures a function."""
+    """Numba's own key contains random numbers if a kernel captures a function."""
     code = (
         "from tests.running.test_cuda_stored import makers, stored\n"
         "for kernel in makers().values(): print(repr(stored.identity(kernel)))"
@@ -172,7 +172,7 @@ def own():
     ids=["function", "compiled", "class", "data", "data within", "array", "object"],
 )
 def test_what_a_user_wrote_is_never_stored(folder, value):
-    """Its source is not compared, so that an edited function would run as it was before."""
+    """Its source is not compared, so the old version of an edited function would run."""
     with pytest.raises(stored.UnstoredError):
         stored.identity(value)
     if isinstance(value, types.Type):

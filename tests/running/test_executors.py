@@ -274,7 +274,7 @@ def test_only_folders_of_our_own_are_swept(tmp_path, monkeypatch):
     "noted", ["treasure", "../treasure", "pymp-1/../treasure", "pymp-link", "\0"]
 )
 def test_what_is_noted_as_the_fork_servers_is_not_believed(tmp_path, monkeypatch, noted):
-    """Only a folder beside ours, of the name that Python gives, goes with it."""
+    """Only a folder next to ours, with the name that Python gives, is removed with it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     treasure, left = tmp_path / "treasure", tmp_path / "minigibbs-1-left"
     for folder in (treasure, left, tmp_path / "pymp-1"):
@@ -502,7 +502,7 @@ def test_nothing_is_imported_from_dask_unless_asked_for():
 def test_segments_follow_the_clock_of_their_worker():
     there = Elsewhere()
     sample(ZOO["potts"], **{**LONG, "chains": 1, "warmup": 0}, executor=there)
-    assert 7 <= len(there.sent) < 30  # 16 updates, then 8 times as many, until a second's worth
+    assert 7 <= len(there.sent) < 30  # 16 updates, then 8 times more each time, up to a second
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):

@@ -58,11 +58,11 @@ def stuck():
 
 
 def test_it_says_that_time_was_up():
-    """The energies agree perfectly; it is the marginals that tell."""
+    """The energies agree perfectly; only the marginals differ."""
     begun = time.monotonic()
     run = sample_until(stuck(), max_time="0.5s", start=[[0, 0], [0, 0], [1, 1], [1, 1]], **OPTIONS)
     assert run.info.ended == "time"
-    assert 0.25 <= time.monotonic() - begun < 20  # it ends before a look that would end too late
+    assert 0.25 <= time.monotonic() - begun < 20  # it ends before a check that would end too late
     assert "time was up" in str(run.summary())
     assert len(set(run.clock.tolist())) >= 1
 
@@ -141,7 +141,7 @@ def interrupt():
 
 @pytest.mark.parametrize("number", range(20))
 def test_ctrl_c_at_any_moment_returns_what_is_there(number, monkeypatch):
-    """In segments, in looks, and between them: after a time that is different each time."""
+    """In segments, in checks, and between them: after a different time in each case."""
     original, begun = running.Group.run_segment, []
     delay = random.Random(number).random() * 0.2
 
@@ -207,7 +207,7 @@ def test_rounds_are_remembered_back_to_a_quarter():
 
 
 def looked_at(goal, run, monkeypatch):
-    """How many records are handed to ArviZ in one look, over all series."""
+    """Number of records that one check passes to ArviZ, over all series."""
     cells = []
     for name in ("rhat", "ess"):
         original = getattr(diagnostics, name)
@@ -224,8 +224,8 @@ def looked_at(goal, run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("ess", "most"),
-    # Of the energy 20,000 records of all chains, four times what the ESS asks for if that is
-    # more; of 5 values 4,000 records or as many; R-hat and ESS of each.
+    # R-hat and ESS of the energy and of 5 values. The energy has 20,000 records of all chains, or
+    # four times the requested ESS if that is more. A value has 4,000 records, or the same number.
     [(None, 2 * (20_000 + 5 * 4_000)), (100_000, 2 * (400_000 + 5 * 400_000))],
 )
 def test_a_look_has_its_bounds(ess, most, monkeypatch):
@@ -323,7 +323,7 @@ def test_the_bar_shows_how_far_the_goal_is(shown):
 
 
 def test_looking_is_rare(monkeypatch, shown):
-    """At most 1% of the time: a look that takes 20 ms is not repeated for 2 s."""
+    """At most 1% of the time: a check that takes 20 ms is not repeated for 2 s."""
     monkeypatch.setattr(progress, "_SHARE", 0.01)
     calls = []
 
@@ -414,7 +414,7 @@ def test_without_a_warmup_the_first_quarter_is_dropped(tmp_path):
 
 
 def test_stopping_does_not_look_at_how_chains_differ():
-    """A look takes R-hat, ESS and error of marginals from parts of the same chain."""
+    """A check computes R-hat, ESS and error of marginals from parts of the same chain."""
     goal = Goal(rhat=1.2, ess=None, error=0.05)
     first, second = (sample(ZOO["potts"], sweeps=n, **OPTIONS) for n in (100, 200))
     before = goal.check(first).check(second)
@@ -427,7 +427,7 @@ def test_stopping_does_not_look_at_how_chains_differ():
 
 
 def test_a_run_that_stopped_by_itself_takes_errors_from_chains():
-    """Parts of chains decided when it stopped, so that they cannot tell the error as well."""
+    """Parts of chains decided when it stopped, so they cannot also estimate the error."""
     graph, observe = ZOO["potts"], {"e": "energy"}
     run = mg.sample_until(graph, observe=observe, **OPTIONS)
     assert run.info.ended == "converged"

@@ -71,7 +71,7 @@ def test_a_run_goes_on_from_the_last_states_of_another():
     first = mg.sample(graph, sweeps=20, chains=3, **QUIET)
     record = mg.Record("draws", thin=1)
     more = mg.sample(graph, updates=1, start=first, record=record, **QUIET)
-    assert more.info.chains == 3  # as many as there are states
+    assert more.info.chains == 3  # one per state
     assert ((more.draws[:, 0] != first.state).sum(axis=1) <= 1).all()
     same = mg.sample(graph, updates=1, start=first.state, chains=3, record=record, **QUIET)
     np.testing.assert_array_equal(more.draws, same.draws)

@@ -47,7 +47,7 @@ def test_a_resumed_run_begins_where_it_was(shares, tmp_path):
 
 
 def test_a_run_with_a_goal_never_goes_back(shares):
-    """Rounds make it longer; without a limit of time nobody knows how much is left."""
+    """Rounds make it longer; without a time limit the remaining time is unknown."""
     mg.sample_until(ZOO["potts"], ess=3000, seed=1, progress=False)
     assert set(shares) == {None}
     shares.clear()
@@ -63,7 +63,7 @@ def test_rhat_is_looked_at_again_and_again(monkeypatch):
     monkeypatch.setattr(console, "Console", lambda **_: terminal)
 
     def slow_look(groups):
-        now[0] += 2.0 if not looks else 0.005  # the import, then what it takes
+        now[0] += 2.0 if not looks else 0.005  # the import, then the check itself
         looks.append(now[0])
         return f"energy R-hat 1.{len(looks):03d}"
 
@@ -76,7 +76,7 @@ def test_rhat_is_looked_at_again_and_again(monkeypatch):
             bar.show([])
     assert len(looks) > 20  # one per second: 5 ms are less than 1% of that
     assert np.diff(looks).min() >= 1.0
-    assert "1.050" in stream.getvalue()  # the last one is what stands there
+    assert "1.050" in stream.getvalue()  # the text of the last check
 
 
 SPINS = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], 0.3, name="J")])

@@ -71,7 +71,7 @@ def test_by_name_and_by_number():
     same_but_for_draws(whole, some, [2, 0, 1])
     _, some = both(described(), np.array([2, 1]))
     np.testing.assert_array_equal(some.draws, whole.draws[:, :, [2, 1]])
-    _, some = both(chosen=["x5", "x0"])  # the names that variables without names go by
+    _, some = both(chosen=["x5", "x0"])  # the default names of variables
     assert some.drawn.tolist() == [5, 0]
 
 

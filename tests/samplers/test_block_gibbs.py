@@ -81,7 +81,7 @@ def test_spins_have_a_layout_that_draws_the_same(monkeypatch):
             draws.append(run.draws)
         monkeypatch.undo()
         assert type(mg.BlockGibbs().prepare(graph)) is SpinData
-        assert (draws[0] == draws[1]).all()  # but for roundings that decide a draw: 1e-12
+        assert (draws[0] == draws[1]).all()  # except for roundings that decide a draw: 1e-12
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_given_blocks_go_first_and_the_rest_one_by_one():
 
 
 def test_variables_that_zeros_tie_are_in_one_block():
-    """Chains of equal neighbors in a lattice: each whole, whatever the other blocks are."""
+    """Chains of equal neighbors in a lattice: each is a block, for all choices of the others."""
     side, groups = 6, ({0, 1, 2}, {14, 20, 26})
     graph = mg.models.ising_lattice(side, 0.3)
     scope = [[0, 1], [1, 2], [14, 20], [20, 26]]

@@ -114,7 +114,7 @@ def test_pairs_are_kept_by_their_weights(name):
 
 
 def slot_weights(group):
-    """By variable the weight of a slot of its source."""
+    """By variable, the weight of an entry of its source box."""
     weights = np.empty(group.variables)
     weights[group.tree.order] = group.tables.weight[group.tables.source]
     return weights

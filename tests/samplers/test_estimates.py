@@ -57,7 +57,7 @@ def test_poisson_estimates_of_pairs_are_poisson_counts(batch):
 
 
 def test_min_gibbs_with_hundreds_of_weak_draws():
-    """Four hundred weak pairs of four spins: as many draws as three blocks hold, and some."""
+    """Four hundred weak pairs of four spins: more draws than three blocks hold."""
     rng = np.random.default_rng(72)
     i = rng.integers(0, 4, 400)
     j = (i + rng.integers(1, 4, 400)) % 4

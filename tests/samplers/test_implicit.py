@@ -129,7 +129,7 @@ def test_a_million_variables_take_little_memory():
     )
     run = sample(graph, updates=1000, chains=1, record=(), progress=False, seed=1)
     assert run.info.factor_evaluations < 40 * 1000
-    assert graph.packed.rows.strides == (0,)  # one row stands for all
+    assert graph.packed.rows.strides == (0,)  # one row represents all
 
 
 @pytest.mark.parametrize(

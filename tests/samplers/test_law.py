@@ -22,7 +22,7 @@ def exact_starts(graph, count, seed):
 @pytest.mark.parametrize("model", ZOO)
 @pytest.mark.parametrize("setting", EXACT)
 def test_exact_start_keeps_the_law(setting, model):
-    """From exact draws, a sweep's worth of updates must leave the distribution as it was."""
+    """As many updates as in a sweep must preserve the distribution of exact draws."""
     case, graph = EXACT[setting], ZOO[model]
     if case.pairs_only and model not in ("potts", "ising"):
         pytest.skip("it takes pairs and unary factors over small domains alone")

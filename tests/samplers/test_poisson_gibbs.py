@@ -119,7 +119,7 @@ def test_fields_are_remembered_where_changes_are_rare():
         sample(cold, mg.Gibbs(fields=f), sweeps=300, seed=2, record="draws", progress=False).draws
         for f in (True, False)
     ]
-    assert (same[0] == same[1]).all()  # equal but for rounding, which never showed here
+    assert (same[0] == same[1]).all()  # equal up to rounding, which never matters here
     with pytest.raises(mg.SampleError, match="pairs and unary"):
         sample(ZOO["tables"], mg.Gibbs(fields=True), updates=1, progress=False)
 

@@ -228,7 +228,7 @@ def test_custom_estimator():
     graph = ZOO["ising"]
     sampler = mg.MinGibbs(estimator=mg.CustomEstimator(agreement, np.array([1.0])))
     run = sample(graph, sampler, updates=400_000, seed=3, record="draws", thin=40, progress=False)
-    # draws 8 sweeps apart are all but independent: the sample is 40,000
+    # draws 8 sweeps apart are nearly independent: the sample is 40,000
     numbers = state_numbers(graph, run.draws.reshape(-1, len(graph)))
     assert chi_square(numbers, mg.theory.Enumeration(graph).law) > FALSE_ALARM
     with pytest.raises(mg.SampleError, match="numba"):
@@ -391,7 +391,7 @@ def test_contradictory_settings_are_refused(make, message):
     ids=lambda sampler: str(sampler),
 )
 def test_no_slowdown_asks_for_no_guarantee(given, asked):
-    """A batch takes the place of the default guarantee; None says that none is asked for."""
+    """A batch replaces the default guarantee; None requests no guarantee."""
     draws = [
         mg.sample(ZOO["potts"], sampler, updates=500, seed=1, record="draws", progress=False).draws
         for sampler in (given, asked)
@@ -463,7 +463,7 @@ def test_both_pilots_see_the_same_rate_of_changes(beta, monkeypatch):
     ids=str,
 )
 def test_batches_that_cannot_be_drawn_are_refused(sampler, coupling):
-    """A Poisson mean beyond what doubles count made MGPMH run for ever."""
+    """A Poisson mean beyond the exact integers of doubles made MGPMH run forever."""
     graph = mg.FactorGraph([2] * 3, [mg.Ising([0, 1], [1, 2], coupling)])
     with pytest.raises(mg.SampleError, match=r"draws|batch") as caught:
         sampler.prepare(graph)

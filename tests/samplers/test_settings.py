@@ -44,7 +44,7 @@ def test_every_layout_has_a_case_that_uses_it():
 
 
 def test_every_kind_of_implicit_group_has_a_case():
-    """Of those that a user writes; copies of them are for ladders, and tested with these."""
+    """Every kind that a user writes; copies of them, for ladders, are tested with these kinds."""
     written = {name for name, kind in KINDS.items() if issubclass(kind, Implicit)}
     missing = written - IMPLICIT_CASES.keys()
     assert not missing, f"add a Case to IMPLICIT_CASES in tests/settings.py for {missing}"

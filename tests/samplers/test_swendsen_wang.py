@@ -60,7 +60,7 @@ def test_strong_pairs_are_looked_at_and_weak_ones_drawn():
 
 @pytest.mark.parametrize("periodic", [True, False])
 def test_a_sweep_draws_as_many_pairs_as_their_weights_add_up_to(periodic):
-    """However many pairs there are: half a million here, and twice that looked up in no list."""
+    """The number of pairs does not matter: half a million here, none in a list."""
     n = 1_000
     kernel = mg.Kernel((n,), lambda d: 0.2 / d**2, kind="ising", periodic=periodic)
     graph = mg.FactorGraph([2] * n, [kernel])

@@ -54,7 +54,7 @@ def exact_replicas(graph, beta, twins, count, rng):
 
 @entry
 def _sweep_each(data, model, chain, replicas, carried, packed, states):
-    """Make one round of each packed start, and write the states [start, slot, variable] after it.
+    """Make one round of each packed start, and write the states [start, replica, variable].
 
     Every start has a key of its own. Even and odd exchanges alternate, with and without clusters.
     """
@@ -71,7 +71,7 @@ def _sweep_each(data, model, chain, replicas, carried, packed, states):
 
 
 def packed_states(data, states):
-    """States [start, variable, slot] as the layout of `data` stores them: a row per start."""
+    """States [start, variable, replica] as the layout of `data` stores them: a row per start."""
     if not isinstance(data, SpinLadder):
         return states.reshape(len(states), -1)
     words = np.zeros((len(states), data.words, states.shape[1]), np.uint64)
@@ -190,7 +190,7 @@ def test_clusters_of_spins_that_leave_a_neighbor_out_are_caught():
 
 @pytest.mark.parametrize(("levels", "twins"), [(3, 1), (3, 2), (32, 2), (33, 2), (64, 1), (130, 2)])
 def test_every_slot_has_a_bit_of_its_own(levels, twins):
-    """Words of one and several ladders, with swaps between all neighboring slots."""
+    """Words of one and several ladders, with swaps between all neighboring replicas."""
     tempering = mg.Tempering(levels=tuple(np.linspace(0, 1, levels)), houdayer=twins == 2)
     group = one_chain(SPINS, tempering)
     data = group.data
@@ -349,7 +349,7 @@ def test_marginals_and_log_z(name, houdayer):
 
 
 def tied(chain=4):
-    """Variables that zeros force to be equal: two states, and no way between them by one step."""
+    """Hard constraints force variables to be equal: two states that no single step connects."""
     same = [[0.3, -np.inf], [-np.inf, 0.0]]
     return mg.FactorGraph([2] * chain, [mg.Table([[k, k + 1] for k in range(chain - 1)], same)])
 
@@ -375,7 +375,7 @@ def test_zeros_are_crossed_below_the_target(graph, houdayer):
 
 
 def test_a_round_leaves_the_law_of_soft_levels_and_the_hard_one():
-    """Three levels at 0, 0.5 and 1 with soft zeros, and the model; as for the others above."""
+    """Three levels at 0, 0.5 and 1 with softened constraints, and the model, tested as above."""
     graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[0.3, -np.inf], [-np.inf, 0.0]])])
     sampler = mg.Tempering(levels=(0.0, 0.5, 1.0), houdayer=False)
     soft = softened(graph, simplified(graph)).table
@@ -410,9 +410,9 @@ STATES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 
 @pytest.mark.parametrize("levels", [65, 66, 67])
 def test_the_number_of_levels_does_not_change_what_is_noted(levels):
-    """With hard constraints there is one more level, whatever the number of running sums.
+    """With hard constraints there is one more level, for any number of running sums.
 
-    The notes of one more level are 132 numbers, as many as two per level where 66 levels are given.
+    One more level has 132 numbers, which equals two numbers per level for 66 given levels.
     """
     beta, graph = tuple(np.linspace(0.0, 1.0, levels)), HARD["apart"]
     run = sample(graph, mg.Tempering(levels=beta, houdayer=False), sweeps=20, chains=2)

@@ -1,4 +1,4 @@
-"""Arrays of other libraries are accepted wherever NumPy's are."""
+"""Arrays of other libraries are accepted like NumPy's."""
 
 import importlib.util
 

@@ -304,7 +304,7 @@ for path in sys.argv[1:]:
 
 
 def test_no_claim_of_an_archive_is_believed(tmp_path):
-    """With 200 MB of memory to take, a few kB can be read or refused, whatever they say."""
+    """With 200 MB of memory, a few kB can be read or refused, whatever sizes they claim."""
     paths = []
     for number, (at, form, value) in enumerate(CLAIMS.values()):
         for member in ("header.json", "0.weight.npy"):
@@ -360,7 +360,7 @@ def test_truncated_models_are_refused(tmp_path):
 
 
 def test_no_flipped_byte_does_worse_than_a_refusal(tmp_path):
-    """Each byte in turn: the file reads as it was, or is refused; nothing else may happen."""
+    """For each byte: the file is read unchanged, or refused; nothing else may happen."""
     path = tmp_path / "model.mg"
     mg.write(ZOO["potts"], path)
     whole, refused = path.read_bytes(), 0

@@ -109,7 +109,7 @@ def test_a_reservation_ends_with_an_error(monkeypatch):
 
 
 def test_threads_do_not_reserve_the_same_bytes(monkeypatch):
-    """Of two threads that want 60% of what there is, one gets it while the other is refused."""
+    """Two threads request 60% of the memory each: one gets it, the other is refused."""
     monkeypatch.setattr(memory, "_physical", lambda: 2**30)
     size, both, found = 0.6 * memory.available(), threading.Barrier(2), []
 

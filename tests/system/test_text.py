@@ -1,4 +1,4 @@
-"""Text from others: shown on one line, encodable, run by nobody."""
+"""Text from others: shown on one line, encodable, never executed."""
 
 import unicodedata
 
