@@ -1,4 +1,4 @@
-"""`mg.infer` against reference answers: exact where that fits, tempered, and plain Gibbs beside."""
+"""`mg.infer` against reference answers: exact where that fits, tempered, and plain Gibbs."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def cases() -> dict[str, Case]:
 
 
 def mistakes(report: Report) -> None:
-    """False alarms of healthy models, and wrong runs that nothing is said of."""
+    """False alarms of healthy models, and wrong runs without a warning."""
     for name, case in cases().items():
         warned, wrong = [], []
         for seed in range(FEW):

@@ -79,7 +79,7 @@ def _rates(
 
 
 def _sweeps(graph: mg.FactorGraph, scan: str, options: dict[str, Any]) -> int:
-    """How many sweeps fill a turn; what compiles does so before."""
+    """The number of sweeps per turn; compilation happens before."""
     _timed(graph, 8, scan, options)
     return max(int(SECONDS / (_timed(graph, 8, scan, options) / 8)), 8)
 

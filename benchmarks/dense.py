@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def alone(work: Any) -> list[Any]:
-    """What some work returns, in a process of its own."""
+    """The result of some work, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         rows: list[Any] = pool.apply(work)
         return rows

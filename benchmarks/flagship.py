@@ -166,7 +166,7 @@ def truncated(report: Report) -> None:
 
 
 def time_to_error(report: Report, error: float = 0.05) -> None:
-    """Seconds until the marginals are within 0.05 of the truth, all starting in one state."""
+    """Seconds until marginals are within 0.05 of the truth; all chains start in one state."""
     for name, graph, states in (
         ("Potts", mg.models.potts_rbf(), 10),
         ("Ising", mg.models.ising_rbf(), 2),

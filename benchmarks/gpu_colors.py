@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def observed(report) -> None:
-    """What observables of every sweep cost on 1,000 x 1,000 spins; runs take turns."""
+    """Cost of observables of every sweep on 1,000 x 1,000 spins; runs alternate."""
     graph = mg.models.ising_lattice(1000, 0.44)
     waves = mg.observables.StructureFactor((1000, 1000))
     sets: dict[str, dict[str, Any]] = {

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def chosen() -> tuple[np.ndarray, np.ndarray, str]:
-    """The image and its labels, or where there is none one of patches and noise, as large."""
+    """The image and its labels, or an equally large image of patches and noise."""
     try:
         return *picture(), "image of two labels"
     except (ImportError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""One chain of a lattice: stencils, stored as bits in space, beside stored pairs.
+"""One chain of a lattice: stencils, stored as bits, against stored pairs.
 
 Run it with `python -m benchmarks lattices`. Times are processor times of one thread.
 """

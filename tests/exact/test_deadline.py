@@ -1,4 +1,4 @@
-"""Elimination ends when the call that it works for must end."""
+"""Elimination ends when its call must end."""
 
 import numpy as np
 import pytest

@@ -250,7 +250,7 @@ def test_public_models_have_their_published_answers(model):
 
 
 def naive_bayes(features, weight=1.0):
-    """A class with many observed features, of which half speak for either value."""
+    """A class with many observed features; half of them favor each value."""
     graph = mg.FactorGraph(
         [2] * (features + 1), [mg.Ising([0] * features, range(1, features + 1), weight)]
     )
@@ -323,7 +323,7 @@ def test_weights_that_hide_others_in_rounding_are_warned_of(question):
 
 
 def test_evidence_is_cut_before_a_pair_is_written_out(monkeypatch):
-    """Of 4e8 entries of a pair with one clamped end, 20,000 are left."""
+    """A pair of 4e8 entries with one clamped end has 20,000 entries."""
     graph = mg.FactorGraph([20_000] * 2, [mg.Potts([0], [1], 2.0)]).condition({0: 7})
     monkeypatch.setattr(memory, "available", lambda: 2**27)
     answer = mg.infer(graph, memory="100M", progress=False)

@@ -206,7 +206,7 @@ def test_further_chains_go_without_a_search_of_their_own(monkeypatch):
 
 
 def test_a_hard_problem_is_solved():
-    """Colorings of a random graph of 4.2 neighbors a site in three colors, wide and tight."""
+    """Three-colorings of a random graph with 4.2 neighbors per site: tight, of high treewidth."""
     n, rng = 400, np.random.default_rng(8)
     color = rng.integers(0, 3, n)  # planted, so that there is one
     pairs = rng.integers(0, n, (3000, 2))
@@ -234,7 +234,7 @@ def test_deterministic_relations_are_satisfied():
 
 
 def components(graph):
-    """How many parts the possible states fall into, by walking."""
+    """The number of connected components of the possible states, by search."""
     left = {tuple(x) for x in possible_states(graph).tolist()}
     parts = 0
     while left:

@@ -120,7 +120,7 @@ def test_every_pair_is_in_one_slot_that_bounds_it(kernel, slots):
 
 
 def test_bounds_come_closer_with_more_slots():
-    """Of single points as sources nothing is lost but by rounding."""
+    """With single points as sources, only rounding loses weight."""
     tree, n = grow_tree(cloud(300, 2)), 300
     true = np.array([pair_sums(tree, RULES["gaussian"], 0.0)]).sum() + n
     totals = []
@@ -180,7 +180,7 @@ def infinite_bound(low_a, high_a, low_b, high_b):
 
 @pytest.mark.parametrize("bound", [odd_bound, infinite_bound])
 def test_a_bound_that_is_none_for_a_point_and_itself_is_refused(bound):
-    """Pairs on which it is tried may all be others; 0 / 0 made for a loop without end."""
+    """Trial pairs may all be of distinct points; 0 / 0 once caused an infinite loop."""
     group = mg.Points(np.arange(30_000.0)[:, None], mg.PointKernel(narrow, bound), 5.0)
     with pytest.raises(mg.GraphError, match="also for a point and itself"):
         _ = group.tables
@@ -223,7 +223,7 @@ def test_more_points_than_are_counted_have_bounds(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["potts", "ising"])
 def test_a_kernel_of_ones_own_keeps_the_law(kind):
-    """By enumeration; one pair is out of each other's reach."""
+    """By enumeration; one pair is out of range."""
     group = mg.Points(
         [[0.0, 0.0], [0.5, 0.2], [1.0, 0.9], [0.1, 0.4], [9.0, 9.0]],
         mg.PointKernel(hat, hat_bound),
@@ -289,7 +289,7 @@ def test_describing_says_what_is_proposed_for_each_draw():
 
 
 def test_the_largest_sum_is_bounded_by_true_sums(monkeypatch):
-    """Of few points it is the largest true sum; of many no less, and no more than the bounds."""
+    """The largest true sum for few points; for many points between that sum and the bounds."""
     group = mg.Points(cloud(400, 3), weight=-0.4, norms="sums")
     true = np.array([np.abs(group._row(i)).sum() for i in range(400)])
     assert group.largest == pytest.approx(true.max(), rel=1e-12)

@@ -103,7 +103,7 @@ def test_a_seed_fixes_an_annealing(no_ladder, monkeypatch):
 
 
 def clouds(kind):
-    """Two clouds of points that hardly see each other, and 70 points at one place."""
+    """Two clouds of points that hardly interact, and 70 points at one place."""
     rng = np.random.default_rng(4)
     near, far = rng.normal(0, 1, (80, 2)), rng.normal(0, 1, (80, 2)) + 50.0
     places = np.concatenate([near, far, np.full((70, 2), 3.0)])

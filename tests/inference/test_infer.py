@@ -302,7 +302,7 @@ def test_weights_that_hide_others_in_rounding_are_warned_of(options):
 
 
 def test_infer_does_not_send_its_users_to_infer():
-    """Chains of a dense model that hardly move are warned of, with advice that leads elsewhere."""
+    """Poor mixing on a dense model gives a warning, with advice on other samplers."""
     pairs = [(i, j) for i in range(60) for j in range(i)]
     graph = mg.FactorGraph([2] * 60, [mg.Ising(*np.array(pairs).T, 0.2)])
     answer = mg.infer(graph, "1s", exact=False, sampler=mg.Gibbs(), seed=1, progress=False)

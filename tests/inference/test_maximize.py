@@ -35,7 +35,7 @@ def all_states(graph):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_maximum_of_small_graphs(name):
-    """Of 60 rounds of four ladders, on a few thousand states at most: none may miss it."""
+    """60 rounds of four ladders on at most a few thousand states must all find it."""
     graph = SMALL[name]
     best = mg.maximize(graph, rounds=60, seed=1, **QUIET)
     assert best.energy == pytest.approx(graph.energy(all_states(graph)).min(), abs=1e-9)

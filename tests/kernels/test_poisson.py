@@ -69,7 +69,7 @@ def draw_beyond(mean, none, stream, out):
 
 @pytest.mark.parametrize("mean", [1e-3, 0.5, 3.0, 9.99, 10.0, 12.0, 57.0])
 def test_poisson_above_zero(mean):
-    """Given that the count is not 0. Of a mean of 10, one in 22,000 is, and is drawn again."""
+    """Given that the count is not 0. At mean 10, one in 22,000 counts is 0 and is drawn again."""
     out = np.empty(1_000_000, dtype=np.int64)
     draw_beyond(mean, np.exp(-mean), stream(7), out)
     assert out.min() > 0  # of a million, 45 would not be

@@ -30,7 +30,7 @@ def energies(weights, values, unary, size=SIZE):
 
 
 def pvalue(graph, sampler, energy):
-    """Of a chi-square test of draws far enough apart, rare values put together."""
+    """The p-value of a chi-square test of nearly independent draws, with rare values merged."""
     chance = np.exp(energy - energy.max())
     chance /= chance.sum()
     draws, options = 100_000, {"record": "draws", "chains": 1, "seed": 4, "progress": False}

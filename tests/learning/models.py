@@ -27,7 +27,7 @@ def all_states(graph):
 
 
 def log_likelihood(graph, values, rows):
-    """Of rows with -1 for missing values, in plain Python: a sum over all states."""
+    """Mean log-likelihood of rows with -1 for missing values, by sums over all states."""
     states = all_states(graph)
     energy = graph.with_flat(values).log_potential(states)
     given = (graph.evidence < 0) | (states == graph.evidence)

@@ -104,7 +104,7 @@ def test_summary_ess_and_rhat():
 
 @pytest.fixture(scope="module")
 def arviz_plots():
-    """arviz-plots, where it gets along with the Matplotlib and the xarray that are installed."""
+    """arviz-plots, if it is compatible with the installed Matplotlib and xarray."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     draws = np.random.default_rng(0).normal(size=(4, 50))

@@ -31,7 +31,7 @@ def marginals(counts, visits, sizes, sweeps=None, chains=1.0, fixed=None):
 
 
 def unseen(draws):
-    """What Agresti and Coull give a value never seen: two visits more, of four draws more."""
+    """Agresti and Coull's estimate for a value never seen: two more visits in four more draws."""
     share = 2 / (draws + 4)
     return share * (1 - share) / (draws + 4)
 

@@ -76,7 +76,7 @@ def test_synthetic_runs_are_what_they_are_said_to_be(energy, value):
 
 
 def test_the_worse_of_two_findings_is_told_first():
-    """Version 0.1 called this run one that had not quite come together, by its energy."""
+    """Version 0.1 reported that this run had not quite converged, by its energy."""
     run = synthetic(energy=1.05, value=1.5)
     assert [level for level, _ in boxes(run)] == ["bad", "doubt"]
     first, second = run.summary().warnings

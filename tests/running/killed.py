@@ -1,4 +1,4 @@
-"""A run that is killed again and again: what `test_checkpoint.py` starts as a program.
+"""A run that is killed repeatedly; `test_checkpoint.py` starts this as a program.
 
 It forks a child for every attempt, so that none pays for imports, and kills it with SIGKILL after
 a random time. It prints how many were killed, how many of these had made progress, and whether

@@ -1,4 +1,4 @@
-"""What every rank of a test runs: `python -m tests.running.mpi_program folder case [arguments]`.
+"""The program of every rank: `python -m tests.running.mpi_program folder case [arguments]`.
 
 Rank k writes its results to `k.json` in the folder.
 """

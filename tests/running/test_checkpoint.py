@@ -245,7 +245,7 @@ def test_states_of_another_run_are_refused(tmp_path):
 
 
 def reseal(path, expected, /, **changes):
-    """Change a sealed file as somebody would who knows how to seal it."""
+    """Change a sealed file and seal it again."""
     header, arrays = files.read_arrays(path, expected)
     for name, value in changes.items():
         (header if name in header else arrays)[name] = value
@@ -352,7 +352,7 @@ except mg.StoppedError as error:
 
 
 def test_a_file_that_may_not_grow_is_as_a_full_disk(folder):
-    """Here the system itself says no: the last chunk is 72 kB, and 40 are allowed."""
+    """Here the system refuses: the last chunk is 72 kB, and 40 kB are allowed."""
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, folder], capture_output=True, text=True, timeout=100
     )
@@ -596,7 +596,7 @@ def test_folders_that_will_not_do(tmp_path):
     "name", ["records-2024.npz", "records-20240101.npz", "state-00000001.npz", "model.mg", "lock"]
 )
 def test_files_of_a_user_are_never_removed(folder, name):
-    """Whatever they are called: a new run is refused, and a resumed one leaves them alone."""
+    """For all names: a new run is refused, and a resumed run does not touch the files."""
     folder.mkdir()
     (folder / name).write_bytes(b"mine")
     with pytest.raises(mg.SampleError, match=rf"other files \({name}\); give a folder of its own"):

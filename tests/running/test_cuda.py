@@ -407,7 +407,7 @@ STATES = 400 * 10**6 + device._SPARE_BYTES
 
 
 def test_a_million_chains_of_two_variables_need_little(planned):
-    """Beside the chains, the buffer and the kept chains' numbers, the model and the path."""
+    """Memory in addition to the chains: the buffer, the kept chains, the model and the path."""
     free = STATES + STREAMS + (1 << 28) + 8 * MILLION + (1 << 20)
     run = planned(free, MILLION, MILLION, ["draws"], [3, 7])
     assert [held.tolist() for held in run.held] == [[3, 7]]

@@ -1,4 +1,4 @@
-"""Launches that are made again and again: by Numba twice, then with the words that it was given."""
+"""Repeated launches: twice by Numba, then directly with the recorded arguments."""
 
 import threading
 from types import SimpleNamespace
@@ -106,7 +106,7 @@ def test_without_callbacks_every_launch_is_numbas(started):
 
 
 def test_another_thread_launches_by_numba(started):
-    """Whose context is the current one is known of the first thread only."""
+    """Only the first thread is known to have the current context."""
     launch = Launch(fake_kernel())
     again = Again(launch, (7, (1, 2)), (0.5,))
     again(0)

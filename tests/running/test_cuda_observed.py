@@ -127,7 +127,7 @@ def test_observables_are_those_of_the_cpu(name, simulated):
 
 @pytest.mark.parametrize("name", [name for name in CASES if "clamped" not in name])
 def test_observables_move(name, simulated):
-    """So that equal series say something."""
+    """A control for the equality of series: every observable varies."""
     for key in set(CASES[name][2]) - {"both", "law"}:
         series = simulated[name].observables[key].series
         assert len(np.unique(series)) > 1, key

@@ -209,7 +209,7 @@ def test_the_energies_are_those_of_the_draws(name, simulated):
 
 @pytest.mark.parametrize("name", ["groups", "small-groups", "mixed"])
 def test_all_outputs_of_a_gpu_run_agree(name, simulated, tmp_path):
-    """CSV, pandas, .MAR, summary and report say what `run.marginals` says."""
+    """CSV, pandas, .MAR, summary and report agree with `run.marginals`."""
     run, sizes = simulated[name], simulated[name].domains.sizes
     flat = np.concatenate([row[:size] for row, size in zip(run.marginals, sizes, strict=True)])
     assert np.add.reduceat(flat, np.cumsum(sizes) - sizes) == pytest.approx(np.ones(len(sizes)))

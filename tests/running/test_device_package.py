@@ -14,7 +14,7 @@ FOREIGN = ("numba.cuda", "numba_cuda", "numba_cuda_mlir", "cuda")
 
 
 def imported(text):
-    """Full names of all that a module imports, in any function."""
+    """Full names of all imports of a module, in any function."""
     names = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

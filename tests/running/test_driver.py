@@ -1,4 +1,4 @@
-"""The one driver, and what every task keeps when a signal or the deadline ends it."""
+"""The one driver, and the results that tasks keep when a signal or the deadline ends them."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Chains on threads, processes and clusters: the same draws, whoever is lost on the way."""
+"""Chains on threads, processes and clusters: the same draws, even if workers are lost."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ LONG = {**OPTIONS, "updates": 1_500_000, "thin": 5000, "warmup": 10_000, "scan":
 
 
 class Elsewhere(Executor):
-    """Workers with memories of their own, whose tasks travel as bytes: the least an executor is."""
+    """A minimal executor: workers with separate memory, whose tasks are sent as bytes."""
 
     def __init__(self, workers=2):
         self.memories = [{} for _ in range(workers)]
@@ -393,7 +393,7 @@ def test_dask_makes_the_same_draws(cluster):
 
 @pytest.mark.parametrize("how_many", [1, 2])
 def test_killed_dask_workers_cost_segments(cluster, at_return, how_many):
-    """Of two workers one is killed, or both."""
+    """One of two workers is killed, or both."""
     cluster.wait_for_workers(2)
     pids = list(cluster.run(os.getpid).values())
     returned = at_return(25, lambda: kill(pids[:how_many]))

@@ -122,7 +122,7 @@ def test_cuts():
 @pytest.mark.parametrize("periodic", [True, False])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7])
 def test_a_rank_is_sent_all_that_it_reads(ranks, periodic):
-    """A word that is stale at a rank, and not sent to it, is none that its updates read."""
+    """Updates of a rank read no word that is stale there and not sent to it."""
     offsets = [(2, 0, 1), (0, 1, 0)]
     stencil = mg.Stencil((9, 4, 70), offsets, 0.4, (periodic, True, False))
     graph = mg.FactorGraph([2] * stencil.variables, [stencil])

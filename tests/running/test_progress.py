@@ -102,7 +102,7 @@ def test_what_comes_before_sampling_is_announced(call, monkeypatch):
     )
     run, stages = STAGES[call]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what so little data says about parameters
+        warnings.simplefilter("ignore")  # about parameters, from so little data
         run()
     for stage in stages:
         assert stage in stream.getvalue()

@@ -158,7 +158,7 @@ def test_saved_and_loaded(saved):
 
 
 def test_a_run_that_keeps_all_is_saved_as_ever(tmp_path):
-    """So that files of before, which say nothing of variables, load as ever."""
+    """Files of earlier versions, without a list of variables, load as before."""
     whole, shuffled = both(chosen=[1, 2, 3, 4, 5, 0])
     whole.save(tmp_path / "run.mgr")
     assert "drawn.npy" not in members(tmp_path / "run.mgr")

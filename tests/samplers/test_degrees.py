@@ -16,7 +16,7 @@ STARTS = 100_000
 
 
 def balanced(values, weights, clamped, rng):
-    """Unary factors that leave little of what pairs with clamped variables add up to."""
+    """Unary factors that nearly cancel the sum of pairs with clamped variables."""
     energy = rng.normal(0, 0.3, values)
     return energy - np.bincount(clamped, weights, minlength=values), energy
 

@@ -1,4 +1,4 @@
-"""mg.ExactSampler: draws that know nothing of the one before."""
+"""mg.ExactSampler: independent draws."""
 
 import re
 

@@ -45,7 +45,7 @@ def test_a_slightly_wrong_weight_is_caught(model):
 @pytest.mark.parametrize("theta", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("kind", ["ising", "potts"])
 def test_low_rank_draws_keep_a_conditional_law(kind, theta):
-    """One free variable among clamped ones, so that what kept draws are worth shows at once."""
+    """One free variable among clamped ones, so that the weights of kept draws are tested alone."""
     rng = np.random.default_rng(9)
     values, a = 2 if kind == "ising" else 4, rng.normal(0, 0.7, (8, 2))
     group = mg.LowRank(a, rng.normal(0, 0.7, (8, 2)), kind=kind)

@@ -1,4 +1,4 @@
-"""What samplers count, promise, refuse and survive."""
+"""Counts, guarantees, refusals and extreme inputs of samplers."""
 
 import math
 import zlib
@@ -107,7 +107,7 @@ def test_local_minibatch_draws_exactly_its_batch():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_draws_are_as_many_as_the_operations_say(name):
-    """What `explain` predicts for each sampler is what its updates count."""
+    """The operations that `explain` predicts for each sampler are those that its updates count."""
     graph, sampler = mg.models.potts_rbf(side=5, states=3), SETTINGS[name].sampler
     operations = sampler.operations(graph)
     expected = sum(operations.get(kind, 0.0) for kind in ("draw", "strong", "member"))

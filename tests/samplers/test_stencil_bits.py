@@ -1,4 +1,4 @@
-"""Bits in space: exact, the same for every split, and never expanded into pairs."""
+"""Stencils in bits: exact, the same for every split, and never expanded into pairs."""
 
 import itertools
 import math

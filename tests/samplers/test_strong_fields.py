@@ -32,7 +32,7 @@ def frustrated(values, field):
 
 
 def repelling(values, field):
-    """Every value that is left has lost."""
+    """Every remaining value has lost weight."""
     return [mg.Potts(*TRIANGLE, -field / 2), *weak(values)]
 
 

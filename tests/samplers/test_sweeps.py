@@ -46,7 +46,7 @@ def comparable():
 
 @pytest.mark.parametrize(("name", "model"), list(comparable()))
 def test_a_sweep_has_the_matrix(name, model):
-    """From every possible state alike: the new states' counts against the matrix, by cell.
+    """From equally many starts in every possible state: counts against the matrix, by cell.
 
     For an implicit graph, the matrix is that of its explicit twin.
     """

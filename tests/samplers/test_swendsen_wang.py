@@ -15,7 +15,7 @@ STARTS = 60_000
 
 
 def p_value(graph, data):
-    """Of the distribution after three sweeps with this data, from exact starts."""
+    """The p-value of the distribution after three sweeps with this data, from exact starts."""
     starts = exact_starts(graph.stored(), STARTS, seed=1)
     states, _ = sweep_each(graph, mg.SwendsenWang(), starts, 3, seed=2, data=data)
     return chi_square(state_numbers(graph, states), naive.distribution(graph.stored()))

@@ -254,7 +254,7 @@ def test_exchanges_by_a_wrong_implicit_energy_are_caught():
 
 
 def test_sums_that_exchanges_leave_behind_are_caught():
-    """Each copy's sums are taken anew; here one copy's are written where another's are read."""
+    """The sums of each copy are recomputed; here the sums of one copy overwrite another's."""
 
     def wrong(data):
         copied = data.inner.implicit._replace(room=0)
@@ -314,7 +314,7 @@ def test_copies_of_a_group_are_the_group_scaled():
 
 
 def test_both_modes_of_a_complete_graph():
-    """Single chains stay where they are. Half the time in either mode, by five standard errors."""
+    """Single chains stay in a mode; ladders are in either half the time, by 5 standard errors."""
     graph = mg.FactorGraph([2] * 200, [mg.Complete(200, 1.6 / 200)])
     stuck = mg.sample(graph, start=[0] * 200, sweeps=300, seed=1, progress=False)
     assert stuck.marginals[:, 1].mean() < 0.2
@@ -357,7 +357,7 @@ def tied(chain=4):
 @pytest.mark.parametrize("graph", [*HARD.values(), tied()], ids=[*HARD, "tied"])
 @pytest.mark.parametrize("houdayer", [False, True])
 def test_zeros_are_crossed_below_the_target(graph, houdayer):
-    """The target never breaks a zero, and comes to every state. Five standard errors, or eight."""
+    """The target obeys hard constraints and visits every state. Five standard errors, or eight."""
     run = mg.sample(
         graph,
         mg.Tempering(houdayer=houdayer),
@@ -563,7 +563,7 @@ def test_it_says_what_it_does():
 
 
 def test_golden_draws():
-    """They pin the random stream."""
+    """Golden draws pin the random stream."""
     graph = ZOO["ising"]
     run = sample(
         graph,

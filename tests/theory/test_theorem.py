@@ -250,7 +250,7 @@ def test_what_has_no_systematic_promise_is_refused():
 
 
 def test_the_guarantee_is_false_for_the_spectral_radius_of_systematic_scans():
-    """Two spins in opposing fields: 1.61 is promised of the random scan, and holds there."""
+    """Two spins in opposing fields: the bound 1.61 is for the random scan, and holds there."""
     graph = mg.FactorGraph(
         [2, 2],
         [mg.Ising([0], [1], 1.912), mg.Unary([0], [[0, 3.561]]), mg.Unary([1], [[0, -3.624]])],
@@ -276,7 +276,7 @@ def test_the_norm_version_is_false_for_the_spectral_radius():
 
 
 def check_norms(projections, updates, slowdown):
-    """How much of the norm version is used up: 1 if it is just true."""
+    """Ratio of the two sides of the norm version: 1 if it is an equality."""
     found, plain = 1 - norm(updates) ** 2, 1 - norm(projections) ** 2
     most = theory.systematic_slowdown(slowdown) / plain - (slowdown - 1)
     assert 1 / found <= most * (1 + 1e-9)
