@@ -42,7 +42,9 @@ def spins_on(shape, offsets, weights, periodic=True, field=0.0):
 
 def wide(beta):
     """Rows that fill their words, and neighbors of two strengths in four colors."""
-    return spins_on((4, 128), [(0, 1), (1, 0), (1, 1), (1, -1)], [beta, beta, -0.5 * beta, 0.1])
+    return spins_on(
+        (4, 128), [(0, 1), (1, 0), (1, 1), (1, -1)], [beta, beta, -0.5 * beta, 0.5 * beta]
+    )
 
 
 def cube(scale):

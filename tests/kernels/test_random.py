@@ -192,7 +192,7 @@ def sources():
 
 def test_disk_cache_is_tied_to_every_source_that_compiled_code_may_call():
     called = {name for name, text in sources().items() if "@kernel" in text or "@inlined" in text}
-    assert called - ALONE <= {name for name, _, _ in jit._SOURCES}
+    assert called - ALONE <= {name for name, _, _ in jit.SOURCES}
 
 
 @pytest.mark.parametrize("file", sorted(ALONE))
@@ -208,7 +208,7 @@ def test_what_the_stamp_leaves_out_is_called_within_its_file(file):
 
 
 def test_what_is_kept_on_disk_carries_the_stamp():
-    assert _words._cache._cache_file._version[1] == jit._SOURCES
+    assert _words._cache._cache_file._version[1] == jit.SOURCES
     assert isinstance(next_word._cache, NullCache)  # it is kept inside its callers alone
 
 

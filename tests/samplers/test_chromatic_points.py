@@ -246,6 +246,6 @@ def test_it_is_the_default_on_a_gpu():
     backend, graph = BACKENDS["cuda"], GRAPHS["gaussian"]
     complete = mg.FactorGraph([2] * 500, [mg.Complete(500, 0.001)])
     assert backend.choose_scan(mg.PoissonGibbs(), graph, 16, True).scan == "chromatic"
-    assert backend.choose_scan(mg.PoissonGibbs(), graph, 16, False).scan == "shared"
-    assert backend.choose_scan(mg.PoissonGibbs(), complete, 16, True).scan == "shared"
+    assert backend.choose_scan(mg.PoissonGibbs(), graph, 16, False).scan == "systematic"
+    assert backend.choose_scan(mg.PoissonGibbs(), complete, 16, True).scan == "systematic"
     assert BACKENDS["cpu"].choose_scan(mg.PoissonGibbs(), graph, 16, True).scan == "systematic"

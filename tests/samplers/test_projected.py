@@ -131,7 +131,7 @@ def test_settings_that_ask_for_draws_get_them():
     for sampler in (SAMPLER, mg.PoissonGibbs(slowdown=1.1), mg.PoissonGibbs(heavy=39)):
         assert sampler.split(graph).implicits[0].projected == 3
         assert sampler.guaranteed_slowdown(graph) == 1.0
-    assert "3 numbers carried" in SAMPLER.describe(graph)
+    assert "3 running sums" in SAMPLER.describe(graph)
 
 
 def test_a_group_is_the_same_after_a_file(tmp_path):

@@ -540,7 +540,7 @@ def test_what_it_cannot_do_is_said():
         mg.sample(large, mg.Tempering(levels=(0.0, 1.0)), sweeps=1)
     with pytest.raises(mg.SampleError, match="MinGibbs, which stores more than a state"):
         mg.sample(ZOO["potts"], mg.Tempering(mg.MinGibbs(batch=50)), sweeps=1)
-    with pytest.raises(mg.SampleError, match="Tempering, which carries"):
+    with pytest.raises(mg.SampleError, match="Tempering, which stores"):
         mg.sample(ZOO["potts"], mg.Tempering(mg.Tempering()), sweeps=1)
     with pytest.raises(mg.SampleError, match="give sweeps, of 4 updates each"):
         mg.sample(ZOO["potts"], mg.Tempering(), updates=100)

@@ -112,7 +112,7 @@ def test_a_sampler_or_estimator_without_one_is_named():
     with pytest.raises(mg.SampleError, match="Lazy has no transition matrix"):
         theory.transition(TINY["potts"], Lazy())
     sampler = mg.MinGibbs(estimator=mg.CustomEstimator(numba.njit(lambda model, x, s, p: 0.0)))
-    with pytest.raises(mg.SampleError, match="CustomEstimator has no law"):
+    with pytest.raises(mg.SampleError, match="CustomEstimator has no distribution"):
         theory.transition(TINY["potts"], sampler)
 
 

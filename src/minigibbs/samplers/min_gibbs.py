@@ -113,7 +113,7 @@ class MinGibbs(Sampler):
         """Say the estimator, the cost and the bound."""
         chosen = self.estimator_for(graph)
         text = (
-            f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws an "
+            f"MIN-Gibbs: {chosen.describe()}; about {self._work(graph, chosen):.3g} draws per "
             "update."
         )
         return text + describe_proviso(self.proviso(graph))

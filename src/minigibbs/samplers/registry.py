@@ -96,7 +96,8 @@ CHROMATIC = "chromatic"
 CPU, CUDA = "cpu", "cuda"
 TOGETHER = 16  # chains on a CPU from which on they are stored side by side and updated together
 FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
-LEAST_COLOR = {CPU: 64, CUDA: 32}  # variables of a color, on average: a vector's, or a warp's
+LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
+LEAST_COLOR_CUDA = 32  # the same on a GPU: a warp's worth
 
 _STENCIL, _STENCIL_ENERGY = 1.5, 0.5  # nanoseconds per update of a bit in space, per site
 _SPIN, _SPIN_PAIR = 3.0, 0.3  # nanoseconds per update of a spin, and per two factors at it
@@ -494,7 +495,7 @@ def _choose(sampler: Sampler, graph: FactorGraph, crowd: bool, device: str) -> S
     if graph.implicits:
         why = "implicit factors couple all variables, so no two can be updated at once"
         return _one_by_one(sampler, why)
-    free, least = graph.free, LEAST_COLOR[device]
+    free, least = graph.free, LEAST_COLOR_CUDA if device == CUDA else LEAST_COLOR
     bits = stencil_bits(graph) if sampler.evaluates_all(graph) else None
     if bits is not None and free >= least * bits.lattice.colors:
         colors = bits.lattice.colors
