@@ -96,6 +96,46 @@ def wide(sense, right, biases):
     return cqm
 
 
+def fixed(value, **soft):
+    """A constraint whose only variable was fixed, beside one that is left."""
+    cqm = dimod.ConstrainedQuadraticModel()
+    x, y = dimod.Binaries("xy")
+    cqm.set_objective(x - 2 * y)
+    cqm.add_constraint(x + 0.0 >= 1, label="fixed", **soft)
+    cqm.fix_variable("x", value)
+    return cqm
+
+
+def test_constraints_without_variables():
+    """dimod keeps them when it fixes variables: they hold, or the model is infeasible."""
+    assert mg.from_cqm(fixed(1)).constraints == {"fixed": "always"}
+    with pytest.raises(mg.GraphError, match="constraint 'fixed': no state satisfies it"):
+        mg.from_cqm(fixed(0))
+    soft = mg.from_cqm(fixed(0, weight=1.5))
+    assert soft.constraints == {"fixed": "soft"}
+    np.testing.assert_allclose(soft.graph.energy(every_state(soft.graph)), [1.5, -0.5])
+
+
+def test_variables_with_a_zero_bias_are_no_part_of_a_constraint():
+    """A row of a matrix names every variable; few of them matter."""
+    x = list(dimod.Binaries(range(40)))
+    rows = {"one-hot": [1.0] * 3 + [0.0] * 37, "table": [0.0] * 30 + [2.0, 3.0] + [0.0] * 8}
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.set_objective(sum(x))
+    for kind, row in rows.items():
+        left = dimod.quicksum(bias * one for bias, one in zip(row, x, strict=True))
+        cqm.add_constraint(left == 1 if kind == "one-hot" else left <= 3, label=kind)
+    product = dimod.quicksum((k == 35) * x[k] * x[k + 1] for k in range(39))
+    cqm.add_constraint(product <= 0, label="product")
+    model = mg.from_cqm(cqm)
+    assert model.constraints == {"one-hot": "one-hot", "table": "table", "product": "table"}
+    assert len(model.graph) == 38
+    answer = mg.infer(model.graph, progress=False)
+    share = np.exp(-1.0)
+    parts = 3 * share, 1 + 2 * share, 1 + 2 * share, (1 + share) ** 33
+    assert answer.log_z == pytest.approx(np.log(parts).sum())
+
+
 BIASES = [3, 1, 2, 5, 1, 4, 2, 2, 1, 3, 1, 2, 1, 1, 2]
 
 

@@ -214,11 +214,11 @@ class _Builder:
     def _merge(self, cqm: Any, label: Hashable, comparison: Any) -> None:
         """One variable for a one-hot constraint over binary variables that are free."""
         left = comparison.lhs
-        members = list(left.variables)
-        fits = comparison.sense.name == "Eq" and left.is_linear() and not left.is_soft()
-        biases = [bias for _, bias in left.iter_linear()]
+        linear, quadratic = _terms(left, f"constraint {label!r}")
+        members = list(linear)
+        fits = comparison.sense.name == "Eq" and not quadratic and not left.is_soft()
         total = comparison.rhs - left.offset
-        fits = fits and len(members) > 1 and all(bias == total != 0 for bias in biases)
+        fits = fits and len(members) > 1 and all(bias == total for bias in linear.values())
         free = all(v not in self.places and cqm.vartype(v).name == "BINARY" for v in members)
         if fits and free:
             owner = self._new(label, unique_names(members))
@@ -229,15 +229,12 @@ class _Builder:
     def add(self, expression: Any, times: float, where: str) -> None:
         """Add a quadratic expression, so many times, to the cost."""
         self.constant += times * _finite(expression.offset, f"{where}: the offset")
-        for variable, bias in expression.iter_linear():
-            if bias:
-                bias = _finite(bias, f"{where}: the bias of {variable!r}")
-                owner, values = self.places[variable]
-                self._add_unary(owner, times * bias * values)
-        for u, v, bias in expression.iter_quadratic():
-            if bias:
-                bias = _finite(bias, f"{where}: the bias of {u!r} and {v!r}")
-                self._add_product(self.places[u], self.places[v], times * bias)
+        linear, quadratic = _terms(expression, where)
+        for variable, bias in linear.items():
+            owner, values = self.places[variable]
+            self._add_unary(owner, times * bias * values)
+        for (u, v), bias in quadratic.items():
+            self._add_product(self.places[u], self.places[v], times * bias)
 
     def _add_unary(self, owner: int, values: NDArray[np.float64]) -> None:
         if owner not in self.unary:
@@ -279,15 +276,15 @@ class _Builder:
         """Represent one constraint; returns how."""
         left, sense = comparison.lhs, comparison.sense.name
         right = _finite(comparison.rhs, f"constraint {label!r}: the right-hand side")
-        owners = sorted({self.places[v].owner for v in left.variables})
-        if not owners:
-            return ALWAYS
+        linear, quadratic = _terms(left, f"constraint {label!r}")
+        variables = {*linear, *(v for pair in quadratic for v in pair)}
+        owners = sorted({self.places[v].owner for v in variables})
         shape = [self.sizes[owner] for owner in owners]
         small = math.prod(shape) <= _MOST_ENTRIES and len(owners) <= _MOST_SCOPE
         if left.is_soft():
             return self._soften(label, comparison, owners if small else None)
         if small:
-            excess = _excess(self._tabulate(left, owners, label), right, sense)
+            excess = _excess(self._tabulate(label, left, owners), right, sense)
             broken = excess > _ABSOLUTE + _RELATIVE * abs(right)
             if not broken.any():
                 return ALWAYS
@@ -313,34 +310,36 @@ class _Builder:
         self._square(found, weight)
         return PENALTY
 
-    def _tabulate(self, left: Any, owners: list[int], label: Hashable) -> NDArray[np.float64]:
+    def _tabulate(self, label: Hashable, left: Any, owners: list[int]) -> NDArray[np.float64]:
         """The left-hand side for all states of some variables."""
         axis = {owner: k for k, owner in enumerate(owners)}
-        where = f"constraint {label!r}: a bias"
+        linear, quadratic = _terms(left, f"constraint {label!r}")
 
         def spread(variable: Hashable) -> NDArray[np.float64]:
             owner, values = self.places[variable]
             return values.reshape([-1 if k == axis[owner] else 1 for k in range(len(owners))])
 
-        table = np.full([self.sizes[owner] for owner in owners], float(left.offset))
-        for variable, bias in left.iter_linear():
-            table += _finite(bias, where) * spread(variable)
-        for u, v, bias in left.iter_quadratic():
-            table += _finite(bias, where) * spread(u) * spread(v)
+        offset = _finite(left.offset, f"constraint {label!r}: the offset")
+        table = np.full([self.sizes[owner] for owner in owners], offset)
+        for variable, bias in linear.items():
+            table += bias * spread(variable)
+        for (u, v), bias in quadratic.items():
+            table += bias * spread(u) * spread(v)
         return table
 
     def _linear(self, label: Hashable, left: Any) -> Linear:
         """The left-hand side of a wide constraint, without its offset."""
-        if not left.is_linear():
+        linear, quadratic = _terms(left, f"constraint {label!r}")
+        if quadratic:
+            variables = {*linear, *(v for pair in quadratic for v in pair)}
             raise GraphError(
                 f"constraint {label!r}: a quadratic constraint becomes a table, of at most "
                 f"{_MOST_ENTRIES:,} entries over {_MOST_SCOPE} variables; it has "
-                f"{left.num_variables} variables"
+                f"{len(variables)} variables"
             )
         terms: dict[int, NDArray[np.float64]] = {}
-        for variable, bias in left.iter_linear():
+        for variable, bias in linear.items():
             owner, values = self.places[variable]
-            bias = _finite(bias, f"constraint {label!r}: the bias of {variable!r}")
             terms[owner] = terms.get(owner, 0.0) + bias * values
         return Linear(terms, 0.0)
 
@@ -376,8 +375,12 @@ class _Builder:
         weight = _finite(left.weight(), f"constraint {label!r}: the weight")
         quadratic = left.penalty() == "quadratic"
         if owners is not None:
-            excess = _excess(self._tabulate(left, owners, label), right, sense).clip(0.0)
-            self.tables.append((tuple(owners), weight * (excess**2 if quadratic else excess)))
+            excess = _excess(self._tabulate(label, left, owners), right, sense).clip(0.0)
+            cost = weight * (excess**2 if quadratic else excess)
+            if owners:
+                self.tables.append((tuple(owners), cost))
+            else:
+                self.constant += float(cost)
         elif quadratic and sense == "Eq":
             found = self._linear(label, left)
             self._square(found._replace(constant=float(left.offset) - right), weight)
@@ -459,6 +462,23 @@ def _groups(tables: list[tuple[tuple[int, ...], NDArray[np.float64]]]) -> list[F
         energy = np.stack([tables[k][1] for k in some])
         groups.append(Unary(scope[:, 0], energy) if len(shape) == 1 else Table(scope, energy))
     return groups
+
+
+def _terms(
+    expression: Any, where: str
+) -> tuple[dict[Hashable, float], dict[tuple[Hashable, Hashable], float]]:
+    """The linear and the quadratic biases of an expression that are not 0."""
+    linear = {
+        variable: _finite(bias, f"{where}: the bias of {variable!r}")
+        for variable, bias in expression.iter_linear()
+        if bias
+    }
+    quadratic = {
+        (u, v): _finite(bias, f"{where}: the bias of {u!r} and {v!r}")
+        for u, v, bias in expression.iter_quadratic()
+        if bias
+    }
+    return linear, quadratic
 
 
 def _values(cqm: Any, variable: Hashable) -> list[int]:
