@@ -15,6 +15,15 @@ def test_energies_of_a_qubo(tmp_path):
     np.testing.assert_allclose(graph.log_potential(x), -2.0 * energy, atol=1e-12)
 
 
+def test_the_topology_is_ignored(tmp_path):
+    """qbsolv knows 0 and unconstrained."""
+    text = QUBO.replace("qubo 0", "qubo unconstrained")
+    x = every_state(4)
+    graphs = [mg.read(written(tmp_path, one, "a.qubo")) for one in (QUBO, text)]
+    first, second = (graph.log_potential(x) for graph in graphs)
+    np.testing.assert_array_equal(first, second)
+
+
 @pytest.mark.parametrize("ending", ["gset", "rud", "mc.gz"])
 def test_energy_is_the_cut(tmp_path, ending):
     path = tmp_path / f"a.{ending}"
@@ -34,6 +43,8 @@ def test_models_of_pairs_round_trip_as_qubo(tmp_path):
             mg.Potts([3], [0], 0.7),
             mg.Table([[2, 4]], rng.normal(size=(2, 2))),
             mg.Unary([0, 3], rng.normal(size=(2, 2))),
+            mg.Logical("and", [[0, 1], [2, 4]], [0.5, -1.0]),
+            mg.Logical("imply", [[3, 4]], 0.25),
         ],
     )
     mg.write(graph, tmp_path / "a.qubo")
@@ -49,7 +60,7 @@ UNWRITABLE = {
     "three variables": (
         mg.FactorGraph([2] * 3, [mg.Logical("and", [[0, 1, 2]], 1.0)]),
         "qubo",
-        "logical factor 0 .* has more",
+        "logical factor 0 .*variables 0, 1, 2.* has more",
     ),
     "zero": (mg.FactorGraph([2, 2], [mg.Unary([0], [0.0, -np.inf])]), "qubo", "hard constraints"),
     "evidence": (mg.FactorGraph([2, 2], PAIR).condition({0: 1}), "qubo", "clamped"),
@@ -67,6 +78,7 @@ def test_what_the_formats_cannot_hold_is_refused(tmp_path, case):
 
 WRONG = {
     "header": ("p cnf 0 1 0 0", "qubo", "expected p qubo"),
+    "no topology": ("p qubo\nx 2 1 0\n0 0 1.0", "qubo", "expected a finite number, got 'x'"),
     "range": ("p qubo 0 2 1 0\n2 2 1.0", "qubo", "line 2: expected two variables from 0 to 1"),
     "diagonals": ("p qubo 0 2 1 0\n0 1 1.0", "qubo", "expected 1 lines with one variable twice"),
     "fewer": ("p qubo 0 2 1 1\n0 0 1.0", "qubo", "it takes 6 more, but 3 are left"),

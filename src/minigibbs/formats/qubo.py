@@ -1,12 +1,14 @@
 """Quadratic functions of binary variables (.qubo), as qbsolv reads them.
 
-A line `p qubo 0 VARIABLES DIAGONALS COUPLERS`, then a line `i i bias` for each diagonal and a line
-`i j bias` for each coupler; variables are counted from 0, and lines that begin with c are comments.
+A line `p qubo TOPOLOGY VARIABLES DIAGONALS COUPLERS`, then a line `i i bias` for each diagonal and
+a line `i j bias` for each coupler; variables are counted from 0, and lines that begin with c are
+comments. The topology is 0, or a word such as unconstrained; it is ignored.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,11 +18,14 @@ from numpy.typing import NDArray
 from minigibbs.errors import FormatError
 from minigibbs.formats.clauses import MOST_VARIABLES, read_beta, require_room, two_valued
 from minigibbs.formats.text import Numbers, read_text, without_comments, write_text
-from minigibbs.graph.factors import Factors, Ising
+from minigibbs.formats.uai import factor_energies
+from minigibbs.graph.factors import Factors, Ising, Logical, Table
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.factors.unary import unary_groups
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.simple import simplified
+
+_TOPOLOGY = re.compile(rb"(\s*p[ \t]+qubo[ \t]+)\S+")
 
 
 class Quadratic(NamedTuple):
@@ -73,6 +78,9 @@ def read(path: str | os.PathLike[str], beta: float = 1.0) -> FactorGraph:
     """
     beta = read_beta(beta)
     text, _ = without_comments(read_text(path))
+    header = _TOPOLOGY.match(text)
+    if header is not None:
+        text = header[1] + b"0" + text[header.end() :]
     numbers = Numbers(path, ("p qubo",), text)
     numbers.take(1, "the topology")
     variables = require_room(numbers.integer("the number of variables", 1, MOST_VARIABLES))
@@ -124,6 +132,7 @@ def quadratic(graph: FactorGraph, path: str | os.PathLike[str]) -> Quadratic:
         )
     if (graph.evidence != FREE).any():
         raise FormatError(f"{path}: the format has no clamped variables, but the graph has some")
+    graph = FactorGraph(graph.domains, [_tabulated(group, graph) for group in graph.factors])
     simple = simplified(graph)
     if len(simple.rest):
         raise FormatError(
@@ -138,6 +147,13 @@ def quadratic(graph: FactorGraph, path: str | os.PathLike[str]) -> Quadratic:
     linear = simple.unary[0::2] - simple.unary[1::2]
     linear = linear + np.bincount(i, weight, count) + np.bincount(j, weight, count)
     return Quadratic(linear, i, j, -2 * weight, 0.0)
+
+
+def _tabulated(group: Factors, graph: FactorGraph) -> Factors:
+    """Clauses of two variables as tables, which are pairs and fields; others as they are."""
+    if not isinstance(group, Logical) or group.scope.shape[1] != 2 or not len(group):
+        return group
+    return Table(group.scope, np.stack(list(factor_energies(group, graph.sizes))))
 
 
 def _lines(found: Quadratic) -> Iterator[str]:
