@@ -38,6 +38,29 @@ def tensors(graph, **shift):
     }
 
 
+def test_second_derivatives_are_refused():
+    """They were 0 without a word. That of log Z is the derivative of the mean."""
+    graph = chain(4)
+    head = Expectations(graph)
+    J = torch.tensor([0.3], dtype=torch.float64)
+
+    def log_z(J):
+        return head({"J": J}).log_z
+
+    with pytest.raises(mg.GraphError, match="second derivatives are not available"):
+        torch.autograd.functional.hessian(log_z, J)
+    curvature = torch.autograd.functional.jacobian(lambda J: head({"J": J}).mean["J"], J)
+    step = 1e-4
+    ends = log_z(J + step) - 2 * log_z(J) + log_z(J - step)
+    assert curvature.item() == pytest.approx(ends.item() / step**2, rel=1e-5)
+    unary, features, weights = small_crf()
+    crf = DenseCRF(weights, draws=2, warmup=1, seed=1)
+    unary = torch.tensor(unary, **DOUBLE)
+    gradient = torch.autograd.grad(crf(unary, features)[0, 0], unary, create_graph=True)[0]
+    with pytest.raises(mg.GraphError, match="second derivatives are not available"):
+        gradient.sum().backward()
+
+
 def enumerated(graph, parameters):
     """Statistics of all states, and their probabilities, at some parameters."""
     values = {name: one.detach().numpy() for name, one in parameters.items()}

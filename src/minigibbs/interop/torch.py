@@ -474,11 +474,11 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
     def forward(ctx: Any, theta: Any, results: Any, solvers: Any, report: Any) -> Any:
         """Hand out the moments that were computed."""
         ctx.results, ctx.solvers, ctx.report = results, solvers, report
+        ctx.save_for_backward(theta)
         mean = torch.stack([one.mean for one in results]).to(theta)
         return mean, torch.as_tensor([one.log_z for one in results], dtype=torch.float64).to(theta)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, mean: Any, log_z: Any) -> Any:
         """Multiply by the covariance of the statistics; the gradient of log Z is the mean."""
         found, errors = [], []
@@ -488,7 +488,33 @@ class _Function(torch.autograd.Function):  # type: ignore[misc, name-defined]
             found.append(product + (share * at.mean if share else 0.0))
             errors.append(error)
         ctx.report(torch.stack(errors))
-        return torch.stack(found).to(mean), None, None, None
+        gradient = torch.stack(found).to(mean)
+        return first_only(gradient, *ctx.saved_tensors, mean, log_z), None, None, None
+
+
+class _FirstOnly(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """A gradient as it is; differentiating it raises, where it would silently be constant."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Any, *inputs: Any) -> Any:
+        """Hand on the gradient."""
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> Any:
+        """Refuse."""
+        raise GraphError(
+            "second derivatives are not available. The gradient of log_z is mean, so the "
+            "derivative of mean is the second derivative of log_z"
+        )
+
+
+def first_only(gradient: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    """A gradient that was computed from some inputs and cannot be differentiated again."""
+    if not torch.is_grad_enabled():
+        return gradient
+    found: torch.Tensor = _FirstOnly.apply(gradient, *inputs)
+    return found
 
 
 @checked(GraphError)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minigibbs.errors import GraphError
 from minigibbs.graph.factors import Points, Unary
 from minigibbs.graph.graph import FactorGraph
-from minigibbs.interop.torch import spread
+from minigibbs.interop.torch import first_only, spread
 from minigibbs.learning.chains import seed_of
 from minigibbs.running.api import sample
 from minigibbs.running.request import Record, check_counts, entropy_of
@@ -202,13 +202,13 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
         graph = FactorGraph([labels] * points, [Unary(range(points), fields), *couplings])
         ctx.states = crf.states(graph, CUDA if unary.is_cuda else CPU)
         ctx.crf, ctx.rows, ctx.labels, ctx.image = crf, rows, labels, image
+        ctx.save_for_backward(unary, weight)
         each = np.stack([_shares(some, labels, np.ones(len(some))) for some in ctx.states])
         errors.append(spread(torch.as_tensor(each)).to(unary))
         ctx.mean = each.mean(axis=0)
         return torch.as_tensor(ctx.mean).to(unary)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient: Any) -> Any:
         """Multiply by the covariance of labels with labels, and with the energies of kernels."""
         vector = gradient.detach().cpu().to(torch.float64).numpy()
@@ -227,7 +227,10 @@ class _Marginals(torch.autograd.Function):  # type: ignore[misc, name-defined]
         correction = along.size / max(along.size - 1, 1)
         found = [np.stack(fields) * correction, np.stack(weights) * correction]
         crf._steep[ctx.image] = [spread(torch.as_tensor(each)).to(gradient) for each in found]
-        unary, weight = (torch.as_tensor(each.mean(axis=0)).to(gradient) for each in found)
+        inputs = (*ctx.saved_tensors, gradient)
+        unary, weight = (
+            first_only(torch.as_tensor(each.mean(axis=0)).to(gradient), *inputs) for each in found
+        )
         return unary, weight, None, None, None, None
 
 
