@@ -60,6 +60,15 @@ def test_hmc_gibbs_has_the_exact_posterior():
     assert_exact(mcmc.get_samples(group_by_chain=True))
 
 
+def test_a_site_may_have_any_shape():
+    """A lattice is a matrix. Strong fields decide every value but with probability 2e-9 each."""
+    graph = mg.FactorGraph([2] * 6, [mg.Unary(range(6), np.zeros((6, 2)), name="h")])
+    fields = jnp.array([[0.0, 20.0 * (-1) ** k] for k in range(6)])
+    update = graph_gibbs(graph, "x", lambda sites: {"h": fields})
+    found = jax.jit(update)(jax.random.key(0), {"x": jnp.zeros((2, 3), int)}, {})["x"]
+    assert found.tolist() == [[1, 0, 1], [0, 1, 0]]
+
+
 def test_a_kernel_in_the_style_of_blackjax():
     """With fixed parameters, marginals equal exact inference within 5 standard errors."""
     graph = hidden.graph()

@@ -120,3 +120,5 @@ def test_bad_input():
         unary = mg.Unary(range(3), np.zeros((3, 2)), name="h")
         with pytest.raises(mg.GraphError, match="'h' depends on 'x'"):
             GraphStep([x], mg.FactorGraph([2] * 3, [unary]), {"h": field})
+        with pytest.raises(mg.GraphError, match="expressions by name, got list"):
+            GraphStep([x], mg.FactorGraph([2] * 3, [unary]), [field])

@@ -130,7 +130,7 @@ def graph_gibbs(
     graph : FactorGraph
         The conditional distribution of the site given everything else, with named factors.
     site : str
-        The name of the site: an array of integers, one per variable of the graph.
+        The name of the site: an array of integers of any shape, one per variable of the graph.
     parameters : callable
         A function of the other sites, by name, that returns the parameters of the graph as arrays
         by name.
@@ -165,7 +165,9 @@ def graph_gibbs(
                 f"unknown site {site!r}: the Gibbs sites are "
                 f"{', '.join(map(repr, gibbs_sites)) or 'none'}"
             )
-        state = kernel.init(gibbs_sites[site])
-        return {site: kernel.step(rng_key, state, parameters(hmc_sites))[0].position}
+        given = jnp.asarray(gibbs_sites[site])
+        state = kernel.init(given.ravel())
+        found = kernel.step(rng_key, state, parameters(hmc_sites))[0].position
+        return {site: found.reshape(given.shape)}
 
     return gibbs_fn

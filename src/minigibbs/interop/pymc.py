@@ -93,6 +93,10 @@ class GraphStep(BlockedStep):  # type: ignore[misc]
         model = pymc.modelcontext(model)
         if not isinstance(graph, FactorGraph):
             raise GraphError(f"graph must be a FactorGraph, got {type(graph).__name__}")
+        if not isinstance(parameters, Mapping | None):
+            raise GraphError(
+                f"parameters must be expressions by name, got {type(parameters).__name__}"
+            )
         self.vars = get_value_vars_from_user_vars(vars, model)
         self.rng = get_random_generator(rng)
         self._gibbs = ConditionalGibbs(graph, sweeps)
