@@ -150,6 +150,19 @@ def test_round_trip_with_pruned_states_and_evidence(factor_graph):
     assert_same(ours(back), ours(graph))
 
 
+def test_networks_leave_pruned_states_out():
+    """One of three states of the sprinkler is impossible; the other tables sum to 1 without it."""
+    graph = mg.from_pgmpy(network())
+    back = mg.to_pgmpy(graph, network=True)
+    assert back.check_model()
+    assert back.get_cardinality("sprinkler") == 2
+    assert_same(ours(graph), theirs(back))
+    gum = pytest.importorskip("pyagrum", exc_type=Exception)
+    bayes = mg.to_pyagrum(graph, bayes=True)
+    assert isinstance(bayes, gum.BayesNet)
+    assert bayes.variable("sprinkler").domainSize() == 2
+
+
 def test_pruned_states_cannot_be_meant_by_number():
     model = markov(DiscreteFactor(["a", "b"], [3, 2], [[1, 2], [0, 0], [3, 4]]))
     graph = mg.from_pgmpy(model)

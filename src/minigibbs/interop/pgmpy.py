@@ -93,7 +93,8 @@ def to_pgmpy(graph: FactorGraph, factor_graph: bool = False, network: bool = Fal
         Whether to build a `pgmpy.models.FactorGraph`.
     network : bool, default False
         Whether to build a `DiscreteBayesianNetwork`. The graph must have one conditional table per
-        variable, such as a graph read from a `.bif` file or learned by `mg.learn_tables`.
+        variable, such as a graph read from a `.bif` file or learned by `mg.learn_tables`. States
+        that were removed because they are impossible are left out.
 
     Returns
     -------
@@ -141,7 +142,7 @@ def _to_network(graph: FactorGraph) -> Any:
     models = optional("pgmpy.models", "pgmpy")
     discrete = optional("pgmpy.factors.discrete", "pgmpy")
     names = [graph.domains.name(variable) for variable in range(len(graph))]
-    states = {names[v]: list(all_states(graph.domains, v)) for v in range(len(graph))}
+    states = {names[v]: list(graph.domains.values(v)) for v in range(len(graph))}
     kind = getattr(models, "DiscreteBayesianNetwork", None) or models.BayesianNetwork
     try:
         found = conditionals(graph, "to_pgmpy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,8 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
         table of ones, and a clamped one gets a table that forbids its other values.
     bayes : bool, default False
         Whether to build a `BayesNet`. The graph must then be a product of conditional
-        probabilities, as one that was read from a network is.
+        probabilities, as one that was read from a network is. States that were removed because
+        they are impossible are left out.
 
     Returns
     -------
@@ -113,7 +115,8 @@ def to_pyagrum(graph: FactorGraph, bayes: bool = False) -> Any:
 def _field(gum: Any, graph: FactorGraph) -> Any:
     """A graph as a `MarkovRandomField`."""
     model = gum.MarkovRandomField()
-    names = [model.variable(model.add(one)).name() for one in _variables(gum, graph)]
+    states = [all_states(graph.domains, v) for v in range(len(graph))]
+    names = _add_variables(gum, model, graph, states)
     for scope, table in tables(graph, "pyAgrum"):
         members = [names[v] for v in scope]
         tensor = model.addFactor(members)
@@ -128,7 +131,7 @@ def _network(gum: Any, graph: FactorGraph) -> Any:
     except FormatError as error:
         raise GraphError(str(error)) from None
     model = gum.BayesNet()
-    names = [model.variable(model.add(one)).name() for one in _variables(gum, graph)]
+    names = _add_variables(gum, model, graph, map(graph.domains.values, range(len(graph))))
     for child, parents, _ in found:
         for parent in parents:
             model.addArc(names[parent], names[child])
@@ -139,14 +142,14 @@ def _network(gum: Any, graph: FactorGraph) -> Any:
     return model
 
 
-def _variables(gum: Any, graph: FactorGraph) -> list[Any]:
-    domains = graph.domains
-    return [
-        gum.LabelizedVariable(
-            domains.name(v), domains.name(v), unique_names(all_states(domains, v))
-        )
-        for v in range(len(graph))
-    ]
+def _add_variables(
+    gum: Any, model: Any, graph: FactorGraph, states: Iterable[tuple[Any, ...]]
+) -> list[str]:
+    """Add the variables of a graph to a model; returns their names."""
+    names = [graph.domains.name(v) for v in range(len(graph))]
+    for name, row in zip(names, states, strict=True):
+        model.add(gum.LabelizedVariable(name, name, unique_names(row)))
+    return names
 
 
 def _arranged(table: Any, members: list[str], names: tuple[str, ...]) -> Any:
