@@ -23,7 +23,29 @@ def _spin_tables():
     )
 
 
-GRAPHS = {**ZOO, "spin-tables": _spin_tables()}
+def one_valued(size, rest=()):
+    """Variables 1 and 3 have one value and take part in factors of every kind."""
+    rng = np.random.default_rng(7)
+    sizes = [size, 1, size, 1]
+    return mg.FactorGraph(
+        sizes,
+        [
+            mg.Unary([1, 3], [[2.5], [-1.5]]),
+            mg.Table([[0, 1]], rng.normal(3, 1, (1, size, 1))),
+            mg.Table([[1, 2, 3]], rng.normal(-2, 1, (1, 1, size, 1))),
+            mg.Table([[1, 3]], [[[4.0]]]),
+            mg.Potts([0, 1, 3], [2, 2, 1], [0.7, -0.9, 1.2]),
+            *rest,
+        ],
+    )
+
+
+GRAPHS = {
+    **ZOO,
+    "spin-tables": _spin_tables(),
+    "one-valued-spins": one_valued(2),
+    "one-valued": one_valued(3),
+}
 
 
 def simple_energy(graph, simple, x):
@@ -64,6 +86,14 @@ def test_there_is_less_to_look_at():
     assert (simple.pair[:, 0] < simple.pair[:, 1]).all()
     clamped = simplified(graph.condition({0: 1}))
     assert not (clamped.pair == 0).any()
+
+
+@pytest.mark.parametrize("name", ["one-valued-spins", "one-valued"])
+def test_variables_of_one_value_are_left_out(name):
+    simple, first = simplified(GRAPHS[name]), GRAPHS[name].packed.first
+    assert (simple.unary[first[[1, 3]]] == 0.0).all()
+    assert simple.pair.tolist() == [[0, 2]]
+    assert not len(simple.rest)
 
 
 def test_neighbors_share_a_factor():

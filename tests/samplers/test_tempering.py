@@ -21,6 +21,7 @@ from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
 from minigibbs.theory import Enumeration
+from tests.graph.test_simple import one_valued
 from tests.hard import HARD
 from tests.harness import FALSE_ALARM, sample
 from tests.running.test_checkpoint import same_runs
@@ -348,6 +349,22 @@ def test_marginals_and_log_z(name, houdayer):
     np.testing.assert_allclose(run.energy[0], graph.energy(run.draws[0]))
 
 
+FORBIDDEN = mg.Table([[0, 2]], [[[0.0, -np.inf], [0.3, 0.0]]])
+
+
+@pytest.mark.parametrize("houdayer", [False, True])
+@pytest.mark.parametrize(
+    "graph",
+    [one_valued(2), one_valued(3), one_valued(2, [FORBIDDEN])],
+    ids=["bits", "copies", "hard"],
+)
+def test_log_z_counts_factors_of_variables_of_one_value(graph, houdayer):
+    """Eight standard errors, as above."""
+    run = mg.sample(graph, mg.Tempering(houdayer=houdayer), sweeps=2000, seed=4, progress=False)
+    log_z = mg.log_partition(graph)
+    assert abs(run.ladder.log_z - log_z) < 8 * run.ladder.log_z_error + 1e-9
+
+
 def tied(chain=4):
     """Hard constraints force variables to be equal: two states that no single step connects."""
     same = [[0.3, -np.inf], [-np.inf, 0.0]]
@@ -617,6 +634,17 @@ def test_few_round_trips_are_warned_of_wherever_a_ladder_is_used():
     run = mg.sample(graph, mg.Tempering(), sweeps=1000, seed=1, progress=False)
     assert run.ladder.round_trips >= 40
     assert not any("round trips" in text for text in run.summary().warnings)
+
+
+def test_a_log_z_below_a_visited_state_is_warned_of():
+    graph = mg.FactorGraph([2] * 4, [mg.Ising([0, 1, 2], [1, 2, 3], 3.0)])
+    run = mg.sample(graph, mg.Tempering(), sweeps=1000, seed=1, progress=False)
+    assert not any("visited state" in text for text in run.summary().warnings)
+    assert -run.energy.min() == pytest.approx(9.0)  # of two states: log Z is 9.7
+    wrong = replace(run, ladder=replace(run.ladder, log_z=8.0, log_z_error=0.01))
+    assert any("visited state" in text for text in wrong.summary().warnings)
+    unknown = replace(run, ladder=replace(run.ladder, log_z=8.0, log_z_error=None))
+    assert not any("visited state" in text for text in unknown.summary().warnings)
 
 
 def test_estimates_without_each_part():

@@ -2,7 +2,7 @@
 
 Pairs between the same two variables become one. A table over two two-valued variables becomes a
 pair and unary factors. Factors with one free variable become unary. All unary factors of a variable
-are summed. Energies stay the same.
+are summed. Variables of one value count as clamped. Energies stay the same.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ _PAIR_BYTES = 64  # two variables that share a factor, while they are sorted
 
 
 class Simple(NamedTuple):
-    """A graph's packed energy as constant + unary + pairs + the rest; clamped values are fixed."""
+    """A graph's packed energy as constant + unary + pairs + the rest; fixed variables are left out.
+
+    A variable is fixed if it is clamped or has one value.
+    """
 
     constant: float
-    unary: NDArray[np.float64]  # [sum of sizes], 0 at clamped variables
-    pair: NDArray[np.int32]  # [pairs, 2] of free variables, the smaller first, each once
+    unary: NDArray[np.float64]  # [sum of sizes], 0 at fixed variables
+    pair: NDArray[np.int32]  # [pairs, 2] of variables that change, the smaller first, each once
     pair_weight: NDArray[np.float64]  # [pairs] of [x_i == x_j]
     rest: NDArray[np.int64]  # numbers of general factors that are none of these
 
@@ -43,7 +46,7 @@ def simplified(graph: FactorGraph) -> Simple:
 
 def _simplified(graph: FactorGraph) -> Simple:
     """Compute what `simplified` returns."""
-    model, evidence, values = graph.packed, graph.evidence, int(graph.sizes.sum(dtype=np.int64))
+    model, evidence, values = graph.packed, _fixed(graph), int(graph.sizes.sum(dtype=np.int64))
     what = f"energies of {values:,} values of all variables"
     memory.require(16 * values, what, "use smaller domains")
     unary = np.zeros(values)
@@ -80,9 +83,14 @@ def lighter(graph: FactorGraph) -> FactorGraph:
     return FactorGraph(graph.domains, groups, evidence=graph.evidence)
 
 
+def _fixed(graph: FactorGraph) -> NDArray[np.int32]:
+    """Return the value of every variable that does not change, and FREE for the others."""
+    return np.where(graph.sizes == 1, np.int32(0), graph.evidence)
+
+
 def neighbors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Which free variables share a factor, by rows: where each begins, and all of them."""
-    model, (i, j) = graph.packed, simple.pair.T.astype(np.int64)
+    """Which variables that change share a factor, by rows: where each begins, and all of them."""
+    model, evidence, (i, j) = graph.packed, _fixed(graph), simple.pair.T.astype(np.int64)
     widths = open_slots(graph)[simple.rest].astype(np.float64)
     pairs = len(i) + float((widths * (widths - 1)).sum()) / 2
     what = f"a table of {pairs:,.0f} pairs of variables that share a factor"
@@ -94,7 +102,7 @@ def neighbors(graph: FactorGraph, simple: Simple) -> tuple[NDArray[np.int64], ND
         current().check()
         places = begin[arity == width][:, None] + np.arange(width)
         scopes = model.slots["variable"][places].astype(np.int64)
-        scopes = np.unique(np.where(graph.evidence[scopes] == FREE, scopes, -1), axis=0)
+        scopes = np.unique(np.where(evidence[scopes] == FREE, scopes, -1), axis=0)
         one, other = np.triu_indices(width, 1)
         first, second = scopes[:, one], scopes[:, other]
         joined = (first >= 0) & (second >= 0) & (first != second)
@@ -124,9 +132,9 @@ def _fold_pairs(model: Model, evidence: NDArray[np.int32], unary: NDArray[np.flo
 
 
 def open_slots(graph: FactorGraph) -> NDArray[np.int64]:
-    """How many free variables each general factor has."""
+    """How many variables that change each general factor has."""
     model = graph.packed
-    free = np.concatenate([[0], np.cumsum(graph.evidence[model.slots["variable"]] == FREE)])
+    free = np.concatenate([[0], np.cumsum(_fixed(graph)[model.slots["variable"]] == FREE)])
     return free[model.factors["scope_end"]] - free[model.factors["scope_start"]]  # type: ignore[no-any-return]
 
 

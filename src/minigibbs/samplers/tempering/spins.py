@@ -141,12 +141,7 @@ def _spin_model(graph: FactorGraph, simple: Simple) -> SpinModel:
     field = np.zeros(len(graph))
     field[spin] = simple.unary[first[spin] + 1] - simple.unary[first[spin]]
     constant = simple.constant + float(simple.unary[first[free]].sum())
-    kept = spin[simple.pair].all(axis=1)
-    for (i, j), w in zip(simple.pair[~kept].tolist(), simple.pair_weight[~kept], strict=True):
-        constant += w  # a variable of one value is 0, and so may be the other
-        for k in (i, j):
-            field[k] -= w if spin[k] else 0.0
-    pair, weight = number[simple.pair[kept]], simple.pair_weight[kept]
+    pair, weight = number[simple.pair], simple.pair_weight
     groups = [Potts(pair[:, 0], pair[:, 1], weight)] if len(pair) else []
     unary = np.stack([np.zeros(len(chosen)), field[chosen]], axis=1)
     few = FactorGraph([2] * len(chosen), [*groups, Unary(np.arange(len(chosen)), unary)])
