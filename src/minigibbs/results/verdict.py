@@ -24,6 +24,8 @@ _SHORT = 100  # sweeps: with fewer, the largest R-hat of many variables is large
 _ESS_PER_CHAIN = 100  # of up to four chains; Vehtari et al. 2021, doi:10.1214/20-BA1221
 _LEAST_WARMUP = 0.1  # share of all updates, where chains begin at one state
 LEAST_TRIPS = 10  # round trips of a temperature ladder, of each chain
+_FALSE_ALARM_LOG_Z = 1e-4  # of a log Z that seems to be too small
+_ROUNDING = 1e-6  # of a log-potential, relative; in single precision on some devices
 _SCATTER = 0.5  # of the ESS that is wanted: estimates of it scatter by a fifth or more
 _INDEPENDENT = 0.25  # of rare energies: as many are worth an independent draw each
 # The worst first. "fair" has no sign of trouble, and nothing that rules trouble out.
@@ -69,6 +71,7 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
         *_missed(run),
         *_one_start(run),
         *_few_trips(run),
+        *_too_small_log_z(run),
         *few,
         *_zeros(run),
         *_rounded(run),
@@ -332,6 +335,26 @@ def _few_trips(run: Run) -> list[Finding]:
             "its error. Run longer, or use more temperatures.",
             f"{made:,} round trips between the hottest temperature and the model, and {wanted:,} "
             "are wanted: modes may be missing; run longer",
+        )
+    ]
+
+
+def _too_small_log_z(run: Run) -> list[Finding]:
+    """A log Z below the log-potential of a visited state, which no log Z can be."""
+    if run.ladder is None or run.ladder.log_z is None or run.energy is None or not run.energy.size:
+        return []
+    best, high = -float(run.energy.min()), run.ladder.log_z_interval(1.0 - _FALSE_ALARM_LOG_Z)[1]
+    if not best > high + _ROUNDING * abs(best):
+        return []
+    return [
+        Finding(
+            "bad",
+            "Log Z is too small",
+            f"Log Z is {run.ladder.log_z:,.6g}, but a visited state has the log-potential "
+            f"{best:,.6g}, and log Z is at least as large. The temperature ladder did not reach "
+            "equilibrium. Run longer, or use more temperatures.",
+            f"log Z = {run.ladder.log_z:.6g} is below the log-potential of a visited state, "
+            f"{best:.6g}: the temperature ladder did not reach equilibrium; run longer",
         )
     ]
 
