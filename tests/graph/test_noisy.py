@@ -58,6 +58,26 @@ def test_two_hundred_causes_take_two_hundred_tables():
     assert answer.marginal(200).probability[0] == pytest.approx(absent)
 
 
+def test_blocks_of_width_two_mix():
+    """Sixty causes, of which one at least is there, against the formula.
+
+    One block holds all variables, so draws are independent. Six binomial errors of half of the
+    4,000 draws: a false alarm is rarer than 1 in 100,000 for 60 numbers.
+    """
+    rng = np.random.default_rng(2)
+    chance, prior = rng.uniform(0.05, 0.9, 60), rng.uniform(0.01, 0.3, 60)
+    causes = mg.Unary.from_probabilities(range(60), np.stack([1 - prior, prior], axis=1))
+    rule = mg.NoisyMax(60, dict(enumerate(chance)), leak=0.01)
+    graph = mg.add_noisy_max(mg.FactorGraph([2] * 61, [causes]), [rule]).condition({60: 1})
+    assert len(graph.factors) == 3  # the causes, the first, and all others
+    run = mg.sample(graph, mg.BlockGibbs(width=2), sweeps=2000, chains=2, seed=1, progress=False)
+    absent = 0.99 * np.prod(1 - prior * chance)
+    without = absent / (1 - prior * chance) * (1 - chance)
+    wanted = prior * (1 - without) / (1 - absent)
+    found = np.array([run.marginal(k).probability[1] for k in range(60)])
+    assert (np.abs(found - wanted) < 6 * np.sqrt(wanted * (1 - wanted) / 2000)).all()
+
+
 def test_a_rule_without_causes_is_its_leak():
     graph = mg.add_noisy_max(mg.FactorGraph([2], []), [mg.NoisyMax(0, {}, 0.3)])
     assert mg.infer(graph, progress=False).marginal(0).probability[1] == pytest.approx(0.3)

@@ -6,6 +6,7 @@ per cause but the last, turns it into tables of three variables: exact, and line
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,9 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
     FactorGraph
         The graph with a further variable for each cause of a rule but the last. They come after
         the others and hold partial maxima. `mg.infer` answers exactly if the treewidth is low.
-        Chains need `mg.BlockGibbs`: partial maxima depend on each other through hard constraints.
+        Chains need `mg.BlockGibbs(width=2)`, which redraws the partial maxima of a rule jointly.
+        They depend on each other through hard constraints, and chains that update one variable or
+        one tree at a time do not mix.
 
     Raises
     ------
@@ -101,6 +104,7 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
     """
     domains, sizes, names = graph.domains, graph.sizes.tolist(), []
     groups = list(graph.factors)
+    members: dict[tuple[int, ...], list[tuple[list[int], NDArray[np.float64]]]] = defaultdict(list)
     for rule in rules:
         effect = domains.index(rule.effect)
         size = sizes[effect]
@@ -123,10 +127,13 @@ def add_noisy_max(graph: FactorGraph, rules: Sequence[NoisyMax]) -> FactorGraph:
                 names.append(f"{domains.name(effect)}, {count + 1} causes")
             scope = [cause, after] if before is None else [before, cause, after]
             tables = joint[0] if before is None else joint
-            groups.append(Table.from_probabilities([scope], tables))
+            members[tables.shape].append((scope, tables))
             before = after
         if not causes:
             groups.append(Unary.from_probabilities([effect], law[None]))
+    for some in members.values():
+        scopes, stacked = zip(*some, strict=True)
+        groups.append(Table.from_probabilities(scopes, np.stack(stacked)))
     return FactorGraph(
         _extended(domains, sizes, names),
         groups,
