@@ -1,9 +1,11 @@
 """What `tests.fuzz.api` passes to public calls: valid values by parameter, and wrong ones."""
 
+import inspect
 import math
 import os
 import random
 import tempfile
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -39,6 +41,66 @@ def _dimod() -> dict:
     return {"reader": MiniGibbsSampler(), "annealer": MiniGibbsAnnealer()}
 
 
+def _fitting(kind):
+    """A function of the parameters of an estimator and of a table, which it is fitted to."""
+
+    def fit(X, **parameters):
+        return kind(**parameters).fit(X).transform(X)
+
+    table = inspect.Parameter("X", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    own = inspect.signature(kind).parameters.values()
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    fit.__signature__ = inspect.Signature([table, *keywords])
+    return fit
+
+
+def _estimators(rows) -> dict:
+    """Fitted estimators for scikit-learn, where it is installed, and their module."""
+    try:
+        from minigibbs import sklearn
+    except (ImportError, mg.MissingDependencyError):
+        return {}
+    short = {"steps": 3, "log_z_time": "0.3s", "random_state": 0}
+    return {
+        "fit_imputer": _fitting(sklearn.CategoricalImputer),
+        "fit_repairer": _fitting(sklearn.TableRepairer),
+        "fit_machine": _fitting(sklearn.BoltzmannMachine),
+        "fit_restricted": _fitting(sklearn.RestrictedBoltzmannMachine),
+        "imputer": sklearn.CategoricalImputer(random_state=0).fit(rows),
+        "repairer": sklearn.TableRepairer(random_state=0).fit(rows),
+        "machine": sklearn.BoltzmannMachine(**short).fit(rows % 2),
+        "restricted": sklearn.RestrictedBoltzmannMachine(2, **short).fit(rows % 2),
+    }
+
+
+def _constrained() -> dict:
+    """A constrained quadratic model and the graph made of it, where dimod is installed."""
+    try:
+        import dimod
+    except ImportError:
+        return {}
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.add_discrete(["red", "green", "blue"], label="color")
+    a, b = dimod.Binaries(["a", "b"])
+    cqm.set_objective(a - 2 * a * b)
+    cqm.add_constraint(a + b <= 1, label="few")
+    bqm = dimod.BinaryQuadraticModel({"a": 1.0}, {("a", "b"): -1.0}, 0.0, "SPIN")
+    dqm = dimod.DiscreteQuadraticModel()
+    dqm.add_variable(3, label="c")
+    cubic = dimod.BinaryPolynomial({"ab": 1.0, "abc": -1.0}, "SPIN")
+    return {"cubic": cubic, "cqm": cqm, "constrained": mg.from_cqm(cqm), "bqm": bqm, "dqm": dqm}
+
+
+def _other_graphs() -> dict:
+    """The chain as models of other libraries, as far as they are installed."""
+    pair = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.5)], names=["a", "b"])
+    found = {}
+    for name, convert in (("nx", mg.to_networkx), ("markov", mg.to_pgmpy), ("gum", mg.to_pyagrum)):
+        with suppress(mg.MissingDependencyError):
+            found[name] = convert(pair)
+    return found
+
+
 _COSTS = dict.fromkeys(_SHIPPED, 10.0)
 
 
@@ -63,8 +125,32 @@ def _names() -> dict:
     rule = mg.Rule({"who": ["a", "b"], "what": ["x", "y"]}, ["who"], ["what"])
     folder = Path(tempfile.mkdtemp(prefix="minigibbs-api-"))
     mg.write(chain, folder / "chain.mg")
+    mg.sample(graph, checkpoint=folder / "c.zarr", **short)
+    mg.learn(chain, rows, steps=5, seed=1, progress=False, checkpoint=folder / "c.fit")
     run.save(folder / "a.run")
+    table = {"zip": ["1", "2", "3"] * 8, "city": ["Rome", "Oslo", "Paris"] * 8}
+    clean = {"zip": list(table["zip"]), "city": list(table["city"])}
+    table["city"][7] = "Osxo"
+    likely = np.random.default_rng(1).integers(0, 2, (40, 3))
+    likely[:, 1] = likely[:, 0]
+    glass = mg.models.spin_glass(side=3, dimensions=2, seed=1)
+    hot = {"record": mg.Record("energy", "draws", temperatures=True), "observe": {"m": "count"}}
+    tempered = mg.sample(glass, mg.Tempering(levels=3, houdayer=True), **short, **hot)
+    annealing = mg.PopulationAnnealing(population=20, sweeps=1)
+    annealed = mg.infer(chain, "5s", exact=False, sampler=annealing, seed=1, progress=False)
+    for name in ("chain.uai", "chain.bif", "chain.xmlbif"):
+        with suppress(mg.MinigibbsError):  # what a format cannot hold
+            mg.write(pair, folder / name)
     return {
+        "table": table, "clean": clean, "likely": likely, "glass": glass,
+        "repaired": mg.repair(table, "zip -> city"),
+        "learned": mg.learn_structure(likely, "network", progress=False),
+        "tree": mg.learn_structure(likely, progress=False),
+        "answers": mg.infer_many(chain, {"rain": ["no", None], "wet": [1, 0]}),
+        "tempered": tempered, "temperatures": tempered.temperatures, "ladder": tempered.ladder,
+        "annealed": annealed, "population": annealed.population, "suppress": suppress,
+        "stencil": mg.FactorGraph([2] * 9, [mg.Stencil((3, 3), [(0, 1), (1, 0)], 0.2)]),
+        **_estimators(likely), **_constrained(), **_other_graphs(),
         "mg": mg, "np": np, "math": math, "os": os, "Path": Path, "Decimal": Decimal,
         "Fraction": Fraction, "graph": graph, "chain": chain, "run": run, "bare": bare,
         "rows": rows, "fit": fit, "cells": cells, "rule": rule, "folder": folder,
@@ -101,7 +187,11 @@ NotImplemented|slice(1)|memoryview(b'ab')|graph|chain|graph.domains|run|bare|ans
 seen|rule|grid|everything|mg.Gibbs()|mg.Gibbs|mg.Ising|mg.Potts([0], [1], 0.5)
 mg.Ising([0], [8], 0.5)|mg.Record('draws')|mg.observables.Energy()|mg.PoissonEstimator(5.0)|cells
 point_kernel|estimate|run.info|run.summary()|graph.stats|mg.GraphError('no')|mg.models|open
-random.Random(1)
+random.Random(1)|table|repaired|learned|answers|temperatures|annealed|mg.NoisyMax|{'a': []}
+tempered|mg.Stencil((3, 3), [(0, 1)], 0.2)|mg.PopulationAnnealing()|mg.Tempering(levels=3)
+{'a': [1], 'b': []}|[['rain', 'wet']]|[('x0',)]|{'x0': 'x1'}|{0: [1.0, -1.0]}|{'rain': [0.0, 0.0]}
+['rain', 'rain']|[[None, 1]]|np.array([[None, 'a']], dtype=object)|{'rain': [{}]}|{(): 1.0}
+{('a', 'a', 'a'): 2}
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 
 # The instance whose methods are called, by public class. The library alone builds results, so that
@@ -114,6 +204,10 @@ RESULTS = {
     "MiniGibbsAnnealer": "annealer",
     "mg.observables.Estimate": "seen.estimate",
     "mg.observables.Measure": "mg.observables.Energy().bind(graph)",
+    "mg.Answers": "answers", "mg.Structure": "learned", "mg.RepairedTable": "repaired",
+    "mg.Constrained": "constrained", "Temperatures": "temperatures", "Ladder": "ladder",
+    "Population": "population", "CategoricalImputer": "imputer", "TableRepairer": "repairer",
+    "BoltzmannMachine": "machine", "RestrictedBoltzmannMachine": "restricted",
     "mg.theory.Comparison": "mg.theory.promise(pair, mg.PoissonGibbs(slowdown=1.1))",
     "mg.theory.Transition": "mg.theory.transition(pair, mg.Gibbs())",
 }  # fmt: skip
@@ -129,8 +223,10 @@ INSTANCES = {
     "mg.CustomEstimator": "mg.CustomEstimator(estimate)",
     "mg.theory.TwoPointEstimator": "mg.theory.TwoPointEstimator(0.5)",
     "mg.theory.TruncatedEstimator": "mg.theory.TruncatedEstimator(mg.PoissonEstimator(5.0), 0.5)",
+    "mg.Stencil": "stencil.factors[0]",
+    "mg.NoisyMax": "mg.NoisyMax('wet', {'wind': [[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]]})",
     **{f"mg.{name}": f"mg.{name}()" for name in (
-        "MGPMH", "AsyncGibbs", "BlockGibbs", "DoubleMinGibbs", "Exact", "ExactEstimator", "Gibbs",
+        "MGPMH", "BlockGibbs", "DoubleMinGibbs", "ExactEstimator", "ExactSampler", "Gibbs",
         "LocalMinibatchGibbs", "MinGibbs", "PoissonGibbs", "PoissonMH", "PopulationAnnealing",
         "Record", "SwendsenWang", "Tempering", "TunaMH",
     )},
@@ -196,6 +292,48 @@ VALID = {
     "mg.models.random_tables.scale": ["1.0"], "mg.Domains.names": ["['a', 'b']"],
     "mg.write.path": ["'x.mg'", "'x.uai'"], "run.save.path": ["'x.run'"],
     "answer.save.path": ["'x.answer'"], "fit.save.path": ["'x.fit'"],
+    "mg.learn_structure.frame": ["likely", "clean"], "score": ["None", "'bic'"],
+    "mg.learn_structure.method": ["'tree'", "'network'", "'pairwise'"], "tiers": ["None"],
+    "required": ["()", "[('x0', 'x1')]"], "forbidden": ["()", "[('x1', 'x0')]"],
+    "bins": ["None", "3"], "restarts": ["1"], "bootstrap": ["0", "2"], "gamma": ["0.25"],
+    "max_parents": ["2"], "tabu": ["3"], "equivalent_size": ["1.0"], "pseudocount": ["1.0"],
+    "mg.repair.frame": ["table"], "mg.repair.constraints": ["'zip -> city'", "None"],
+    "mg.repair.labels": ["None", "{0: {'city': 'Rome'}}"], "mg.repair.columns": ["['city']"],
+    "mg.repair.missing": ["('',)"], "certainty": ["0.5"], "clean": ["clean"], "column": ["'x1'"],
+    "repaired.calibration.bins": ["4"], "repaired.report.path": ["'x.html'"],
+    "learned.write.path": ["'x.mg'", "'x.bif'"], "learned.encode.frame": ["likely"],
+    "mg.infer_many.frame": ["{'rain': ['no', None]}", "rows"], "mg.infer_many.graph": ["chain"],
+    "mg.infer.sampler": ["None", "mg.Gibbs()", "mg.Tempering(levels=3)",
+                         "mg.PopulationAnnealing(population=20, sweeps=1)"],
+    "mg.infer.observe": ["None", "{'m': 'count'}"], "exact": ["None", "False"],
+    "prove": ["False", "True"], "betas": ["None", "[0.5, 1.0]", "1.0"],
+    "temperatures.observed.name": ["'m'"], "temperatures.mean.name": ["'energy'", "'m'"],
+    "temperatures.binder.name": ["'overlap'", "'m'"], "temperatures.plot.name": ["'energy'"],
+    "beta": ["1.0"], "likelihoods": ["{0: [1, 4]}", "{'wind': [0.1, 1.0, 0.0]}"],
+    "temperatures": ["True", "False"], "offsets": ["[(0, 1), (1, 0)]"], "sides": ["(3, 3)"],
+    "mg.Stencil.weights": ["0.2", "[0.2, -0.1]"], "mg.Stencil.kind": ["'ising'", "'potts'"],
+    "effect": ["'wet'"], "causes": ["{'rain': 0.5}"], "leak": ["0.1"],
+    "mg.add_noisy_max.rules": ["[mg.NoisyMax('wet', {'rain': 0.5})]"],
+    "mg.add_noisy_max.graph": ["chain"], "population": ["20"], "sweeps": ["1", "3"],
+    "overlap": ["0.85"], "couplings": ["'gaussian'", "'signs'"], "dimensions": ["2", "3"],
+    "polynomial": ["cubic"], "cqm": ["cqm"], "bqm": ["bqm"], "dqm": ["dqm"],
+    "penalty": ["None", "10.0"], "wide": ["False"], "mg.from_cqm.wide": ["'penalty'"],
+    "mg.from_pgmpy.model": ["markov"], "mg.from_pyagrum.model": ["gum"], "G": ["nx"],
+    "constrained.samples.states": ["[[0, 0, 0]]", "np.zeros((2, len(constrained.graph)), int)"],
+    "num_reads": ["2"], "entries": ["1000"], "order": ["None"],
+    "X": ["likely", "likely[:3]", "likely % 2"], "y": ["None"], "n_samples": ["2"],
+    "random_state": ["0", "np.random.RandomState(1)"], "n_components": ["2"], "steps": ["2"],
+    "log_z_time": ["'0.3s'"], "n_iter": ["2"], "threshold": ["0.5"], "input_features": ["None"],
+    "fit_imputer.method": ["'tree'", "'network'"], "max_categories": ["100"],
+    "fit_machine.method": ["'pcd'", "'pseudo'"], "fit_restricted.method": ["'pcd'", "'cd'"],
+    "fit_repairer.labels": ["None"], "fit_repairer.constraints": ["None", "'x0 -> x1'"],
+    "mg.theory.site_updates.chain": ["mg.theory.transition(pair, mg.Gibbs())"],
+    "mg.learn_tables.graph": ["learned.graph"], "mg.learn_tables.data": ["likely"],
+    "mg.resume.checkpoint": ["folder / 'c.zarr'"], "failure": ["0.1"],
+    "mg.resume_learning.checkpoint": ["folder / 'c.fit'"], "low": ["0.0"], "high": ["1.0"],
+    "framed.best.result": ["mg.infer(framed.graph, progress=False)"], "slowdown": ["None", "1.5"],
+    "mg.theory.systematic_slowdown.slowdown": ["1.5"], "fit.contrast.weights": ["{'J': 1.0}"],
+    "seen.apply.function": ["np.mean"],
 }  # fmt: skip
 
 # Arguments that a call always passes, so that it ends soon.
@@ -208,10 +346,18 @@ ALWAYS = {
     "mg.maximize": {"rounds": "2", "progress": "False"},
     "mg.learn": {"steps": "2", "data": "rows", "progress": "False"},
     "mg.explain": {"costs": "costs"},
+    "mg.models.dense_crf": {"costs": "np.zeros((2, 3, 4))"},
+    "mg.learn_structure": {"progress": "False"},
+    "fit_imputer": {"X": "likely[:20]"},
+    "fit_machine": {"steps": "2", "log_z_time": "'0.3s'"},
+    "fit_restricted": {"steps": "2", "log_z_time": "'0.3s'"},
+    "fit.log_likelihood": {"max_time": "'0.3s'"},
     "reader.sample": {"num_sweeps": "3"},
     "reader.sample_dqm": {"num_sweeps": "3"},
     "annealer.sample": {"num_sweeps": "3"},
     "annealer.sample_dqm": {"num_sweeps": "3"},
+    "annealer.sample_cqm": {"num_sweeps": "3"},
+    "annealer.sample_poly": {"num_sweeps": "3"},
 }
 
 

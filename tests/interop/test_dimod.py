@@ -169,6 +169,12 @@ def test_the_same_seed_gives_the_same_reads():
     assert all(time > 0 for time in first.info["timing"].values())
 
 
+def test_initial_states_of_other_variables_are_refused():
+    bqm = dimod.BinaryQuadraticModel({"a": -1.0}, {"ab": 1.0}, 0.0, "SPIN")
+    with pytest.raises(mg.SampleError, match="initial_states and initial_states_generator: mis"):
+        MiniGibbsSampler().sample(bqm, initial_states={"c": 1})
+
+
 def test_initial_states():
     """At a very low temperature a chain stays in the local minimum that it starts in."""
     bqm = dimod.BinaryQuadraticModel({"a": 0.01}, {"ab": -1.0, "bc": -1.0}, 0.0, "SPIN")

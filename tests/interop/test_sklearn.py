@@ -272,6 +272,33 @@ def test_bad_tables_are_refused(rows, message):
         CategoricalImputer().fit(np.array(rows, dtype=object))
 
 
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (
+            CategoricalImputer(bins="many"),
+            "CategoricalImputer: bins must be an integer, got 'many'",
+        ),
+        (TableRepairer(missing=None), "TableRepairer: missing must be a list, got None"),
+        (TableRepairer(certainty="high"), "certainty must be a number, got 'high'"),
+        (BoltzmannMachine(threshold={1}), "BoltzmannMachine: threshold must be a number"),
+        (BoltzmannMachine(random_state="x"), "random_state: 'x' cannot be used to seed"),
+        (RestrictedBoltzmannMachine(2.5), "n_components must be an integer, got 2.5"),
+    ],
+)
+def test_parameters_of_a_wrong_type_are_named_by_fit(estimator, message):
+    with pytest.raises(mg.LearnError, match=message):
+        estimator.fit(np.array([[0, 1], [1, 0], [1, 1]]))
+
+
+def test_inherited_methods_check_their_arguments():
+    machine = BoltzmannMachine(steps=2, random_state=0).fit([[0, 1], [1, 0], [1, 1]])
+    with pytest.raises(mg.LearnError, match="n_samples must be an integer, got 'many'"):
+        machine.sample("many")
+    with pytest.raises(mg.LearnError, match=r"X: .* too large"):
+        machine.score([[10**400, 1]])
+
+
 def test_all_missing_and_duplicate_names():
     pandas = pytest.importorskip("pandas")
     nothing = np.full((4, 2), None, dtype=object)

@@ -720,6 +720,7 @@ def coin(**options):
         (lambda: learn(coin(), [[0, 0]], start="best"), "start must be one of"),
         (lambda: learn(coin(), [[0, 0]], start={"h": [1.0, 2, 3]}), r"'h' must hold.*shape \(2,\)"),
         (lambda: learn(coin(), [[0, 0]], held_out=0.5), "leaves some of 1 rows"),
+        (lambda: learn(coin(), [[0, 0]], held_out=1e308), "leaves some of 1 rows"),
         (lambda: learn(coin(), [[0, 0]], "exact", checkpoint="x"), "checkpoint is for pcd and cd"),
         (lambda: learn(coin(), [[0, 0]], "exact", held_out=[[0, 1]]), "held_out is for pcd and cd"),
         (lambda: learn(coin(), [[0, 0]], "pseudo", pearson=0.9), "pearson is for pcd and cd"),

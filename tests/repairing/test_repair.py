@@ -75,7 +75,7 @@ def test_a_repair_is_shown_and_reported(found, tmp_path):
     assert curve["count"].sum() == result.scores(clean).changed
     assert set(result.weights["kind"]) >= {"frequency", "context", "keep", "typo"}
     pytest.importorskip("matplotlib")
-    assert result.plot_calibration(clean).get_xlabel()
+    assert result.plot_calibration(clean).axes[0].get_xlabel()
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
@@ -252,3 +252,11 @@ def test_keys_predict_nothing():
     rng = np.random.default_rng(0)
     table = read_table({"id": np.arange(200), "a": rng.integers(0, 3, 200)})
     assert not strong(contexts_of(table))
+
+
+def test_missing_entries_are_compared_with_their_types():
+    codes = read_table({"a": ["0", "", "1"], "b": [0, 1, 2]}, blank=["", 0]).codes
+    assert codes.tolist() == [[0, -1], [-1, 0], [1, 1]]
+    records = np.zeros(2, dtype=[("a", int)])
+    with pytest.raises(mg.LearnError, match="missing must hold entries of cells"):
+        mg.repair({"a": ["x", "y"]}, missing=records)

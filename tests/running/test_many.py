@@ -51,6 +51,8 @@ def test_plots_show_what_was_estimated(runs, tmp_path):
         np.testing.assert_allclose(line.get_xdata(), runs.at)
     runs.plot("m", path=tmp_path / "m.png")
     assert (tmp_path / "m.png").stat().st_size > 1000
+    with pytest.raises(mg.SampleError, match="axes must be those of Matplotlib, got an array"):
+        runs.plot("m", axes=np.zeros(2))
     with pytest.raises(mg.SampleError, match="observed nothing"):
         mg.sample_many(GRAPHS, sweeps=1, **QUIET).plot()
 
@@ -60,6 +62,8 @@ def test_what_is_no_model_or_no_option_is_refused(tmp_path):
         mg.sample_many([GRAPHS[0.1], 3], **QUIET)
     with pytest.raises(mg.SampleError, match="a checkpoint is of one run"):
         mg.sample_many(GRAPHS, checkpoint=tmp_path / "run", **QUIET)
+    with pytest.raises(mg.SampleError, match="'sweep' is no option; it takes those"):
+        mg.sample_many(GRAPHS, sweep=3, **QUIET)
     assert len(mg.sample_many([], **QUIET)) == 0
 
 

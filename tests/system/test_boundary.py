@@ -59,6 +59,28 @@ def test_public_calls_name_the_argument(call, message):
         call()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mg.learn_structure({"a": [1, 2]}, forbidden=map(int, "12")),
+        lambda: mg.learn_structure({"a": [1, 2]}, "network", tiers=iter([["a", 1]])),
+        lambda: mg.FactorGraph([2], iter([1])),
+    ],
+)
+def test_elements_of_iterators_are_checked(call):
+    with pytest.raises(mg.MinigibbsError, match=r"must be .*, got"):
+        call()
+
+
+def test_classes_that_results_hold_are_checked():
+    graph = mg.models.spin_glass(side=3, dimensions=2, seed=1)
+    run = mg.sample(graph, mg.Tempering(levels=3), sweeps=40, seed=1, progress=False)
+    with pytest.raises(SampleError, match="level must be a number, got"):
+        run.ladder.log_z_interval(level="most")
+    with pytest.raises(SampleError, match="level must lie between 0 and 1"):
+        run.ladder.log_z_interval(level=2.0)
+
+
 def _module(one):
     return getattr(one, "__module__", None) or ""
 

@@ -128,9 +128,12 @@ class MiniGibbsSampler(dimod.Sampler, dimod.Initialized):  # type: ignore[misc, 
         begun = time.perf_counter_ns()
         self.remove_unknown_kwargs(**kwargs)
         seed = _seed(seed)
-        start = self.parse_initial_states(
-            bqm, initial_states, initial_states_generator, num_reads, seed % _LARGEST_SEED
-        )
+        try:
+            start = self.parse_initial_states(
+                bqm, initial_states, initial_states_generator, num_reads, seed % _LARGEST_SEED
+            )
+        except (TypeError, ValueError) as error:
+            raise SampleError(f"initial_states and initial_states_generator: {error}") from None
         reads = start.num_reads
         if not len(bqm.variables):
             return dimod.SampleSet.from_samples_bqm((np.empty((reads, 0), np.int8), []), bqm)

@@ -714,7 +714,7 @@ def _split(
     if held_out is None:
         return rows, None
     if isinstance(held_out, float):
-        count = round(held_out * len(rows)) if np.isfinite(held_out) else 0
+        count = round(held_out * len(rows)) if 0 < held_out < 1 else 0
         if not 0 < count < len(rows):
             raise LearnError(
                 f"held_out must be rows, or a share that leaves some of {len(rows)} rows on both "

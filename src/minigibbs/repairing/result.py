@@ -17,7 +17,7 @@ from minigibbs.repairing.model import Model, best
 from minigibbs.repairing.table import MISSING, Table
 from minigibbs.results import plots
 from minigibbs.results.report.markup import element, join, table
-from minigibbs.system.boundary import checked, shown
+from minigibbs.system.boundary import checked
 from minigibbs.system.files import write_whole
 from minigibbs.system.frames import column_of, frame_like, names_of, with_cells
 from minigibbs.system.text import printable
@@ -254,8 +254,7 @@ class RepairedTable:
         matplotlib.axes.Axes
             The axes.
         """
-        if axes is not None and not hasattr(axes, "set_xlabel"):
-            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
+        plots.check_axes(axes, LearnError)
         if axes is None:
             axes = plots.figure(1, width=5.0, height=4.6)[1][0]
         found = self.calibration(clean)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
-from minigibbs.system.frames import column_of, is_missing, names_of, numbered
+from minigibbs.system.frames import column_of, is_missing, names_of, numbered, places_of
 
 MISSING = -1
 
@@ -82,6 +82,14 @@ def read_table(frame: Any, what: str = "frame", blank: Sequence[Any] = ()) -> Ta
     return from_columns([str(name) for name in names], columns, what, blank)
 
 
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def from_columns(
     names: Sequence[str], columns: Sequence[NDArray[Any]], what: str, blank: Sequence[Any] = ()
 ) -> Table:
@@ -94,15 +102,16 @@ def from_columns(
     if len(set(names)) < len(names):
         raise LearnError(f"{what}: two columns have the same name")
     for one in blank:
-        if isinstance(one, list | tuple | dict | set | np.ndarray):
+        if isinstance(one, tuple) or not _is_hashable(one):
             raise LearnError(
                 f'missing must hold entries of cells, such as "" or "NA"; got {one!r} among them'
             )
-    values, codes = [], np.empty((lengths.pop(), len(columns)), dtype=np.int64)
+    values, codes, blanks = [], np.empty((lengths.pop(), len(columns)), dtype=np.int64), set(blank)
     for number, column in enumerate(columns):
-        if any(one in column for one in blank):
-            column = column.astype(object)
-            column[np.isin(column, list(blank))] = None
-        found, codes[:, number] = numbered(column)
-        values.append(tuple(found))
+        found, own = numbered(column)
+        kept = [value for value in found if value not in blanks]
+        place = places_of(kept)
+        renumbered = np.array([*(place.get(value, MISSING) for value in found), MISSING])
+        codes[:, number] = renumbered[own]
+        values.append(tuple(kept))
     return Table(tuple(names), tuple(values), codes, tuple(blank))

@@ -20,7 +20,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.graph.parameters import Frame
 from minigibbs.results.likelihood import LogLikelihood, log_likelihood
 from minigibbs.system import files
-from minigibbs.system.boundary import checked, shown
+from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 from minigibbs.system.watch import Watch
 
@@ -306,8 +306,7 @@ class Fit:
         """
         from minigibbs.results import plots
 
-        if axes is not None and not hasattr(axes, "set_xlabel"):
-            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
+        plots.check_axes(axes, LearnError)
         if axes is None:
             axes = plots.figure(1, width=5.0, height=4.6)[1][0]
         free = ~self.graph.frame.fixed

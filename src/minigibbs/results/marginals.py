@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import SampleError
 from minigibbs.system import memory
+from minigibbs.system.boundary import check_level
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -35,13 +35,6 @@ _RATIO_FALSE_ALARM = 0.001  # the same, of chains that differ by more than their
 _MOST_TOLERATED = 0.2  # square of R-hat, less 1, of series of many chains
 _LEAST_RATIO = 4.0  # of variances, from which many chains disagree; it is 1 for chains that mix
 _AT_ONCE = 1 << 22  # draws counted at a time
-
-
-def check_level(level: float) -> None:
-    """Raise unless a level is a probability that an interval can have."""
-    real = isinstance(level, Real) and not isinstance(level, bool)
-    if not (real and 0 < level < 1):
-        raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
 
 
 class Marginal(NamedTuple):

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from minigibbs.errors import SampleError
 from minigibbs.kernels.observe import BATCHES, batch_size
 from minigibbs.results import diagnostics
-from minigibbs.results.marginals import LEVEL, check_level
-from minigibbs.system.boundary import checked
+from minigibbs.results.marginals import LEVEL
+from minigibbs.system.boundary import check_level, checked
 
 BLOCK_TIMES = 10.0  # autocorrelation times in a block, at least
 _MOST_BLOCKS = 32  # of a row

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigibbs.errors import MissingDependencyError, SampleError
+from minigibbs.errors import MinigibbsError, MissingDependencyError, SampleError
 from minigibbs.results.observed import Estimate
 from minigibbs.system import files
+from minigibbs.system.boundary import shown
 
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
@@ -22,6 +23,12 @@ def figure(columns: int, width: float = 11.0, height: float = 4.2) -> Any:
     """A Matplotlib figure with `columns` axes side by side, made without touching global state."""
     whole, rows = grid(1, columns, width, height)
     return whole, rows[0]
+
+
+def check_axes(axes: Any, error: type[MinigibbsError]) -> None:
+    """Raise `error` if what was given to draw on are not axes of Matplotlib, nor None."""
+    if axes is not None and not (hasattr(axes, "errorbar") and hasattr(axes, "figure")):
+        raise error(f"axes must be those of Matplotlib, got {shown(axes)}")
 
 
 def grid(rows: int, columns: int, width: float, height: float) -> Any:
@@ -262,6 +269,7 @@ def plot_estimates(
     curve: str = "",
 ) -> Any:
     """Estimates with their errors against a number that each is of, as a curve on `axes`."""
+    check_axes(axes, SampleError)
     whole, (axes,) = figure(1, 7.0, 4.0) if axes is None else (axes.figure, (axes,))
     values = np.array([one.value for one in estimates], dtype=np.float64)
     errors = np.array([one.error for one in estimates], dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -260,6 +261,12 @@ def sample_many(
             )
     if options.get("checkpoint") is not None:
         raise SampleError("a checkpoint is of one run: give it to mg.sample, for one model")
+    unknown = options.keys() - inspect.signature(sample).parameters.keys()
+    if unknown:
+        raise SampleError(
+            f"sample_many: {min(unknown)!r} is no option; it takes those of mg.sample, such as "
+            "sweeps, chains, observe"
+        )
     follow = options.get("start") == "last" if isinstance(options.get("start"), str) else False
     entropy = entropy_of(seed)
     runs: list[Run] = []

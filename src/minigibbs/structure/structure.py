@@ -16,7 +16,7 @@ from minigibbs.graph.graph import FactorGraph
 from minigibbs.results import plots
 from minigibbs.results.report.markup import element, join, name, table
 from minigibbs.structure.table import Codes
-from minigibbs.system.boundary import checked, shown
+from minigibbs.system.boundary import checked
 from minigibbs.system.text import printable
 
 _SHOWN = 12  # edges that are shown
@@ -285,8 +285,7 @@ class Structure:
         matplotlib.axes.Axes
             The axes.
         """
-        if axes is not None and not hasattr(axes, "annotate"):
-            raise LearnError(f"axes must be those of Matplotlib, got {shown(axes)}")
+        plots.check_axes(axes, LearnError)
         if axes is None:
             side = float(np.clip(0.35 * len(self.graph), 5.0, 14.0))
             axes = plots.figure(1, width=side, height=0.8 * side)[1][0]

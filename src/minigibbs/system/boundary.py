@@ -10,6 +10,7 @@ that a check imports nothing.
 from __future__ import annotations
 
 import builtins
+import difflib
 import inspect
 import math
 import os
@@ -22,6 +23,7 @@ from collections.abc import (
     Collection,
     Hashable,
     Iterable,
+    Iterator,
     KeysView,
     Mapping,
     Sequence,
@@ -33,7 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minigibbs.errors import MinigibbsError
+from minigibbs.errors import MinigibbsError, SampleError
 from minigibbs.system.arrays import is_foreign, to_numpy
 from minigibbs.system.text import printable
 
@@ -66,6 +68,7 @@ class Expected(NamedTuple):
     many: str
     remedy: str = ""
     inside: Callable[[Any], bool] | None = None  # the test of each element, of a list
+    listed: bool = False  # whether an iterator is read into a list, whose elements are tested
 
 
 ANYTHING = Expected(lambda value: True, "anything", "values")
@@ -122,6 +125,13 @@ def checked(error: type[MinigibbsError], *, init: bool = True) -> Callable[[T], 
     return decorate
 
 
+def check_level(level: float) -> None:
+    """Raise unless a level is a probability that an interval can have."""
+    real = isinstance(level, Real) and not isinstance(level, bool)
+    if not (real and 0 < level < 1):
+        raise SampleError(f"level must lie between 0 and 1, such as 0.95 for 95%, got {level!r}")
+
+
 def _wrapped(function: Any, error: type[MinigibbsError], title: str) -> Any:
     """The function with a check before it; itself if none of its parameters has an annotation."""
     if not set(function.__annotations__) - {"return"}:
@@ -151,8 +161,8 @@ class Check:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Raise for the first argument that is not what its annotation says.
 
-        Returns the arguments. Arrays of other libraries become NumPy's and numbers of NumPy
-        become Python's, unless any value is allowed.
+        Returns the arguments. Arrays of other libraries become NumPy's, numbers of NumPy become
+        Python's, and iterators become lists, unless any value is allowed.
         """
         expected = self.expected
         if expected is None:
@@ -168,6 +178,8 @@ class Check:
             if not self.rest.accepts(value):
                 self._refuse(self.rest_name, value)
         for name, value in kwargs.items():
+            if name not in self.known and not self.open:
+                raise TypeError(self._unknown(name))
             if not expected.get(name, self.options).accepts(value):
                 self._refuse(name, value)
         return args, kwargs
@@ -175,7 +187,7 @@ class Check:
     def _own(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with arrays of other libraries and numbers converted."""
+        """Return the arguments with arrays of other libraries, numbers and iterators converted."""
         names = [*self.names, *[""] * len(args)]
         given = [self._converted(name, one) for name, one in zip(names, args, strict=False)]
         return tuple(given), {name: self._converted(name, one) for name, one in kwargs.items()}
@@ -185,6 +197,8 @@ class Check:
             return value
         if _is_scalar(type(value)):
             return value.item()
+        if isinstance(value, Iterator):
+            return list(value) if self.expected[name].listed else value  # type: ignore[index]
         try:
             return to_numpy(value)
         except Exception as error:  # whatever the other library raises
@@ -198,6 +212,7 @@ class Check:
         signature, known = inspect.signature(self.function), Names(self.function.__globals__)
         self.names: list[str] = []
         self.rest, self.rest_name, self.options = ANYTHING, "", ANYTHING
+        self.known, self.open = frozenset(signature.parameters), False  # open: takes other names
         found = {}
         for name, parameter in signature.parameters.items():
             one = ANYTHING
@@ -206,7 +221,7 @@ class Check:
             if parameter.kind is parameter.VAR_POSITIONAL:
                 self.rest, self.rest_name = one, name
             elif parameter.kind is parameter.VAR_KEYWORD:
-                self.options = one
+                self.options, self.open = one, True
             else:
                 if parameter.kind is not parameter.KEYWORD_ONLY:
                     self.names.append(name)
@@ -214,6 +229,12 @@ class Check:
                     found[name] = _or_default(one, parameter.default)
         self.expected = found
         return found
+
+    def _unknown(self, name: str) -> str:
+        takes = [one for one in inspect.signature(self.function).parameters if one != "self"]
+        close = difflib.get_close_matches(name, takes, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        return f"{self.title} has no argument {name!r}{hint} It takes {', '.join(takes)}"
 
     def _refuse(self, name: str, value: Any) -> None:
         one = (self.expected or {}).get(name)
@@ -234,7 +255,7 @@ def _is_scalar(kind: type) -> bool:
 
 
 def _is_converted(kind: type) -> bool:
-    return is_foreign(kind) or _is_scalar(kind)
+    return is_foreign(kind) or _is_scalar(kind) or issubclass(kind, Iterator)
 
 
 def _at(one: Expected, value: Any) -> str:
@@ -323,6 +344,7 @@ def _union(parts: list[Expected]) -> Expected:
         " or ".join(dict.fromkeys(one.many for one in parts)),
         next((one.remedy for one in parts if one.remedy), ""),
         next((one.inside for one in parts if one.inside), None),
+        any(one.listed for one in parts),
     )
 
 
@@ -426,7 +448,7 @@ def _iterable(arguments: tuple[Any, ...]) -> Expected:
         return not isinstance(value, Collection) or all(map(test, value))
 
     text = f"a list of {one.many}" if one is not ANYTHING else "a list"
-    return Expected(accepts, text, "lists", one.remedy, test)
+    return Expected(accepts, text, "lists", one.remedy, test, listed=True)
 
 
 def _mapping(arguments: tuple[Any, ...]) -> Expected:

@@ -21,8 +21,9 @@ from minigibbs.interop.sklearn.reading import (
     TransformerMixin,
     available_if,
     check_is_fitted,
-    check_random_state,
+    check_parameters,
     keys_of,
+    random_of,
     read,
 )
 from minigibbs.learning.chains import Threads
@@ -117,8 +118,9 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         CategoricalImputer
             The imputer itself.
         """
+        check_parameters(self)
         given = read(self, X, reset=True, least=2)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(random_of(self.random_state).randint(2**31 - 1))
         used = {name: one for name, one in given.columns.items() if not missing_in(one).all()}
         for name, column in used.items():
             self._check_categories(name, column)
@@ -262,7 +264,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if n_samples < 1:
             raise LearnError(f"n_samples must be at least 1, got {n_samples}")
         given, codes, missing = self._encoded(X)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(random_of(self.random_state).randint(2**31 - 1))
         rows = np.flatnonzero((codes == FREE).any(axis=1))
         found = []
         for _ in range(n_samples):
@@ -327,7 +329,7 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             return infer_many(graph, np.where(codes == FREE, np.nan, codes)).flat
         except TooLargeError:
-            return _sampled(graph, codes, check_random_state(self.random_state))
+            return _sampled(graph, codes, random_of(self.random_state))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

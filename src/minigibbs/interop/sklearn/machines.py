@@ -19,8 +19,9 @@ from minigibbs.interop.sklearn.reading import (
     OneToOneFeatureMixin,
     TransformerMixin,
     check_is_fitted,
-    check_random_state,
-    validate_data,
+    check_parameters,
+    numbers_of,
+    random_of,
 )
 from minigibbs.learning.api import learn
 from minigibbs.running.api import sample
@@ -34,6 +35,7 @@ _RATE = 0.01  # of steps whose chains have weights
 _NOISE = 0.05  # deviation of first couplings
 
 
+@checked(LearnError, init=False)
 class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What both machines share: graphs of spins with fields h and couplings J."""
 
@@ -45,14 +47,14 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any
 
     def _binary(self, X: Any, reset: bool) -> NDArray[np.int8]:  # noqa: N803
-        array = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
-        dense = array.toarray() if hasattr(array, "toarray") else array
-        rows: NDArray[np.int8] = (dense > self.threshold).astype(np.int8)
+        if reset:
+            check_parameters(self)
+        rows: NDArray[np.int8] = (numbers_of(self, X, reset) > self.threshold).astype(np.int8)
         return rows
 
     def _fit(self, graph: FactorGraph, rows: NDArray[np.int8]) -> None:
         """Learn the parameters of a graph whose first variables are the columns."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(random_of(self.random_state).randint(2**31 - 1))
         weighted = self.method == "pcd"
         fit = learn(
             graph,
@@ -152,7 +154,7 @@ class _Machine(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if n_samples < 1:
             raise LearnError(f"n_samples must be at least 1, got {n_samples}")
         random = self.random_state if random_state is None else random_state
-        seed = int(check_random_state(random).randint(2**31 - 1))
+        seed = int(random_of(random).randint(2**31 - 1))
         try:
             drawn = exact_draws(self.graph_, n_samples, seed)
         except TooLargeError:
@@ -367,11 +369,11 @@ class RestrictedBoltzmannMachine(ClassNamePrefixFeaturesOutMixin, _Machine):  # 
         RestrictedBoltzmannMachine
             The machine itself.
         """
+        rows = self._binary(X, reset=True)
         if self.n_components < 1:
             raise LearnError(f"n_components must be at least 1, got {self.n_components}")
-        rows = self._binary(X, reset=True)
         count, hidden = rows.shape[1], self.n_components
-        random = check_random_state(self.random_state)
+        random = random_of(self.random_state)
         j, i = np.divmod(np.arange(count * hidden), count)
         share = np.clip(rows.mean(axis=0), 0.01, 0.99)
         start = _NOISE * random.standard_normal((hidden, count)) + _principal(rows, share, hidden)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from minigibbs.errors import MissingDependencyError
+from minigibbs.errors import LearnError, MissingDependencyError
 from minigibbs.system import memory
+from minigibbs.system.boundary import Check
 from minigibbs.system.frames import as_column, column_of, has_columns, names_of, with_cells
 
 try:
@@ -37,10 +38,11 @@ __all__ = [
     "TransformerMixin",
     "available_if",
     "check_is_fitted",
-    "check_random_state",
+    "check_parameters",
     "keys_of",
+    "numbers_of",
+    "random_of",
     "read",
-    "validate_data",
 ]  # the only module that imports scikit-learn
 
 _CELL_BYTES = 24
@@ -114,6 +116,38 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
     dense = array.toarray() if sparse.issparse(array) else array
     keys = keys_of(estimator)
     return Given(array, {key: as_column(dense[:, k], f"column {k}") for k, key in enumerate(keys)})
+
+
+def check_parameters(estimator: Any) -> None:
+    """Compare the parameters of an estimator with the annotations of its constructor.
+
+    scikit-learn wants this done by `fit`, and not by the constructor.
+    """
+    kind = type(estimator)
+    Check(kind.__init__, LearnError, kind.__name__)((estimator,), estimator.get_params(deep=False))
+
+
+def random_of(random_state: Any) -> np.random.RandomState:
+    """The generator that a `random_state` means.
+
+    >>> random_of(3).randint(9)
+    8
+    """
+    try:
+        found: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise LearnError(f"random_state: {error}") from None
+    return found
+
+
+def numbers_of(estimator: Any, X: Any, reset: bool) -> NDArray[np.float64]:  # noqa: N803
+    """A table of numbers, checked as scikit-learn checks tables."""
+    try:
+        array = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
+    except OverflowError as error:
+        raise LearnError(f"X: {error}") from None
+    found: NDArray[np.float64] = array.toarray() if hasattr(array, "toarray") else array
+    return found
 
 
 def keys_of(estimator: Any) -> list[str]:

@@ -14,6 +14,7 @@ from minigibbs.interop.sklearn.reading import (
     Given,
     TransformerMixin,
     check_is_fitted,
+    check_parameters,
     read,
 )
 from minigibbs.repairing.api import answered, fitted, read_labels
@@ -92,6 +93,7 @@ class TableRepairer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         TableRepairer
             The repairer itself.
         """
+        check_parameters(self)
         if not 0.0 < self.certainty <= 1.0:
             raise LearnError(f"certainty must be above 0 and at most 1, got {self.certainty}")
         given = read(self, X, reset=True)

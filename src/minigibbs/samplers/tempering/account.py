@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minigibbs.errors import SampleError
 from minigibbs.samplers.tempering.ladder import (
     BLOCKS,
     EMPTY,
@@ -19,12 +20,14 @@ from minigibbs.samplers.tempering.ladder import (
     SWAPS,
     TRIPS,
 )
+from minigibbs.system.boundary import check_level, checked
 
 _PARTS = 8  # of all chains, whose spread gives the error of log Z; two to four of each chain
 _DROPPED = 0.2  # share of the rounds of a chain that log Z leaves out, at least
 _FALSE_ALARM = 0.05  # of chains that seem to differ by more than their parts do
 
 
+@checked(SampleError, init=False)
 @dataclass(frozen=True)
 class Ladder:
     """The temperature ladder of a tempered run and its exchanges: `run.ladder`.
@@ -79,6 +82,7 @@ class Ladder:
         (float, float)
             Lower and upper end.
         """
+        check_level(level)
         return student_interval(self.log_z, self.log_z_error, self.log_z_degrees, level)
 
     def to_dict(self) -> dict[str, Any]:
