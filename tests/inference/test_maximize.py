@@ -1,6 +1,7 @@
 """`mg.maximize` against enumeration, dynamic programming and planted states."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import minigibbs as mg
 from minigibbs.inference.annealing import climb
 from minigibbs.inference.temperatures import first_levels
-from minigibbs.system.watch import current
+from minigibbs.system.watch import StopError, current
 from tests.hard import HARD, random_hard
 from tests.zoo import IMPLICIT, SPINS, STRONG, ZOO
 
@@ -228,6 +229,15 @@ def test_levels_reach_from_flat_to_frozen():
     ("options", "message"),
     [
         ({"max_time": "soon"}, "max_time must be seconds"),
+def test_a_search_anneals_where_temperatures_take_too_long(monkeypatch):
+    def slow(*args, **options):
+        raise StopError
+
+    monkeypatch.setattr(sys.modules[mg.maximize.__module__], "find_levels", slow)
+    best = mg.maximize(ZOO["ising"], "1s", seed=1, **QUIET)
+    assert (best.method, best.reason) == ("annealing", "temperatures were not found in time")
+
+
         ({"rounds": 0}, "rounds must be"),
         ({"rounds": 2.5}, "rounds must be"),
         ({"chains": 0}, "chains must be"),
@@ -241,3 +251,4 @@ def test_bad_options_are_named(options, message):
         mg.maximize(ZOO["ising"], **options, **QUIET)
     with pytest.raises(mg.SampleError, match="graph must be a FactorGraph"):
         mg.maximize("model.uai")
+        ({"rounds": 2**63}, "rounds must be an integer of at least 1 and below 2\\^40"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
-from minigibbs.results.verdict import advice_within_infer
+from minigibbs.results.verdict import LATE, advice_within_infer
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
@@ -40,6 +41,8 @@ _LEAST_WARMUP, _MOST_WARMUP = 50, 5_000  # sweeps
 _CHAINS = 4  # on a CPU, where none are asked for
 _OBSERVED = 1_000  # independent draws of each chain, for observables of exact answers
 _BEYOND = 1.0  # seconds, about, that sampling may take where the time was too short for any
+_GATHERED = 1e-7  # seconds to gather a chain's counts of one value, and to compute its error
+_MOST_GATHERED = 0.5  # of the time left, which that may take
 _LATE_SHARE = 0.2  # of the time spent, in which plain chains are run where no result was ready
 _TEMPERED = 1_000_000  # variables times levels, at most
 
@@ -313,26 +316,31 @@ class _Call:
         Where time was up before every chain had recorded a sweep, a few are recorded all the same,
         `beyond` the limit: an answer has marginals.
         """
-        seconds = min(0.02, max(watch.left, 0.0) / 50)
+        seconds = min(0.05, max(watch.left, 0.0) / 100)
         with Stage("timing the sampler", self.options["progress"]):
             free, sampler = max(len(free_variables(graph.evidence)), 1), sampler.settled(graph)
-            sweep = free * time_updates(graph, sampler, seconds=seconds)
+            sweep = free * time_updates(graph, sampler, seconds=seconds, choose=fmean)
         chains, threads = self.options["chains"] or 1, self.options["threads"]
         workers = min(threads or os.cpu_count() or 1, chains)
         if self.backend != "cpu":  # all chains advance together
             workers = chains
-        sweeps = max(watch.left, 0.0) * workers / (chains * sweep)
-        warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3 + 1))
+        left = max(watch.left, 0.0)
+        left -= min(_GATHERED * chains * float(graph.sizes.sum()), _MOST_GATHERED * left)
+        sweeps = left * workers / (chains * sweep)
+        warmup = int(min(max(_WARMUP * sweeps, _LEAST_WARMUP), _MOST_WARMUP, sweeps / 3))
         options = self.options | {"observe": observe, "backend": self.backend}
-        run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
+        with Watch(left):
+            run = sample_until(graph, sampler, standard_error=self.error, warmup=warmup, **options)
         recorded = int(run.clock.min()) >= free
         if run.info.ended != TIME or recorded or not beyond:
             return run
-        few = min(max(int(_BEYOND * workers / (chains * sweep)), 1), LEAST_SWEEPS)
+        made = (run.info.updates + run.info.warmup) / (free * chains)  # sweeps of each chain
+        pace = run.info.seconds / made if made >= 1 else sweep * chains / workers
+        few = min(max(int(_BEYOND / pace), 1), LEAST_SWEEPS)
         if options["seed"] is not None:  # other random numbers than those that led to its start
             sequence = np.random.SeedSequence([options["seed"], 1])
             options["seed"] = int(sequence.generate_state(1, np.uint64)[0])
-        watch.extend(2 * _BEYOND)
+        watch.extend(_BEYOND)
         return sample(graph, sampler, sweeps=few, start=run, **options)
 
 
@@ -351,7 +359,7 @@ def _sampled(
     marginals = Marginals.of(run)
     said = run.summary().warnings
     warnings = [
-        advice_within_infer(text) for text in said if run.info.ended != TIME or text != _LATE
+        advice_within_infer(text) for text in said if run.info.ended != TIME or text != LATE
     ]
     if run.info.ended == LENGTH:
         sweeps = marginals.sweeps
@@ -405,4 +413,3 @@ def _beyond_bounds(graph: FactorGraph, ladder: Ladder, watch: Watch) -> str | No
 _MOST_BOUNDED = 20_000  # factors of a graph whose log Z is compared with its bounds
 _LEAST_BOUNDING = 0.5  # seconds that bounds may take at least
 _ENTRIES = 2**14  # of a table of the bounds
-_LATE = "time was up before R-hat and ESS were as wanted: run longer"

@@ -36,11 +36,12 @@ from minigibbs.samplers.tempering.sampler import Tempering, first_state, is_spar
 from minigibbs.samplers.tempering.search import search
 from minigibbs.system import memory
 from minigibbs.system.boundary import checked
-from minigibbs.system.watch import Watch, current
+from minigibbs.system.watch import StopError, Watch, current
 
 _FIRST_LEVELS = 24
 _PLACES = 200_000  # variables times levels, at most
 _LEAST_LEVELS = 8
+_PREPARED = 0.5  # of the time, in which temperatures are found
 _ANNEALED = 1 / 3  # of all rounds, in which states are copied from level to level
 _TRIED = 8  # rounds after which the annealing is planned, by the time that they took
 _TRIAL = 0.02  # seconds of the rounds that are timed
@@ -216,14 +217,17 @@ def best_states(
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
             work: _Searching | Annealing
             try:
-                with Stage("finding temperatures", progress):
+                with Stage("finding temperatures", progress), Watch(_PREPARED * watch.left):
                     work = _Searching(_searches(graph, states, rows, ends), rounds)
                 method, reason = "tempering", work.enough_rounds(watch, workers)
-            except TooLargeError as error:  # a ladder would not fit into memory or time
+            except (TooLargeError, StopError) as error:  # a ladder fits not into memory or time
+                if watch.signal:
+                    raise
                 betas = ends or hot_and_cold(graph)
                 work = Annealing(graph, order, states, rows, betas, rounds, workers)
-                method = "annealing"
-                reason = str(error).partition(";")[0].removeprefix("maximize: ")
+                late = isinstance(error, StopError)
+                told = "temperatures were not found in time" if late else str(error)
+                method, reason = "annealing", told.partition(";")[0].removeprefix("maximize: ")
             with (
                 Watch(watch.left - chains * energy) as own,
                 ThreadPoolExecutor(workers) as pool,
@@ -271,8 +275,8 @@ def _require_layout(graph: FactorGraph) -> None:
 
 def _check_rounds(rounds: Any) -> None:
     whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
-    if rounds is not None and (not whole or rounds < 1):
-        raise SampleError(f"rounds must be an integer of at least 1, got {rounds!r}")
+    if rounds is not None and (not whole or not 1 <= rounds < _NEVER):
+        raise SampleError(f"rounds must be an integer of at least 1 and below 2^40, got {rounds!r}")
 
 
 def _read_range(given: Any) -> tuple[float, float]:
@@ -344,12 +348,15 @@ def _searches(
     depth = largest_range(graph)
 
     def prepare(beta: NDArray[np.float64]) -> tuple[Any, Workspace]:
+        current().check()
         data = tempering.ladder(graph, beta, soft=True, depth=depth)
+        current().check()
         return data, tempering.workspace(graph, data)
 
     most = min(max(_PLACES // len(graph), _LEAST_LEVELS), MOST_LEVELS)
     first, state = first_levels(graph, beta_range, _FIRST_LEVELS), first_state(graph)
     beta = find_levels(graph, state, prepare, beta=first, most=most)
+    current().check()
     data = tempering.ladder(graph, beta, depth=depth)
     space = tempering.workspace(graph, data)
     what = f"maximize: {len(states):,} chains of {len(beta)} levels"
