@@ -91,13 +91,22 @@ def test_the_evidence_of_the_graph_holds_for_all_rows():
         ({"a": ["no"], "b": [0, 1]}, "columns of one length"),
         ({"a": ["no"], 0: ["no"]}, "more than one column"),
         ({"a": ["maybe"]}, "maybe"),
-        ({"z": [1]}, "z"),
+        ({"z": [1]}, "unknown variable 'z': no such name; names: 'a', .* Leave out columns"),
         ({}, "columns of one length"),
     ],
 )
 def test_frames_that_do_not_fit(frame, message):
     with pytest.raises(mg.MinigibbsError, match=message):
         mg.infer_many(CHAIN, frame)
+
+
+def test_the_table_counts_rows_without_an_answer():
+    graph = mg.FactorGraph([2, 2], [mg.Table([[0, 1]], [[[0.0, -np.inf], [0.0, 0.0]]])], ["a", "b"])
+    answers = mg.infer_many(graph, {"a": [0, 0, None], "b": [1, 0, None]})
+    assert repr(answers) == "<Answers: 3 rows, 2 variables>"
+    assert "impossible  1 rows, with NaN" in str(answers)
+    assert "<bdi>0</bdi>" in answers._repr_html_()
+    assert "b = 1" in answers._repr_html_()
 
 
 def test_values_of_grids_are_points():

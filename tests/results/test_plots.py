@@ -116,6 +116,10 @@ def test_save_writes_what_the_name_says(tmp_path):
     for result in (answer, RUN):
         with pytest.raises(mg.SampleError, match=r"does not write \.html files; use report"):
             result.save(tmp_path / "page.html")
+        with pytest.raises(
+            mg.SampleError, match=r"does not write \.txt files; use an ending in .csv"
+        ):
+            result.save(tmp_path / "page.txt")
     RUN.save(tmp_path / "a.run")
     assert mg.load(tmp_path / "a.run").info.chains == RUN.info.chains
 

@@ -134,6 +134,23 @@ def test_what_is_missing_is_said(changes, words):
     assert boxes(run)[0][0] in ("unknown", "doubt")
 
 
+def test_models_with_implicit_factors_get_other_advice():
+    """mg.infer would use the same sampler on them."""
+    image = np.zeros((6, 6), np.uint8)
+    graph = mg.models.dense_crf(image, probabilities=np.full((2, 6, 6), 0.5), compat=40.0)
+    warnings = sample(graph, sweeps=200, chains=4, seed=1).summary().warnings
+    assert any("start=" in text for text in warnings), warnings
+    assert not any("mg.infer" in text for text in warnings)
+    run = sample(graph, sweeps=200, chains=4, seed=1)
+    assert not any("mg.infer" in finding.words for finding in findings(run, run.summary()))
+
+
+def test_the_summary_says_what_was_recorded():
+    graph = ZOO["ising"]
+    shown = str(sample(graph, sweeps=10, warmup=0, chains=2, seed=1).summary())
+    assert re.search(r"records +10 per chain, one every \d+ updates", shown), shown
+
+
 def test_an_error_that_stopped_a_run_leaves_its_mark():
     assert boxes(synthetic(1.0, 1.0, ended="length"))[0][0] == "fair"
     assert boxes(synthetic(1.0, 1.0, ended="stopped"))[0][0] == "doubt"

@@ -203,7 +203,7 @@ def test_networks_are_written_and_read(tmp_path):
     assert len(mg.read(tmp_path / "binned.bif")) == 2
 
 
-def test_results_are_shown_drawn_and_pickled():
+def test_results_are_shown_drawn_and_pickled(tmp_path):
     pytest.importorskip("matplotlib")
     found = learn(draw(network()[0], 1000, 1), "network", bootstrap=2)
     assert f"{found.edges[0].source} -" in str(found)
@@ -213,8 +213,11 @@ def test_results_are_shown_drawn_and_pickled():
     assert "<bdi>x2</bdi>" in html
     json.dumps(found.to_dict())
     assert pickle.loads(pickle.dumps(found)).edges == found.edges
-    assert len(found.plot().texts) >= len(found.names)
-    assert learn(chain(300), "pairwise").plot().get_title().endswith("5 columns")
+    assert len(found.plot().axes[0].texts) >= len(found.names)
+    found.plot(tmp_path / "network.png")
+    assert (tmp_path / "network.png").stat().st_size > 1000
+    circle = learn(chain(300), "pairwise").plot().axes[0]
+    assert circle.get_title().endswith("5 columns")
     with pytest.raises(mg.LearnError, match="axes must be those of Matplotlib"):
         found.plot(axes=3)
     with pytest.raises(mg.LearnError, match="no column 'z'"):

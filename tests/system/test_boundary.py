@@ -59,6 +59,13 @@ def test_public_calls_name_the_argument(call, message):
         call()
 
 
+def test_an_unknown_argument_is_answered_with_those_there_are():
+    with pytest.raises(TypeError, match=r"'sides'; did you mean 'side'\? It takes side, beta, dim"):
+        mg.models.spin_glass(sides=3)
+    with pytest.raises(TypeError, match=r"marginal has no argument 'n'\. It takes variable$"):
+        mg.infer(mg.FactorGraph([2], [])).marginal(n=0)
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -349,7 +349,7 @@ def unknown_name(domains: Domains, name: Any) -> str:
         hint = f"the graph's variables have no names but x0 to x{len(domains) - 1}"
     elif isinstance(name, str):
         close = difflib.get_close_matches(name, domains.names[:_MOST_COMPARED])
-        hint += f"; close names: {_list(close)}" if close else ""
+        hint += f"; close names: {_list(close)}" if close else f"; names: {_list(domains.names)}"
     return f"unknown variable {name!r}: {hint}"
 
 

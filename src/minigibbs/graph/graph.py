@@ -711,6 +711,7 @@ class FactorGraph(Frozen):
             **stats,
             "clamped": clamped,
             "kinds": kinds,
+            "implicit": bool(self.implicits),
             "zeros": len(self.hard),
             "rounding_error": self.rounding_error,
             "shape": None if shape is None else list(shape),

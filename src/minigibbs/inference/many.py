@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time as clocks
 from concurrent.futures import Executor
 from typing import Any
 
@@ -70,7 +69,7 @@ def infer_many(
     >>> answers.log_probability.round(3)
     array([-1.006, -0.693])
     """
-    begun = clocks.monotonic()
+    clock = Watch()
     budget = None if memory is None else read_size(memory, "memory")
     rows = _read(graph, frame)
     if executor is not None and not hasattr(executor, "submit"):
@@ -83,7 +82,7 @@ def infer_many(
             flat, log_z, whole = _answer(graph, rows, budget)
         else:
             flat, log_z, whole = _elsewhere(graph, rows, budget, executor)
-    return Answers(graph.domains, flat, log_z, log_z - whole, clocks.monotonic() - begun)
+    return Answers(graph.domains, flat, log_z, log_z - whole, clock.spent)
 
 
 def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
@@ -109,7 +108,10 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
     rows = np.full((lengths.pop(), len(graph)), FREE, dtype=np.int64)
     grids = domains.grids  # whose values are numbers themselves
     for name, values in columns.items():
-        number = domains.index(name)
+        try:
+            number = domains.index(name)
+        except GraphError as error:
+            raise SampleError(f"frame: {error}. Leave out columns that are no variables") from None
         if (rows[:, number] != FREE).any():
             raise SampleError(f"frame: {domains.describe(number)} has more than one column")
         known: dict[Any, int] = {}

@@ -127,7 +127,7 @@ def maximize(
     >>> best.state.tolist(), best.energy == graph.energy(best.state)
     ([1, 1, 0, 0, 1, 1, 0, 0, 1], True)
     """
-    begun = clocks.monotonic()
+    clock = Watch()
     chains = _default_chains(threads, rounds) if chains is None else chains
     check_counts(chains=chains, threads=threads)
     limit = durations.seconds(max_time, "max_time")
@@ -155,7 +155,7 @@ def maximize(
         domains=graph.domains,
         state=found.states[best],
         energy=float(least),
-        seconds=clocks.monotonic() - begun,
+        seconds=clock.spent,
         rounds=found.rounds,
         chains=chains,
         reached=int(np.isclose(found.energies, least, rtol=_EQUAL, atol=_EQUAL).sum()),
@@ -167,7 +167,7 @@ def maximize(
     if not prove:
         return maximum
     with Stage("looking for a proof with toulbar2", progress):
-        return proven_by_search(graph, maximum, 2 * limit, begun)
+        return proven_by_search(graph, maximum, 2 * limit, clock)
 
 
 class Found(NamedTuple):
@@ -383,7 +383,7 @@ class _Searching:
         return np.array([one.best for one in self.searches])
 
     def enough_rounds(self, watch: Watch, workers: int) -> str:
-        """Say how many rounds fit into the time, by a short trial.
+        """Say that enough rounds fit into the time, by a short trial.
 
         Raises `TooLargeError` if states could hardly wander between the ends of the ladder.
         """
@@ -403,7 +403,7 @@ class _Searching:
                 f"maximize: {shape} would make {fit:,.0f} rounds in the time, too few for states "
                 "to wander between them"
             )
-        return f"{shape}, about {fit:,.0f} rounds in the time"
+        return f"{shape} fit into the time"
 
     def begin(self, pool: ThreadPoolExecutor, bar: Bar, watch: Watch) -> None:
         """Compile; segments will run in the pool."""

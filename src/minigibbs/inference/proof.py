@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time as clocks
 import warnings
 from dataclasses import replace
 from importlib.util import find_spec
@@ -30,7 +29,7 @@ _GAP = 1e-5  # a cost that is better by less is not looked for
 
 def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
     """The best state of a graph of low treewidth; None where elimination does not fit."""
-    begun = clocks.monotonic()
+    clock = Watch()
     try:
         with Watch(_SHARE * limit):
             if _SLOWER * EliminationTree.of(graph).seconds > _SHARE * limit:
@@ -38,12 +37,11 @@ def proven_by_elimination(graph: FactorGraph, limit: float) -> Maximum | None:
             state, top = best_state(graph)
     except (TooLargeError, StopError):
         return None
-    seconds = clocks.monotonic() - begun
     least = 0.0 - top
-    return Maximum(graph.domains, state, least, seconds, 0, 0, 0, PROVEN, bound=least)
+    return Maximum(graph.domains, state, least, clock.spent, 0, 0, 0, PROVEN, bound=least)
 
 
-def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, begun: float) -> Maximum:
+def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, clock: Watch) -> Maximum:
     """The same state or a better one, with the bound that toulbar2 proves in the time there is."""
     if find_spec("pytoulbar2") is None:
         warnings.warn(
@@ -60,7 +58,7 @@ def proven_by_search(graph: FactorGraph, found: Maximum, limit: float, begun: fl
         energy = float(graph.energy(best))
         maximum = replace(found, state=best, energy=energy, reached=0, bound=min(bound, energy))
     ended = PROVEN if maximum.proven else "time"
-    return replace(maximum, ended=ended, seconds=clocks.monotonic() - begun)
+    return replace(maximum, ended=ended, seconds=clock.spent)
 
 
 def _solved(

@@ -239,20 +239,24 @@ class RepairedTable:
             },
         )
 
-    def plot_calibration(self, clean: Any, axes: Any = None) -> Any:
+    def plot_calibration(
+        self, clean: Any, path: str | os.PathLike[str] | None = None, *, axes: Any = None
+    ) -> Any:
         """Draw the calibration curve.
 
         Parameters
         ----------
         clean : frame
             The true table, with the same rows and columns.
+        path : str or path, optional
+            File to write the figure to.
         axes : matplotlib.axes.Axes, optional
             Axes to draw on. By default new ones.
 
         Returns
         -------
-        matplotlib.axes.Axes
-            The axes.
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
         """
         plots.check_axes(axes, LearnError)
         if axes is None:
@@ -266,7 +270,7 @@ class RepairedTable:
             ylabel="share that is right",
             title="Calibration of repairs",
         )
-        return axes
+        return plots.done(axes.figure, path)
 
     def _against(
         self, clean: Any

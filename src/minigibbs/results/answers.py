@@ -28,7 +28,7 @@ class Answers:
     log_probability : ndarray
         [row] logarithm of the probability of the evidence of each row.
     seconds : float
-        Time of the computation.
+        Time of the computation, without compilation.
 
     Examples
     --------
@@ -49,6 +49,41 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.log_z)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<12}{value}" for label, value in self.rows())
+
+    def __repr__(self) -> str:
+        return f"<Answers: {len(self):,} rows, {len(self.domains):,} variables>"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of the table that is shown.
+
+        Returns
+        -------
+        list of (str, str)
+            Label and value.
+        """
+        known = self.log_probability[np.isfinite(self.log_probability)]
+        mean = f"{known.mean():.6g}" if len(known) else "-"
+        impossible = len(self) - len(known)
+        return [
+            ("rows", f"{len(self):,}"),
+            ("variables", f"{len(self.domains):,}"),
+            ("log p", f"{mean} (mean over rows, of their evidence)"),
+            *(
+                [("impossible", f"{impossible:,} rows, with NaN as marginals")]
+                if impossible
+                else []
+            ),
+            ("seconds", f"{self.seconds:.2f}"),
+        ]
+
+    def _repr_html_(self) -> str:
+        """The result as tables, for notebooks."""
+        from minigibbs.results.notebook import answers_html
+
+        return answers_html(self)
 
     def marginal(self, variable: int | str) -> NDArray[np.float64]:
         """Return the marginals of one variable.
@@ -83,10 +118,11 @@ class Answers:
         from minigibbs.system.optional import optional
 
         pandas = optional("pandas", "pandas")
-        columns = pandas.MultiIndex.from_tuples(list(self._columns()), names=["variable", "value"])
+        columns = pandas.MultiIndex.from_tuples(list(self.columns()), names=["variable", "value"])
         return pandas.DataFrame(self.flat, columns=columns)
 
-    def _columns(self) -> Iterator[tuple[str, Any]]:
+    def columns(self) -> Iterator[tuple[str, Any]]:
+        """Yield the variable and the value of each column of `to_pandas()`."""
         for number in range(len(self.domains)):
             for value in self.domains.values(number):
                 yield self.domains.name(number), value

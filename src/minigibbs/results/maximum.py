@@ -29,7 +29,7 @@ class Maximum:
     energy : float
         Energy of the state, as `graph.energy` computes it.
     seconds : float
-        Time of the search.
+        Time of the search, without compilation.
     rounds : int
         Rounds of each chain: sweeps of all temperatures.
     chains : int
@@ -126,7 +126,7 @@ class Maximum:
         }
 
     def _bound_text(self) -> str:
-        return f"{self.bound:.6f}" + (
+        return f"{self.bound:.10g}" + (
             " (proven: no state has a lower energy)" if self.proven else ""
         )
 
@@ -139,7 +139,7 @@ class Maximum:
             Label and value.
         """
         return [
-            ("energy", f"{self.energy:.6f}"),
+            ("energy", f"{self.energy:.10g}"),
             ("reached by", f"{self.reached} of {self.chains} chains"),
             *([] if self.bound is None else [("bound", self._bound_text())]),
             *([("method", f"{self.method}: {self.reason}")] if self.method else []),

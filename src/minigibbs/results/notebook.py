@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minigibbs.results.observed import Estimate, Observation
-from minigibbs.results.report.markup import element, join, name, table
+from minigibbs.results.report.markup import cut, element, join, name, table
 from minigibbs.results.tables import shown, uncertain
 
 if TYPE_CHECKING:
     from minigibbs.results.answer import Answer
+    from minigibbs.results.answers import Answers
     from minigibbs.results.fit import Fit
     from minigibbs.results.maximum import Maximum
     from minigibbs.results.run import Run
@@ -39,6 +41,16 @@ def answer_html(answer: Answer) -> str:
         for variable, marginal in uncertain(answer, _SHOWN).items()
     ]
     return _page("", answer.rows(), answer.warnings, ["variable", "marginal"], lines)
+
+
+def answers_html(answers: Answers) -> str:
+    """How many rows were answered, and the marginals of the first rows."""
+    head = [f"{variable} = {value}" for variable, value in islice(answers.columns(), _SHOWN)]
+    lines = [
+        (str(row), *(f"{share:.3f}" for share in shares))
+        for row, shares in enumerate(answers.flat[:_SHOWN, : len(head)].tolist())
+    ]
+    return _page("", answers.rows(), (), ["row", *map(cut, head)], lines)
 
 
 def maximum_html(best: Maximum) -> str:
@@ -78,11 +90,11 @@ def _page(
     rows: Sequence[tuple[str, str]],
     warnings: Sequence[str],
     head: list[str] | None = None,
-    lines: Sequence[tuple[str, str]] = (),
+    lines: Sequence[tuple[str, ...]] = (),
 ) -> str:
     parts = [element("p", title)] if title else []
     parts.append(table(["", ""], [[label, value] for label, value in rows]))
     if head is not None:
-        parts.append(table(head, [[name(label), value] for label, value in lines]))
+        parts.append(table(head, [[name(label), *values] for label, *values in lines]))
     parts += [element("p", element("b", "warning: "), text) for text in warnings]
     return str(join(*parts))

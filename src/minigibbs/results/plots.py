@@ -115,7 +115,7 @@ _MOST_LINES = 8  # chains drawn
 _MOST_POINTS = 2000  # of a line
 
 
-def _done(whole: Any, path: str | os.PathLike[str] | None) -> Any:
+def done(whole: Any, path: str | os.PathLike[str] | None) -> Any:
     """The figure, written to a file if one is wanted."""
     if path is not None:
         save(whole, path)
@@ -142,7 +142,7 @@ def trace(run: Run, names: Sequence[str], path: str | os.PathLike[str] | None = 
     shown = min(len(lines[0][2]), _MOST_LINES)
     left = "" if len(lines[0][2]) <= shown else f" of {len(lines[0][2]):,}"
     rows[0][0].set_title(f"Traces of {shown}{left} chains", loc="left", fontsize="medium")
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def _traced(run: Run, names: Sequence[str]) -> list[tuple[str, Any, Any]]:
@@ -180,7 +180,7 @@ def marginals(
     if known is None or len(known) != 2:
         whole, (axes,) = figure(1, 9.0, 3.6)
         plot_marginals(run, axes)
-        return _done(whole, path)
+        return done(whole, path)
     rows, columns = (int(side) for side in known)
     if rows * columns != len(run.domains):
         raise SampleError(f"shape must be that of {len(run.domains)} variables, got {shape!r}")
@@ -192,7 +192,7 @@ def marginals(
     image = axes.imshow(picture, cmap="viridis", vmin=0.0, vmax=1.0, interpolation="nearest")
     axes.set(xlabel="column", ylabel="row", title=f"Probability of value {value}")
     whole.colorbar(image, ax=axes, shrink=0.85)
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def autocorrelation(
@@ -212,7 +212,7 @@ def autocorrelation(
     axes.set_title("How long chains remember", loc="left", fontsize="medium")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def correlations(series: NDArray[np.float64], lags: int | None = None) -> NDArray[np.float64]:
@@ -257,7 +257,7 @@ def observable(run: Run, name: str, path: str | os.PathLike[str] | None = None) 
         step = -(-len(places) // 12)
         axes.set_xticks(places[::step], one.labels[::step], rotation=30 if step > 1 else 0)
         axes.grid(alpha=0.25)
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def plot_estimates(
@@ -284,7 +284,7 @@ def plot_estimates(
         axes.set_xticks(places, [str(one) for one in at])
     axes.set(ylabel=name)
     axes.grid(alpha=0.25)
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def against_beta(
@@ -312,7 +312,7 @@ def against_beta(
                 )
     axes.set(xlabel="inverse temperature beta (1: the model)", ylabel=label)
     axes.grid(alpha=0.25)
-    return _done(whole, path)
+    return done(whole, path)
 
 
 def overlaps(
@@ -329,4 +329,4 @@ def overlaps(
     axes.set(xlabel="overlap q", ylabel="P(q)", ylim=(0, None))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    return _done(whole, path)
+    return done(whole, path)

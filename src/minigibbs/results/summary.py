@@ -64,6 +64,10 @@ class Summary:
         The temperature ladder of a tempered run.
     observables : tuple of dict
         Mean, error, ESS and R-hat of each observable.
+    records : int
+        Records per chain: draws, energies and observables. Marginals use every update.
+    thin : int
+        Updates between two records.
 
     Examples
     --------
@@ -93,6 +97,8 @@ class Summary:
     warnings: tuple[str, ...] = ()
     ladder: Ladder | None = None
     observables: tuple[dict[str, Any], ...] = ()
+    records: int = 0
+    thin: int = 1
 
     @property
     def least_ess(self) -> float | None:
@@ -125,6 +131,7 @@ class Summary:
         rows = [
             ("sampler", self.sampler),
             ("chains x updates", f"{self.chains} x {self.updates // self.chains:,}"),
+            *([("records", self._records())] if self.records else []),
             ("seed", str(self.seed)),
             ("seconds", f"{self.seconds:.2f}"),
             ("updates/s", f"{self.updates_per_second:,.0f}"),
@@ -148,6 +155,10 @@ class Summary:
             left = len(self.observables) - _MOST_OBSERVED
             rows.append(("more observables", f"{left:,} numbers, in run.observables"))
         return rows + ([] if self.ladder is None else ladder_rows(self.ladder))
+
+    def _records(self) -> str:
+        each = "one per update" if self.thin == 1 else f"one every {self.thin:,} updates"
+        return f"{self.records:,} per chain, {each}"
 
     def _repr_html_(self) -> str:
         """The result as tables, for notebooks."""
@@ -217,6 +228,8 @@ def summarize(run: Run) -> Summary:
         apart=0 if marginals is None or marginals.worst is None else marginals.worst.apart,
         ladder=run.ladder,
         observables=tuple(observed_rows(run.observables)),
+        records=0 if energy is None else energy.shape[1],
+        thin=run.info.energy_thin or run.info.thin,
     )
     found = tuple(finding.warning for finding in findings(run, summary) if finding.warning)
     return replace(summary, warnings=found)

@@ -29,6 +29,8 @@ _OTHERS = {  # endings of files that `save` does not write, and what does
     ".mar": "minigibbs.formats.uai.write_marginals(result, path)",
     ".nc": "to_arviz() of the run",
     ".parquet": "to_pandas().to_parquet(path)",
+    ".tsv": "to_pandas().to_csv(path, sep='\\t')",
+    ".txt": "an ending in .csv",
     ".xlsx": "to_pandas().to_excel(path)",
 }
 COLUMNS = ("variable", "name", "value", "probability", "standard_error", "low", "high")

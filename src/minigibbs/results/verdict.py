@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from minigibbs.exact import CONNECTED, SPLIT
@@ -48,7 +48,24 @@ _OTHER_ADVICE = (  # in warnings of `mg.infer` itself
     ("; check with mg.infer", "; compare other samplers and seeds (sampler=..., seed=...)"),
     ("; use mg.infer", "; give more time, or another sampler (sampler=...)"),
     ("run longer, with a warm-up, or use mg.infer", "give more time, or another sampler"),
+    ("run longer, with a warm-up, or start closer to the answer (start=...)", "give more time"),
+    ("; compare runs from other starts (start=...)", "; compare other seeds (seed=...)"),
+    ("; begin at another state (start=...)", "; give more time"),
     ("run longer, with a warm-up", "give more time"),
+)
+
+
+_IMPLICIT_ADVICE = (  # no other sampler draws from implicit factors, and mg.infer seldom fits
+    ("; use mg.infer or mg.Tempering()", "; compare runs from other starts (start=...)"),
+    ("; check with mg.infer", "; compare runs from other starts (start=...)"),
+    ("; use mg.infer", "; begin at another state (start=...)"),
+    (
+        "run longer, with a warm-up, or use mg.infer",
+        "run longer, with a warm-up, or start closer to the answer (start=...)",
+    ),
+    (", or let mg.infer find a method", ", or start closer to the answer (`start=`)"),
+    (" mg.infer updates many variables at a time.", ""),
+    (" mg.infer answers such models, exactly or by tempering.", " Compare runs from other starts."),
 )
 
 
@@ -78,9 +95,19 @@ def findings(run: Run, summary: Summary) -> list[Finding]:
         *_ending(run),
     ]
     wrong = [*apart, *more]
+    if (run.model or {}).get("implicit"):
+        wrong = [_for_implicit(finding) for finding in wrong]
     if wrong:
         return sorted(wrong, key=lambda finding: LEVELS.index(finding.level))
     return [_all_well(run, summary)]
+
+
+def _for_implicit(finding: Finding) -> Finding:
+    """The same with advice that suits a model with implicit factors."""
+    words, warning = finding.words, finding.warning
+    for own, other in _IMPLICIT_ADVICE:
+        words, warning = words.replace(own, other), warning.replace(own, other)
+    return replace(finding, words=words, warning=warning)
 
 
 def _disagreement(run: Run, summary: Summary) -> list[Finding]:
@@ -444,6 +471,7 @@ def _why(run: Run) -> str:
 
 RECORD_ALL = 'record=("marginals", "draws", "energy")'
 
+LATE = "time was up before the requested length, R-hat or ESS was reached: run longer"
 
 # What is said of a run by how it ended: a headline, a paragraph, and a line.
 _ENDINGS = {
@@ -470,8 +498,8 @@ _ENDINGS = {
     ),
     "time": (
         "Time was up",
-        "The run ended before R-hat and ESS were as wanted. Run longer.",
-        "time was up before R-hat and ESS were as wanted: run longer",
+        "The run reached its time limit before its requested length, R-hat or ESS. Run longer.",
+        LATE,
     ),
 }
 

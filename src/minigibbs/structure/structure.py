@@ -211,6 +211,8 @@ class Structure:
     def __str__(self) -> str:
         lines = [f"{label:<12}{value}" for label, value in self.summary_rows()]
         lines += [f"{'':<12}{printable(self._line(edge))}" for edge in self._strongest()]
+        more = len(self.edges) - _SHOWN
+        lines += [f"{'':<12}and {more:,} weaker edges, in .edges"] if more > 0 else []
         return "\n".join(lines) + "".join(f"\nwarning: {text}" for text in self.warnings)
 
     def summary_rows(self) -> list[tuple[str, str]]:
@@ -221,7 +223,7 @@ class Structure:
             ("rows", f"{self.rows:,}" + self._missing()),
             ("ended", f"{self.ended} after {self.steps:,} steps, {self.seconds:.2f} s"),
             ("score", f"{self.score:.6g} ({self.score_name})"),
-            ("edges", f"{len(self.edges):,}"),
+            ("edges", f"{len(self.edges):,} (in brackets: contribution to the score)"),
         ]
         if self.replicates:
             rows.append(("bootstrap", f"{self.replicates:,} replicates"))
@@ -268,7 +270,7 @@ class Structure:
         notes = [element("p", element("b", "warning: "), text) for text in self.warnings]
         return str(join(table(["", ""], rows), table(head, lines), *notes))
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, path: str | os.PathLike[str] | None = None, *, axes: Any = None) -> Any:
         """Draw the graph.
 
         Columns are placed in layers from parents to children, or on a circle for
@@ -277,13 +279,15 @@ class Structure:
 
         Parameters
         ----------
+        path : str or path, optional
+            File to write the figure to.
         axes : matplotlib.axes.Axes, optional
             Axes to draw on. By default new ones.
 
         Returns
         -------
-        matplotlib.axes.Axes
-            The axes.
+        matplotlib.figure.Figure
+            The figure, which notebooks show.
         """
         plots.check_axes(axes, LearnError)
         if axes is None:
@@ -316,7 +320,7 @@ class Structure:
         axes.set_title(f"{len(self.edges):,} edges of {len(self.names):,} columns")
         axes.margins(0.1)
         axes.set_axis_off()
-        return axes
+        return plots.done(axes.figure, path)
 
     def _places(self) -> dict[str, tuple[float, float]]:
         """Where each column is drawn."""
