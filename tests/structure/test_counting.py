@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from minigibbs.structure.counting import Counter
+from minigibbs.structure.counting import Counter, Scoring
 from minigibbs.structure.scores import BDEU, BIC, LIKELIHOOD
 
 SIZES = np.array([2, 3, 5, 20, 1, 4])
@@ -54,23 +54,37 @@ def bdeu(counts, strength):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("parents", [(), (1,), (1, 2), (3, 1, 2)])
-def test_families_with_one_parent_more_or_less_have_their_scores(parents, threads):
-    table = codes(700)
+@pytest.mark.parametrize("rows", [700, 40_000])  # 40,000 rows are two blocks of words
+@pytest.mark.parametrize("parents", [(), (1,), (1, 2), (5, 2, 1), (3, 1, 2)])
+def test_families_with_one_parent_more_or_less_have_their_scores(parents, rows, threads):
+    table = codes(rows)
     counter = Counter(table, SIZES, threads)
-    family = counter.family(0, parents)
-    assert math.isclose(family.score(BIC, 1.0), bic(naive(table, [*parents, 0], SIZES)))
     others = np.array([c for c in range(1, len(SIZES)) if c not in parents])
     for score, kind in ((bic, BIC), (lambda t: bdeu(t, 2.5), BDEU)):
-        found = family.with_each(others, kind, 2.5)
+        own, add, drop = counter.scores(0, parents, others, Scoring(kind, 2.5, rows))
+        assert math.isclose(own, score(naive(table, [*parents, 0], SIZES)))
         wanted = [score(naive(table, [c, *parents, 0], SIZES)) for c in others.tolist()]
-        np.testing.assert_allclose(found, wanted)
-        for parent in parents:
-            rest = [p for p in parents if p != parent]
-            wanted = score(naive(table, [*rest, 0], SIZES))
-            assert math.isclose(family.without(parent, kind, 2.5), wanted)
-    assert family.score(LIKELIHOOD, 1.0) >= family.score(BIC, 1.0)
+        np.testing.assert_allclose(add, wanted)
+        rest = [[p for p in parents if p != parent] for parent in parents]
+        wanted = [score(naive(table, [*some, 0], SIZES)) for some in rest]
+        np.testing.assert_allclose(drop, wanted)
+    likelihood = counter.scores(0, parents, others, Scoring(LIKELIHOOD, 1.0, rows))[0]
+    assert likelihood >= counter.scores(0, parents, others, Scoring(BIC, 1.0, rows))[0]
+    found = counter.counts(0, parents)
+    np.testing.assert_array_equal(found, naive(table, [*reversed(parents), 0], SIZES))
     counter.close()
+
+
+def test_columns_of_many_values_are_counted_row_by_row():
+    sizes = np.array([20, 3, 2])
+    table = np.stack([np.random.default_rng(1).integers(0, n, 500) for n in sizes])
+    counter = Counter(table.astype(np.uint8), sizes, 1)
+    for child, parents in ((0, ()), (1, (0,)), (2, ())):
+        others = np.array([c for c in range(3) if c != child and c not in parents])
+        own, add, _ = counter.scores(child, parents, others, Scoring(BIC, 1.0, 500))
+        assert math.isclose(own, bic(naive(table, [*parents, child], sizes)))
+        wanted = [bic(naive(table, [c, *parents, child], sizes)) for c in others.tolist()]
+        np.testing.assert_allclose(add, wanted)
 
 
 def test_threads_count_the_same():
@@ -78,7 +92,8 @@ def test_threads_count_the_same():
     one, two = Counter(table, SIZES, 1), Counter(table, SIZES, 2)
     np.testing.assert_array_equal(one.bits, two.bits)
     candidates = np.array([1, 2, 3, 5])
-    first, second = (c.family(0, ()).with_each(candidates, BIC, 1.0) for c in (one, two))
+    scoring = Scoring(BIC, 1.0, 200_000)
+    first, second = (c.scores(0, (), candidates, scoring)[1] for c in (one, two))
     np.testing.assert_array_equal(first, second)
     two.close()
 
@@ -86,6 +101,7 @@ def test_threads_count_the_same():
 def test_tables_that_are_too_large_are_not_considered():
     sizes = np.array([3000, 3000, 2])
     table = np.stack([np.arange(100) % n for n in sizes]).astype(np.int32)
-    found = Counter(table, sizes, 1).family(0, ()).with_each(np.array([1, 2]), BIC, 1.0)
+    scoring = Scoring(BIC, 1.0, 100)
+    found = Counter(table, sizes, 1).scores(0, (), np.array([1, 2]), scoring)[1]
     assert found[0] == -np.inf
     assert np.isfinite(found[1])

@@ -48,6 +48,33 @@ def test_columns_of_every_kind():
     assert not table.complete
 
 
+@pytest.mark.parametrize("library", ["pandas", "object", "polars", "pyarrow", "chunks"])
+def test_text_is_read_alike_from_every_library(library):
+    cells = ["b", None, "a", "é", "", "b", None, "a"]
+    if library in ("pandas", "object"):
+        frame = pd.DataFrame({"text": cells}, dtype=object if library == "object" else "str")
+    elif library == "polars":
+        frame = pytest.importorskip("polars").DataFrame({"text": cells})
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        frame = arrow.table({"text": cells})
+        if library == "chunks":
+            large = frame.cast(arrow.schema([("text", arrow.large_string())]))
+            frame = arrow.concat_tables([large[:3], large[3:]])
+    table = read_table(frame, None)
+    assert labels(table, "text") == ("", "a", "b", "é")
+    assert column(table, "text") == [2, -1, 1, 3, 0, 2, -1, 1]
+    np.testing.assert_array_equal(table.codes, read_table({"text": cells}, None).codes)
+    assert table.rows_of(frame)[:, 0].tolist() == column(table, "text")
+
+
+def test_frames_are_read_without_pyarrow(monkeypatch):
+    monkeypatch.setattr("minigibbs.system.frames.find_spec", lambda name: None)
+    table = read_table(FRAME, None)
+    assert labels(table, "text") == ("a", "b")
+    assert column(table, "text") == [1, 0, -1, 1]
+
+
 def test_a_mapping_and_an_array_are_tables():
     masked = np.ma.array([1, 2, 2], mask=[False, True, False])
     table = read_table({"a": [0, 1, 0], "b": masked}, None)

@@ -23,7 +23,7 @@ from minigibbs.structure.bootstrap import confidences
 from minigibbs.structure.chow_liu import chow_liu
 from minigibbs.structure.completion import Completion
 from minigibbs.structure.conditionals import conditional_tables, network_graph
-from minigibbs.structure.counting import Counter
+from minigibbs.structure.counting import Counter, Scoring
 from minigibbs.structure.equivalence import compelled
 from minigibbs.structure.hill_climbing import hill_climbing
 from minigibbs.structure.learned import Learned, Rules
@@ -37,7 +37,7 @@ from minigibbs.system.watch import Watch
 METHODS = ("tree", "pairwise", "network")
 _SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
 _ROUNDS = 15  # of learning from a completed table and completing it anew
-_RESTARTS, _FEW_CELLS = 20, 1_000_000  # of networks, for tables of so many cells at most
+_RESTARTS, _FEW_CELLS = 10, 1_000_000  # of networks, for tables of so many cells at most
 _DRAWS = 5  # completions that the last parameters are averaged over
 
 
@@ -101,8 +101,9 @@ def learn_structure(
     tabu : int, default 10
         Networks: steps without a better network before a climb ends.
     restarts : int, optional
-        Networks: number of further climbs, from the best network with random changes. By default 20
-        for tables of up to a million cells, and 0 for larger ones.
+        Networks: rounds of further climbs. In a round every column in turn loses its edges and gets
+        the best ones anew. Two rounds without a better network end the search. By default at most
+        10 for tables of up to a million cells, and 0 for larger ones.
     pseudocount : float, default 1.0
         Trees and networks: the weight of the prior of a conditional table, shared by its cells.
         0 gives relative frequencies.
@@ -259,9 +260,8 @@ class _Task:
             if self.method == "pairwise":
                 return pairwise(counter, self.gamma, rules)
             rng = np.random.default_rng(seed)
-            return hill_climbing(
-                counter, self.kind, self.strength, rules, self.tabu, self.restarts, rng, watch
-            )
+            scoring = Scoring(self.kind, float(self.strength), table.rows)
+            return hill_climbing(counter, scoring, rules, self.tabu, self.restarts, rng, watch)
 
     def _fitted(
         self, table: Codes, learned: Learned, threads: int | None, more: float = 0.0

@@ -28,14 +28,13 @@ def conditional_tables(
     """
     found = []
     for child, own in enumerate(parents):
-        cells = np.prod(counter.sizes[[*own, child]].astype(np.float64))
+        cells = counter.cells([*own, child])
         if cells > MOST_CELLS:
             raise LearnError(
                 f"the table of column {child} given its parents has {cells:.3g} cells; at most "
                 f"{MOST_CELLS:,} are possible"
             )
-        family = counter.family(child, own)
-        counts = family.counts.reshape(family.shape)  # the last parent first
+        counts = counter.counts(child, own)  # the last parent first
         counts = counts.transpose([*reversed(range(len(own))), len(own)])
         seen = tuple(slice(int(values[column])) for column in (*own, child))
         prior = pseudocount / float(np.prod(values[[*own, child]]))

@@ -8,25 +8,54 @@ table is complete; its rows and columns are cut off afterwards where available c
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.kernels.counts import bits_set
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.structure.scores import family_score, score_of
+from minigibbs.structure.scores import family_score
 
 MOST_CELLS = 2**22  # of a table; larger families are not considered
-_BY_BITS = 64  # cells of a table up to which bits are quicker than rows
+_BY_BITS = 96  # cells of a table up to which bits are quicker than rows
 _MOST_MARKED = 16  # values of a column up to which it is stored as bits
 _WORD = 64
 _BLOCK = 512  # words that are counted together, so that they stay in the cache
 _ALONE = 2_000_000  # cells times rows below which one thread is quicker
+_LOGS = 2**15  # counts up to which x log(x) is looked up
 _ONE, _NONE = np.uint64(1), np.uint64(0)
+
+
+class Table(NamedTuple):
+    """What the kernels read of a table."""
+
+    codes: NDArray[Any]  # [column, row]
+    bits: NDArray[np.uint64]  # [value, word] of all columns that are stored as bits
+    first: NDArray[np.int64]  # [column + 1] where the values of a column begin in `bits`
+    sizes: NDArray[np.int64]  # [column]
+    logs: NDArray[np.float64]  # [count] count * log(count)
+
+
+class Scratch(NamedTuple):
+    """Arrays that one thread writes to."""
+
+    cell_of: NDArray[np.int32]  # [row] the cell of each row
+    planes: NDArray[np.uint64]  # [cell, word] the rows in each cell, a block of words at a time
+    counts: NDArray[np.int64]  # [cell]
+    space: NDArray[np.int64]  # tables of the candidates
+
+
+class Scoring(NamedTuple):
+    """The score of families: a kind, the equivalent sample size of BDeu, and the number of rows."""
+
+    kind: int
+    strength: float
+    rows: int
 
 
 class Counter:
@@ -51,8 +80,8 @@ class Counter:
         self._pool: ThreadPoolExecutor | None = None
         marked = np.where(sizes <= _MOST_MARKED, sizes, 0)
         self.first = np.concatenate([[0], np.cumsum(marked)]).astype(np.int64)
-        self.words = -(-self.rows // _WORD)
-        self.bits = np.zeros((int(self.first[-1]), self.words), dtype=np.uint64)
+        words = -(-self.rows // _WORD)
+        self.bits = np.zeros((int(self.first[-1]), words), dtype=np.uint64)
         self.totals = np.zeros(int(sizes.sum()), dtype=np.int64)
         self.start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.spread(
@@ -62,6 +91,11 @@ class Counter:
             self.columns,
             self.rows,
         )
+        counts = np.arange(min(self.rows + 1, _LOGS), dtype=np.float64)
+        logs = counts * np.log(np.maximum(counts, 1.0))
+        self.table = Table(self.codes, self.bits, self.first, sizes, logs)
+        self._sizes: list[int] = sizes.tolist()
+        self._spare: list[Scratch] = []  # of threads that have ended
 
     def close(self) -> None:
         """End the threads."""
@@ -101,108 +135,59 @@ class Counter:
         self.spread(work, len(first), self.rows)
         return out, starts
 
-    def family(self, child: int, parents: Sequence[int]) -> Family:
-        """The table of a column and its parents."""
-        return Family(self, child, tuple(parents))
+    def cells(self, family: Sequence[int]) -> float:
+        """How many cells the table of some columns has."""
+        return math.prod(float(self._sizes[column]) for column in family)
 
+    def counts(self, child: int, parents: Sequence[int]) -> NDArray[np.int64]:
+        """The table of a column and its parents: the last parent first, the column last."""
+        family = np.array([child, *parents], dtype=np.int64)
+        shape = self.sizes[family[::-1]]
+        counts = np.zeros(int(shape.prod()), dtype=np.int64)
+        scratch = self._scratch(0, 0)
+        _count_rows(self.table, family, scratch.cell_of, counts)
+        self._spare.append(scratch)
+        return counts.reshape((*shape[:-1], shape[-1]))
 
-class Family:
-    """A column and its parents: their table, and what a further parent would score."""
+    def scores(
+        self, child: int, parents: Sequence[int], candidates: NDArray[np.int64], scoring: Scoring
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        """The score of a family, with each candidate as one parent more, and without each parent.
 
-    def __init__(self, counter: Counter, child: int, parents: tuple[int, ...]) -> None:
-        self.counter, self.child, self.parents = counter, child, parents
-        sizes = counter.sizes
-        self.size = int(sizes[child])
-        self.shape = (*(int(sizes[p]) for p in reversed(parents)), self.size)
-        self.cells = int(np.prod(self.shape, dtype=np.float64))
-        self._index: NDArray[np.int32] | None = None
-        self._bits: NDArray[np.uint64] | None = None
-        self.counts = self._count()
+        A candidate whose table would be too large has -inf.
+        """
+        family = np.array([child, *parents], dtype=np.int64)
+        cells = math.prod(self._sizes[column] for column in (child, *parents))
+        space = max(min(cells * max(self._sizes), MOST_CELLS), cells)
+        if cells <= _BY_BITS:
+            space = max(space, len(candidates) * (_BY_BITS + cells))
+        own, drop = np.empty(1), np.empty(len(parents))
+        add = np.full(len(candidates), -np.inf)
 
-    def _count(self) -> NDArray[np.int64]:
-        """The flat table: the last parent is slowest, the child is fastest."""
-        counts = np.zeros(self.cells, dtype=np.int64)
-        _count_rows(self.index, counts)
-        return counts
+        def work(begin: int, end: int) -> None:
+            scratch = self._scratch(cells, space)
+            out = (own, drop) if begin == 0 else (own[:0], drop[:0])
+            _score_family(
+                self.table, family, candidates[begin:end], scoring, scratch, *out, add[begin:end]
+            )
+            self._spare.append(scratch)
 
-    @property
-    def index(self) -> NDArray[np.int32]:
-        """[row] the cell of each row."""
-        if self._index is None:
-            counter, stride = self.counter, self.size
-            index = counter.codes[self.child].astype(np.int32)
-            for parent in self.parents:
-                _extend(index, counter.codes[parent], stride)
-                stride *= int(counter.sizes[parent])
-            self._index = index
-        return self._index
+        self.spread(work, max(len(candidates), 1), self.rows)
+        return float(own[0]), add, drop
 
-    @property
-    def bits(self) -> NDArray[np.uint64]:
-        """[cell, word] the rows in each cell."""
-        if self._bits is None:
-            bits = np.zeros((self.cells, self.counter.words), dtype=np.uint64)
-            _mark_cells(self.index, bits)
-            self._bits = bits
-        return self._bits
-
-    def score(self, kind: int, strength: float) -> float:
-        """The score of the family."""
-        return float(
-            score_of(self.counts, self.cells, self.size, self.counter.rows, kind, strength)
-        )
-
-    def without(self, parent: int, kind: int, strength: float) -> float:
-        """The score with one parent less, from the table alone."""
-        axis = len(self.parents) - 1 - self.parents.index(parent)
-        smaller = np.ascontiguousarray(self.counts.reshape(self.shape).sum(axis=axis)).ravel()
-        rows = self.counter.rows
-        return float(score_of(smaller, len(smaller), self.size, rows, kind, strength))
-
-    def with_each(
-        self, candidates: NDArray[np.int64], kind: int, strength: float
-    ) -> NDArray[np.float64]:
-        """The score with one parent more, for each candidate; -inf if its table is too large."""
-        counter = self.counter
-        scores = np.full(len(candidates), -np.inf)
-        sizes = counter.sizes[candidates]
-        cells = sizes * self.cells
-        marked = counter.first[candidates + 1] > counter.first[candidates]
-        by_bits = marked & ((sizes - 1) * self.cells <= _BY_BITS)
-        by_rows = ~by_bits & (cells <= MOST_CELLS)
-        for chosen, bits in ((np.flatnonzero(by_bits), True), (np.flatnonzero(by_rows), False)):
-            if not len(chosen):
-                continue
-            found, some = np.empty(len(chosen)), candidates[chosen]
-            largest = int(cells[chosen].max())
-            settings = (self.size, counter.rows, kind, strength)
-            base: Any = self.bits if bits else self.index  # made before threads ask for it
-
-            def work(
-                begin: int,
-                end: int,
-                some: NDArray[np.int64] = some,
-                found: NDArray[np.float64] = found,
-                largest: int = largest,
-                base: Any = base,
-                bits: bool = bits,
-                settings: tuple[int, int, int, float] = settings,
-            ) -> None:
-                space = np.zeros(largest, dtype=np.int64)
-                if bits:
-                    planes = (counter.bits, counter.first)
-                    _score_by_bits(
-                        base, self.counts, *planes, some, begin, end, *settings, space, found
-                    )
-                else:
-                    columns = (counter.codes, counter.sizes)
-                    _score_by_rows(
-                        base, self.cells, *columns, some, begin, end, *settings, space, found
-                    )
-
-            counter.spread(work, len(chosen), counter.rows * (0.2 if bits else 1.0))
-            scores[chosen] = found
-        return scores
+    def _scratch(self, cells: int, space: int) -> Scratch:
+        """Arrays for one thread."""
+        try:
+            found = self._spare.pop()
+        except IndexError:
+            planes = np.empty((_BY_BITS, _BLOCK), dtype=np.uint64)
+            nothing = np.empty(0, dtype=np.int64)
+            found = Scratch(np.empty(self.rows, dtype=np.int32), planes, nothing, nothing)
+        if len(found.counts) < cells:
+            found = found._replace(counts=np.empty(cells, dtype=np.int64))
+        if len(found.space) < space:
+            found = found._replace(space=np.empty(space, dtype=np.int64))
+        return found
 
 
 @entry
@@ -245,69 +230,167 @@ def _count_pairs(codes, bits, first, sizes, totals, start, left, right, starts, 
 
 
 @entry
-def _extend(index, codes, stride):
-    """Add one more column to the cells of rows."""
-    for row in range(len(index)):
-        index[row] += np.int32(codes[row] * stride)
+def _count_rows(table, family, cell_of, counts):
+    """Write the cell of each row, and add the rows to the counts of their cells."""
+    _fill_cells(table, family, cell_of)
+    for row in range(len(cell_of)):
+        counts[np.uint64(cell_of[row])] += 1
 
 
 @entry
-def _count_rows(index, counts):
-    """Count how many rows each cell has."""
-    for row in range(len(index)):
-        counts[np.uint64(index[row])] += 1
+def _score_family(table, family, candidates, scoring, scratch, own, drop, add):
+    """Score a family, and with each candidate as one parent more, and without each parent.
 
-
-@entry
-def _mark_cells(index, bits):
-    """Set the bit of each row in the words of its cell."""
-    for row in range(len(index)):
-        bits[index[row], row // _WORD] |= _ONE << np.uint64(row % _WORD)
+    `family` is the column and its parents. The first two scores are left out where `own` is empty.
+    """
+    size, cells = table.sizes[family[0]], 1
+    marked = True
+    for column in family:
+        cells *= table.sizes[column]
+        marked &= table.first[column + 1] > table.first[column]
+    counts = scratch.counts[:cells]
+    counts[:] = 0
+    by_bits = cells <= _BY_BITS
+    if not (marked and by_bits):
+        _fill_cells(table, family, scratch.cell_of)
+        for row in range(len(scratch.cell_of)):
+            counts[np.uint64(scratch.cell_of[row])] += 1
+    if by_bits:
+        _count_by_bits(table, family, candidates, marked, scratch, counts)
+        _score_by_bits(table, size, candidates, counts, scoring, scratch.space, add)
+    _score_by_rows(table, family, candidates, cells, scoring, scratch, marked and by_bits, add)
+    if len(own):
+        own[0] = family_score(counts, cells, size, scoring, table.logs)
+        stride = size
+        for k in range(len(drop)):
+            values = table.sizes[family[k + 1]]
+            smaller = scratch.space[: cells // values]
+            _sum_out(counts, stride, values, smaller)
+            drop[k] = family_score(smaller, cells // values, size, scoring, table.logs)
+            stride *= values
 
 
 @kernel
-def _together(a, b, begin, end):
-    """How many bits two rows of words share, from word `begin` to `end`."""
+def _is_marked(table, column, cells):
+    """Whether a further parent is counted by bits: it is stored so, and the table is small."""
+    values = table.first[column + 1] - table.first[column]
+    return values > 1 and cells * (values - 1) <= _BY_BITS
+
+
+@kernel
+def _fill_cells(table, family, cell_of):
+    """Write the cell of each row: the column itself is fastest, its last parent slowest."""
+    codes, stride = table.codes[family[0]], np.int32(table.sizes[family[0]])
+    for row in range(len(cell_of)):
+        cell_of[row] = codes[row]
+    for k in range(1, len(family)):
+        codes = table.codes[family[k]]
+        for row in range(len(cell_of)):
+            cell_of[row] += np.int32(codes[row]) * stride
+        stride *= np.int32(table.sizes[family[k]])
+
+
+@kernel
+def _count_by_bits(table, family, candidates, marked, scratch, counts):
+    """Count the family, if it is marked, and all but the last value of each marked candidate."""
+    cells, words, planes = len(counts), table.bits.shape[1], scratch.planes
     total = 0
-    for word in range(begin, end):
-        total += bits_set(a[word] & b[word])
+    for column in candidates:
+        if _is_marked(table, column, cells):
+            total += cells * table.sizes[column]
+    scratch.space[:total] = 0
+    for begin in range(0, words, _BLOCK):
+        length = min(_BLOCK, words - begin)
+        if marked:
+            _join_planes(table, family, begin, length, planes)
+            for cell in range(cells):
+                counts[cell] += _together(planes[cell], planes[cell], 0, length)
+        else:
+            _mark_planes(scratch.cell_of, begin, length, planes[:cells])
+        first = 0
+        for column in candidates:
+            if _is_marked(table, column, cells):
+                row = table.first[column]
+                for x in range(table.sizes[column] - 1):
+                    for cell in range(cells):
+                        shared = _together(planes[cell], table.bits[row + x], begin, length)
+                        scratch.space[first + x * cells + cell] += shared
+                first += cells * table.sizes[column]
+
+
+@kernel
+def _join_planes(table, family, begin, length, planes):
+    """Write the rows of each cell, some words of them: the words that all values share."""
+    cells = 1
+    for k in range(len(family)):
+        row = table.first[family[k]]
+        for x in range(table.sizes[family[k]] - 1, -1, -1):  # the cells before are read last
+            for cell in range(cells):
+                for word in range(length):
+                    bits = table.bits[row + x, begin + word]
+                    if k > 0:
+                        bits &= planes[cell, word]
+                    planes[x * cells + cell, word] = bits
+        cells *= table.sizes[family[k]]
+
+
+@kernel
+def _mark_planes(cell_of, begin, length, planes):
+    """Write the rows of each cell, some words of them, by the cell of each row."""
+    planes[:, :length] = np.uint64(0)
+    for row in range(begin * _WORD, min((begin + length) * _WORD, len(cell_of))):
+        planes[cell_of[row], row // _WORD - begin] |= _ONE << np.uint64(row % _WORD)
+
+
+@kernel
+def _together(a, b, begin, length):
+    """How many bits some words share: the first of `a`, and those of `b` from `begin`."""
+    total = 0
+    for word in range(length):
+        total += bits_set(a[word] & b[begin + word])
     return total
 
 
-@entry
-def _score_by_bits(
-    cells, counts, bits, first, candidates, begin, end, size, rows, kind, strength, space, found
-):
-    """Score the candidates from `begin` to `end` as further parents, by the bits of the cells."""
-    base, words = len(cells), cells.shape[1]
-    for k in range(begin, end):
-        row, values = first[candidates[k]], first[candidates[k] + 1] - first[candidates[k]]
-        for cell in range(base * values):
-            space[cell] = 0
-        for block in range(0, words, _BLOCK):
-            stop = min(block + _BLOCK, words)
-            for x in range(values - 1):
-                for cell in range(base):
-                    shared = _together(cells[cell], bits[row + x], block, stop)
-                    space[x * base + cell] += shared
-        for cell in range(base):
-            rest = counts[cell]
-            for x in range(values - 1):
-                rest -= space[x * base + cell]
-            space[(values - 1) * base + cell] = rest
-        found[k] = family_score(space, base * values, size, rows, kind, strength)
+@kernel
+def _score_by_bits(table, size, candidates, counts, scoring, space, add):
+    """Score the marked candidates: their last values are what is left of the counts."""
+    cells, first = len(counts), 0
+    for k in range(len(candidates)):
+        if _is_marked(table, candidates[k], cells):
+            values = table.sizes[candidates[k]]
+            found = space[first : first + cells * values]
+            for cell in range(cells):
+                rest = counts[cell]
+                for x in range(values - 1):
+                    rest -= found[x * cells + cell]
+                found[(values - 1) * cells + cell] = rest
+            add[k] = family_score(found, cells * values, size, scoring, table.logs)
+            first += cells * values
 
 
-@entry
-def _score_by_rows(
-    index, base, codes, sizes, candidates, begin, end, size, rows, kind, strength, space, found
-):
-    """Score the candidates from `begin` to `end` as further parents, row by row."""
-    for k in range(begin, end):
-        column = candidates[k]
-        cells = base * sizes[column]
-        for cell in range(cells):
-            space[cell] = 0
-        for row in range(len(index)):
-            space[np.uint64(index[row] + base * np.int64(codes[column, row]))] += 1
-        found[k] = family_score(space, cells, size, rows, kind, strength)
+@kernel
+def _score_by_rows(table, family, candidates, cells, scoring, scratch, to_fill, add):
+    """Score the candidates that are not marked and whose tables are not too large."""
+    for k in range(len(candidates)):
+        values = table.sizes[candidates[k]]
+        large = cells * values > MOST_CELLS
+        if not large and not _is_marked(table, candidates[k], cells):
+            if to_fill:
+                _fill_cells(table, family, scratch.cell_of)
+                to_fill = False
+            found, codes = scratch.space[: cells * values], table.codes[candidates[k]]
+            found[:] = 0
+            for row in range(len(scratch.cell_of)):
+                found[np.uint64(scratch.cell_of[row] + cells * np.int64(codes[row]))] += 1
+            size = table.sizes[family[0]]
+            add[k] = family_score(found, cells * values, size, scoring, table.logs)
+
+
+@kernel
+def _sum_out(counts, stride, values, smaller):
+    """Write the table without a parent of so many values, whose cells are `stride` apart."""
+    for cell in range(len(smaller)):
+        total, first = 0, cell // stride * stride * values + cell % stride
+        for x in range(values):
+            total += counts[first + x * stride]
+        smaller[cell] = total

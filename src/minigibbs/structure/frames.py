@@ -9,15 +9,27 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 from minigibbs.system.arrays import to_numpy
-from minigibbs.system.frames import as_column, column_of, has_columns, missing_in, names_of
+from minigibbs.system.frames import (
+    as_column,
+    column_of,
+    has_columns,
+    missing_in,
+    names_of,
+    texts_of,
+)
 
 
 class Column(NamedTuple):
-    """One column: its cells, where they are missing, and the categories that it declares."""
+    """One column: its cells, where they are missing, and the categories that it declares.
+
+    `texts` are the different cells and the number of each cell, -1 where it is missing; None unless
+    the column came so.
+    """
 
     cells: NDArray[Any]
     missing: NDArray[np.bool_]
     categories: tuple[Any, ...] | None = None
+    texts: tuple[list[str], NDArray[np.int64]] | None = None
 
     @property
     def numeric(self) -> bool:
@@ -32,8 +44,11 @@ def read_frame(frame: Any) -> dict[str, Column]:
     """
     if has_columns(frame):
         names = names_of(frame, "frame", LearnError)
+        texts = texts_of(frame, "frame", LearnError)
         columns = {
-            str(name): _column(str(name), column_of(frame, name, "frame", LearnError))._replace(
+            str(name): _text_column(*texts[name])
+            if name in texts
+            else _column(str(name), column_of(frame, name, "frame", LearnError))._replace(
                 categories=_categories(frame, name)
             )
             for name in names
@@ -73,6 +88,12 @@ def _column(name: str, cells: NDArray[Any]) -> Column:
         raise LearnError(f"frame: column {name!r} has complex numbers")
     missing = missing_in(cells)
     return Column(_narrowed(cells, missing), missing)
+
+
+def _text_column(texts: list[str], numbers: NDArray[np.int64]) -> Column:
+    """A column of text whose different cells are known."""
+    cells = np.array([*texts, None], dtype=object)[numbers]  # -1 is the last one
+    return Column(cells, numbers < 0, texts=(texts, numbers))
 
 
 def _categories(frame: Any, name: Any) -> tuple[Any, ...] | None:

@@ -1,119 +1,194 @@
-"""Bayesian networks by hill climbing with a tabu list, and restarts from perturbed networks.
+"""Bayesian networks by hill climbing with a tabu list, and by taking columns out and in again.
 
 A step adds, drops or reverses the edge that raises the score most, or lowers it least. Networks
 that were visited recently are tabu. A climb ends after a number of steps without a new best
-network. Restarts then move from the best one to another of the same distributions, by reversing
-covered edges at random; every second one also changes a third as many edges as there are columns.
+network. Further rounds follow the optimal reinsertion of Moore and Wong (ICML 2003): every column
+in turn loses its edges, gets the parents or the children that raise the score, and the network
+climbs again. A round begins at another network of the same distributions, which is found by
+reversing covered edges at random.
+
+The search itself is compiled. It returns to Python where it needs a family that was not scored yet.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
 from minigibbs.kernels.jit import entry, kernel
-from minigibbs.structure.counting import Counter, Family
+from minigibbs.structure.counting import MOST_CELLS, Counter, Scoring
 from minigibbs.structure.learned import Learned, Rules
 from minigibbs.system.watch import Watch
 
 _SAME = 1e-9  # scores that differ by less are equal
 _VISITED = 100  # networks that are tabu
+_SHORT = 5  # steps without a better network, in climbs after the first
 
 ADD, DROP, REVERSE = 0, 1, 2
+_IDLE = 2  # rounds without a better network after which the search ends
+_ANY = -1  # of columns
+_ENDED = -1  # in place of a column whose family is not scored yet
+_STEPS, _WORSE, _CODES = 0, 1, 2  # entries of `Walk.numbers`
+
+
+class Store(NamedTuple):
+    """The families that were scored."""
+
+    places: NDArray[np.int64]  # [hash] number of a family, or -1; linear probing
+    keys: NDArray[np.uint64]  # [family] the marks of its edges, combined
+    own: NDArray[np.float64]  # [family] its score
+    add: NDArray[np.float64]  # [family, column] what a further parent adds to it, or -inf
+    drop: NDArray[np.float64]  # [family, column] what the loss of a parent adds to it
+
+
+class Walk(NamedTuple):
+    """A network that changes."""
+
+    edge: NDArray[np.bool_]  # [parent, child]
+    required: NDArray[np.bool_]  # [parent, child]
+    marks: NDArray[np.uint64]  # [parent, child] random numbers
+    keys: NDArray[np.uint64]  # [column] of its family; diagonal marks tell columns apart
+    family: NDArray[np.int64]  # [column] the number of its family in the store
+    best: NDArray[np.bool_]  # [parent, child] of this climb
+    level: NDArray[np.float64]  # [1] the score of the best
+    numbers: NDArray[np.int64]  # steps made, steps since the best, networks visited
+    visited: NDArray[np.uint64]  # codes of networks, the latest `_VISITED`
+    above: NDArray[np.uint64]  # [column, word] bits of the columns from which paths lead to it
+    nodes: NDArray[np.int64]  # [2, column] scratch
 
 
 class Search:
-    """A network on its way: its families, and what each change of an edge would score."""
+    """A network, the best one of its climb, and the families that were scored.
 
-    def __init__(self, counter: Counter, kind: int, strength: float, rules: Rules) -> None:
-        self.counter, self.kind, self.strength, self.rules = counter, kind, strength, rules
+    Parameters
+    ----------
+    counter : Counter
+        A table without missing cells.
+    scoring : Scoring
+        The score.
+    rules : Rules
+        Allowed and required edges, and the largest number of parents.
+    rng : Generator
+        Draws the marks.
+    watch : Watch
+        Climbs end with the time of the call.
+    """
+
+    def __init__(
+        self,
+        counter: Counter,
+        scoring: Scoring,
+        rules: Rules,
+        rng: np.random.Generator,
+        watch: Watch,
+    ) -> None:
+        self.counter, self.scoring, self.rules, self.watch = counter, scoring, rules, watch
         columns = counter.columns
-        self.edge = np.zeros((columns, columns), dtype=np.bool_)  # [parent, child]
-        self.add = np.full((columns, columns), -np.inf)
-        self.drop = np.full((columns, columns), -np.inf)
-        self.own = np.zeros(columns)
-        self.known: dict[tuple[int, bytes], tuple[NDArray[np.float64], ...]] = {}
+        self.free = counter.sizes > 1  # an edge to or from a constant column changes nothing
         self.allowed = rules.allowed & ~np.eye(columns, dtype=np.bool_)
-        constant = counter.sizes < 2  # an edge to or from one changes nothing
-        self.allowed[constant] = self.allowed[:, constant] = False
-        for parent, child in np.argwhere(rules.required).tolist():
-            self.edge[parent, child] = True
-        for child in range(columns):
-            self.update(child)
-        self._found = np.empty((3, columns, columns))  # see `changes`
-        self._paths = np.empty((2, columns, columns), dtype=np.bool_)
-        self._nodes = np.empty((2, columns), dtype=np.int64)
-        if not self._write_changes():
+        self.allowed &= self.free[:, None] & self.free
+        self.walk = Walk(
+            edge=np.zeros((columns, columns), dtype=np.bool_),
+            required=rules.required,
+            marks=rng.integers(1, 2**63, size=(columns, columns), dtype=np.uint64),
+            keys=np.zeros(columns, dtype=np.uint64),
+            family=np.zeros(columns, dtype=np.int64),
+            best=np.zeros((columns, columns), dtype=np.bool_),
+            level=np.full(1, -np.inf),
+            numbers=np.zeros(3, dtype=np.int64),
+            visited=np.zeros(_VISITED, dtype=np.uint64),
+            above=np.zeros((columns, -(-columns // 64)), dtype=np.uint64),
+            nodes=np.zeros((2, columns), dtype=np.int64),
+        )
+        self.steps = self.families = 0
+        self.store = self._sized(4 * columns)
+        self.load(rules.required)
+        if _trace(self.walk) < columns:
             raise LearnError("required: the edges must not form a cycle")
+        for child in np.flatnonzero(rules.required.any(axis=0)).tolist():
+            cells = counter.cells([child, *np.flatnonzero(rules.required[:, child]).tolist()])
+            if cells > MOST_CELLS:
+                raise LearnError(
+                    f"required: the table of a column and its parents has {cells:.3g} cells; at "
+                    f"most {MOST_CELLS:,} are possible. Require fewer parents"
+                )
 
-    @property
-    def score(self) -> float:
-        """The score of the network."""
-        return float(self.own.sum())
+    def load(self, edge: NDArray[np.bool_], without: int = _ANY) -> None:
+        """Continue from a network; the column `without` has its required edges only."""
+        _load(self.walk, edge, without)
 
-    def update(self, child: int) -> None:
-        """Score the family of a column anew, and every change of one of its parents."""
-        column = self.edge[:, child]
-        key = child, column.tobytes()
-        if key not in self.known:
-            self.known[key] = self._scored(child, tuple(np.flatnonzero(column).tolist()))
-        own, add, drop = self.known[key]
-        self.own[child] = own[0]
-        self.add[:, child], self.drop[:, child] = add, drop
+    def wander(self, rng: np.random.Generator) -> None:
+        """Reverse covered edges at random: their ends have the same other parents."""
+        _wander(self.walk, self.allowed, rng.random(len(self.walk.edge)))
 
-    def _scored(self, child: int, parents: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
-        columns, most = len(self.edge), self.rules.max_parents
-        family = Family(self.counter, child, parents)
-        own = family.score(self.kind, self.strength)
-        add, drop = np.full(columns, -np.inf), np.full(columns, -np.inf)
-        candidates = np.flatnonzero(self.allowed[:, child] & ~self.edge[:, child])
-        if len(candidates) and (most is None or len(parents) < most):
-            add[candidates] = family.with_each(candidates, self.kind, self.strength) - own
-        for parent in parents:
-            drop[parent] = family.without(parent, self.kind, self.strength) - own
-        return np.array([own]), add, drop
+    def climb(self, tabu: int, source: int = _ANY, target: int = _ANY) -> float:
+        """Climb; returns the score of the best network, `walk.best`.
 
-    def changes(self) -> NDArray[np.float64]:
-        """[kind, parent, child] what each change adds to the score; -inf if it is not possible.
-
-        The array is written anew by the next call.
+        With a source or a target, climbs only add edges from or to this column, while they help.
         """
-        acyclic = self._write_changes()
-        assert acyclic
-        return self._found
+        _begin(self.walk)
+        while not self.watch.ended:
+            child = _climb(self.walk, self.store, tabu, source, target)
+            if child == _ENDED:
+                break
+            self._add(child)
+        self.steps += int(self.walk.numbers[_STEPS])
+        return float(self.walk.level[0])
 
-    def _write_changes(self) -> bool:
-        """Write what `changes` returns; whether the edges form no cycle."""
-        above, single = self._paths
-        waiting, ready = self._nodes
-        required, found = self.rules.required, self._found
-        return bool(
-            _changes(self.edge, required, self.add, self.drop, waiting, ready, above, single, found)
+    def complete(self) -> None:
+        """Score the families of the network."""
+        while (child := _look_up(self.walk, self.store)) != _ENDED:
+            self._add(child)
+
+    def _add(self, child: int) -> None:
+        """Score the family of a column, with one parent more or less."""
+        if self.families == len(self.store.keys):
+            self._grow()
+        column, most = self.walk.edge[:, child], self.rules.max_parents
+        parents = np.flatnonzero(column)
+        if most is None or len(parents) < most:
+            candidates = np.flatnonzero(self.allowed[:, child] & ~column)
+        else:
+            candidates = parents[:0]
+        own, add, drop = self.counter.scores(child, parents.tolist(), candidates, self.scoring)
+        number, store = self.families, self.store
+        store.own[number] = own
+        add -= own
+        drop -= own
+        store.add[number, candidates] = add
+        store.drop[number, parents] = drop
+        store.keys[number] = self.walk.keys[child]
+        _place(store, number)
+        self.families += 1
+
+    def _sized(self, families: int) -> Store:
+        """An empty store."""
+        places = np.full(1 << (2 * families).bit_length(), -1, dtype=np.int64)
+        shape = families, self.counter.columns
+        return Store(
+            places,
+            np.zeros(families, dtype=np.uint64),
+            np.zeros(families),
+            np.full(shape, -np.inf),
+            np.full(shape, -np.inf),
         )
 
-    def apply(self, change: int, parent: int, child: int) -> None:
-        """Make a change."""
-        self.edge[parent, child] = change == ADD
-        if change == REVERSE:
-            self.edge[child, parent] = True
-            self.update(parent)
-        self.update(child)
-
-    def become(self, edge: NDArray[np.bool_]) -> None:
-        """Continue from another network."""
-        different = np.flatnonzero((self.edge != edge).any(axis=0))
-        self.edge[:] = edge
-        for child in different.tolist():
-            self.update(child)
+    def _grow(self) -> None:
+        """Double the store."""
+        full, count = self.store, self.families
+        self.store = self._sized(2 * count)
+        for old, new in zip(full[1:], self.store[1:], strict=True):
+            new[:count] = old
+        for number in range(count):
+            _place(self.store, number)
 
 
 def hill_climbing(
     counter: Counter,
-    kind: int,
-    strength: float,
+    scoring: Scoring,
     rules: Rules,
     tabu: int,
     restarts: int,
@@ -127,165 +202,279 @@ def hill_climbing(
     ----------
     counter : Counter
         A table without missing cells.
-    kind, strength : int, float
-        The score, and the equivalent sample size of BDeu.
+    scoring : Scoring
+        The score.
     rules : Rules
         Allowed and required edges, and the largest number of parents.
     tabu, restarts : int
-        Steps without a better network before the search ends, and how often it starts again.
+        Steps without a better network before the first climb ends, and rounds of further climbs.
     rng : Generator
-        Chooses the changes of restarts.
+        Chooses the order of columns, and the networks of the same distributions.
     watch : Watch
         The deadline and the signals of the call.
     start : array or None
         [parent, child] the first network; by default only the required edges.
     """
-    search = Search(counter, kind, strength, rules)
+    search = Search(counter, scoring, rules, rng, watch)
     if start is not None:
-        search.become(start | rules.required)
-    marks = rng.integers(1, 2**63, size=search.edge.shape, dtype=np.uint64)
-    best, level = search.edge.copy(), search.score
-    steps, ended = 0, "converged"
-    for attempt in range(restarts + 1):
-        if attempt:
-            search.become(best)
-            _wander(search, rng)
-            if attempt % 2 == 0:
-                _perturb(search, max(len(best) // 3, 3), rng)
-        made, found, top = _climb(search, marks, tabu, watch)
-        steps += made
-        if top > level - _SAME:
-            best, level = found, max(top, level)
-        if watch.ended:
-            ended = watch.ended
+        search.load(start | rules.required)
+    level = search.climb(tabu)
+    best = search.walk.best.copy()
+    idle = 0
+    for _ in range(restarts):
+        before = level
+        search.load(best)
+        search.wander(rng)
+        best = search.walk.edge.copy()
+        for column in rng.permutation(np.flatnonzero(search.free)).tolist():
+            for ends in ((_ANY, column), (column, _ANY)):
+                if watch.ended:
+                    break
+                search.load(best, without=column)
+                search.climb(0, *ends)
+                top = search.climb(min(tabu, _SHORT))
+                if top > level - _SAME:
+                    best, level = search.walk.best.copy(), max(top, level)
+        idle = 0 if level > before + _SAME else idle + 1
+        if idle == _IDLE or watch.ended:
             break
-    search.become(best)
+    search.load(best)
+    search.complete()
+    families, drop = search.walk.family, search.store.drop
     pairs = np.argwhere(best.T)[:, ::-1]  # by child
     edges = [(int(parent), int(child)) for parent, child in pairs]
-    strengths = [-float(search.drop[edge]) for edge in edges]
-    return Learned(edges, strengths, True, level, steps, ended)
-
-
-def _climb(
-    search: Search, marks: NDArray[np.uint64], tabu: int, watch: Watch
-) -> tuple[int, NDArray[np.bool_], float]:
-    """Climb from where the search is; returns steps, the best network and its score."""
-    best, level = search.edge.copy(), search.score
-    code = np.bitwise_xor.reduce(marks[search.edge], initial=np.uint64(0))
-    visited: deque[np.uint64] = deque([code], maxlen=_VISITED)
-    steps = worse = 0
-    flips = np.stack([marks, marks, marks ^ marks.T]).ravel()  # of the code, by change
-    while worse <= tabu and not watch.ended:
-        changes = search.changes().ravel()
-        place = int(changes.argmax())
-        while changes[place] > -np.inf and code ^ flips[place] in visited:
-            changes[place] = -np.inf
-            place = int(changes.argmax())
-        if changes[place] == -np.inf:
-            break
-        code ^= flips[place]
-        change, rest = divmod(place, marks.size)
-        search.apply(change, *divmod(rest, len(marks)))
-        visited.append(code)
-        steps += 1
-        worse += 1
-        if search.score > level + _SAME:
-            best, level, worse = search.edge.copy(), search.score, 0
-    return steps, best, level
-
-
-def _wander(search: Search, rng: np.random.Generator) -> None:
-    """Reverse covered edges at random: their ends have the same other parents."""
-    covered = np.empty((search.edge.size, 2), dtype=np.int64)
-    for _ in range(len(search.edge)):
-        count = _covered(search.edge, search.allowed, search.rules.required, covered)
-        if not count:
-            return
-        parent, child = covered[rng.integers(count)].tolist()
-        search.apply(REVERSE, parent, child)
-
-
-def _perturb(search: Search, count: int, rng: np.random.Generator) -> None:
-    """Make some possible changes at random."""
-    for _ in range(count):
-        possible = np.argwhere(search.changes() > -np.inf)
-        if not len(possible):
-            return
-        change, parent, child = possible[rng.integers(len(possible))].tolist()
-        search.apply(change, parent, child)
+    strengths = [-float(drop[families[child], parent]) for parent, child in edges]
+    return Learned(edges, strengths, True, level, search.steps, watch.ended or "converged")
 
 
 @entry
-def _covered(edge, allowed, required, covered):
-    """Write the covered edges that may be reversed as (parent, child); returns their number."""
-    columns, count = len(edge), 0
-    for parent in range(columns):
-        for child in range(columns):
-            if edge[parent, child] and allowed[child, parent] and not required[parent, child]:
-                differ = 0  # the parent itself is one difference
-                for other in range(columns):
-                    differ += edge[other, parent] != edge[other, child]
-                if differ == 1:
-                    covered[count, 0], covered[count, 1] = parent, child
-                    count += 1
-    return count
-
-
-@entry
-def _changes(edge, required, add, drop, waiting, ready, above, single, found):
-    """Write `Search.changes` to `found`; returns whether the edges form no cycle.
-
-    `waiting` and `ready` are scratch. Afterwards above[to, from] says where paths lead, and
-    `single` which edges are the only path between their ends.
-    """
+def _load(walk, edge, without):
+    """Start from a network; `without` loses all edges but the required ones."""
     columns = len(edge)
-    if _trace(edge, waiting, ready, above, single) < columns:
-        return False
+    for child in range(columns):
+        walk.keys[child] = walk.marks[child, child]
+        walk.family[child] = -1
     for parent in range(columns):
         for child in range(columns):
-            for change in range(3):
-                found[change, parent, child] = -np.inf
-            if edge[parent, child]:
-                if not required[parent, child]:
-                    found[DROP, parent, child] = drop[parent, child]
-                    if single[parent, child]:
-                        found[REVERSE, parent, child] = drop[parent, child] + add[child, parent]
-            elif not edge[child, parent] and not above[parent, child]:
-                found[ADD, parent, child] = add[parent, child]
+            kept = edge[parent, child]
+            if parent == without or child == without:
+                kept = walk.required[parent, child]
+            walk.edge[parent, child] = kept
+            if kept:
+                walk.keys[child] ^= walk.marks[parent, child]
+
+
+@entry
+def _begin(walk):
+    """Begin a climb at the present network."""
+    walk.level[0] = -np.inf
+    walk.numbers[:] = 0
+
+
+@kernel
+def _flip(walk, parent, child):
+    """Add an edge, or take it away."""
+    walk.edge[parent, child] = not walk.edge[parent, child]
+    walk.keys[child] ^= walk.marks[parent, child]
+    walk.family[child] = -1
+
+
+@entry
+def _place(store, number):
+    """Let a family be found by its key."""
+    last = np.uint64(len(store.places) - 1)
+    place = store.keys[number] & last
+    while store.places[place] >= 0:
+        place = (place + np.uint64(1)) & last
+    store.places[place] = number
+
+
+@entry
+def _look_up(walk, store):
+    """Find the families of all columns; returns one that is not in the store, or `_ENDED`."""
+    last = np.uint64(len(store.places) - 1)
+    for child in range(len(walk.keys)):
+        if walk.family[child] < 0:
+            place = walk.keys[child] & last
+            while store.places[place] >= 0:
+                if store.keys[store.places[place]] == walk.keys[child]:
+                    break
+                place = (place + np.uint64(1)) & last
+            walk.family[child] = store.places[place]
+            if walk.family[child] < 0:
+                return child
+    return _ENDED
+
+
+@entry
+def _climb(walk, store, tabu, source, target):
+    """Climb until it ends, or until a column has a family that is not in the store.
+
+    Returns this column, or `_ENDED`. Called again, the climb goes on.
+    """
+    while True:
+        missing = _look_up(walk, store)
+        if missing != _ENDED:
+            return missing
+        score, code = 0.0, np.uint64(0)
+        for child in range(len(walk.keys)):
+            score += store.own[walk.family[child]]
+            code ^= walk.keys[child]
+        if score > walk.level[0] + _SAME:
+            walk.level[0] = score
+            _keep(walk)
+            walk.numbers[_WORSE] = 0
+        walk.visited[walk.numbers[_CODES] % _VISITED] = code
+        walk.numbers[_CODES] += 1
+        _trace(walk)
+        if source == _ANY and target == _ANY:
+            change, parent, child, gain = _best_change(walk, store, code)
+        else:
+            change, parent, child, gain = _best_edge(walk, store, source, target)
+        worse = score + gain <= walk.level[0] + _SAME
+        if gain == -np.inf or (worse and walk.numbers[_WORSE] >= tabu):
+            return _ENDED
+        walk.numbers[_STEPS] += 1
+        walk.numbers[_WORSE] += 1
+        _flip(walk, parent, child)
+        if change == REVERSE:
+            _flip(walk, child, parent)
+
+
+@kernel
+def _keep(walk):
+    """Keep the present network as the best one."""
+    for parent in range(len(walk.edge)):
+        for child in range(len(walk.edge)):
+            walk.best[parent, child] = walk.edge[parent, child]
+
+
+@kernel
+def _best_change(walk, store, code):
+    """The change that adds most to the score, among those that do not lead to a tabu network.
+
+    Returns its kind, the parent, the child, and what it adds.
+    """
+    columns, best = len(walk.edge), -np.inf
+    change, source, target = ADD, 0, 0
+    for child in range(columns):
+        own = walk.family[child]
+        for parent in range(columns):
+            gain = store.add[own, parent]
+            if gain > best and _is_open(walk, parent, child, code):
+                best, change, source, target = gain, ADD, parent, child
+            if walk.edge[parent, child] and not walk.required[parent, child]:
+                gain, changed = store.drop[own, parent], code ^ walk.marks[parent, child]
+                if gain > best and not _is_visited(walk, changed):
+                    best, change, source, target = gain, DROP, parent, child
+                gain += store.add[walk.family[parent], child]
+                changed ^= walk.marks[child, parent]
+                only = gain > best and _is_only_path(walk, parent, child)
+                if only and not _is_visited(walk, changed):
+                    best, change, source, target = gain, REVERSE, parent, child
+    return change, source, target, best
+
+
+@kernel
+def _best_edge(walk, store, source, target):
+    """The edge from `source` or to `target` that adds most to the score, as in `_best_change`."""
+    columns, best, parent, child = len(walk.edge), -np.inf, 0, 0
+    for other in range(columns):
+        begin, end = (source, other) if target == _ANY else (other, target)
+        gain = store.add[walk.family[end], begin]
+        if gain > best and not _is_above(walk, end, begin):
+            best, parent, child = gain, begin, end
+    return ADD, parent, child, best
+
+
+@kernel
+def _is_above(walk, a, b):
+    """Whether a path leads from a to b."""
+    return (walk.above[b, a // 64] >> np.uint64(a % 64)) & np.uint64(1) == np.uint64(1)
+
+
+@kernel
+def _is_open(walk, parent, child, code):
+    """Whether an edge may be added: it closes no cycle, and the network is not tabu."""
+    if _is_above(walk, child, parent):
+        return False
+    return not _is_visited(walk, code ^ walk.marks[parent, child])
+
+
+@kernel
+def _is_only_path(walk, parent, child):
+    """Whether an edge is the only path between its ends."""
+    for other in range(len(walk.edge)):
+        if other != child and walk.edge[parent, other] and _is_above(walk, other, child):
+            return False
     return True
 
 
 @kernel
-def _trace(edge, waiting, ready, above, single):
-    """Follow the edges in topological order; returns how many columns are in no cycle.
+def _is_visited(walk, code):
+    """Whether a network is tabu."""
+    found = False
+    for place in range(min(walk.numbers[_CODES], _VISITED)):
+        found |= walk.visited[place] == code
+    return found
 
-    Every column has a path to itself. The edges beside which there is another path are not single.
+
+@entry
+def _trace(walk):
+    """Write from which columns paths lead to each; returns how many columns are in no cycle.
+
+    Every column has a path to itself.
     """
-    columns, count, done = len(edge), 0, 0
+    columns, count, done = len(walk.edge), 0, 0
+    waiting, ready = walk.nodes[0], walk.nodes[1]
+    waiting[:] = 0
+    walk.above[:] = np.uint64(0)
+    for parent in range(columns):
+        walk.above[parent, parent // 64] = np.uint64(1) << np.uint64(parent % 64)
+        for child in range(columns):
+            waiting[child] += walk.edge[parent, child]
     for column in range(columns):
-        waiting[column] = 0
-        for other in range(columns):
-            above[column, other] = column == other
-            single[other, column] = edge[other, column]
-            waiting[column] += edge[other, column]
         if waiting[column] == 0:
             ready[count] = column
             count += 1
     while done < count:
-        node = ready[done]
+        parent = ready[done]
         done += 1
         for child in range(columns):
-            if edge[node, child]:
-                for other in range(columns):
-                    above[child, other] |= above[node, other]
+            if walk.edge[parent, child]:
+                for word in range(walk.above.shape[1]):
+                    walk.above[child, word] |= walk.above[parent, word]
                 waiting[child] -= 1
                 if waiting[child] == 0:
                     ready[count] = child
                     count += 1
-    for parent in range(columns):
-        for child in range(columns):
-            if edge[parent, child]:
-                for other in range(columns):
-                    if other != child and edge[parent, other] and above[child, other]:
-                        single[parent, child] = False
     return done
+
+
+@entry
+def _wander(walk, allowed, shares):
+    """Reverse covered edges: for each share of all pairs, the first such edge from there on."""
+    columns = len(walk.edge)
+    for share in shares:
+        begin, found = np.int64(share * columns * columns), False
+        for step in range(columns * columns):
+            place = (begin + step) % (columns * columns)
+            parent, child = place // columns, place % columns
+            if walk.edge[parent, child] and _is_covered(walk, allowed, parent, child):
+                _flip(walk, parent, child)
+                _flip(walk, child, parent)
+                found = True
+                break
+        if not found:
+            return
+
+
+@kernel
+def _is_covered(walk, allowed, parent, child):
+    """Whether an edge may be reversed without changing the distributions of the network."""
+    if not allowed[child, parent] or walk.required[parent, child]:
+        return False
+    differ = 0  # the parent itself is one difference
+    for other in range(len(walk.edge)):
+        differ += walk.edge[other, parent] != walk.edge[other, child]
+    return differ == 1

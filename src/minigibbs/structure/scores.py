@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 
-from minigibbs.kernels.jit import entry, kernel
+import numpy as np
+
+from minigibbs.kernels.jit import kernel
 
 LIKELIHOOD, BIC, BDEU = 0, 1, 2
 SCORES = {"likelihood": LIKELIHOOD, "bic": BIC, "bdeu": BDEU}
 
 
 @kernel
-def family_score(counts, cells, size, rows, kind, strength):
+def family_score(counts, cells, size, scoring, logs):
     """The score of a family with this table.
 
     Parameters
@@ -24,16 +26,15 @@ def family_score(counts, cells, size, rows, kind, strength):
         The table; its first `cells` entries are used.
     cells, size : int
         Entries of the table, and values of the child.
-    rows : int
-        Rows of the data, for the penalty of BIC.
-    kind : int
-        LIKELIHOOD, BIC or BDEU.
-    strength : float
-        The equivalent sample size of BDeu.
+    scoring : NamedTuple
+        `kind`: LIKELIHOOD, BIC or BDEU. `strength`: the equivalent sample size of BDeu. `rows`: the
+        number of rows, for the penalty of BIC.
+    logs : array
+        x log(x) of counts x, for as many as it has.
     """
     total = 0.0
-    if kind == BDEU:
-        each, row = strength / cells, strength / (cells // size)
+    if scoring.kind == BDEU:
+        each, row = scoring.strength / cells, scoring.strength / (cells // size)
         base, base_row = math.lgamma(each), math.lgamma(row)
         for first in range(0, cells, size):
             count = 0
@@ -47,17 +48,17 @@ def family_score(counts, cells, size, rows, kind, strength):
     for first in range(0, cells, size):
         count = 0
         for cell in range(first, first + size):
-            if counts[cell] > 0:
-                count += counts[cell]
-                total += counts[cell] * math.log(counts[cell])
-        if count > 0:
-            total -= count * math.log(count)
-    if kind == BIC:
-        total -= 0.5 * math.log(rows) * (cells // size) * (size - 1)
+            count += counts[cell]
+            total += _times_log(counts[cell], logs)
+        total -= _times_log(count, logs)
+    if scoring.kind == BIC:
+        total -= 0.5 * math.log(scoring.rows) * (cells // size) * (size - 1)
     return total
 
 
-@entry
-def score_of(counts, cells, size, rows, kind, strength):
-    """`family_score` for Python."""
-    return family_score(counts, cells, size, rows, kind, strength)
+@kernel
+def _times_log(count, logs):
+    """Return x log(x), which is 0 at 0."""
+    if count < len(logs):
+        return logs[np.uint64(count)]
+    return count * math.log(count)

@@ -48,7 +48,7 @@ class Reading:
             found[seen] = self.cuts.codes(column.cells[seen])
             return found
         number = {label: code for code, label in enumerate(self.labels)}
-        values, inverse = _distinct(column.cells[seen])
+        values, inverse = _distinct_cells(column)
         codes = np.array([number.get(value, FREE) for value in values], dtype=np.int64)
         found[seen] = codes[inverse] if len(codes) else FREE
         return found
@@ -174,7 +174,7 @@ def _reading(
     if column.categories is not None:
         reading = Reading(column.categories)
         return reading, reading.codes(name, column)[~column.missing]
-    values, codes = _distinct(cells)
+    values, codes = _distinct_cells(column)
     if column.numeric and (asked or len(values) > MOST_VALUES):
         cuts = read_cuts(name, cells, wanted)
         labels = cuts.labels() if cuts.grid is None else (0,) * len(cuts)
@@ -182,6 +182,17 @@ def _reading(
     if len(values) > MAX_DOMAIN:
         raise LearnError(f"frame: column {name!r} has too many values")
     return Reading(tuple(values)), codes.astype(np.int32)
+
+
+def _distinct_cells(column: Column) -> tuple[list[Any], NDArray[np.int64]]:
+    """`_distinct` of the cells that are not missing."""
+    if column.texts is None:
+        return _distinct(column.cells[~column.missing])
+    texts, numbers = column.texts
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    place = np.empty(len(texts), dtype=np.int64)
+    place[order] = np.arange(len(texts))
+    return [texts[number] for number in order], place[numbers[~column.missing]]
 
 
 def _distinct(cells: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:

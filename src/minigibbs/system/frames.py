@@ -7,6 +7,7 @@ libraries are read and made through narwhals, which is imported when the first f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from itertools import repeat
 from typing import Any
 
@@ -77,6 +78,29 @@ def column_of(
     whole = kind.is_float() or (kind.is_numeric() and not series.null_count())
     entries = series.to_numpy() if whole else _objects(series.to_list())  # integers stay integers
     return as_column(entries, f"{where}, column {name!r}", error)
+
+
+def texts_of(
+    frame: Any, where: str = "frame", error: type[MinigibbsError] = GraphError
+) -> dict[Any, tuple[list[str], NDArray[np.int64]]]:
+    """The different texts of each column of text, and each row's number; -1 where missing.
+
+    Compiled code of PyArrow tells texts apart. Without it, and for anything but a frame, no column
+    is returned: `column_of` reads it.
+    """
+    if not _is_frame(frame) or find_spec("pyarrow") is None:
+        return {}
+    import narwhals.stable.v2 as nw
+
+    held, found = _narwhal(frame, where, error), {}
+    for name, kind in held.schema.items():
+        if kind == nw.String:
+            arrow = held.get_column(name).to_arrow()
+            arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
+            encoded = arrow.dictionary_encode()
+            numbers = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            found[name] = encoded.dictionary.to_pylist(), numbers.astype(np.int64)
+    return found
 
 
 def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) -> NDArray[Any]:
