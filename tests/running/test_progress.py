@@ -9,7 +9,7 @@ from rich import console
 
 import minigibbs as mg
 from minigibbs.running import progress
-from minigibbs.running.progress import Bar
+from minigibbs.running.progress import Bar, Stage
 from tests.harness import sample
 from tests.zoo import ZOO
 
@@ -112,3 +112,19 @@ def test_stages_are_quiet_where_nobody_watches(capfd):
     mg.infer(SPINS)
     mg.infer(SPINS, progress=False)
     assert capfd.readouterr().err == ""
+
+
+def test_calls_without_a_bar_show_stages(monkeypatch):
+    seen, original = [], Stage.__init__
+
+    def note(stage, text, shown):
+        seen.append((text, shown))
+        original(stage, text, False)
+
+    monkeypatch.setattr(Stage, "__init__", note)
+    mg.infer_many(ZOO["ising"], np.full((2, len(ZOO["ising"])), np.nan))
+    assert seen == [("reading rows", True), ("answering 2 rows", True)]
+    seen.clear()
+    mg.repair({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}, progress=False)
+    stages = ["reading the table", "learning what speaks for values", "repairing cells"]
+    assert [one for one in seen if one[0] in stages] == [(text, False) for text in stages]

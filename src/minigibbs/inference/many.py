@@ -14,6 +14,7 @@ from minigibbs.exact.elimination import EliminationTree, exact_answer
 from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answers import Answers
+from minigibbs.running.progress import Stage
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
 from minigibbs.system.frames import column_of, has_columns, is_missing, names_of
@@ -32,6 +33,7 @@ def infer_many(
     *,
     memory: str | float | None = None,
     executor: Executor | Any = None,
+    progress: bool = True,
 ) -> Answers:
     """Compute exact marginals and log Z for each of many rows of evidence.
 
@@ -50,6 +52,8 @@ def infer_many(
     executor : Executor, Dask client or None, default None
         Where groups of rows are answered: a `concurrent.futures.Executor` or the client of a Dask
         cluster, whose workers make the tree once each. By default in this process.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
 
     Returns
     -------
@@ -71,13 +75,14 @@ def infer_many(
     """
     clock = Watch()
     budget = None if memory is None else read_size(memory, "memory")
-    rows = _read(graph, frame)
+    with Stage("reading rows", progress):
+        rows = _read(graph, frame)
     if executor is not None and not hasattr(executor, "submit"):
         raise SampleError(
             "executor must be a concurrent.futures.Executor or a Dask client, got "
             f"{type(executor).__name__}"
         )
-    with Watch():
+    with Watch(), Stage(f"answering {len(rows):,} rows", progress):
         if executor is None or len(rows) == 0:
             flat, log_z, whole = _answer(graph, rows, budget)
         else:

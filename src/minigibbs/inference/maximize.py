@@ -209,11 +209,13 @@ def best_states(
         each = _SEARCH_BYTES + 4 * len(graph) * graph.state_type.itemsize
         what = f"maximize: {chains:,} chains"
         memory.require(chains * each, what, "use fewer chains (chains=...)")
-        states, order = start_states(graph, start, chains, seed), free_variables(graph.evidence)
+        with Stage("preparing", progress):
+            states = start_states(graph, start, chains, seed)
+            energy = _energy_seconds(graph, states[0], chains)
+        order = free_variables(graph.evidence)
         order, made, ended, local = order[graph.sizes[order] > 1], 0, ROUNDS, True
         method, reason = "", "every variable has one possible value"
         if len(order):
-            energy = _energy_seconds(graph, states[0], chains)
             rows, workers = streams(seed, chains), min(threads or os.cpu_count() or 1, chains)
             work: _Searching | Annealing
             try:

@@ -12,6 +12,7 @@ from minigibbs.repairing.constraints import read_rules
 from minigibbs.repairing.model import Model, chosen, fit
 from minigibbs.repairing.result import RepairedTable
 from minigibbs.repairing.table import MISSING, Table, read_table
+from minigibbs.running.progress import Stage
 from minigibbs.running.request import entropy_of
 from minigibbs.system.boundary import checked
 
@@ -27,6 +28,7 @@ def repair(
     certainty: float = 0.5,
     missing: Sequence[Any] = ("",),
     seed: int = 0,
+    progress: bool = True,
 ) -> RepairedTable:
     """Find cells of a table that are probably wrong, and what they should be.
 
@@ -56,6 +58,8 @@ def repair(
         Entries that mean a missing cell, in addition to None and NaN.
     seed : int, default 0
         Fixes which cells weights are learned from.
+    progress : bool, default True
+        Whether to show progress if stderr is a terminal.
 
     Returns
     -------
@@ -79,10 +83,13 @@ def repair(
     entropy_of(seed)
     if not 0.0 < certainty <= 1.0:
         raise LearnError(f"certainty must be above 0 and at most 1, got {certainty}")
-    table = read_table(frame, "frame", missing)
-    table, known = read_labels(table, labels)
-    model = fitted(table, constraints, known, columns, automatic, seed)
-    return answered(model, frame, table, known, certainty)
+    with Stage("reading the table", progress):
+        table = read_table(frame, "frame", missing)
+        table, known = read_labels(table, labels)
+    with Stage("learning what speaks for values", progress):
+        model = fitted(table, constraints, known, columns, automatic, seed)
+    with Stage("repairing cells", progress):
+        return answered(model, frame, table, known, certainty)
 
 
 def fitted(

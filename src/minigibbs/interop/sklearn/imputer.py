@@ -327,7 +327,8 @@ class CategoricalImputer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _shares(self, graph: FactorGraph, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """[row, sum of sizes] distributions, exact if they fit and from chains if not."""
         try:
-            return infer_many(graph, np.where(codes == FREE, np.nan, codes)).flat
+            rows = np.where(codes == FREE, np.nan, codes)
+            return infer_many(graph, rows, progress=False).flat
         except TooLargeError:
             return _sampled(graph, codes, random_of(self.random_state))
 
