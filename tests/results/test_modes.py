@@ -44,6 +44,32 @@ def test_chains_that_all_sit_in_one_mode_are_warned_of(kind, value, tmp_path):
     assert load(tmp_path / "a.run").summary().warnings == run.summary().warnings
 
 
+@pytest.mark.parametrize("coupling", [1.5, 2.0])
+def test_a_mode_of_less_weight_is_missed_too(coupling):
+    """Spins that all depend on each other, in a weak field: the other mode has a fifth of it all.
+
+    In the first mode single spins are turned now and then, and no pair of them is held strongly.
+    """
+    signs = np.random.default_rng(0).choice([-1, 1], 100)
+    i, j = np.triu_indices(100, 1)
+    field = mg.Unary(range(100), np.stack([0 * signs, 0.016 * signs], axis=1))
+    graph = mg.FactorGraph([2] * 100, [mg.Ising(i, j, coupling / 100 * signs[i] * signs[j]), field])
+    run = sampled(graph, start=(signs > 0).astype(int))
+    assert abs(run.marginals[:, 1] - (signs > 0)).max() < 0.25
+    assert run.model["missed"]["size"] == 100
+    assert run.model["missed"]["share"] == pytest.approx(1 / (1 + np.exp(1.6)))
+
+
+def test_a_small_cluster_that_moves_is_not_reported():
+    """Three variables of a Potts model in random fields change together in 17% of the run."""
+    base = mg.models.potts_lattice(side=6, states=3, beta=0.9)
+    fields = np.random.default_rng(12).normal(size=(36, 3))
+    graph = mg.FactorGraph([3] * 36, [*base.factors, mg.Unary(range(36), fields)])
+    run = mg.sample(graph, sweeps=1000, seed=12, progress=False)
+    assert abs(run.marginals - mg.infer(graph, exact=True).marginals).max() < 0.05
+    assert "missed" not in run.model
+
+
 def test_no_wrong_run_goes_without_a_warning():
     graph = mg.FactorGraph([2] * 12, [EASY, *FROZEN["chain"]])
     runs = [sampled(graph, seed) for seed in range(40)]

@@ -368,6 +368,32 @@ class Marginals(Shares):
         found |= (spread.within == 0) & (spread.between > 0)
         return self._doubt(found, self.rhat, math.sqrt(1 + limit))
 
+    @cached_property
+    def ess(self) -> float:
+        """The effective sample size of all values together; NaN where it cannot be told.
+
+        It compares sums over values: of the variances of halves of chains, and of draws. So it is
+        small where all variables depend on one slow one, even if no single value stands out among
+        many. The sum scatters as much as a single value where all values depend on one, and less
+        otherwise.
+        """
+        spread = self._spread
+        inside, parts = float(spread.within.sum()), float(spread.parts.sum())
+        if not self.comparable or inside == 0.0:
+            return math.nan
+        return self._parts * inside / parts if parts > 0.0 else math.inf
+
+    @property
+    def least_ess(self) -> float:
+        """The effective sample size below which chains are too short, not just by chance."""
+        wanted = self._parts * self.chains / self.tolerated
+        return wanted / chance_factor(self._parts - 1, 1)
+
+    @property
+    def _parts(self) -> int:
+        """How many parts of rows are compared: halves, or rows where none are split."""
+        return len(self.counts) * (1 if self._spread.inside is None else 2)
+
     @property
     def compared(self) -> int:
         """How many values can vary on their own: one less than there are, of each variable."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,18 +24,23 @@ from minigibbs.kernels.layout import EQUAL, TABLE, Model
 from minigibbs.results.marginals import LEAST_SWEEPS, Marginals
 from minigibbs.results.run import Run
 
-_POLARIZED = 0.9  # least share of one value, in every row, of a variable that hardly moved
-_BARRIER = 3.0  # of log-potential: how much less probable the way through one variable is
-_INFLUENCE = _BARRIER / 2  # `influence_at` counts half a factor's range
+_POLARIZED = 0.6  # least share of one value, in every row, of a variable that hardly moved
+_BARRIER = 3.0  # of log-potential: how much less probable the way to the other mode is
+_INFLUENCE = 1.0  # below it the variables of a cluster do not hold each other
 _SHARE = 0.1  # of the other mode, from which its absence is reported
-_UNSEEN = 0.1  # of that share: chains that visited the mode more often have seen it
+_UNSEEN = 0.25  # of that share: chains that visited the mode more often have seen it
+_LIKELY = 0.75  # of that share: single values that are seen more often may come from visits
 _EVALUATIONS = 10_000  # factors and conditional distributions that are computed, about 20 us each
 _STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
-_STATES = 4  # last states of chains at which such variables are compared with their conditionals
+_STATES = 4  # last states of chains at which variables are compared with their conditionals
 _STUCK_EVALUATIONS = 2_000
 _VALUES = 3  # other values of a variable that are tried
 _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecided variables
 _PASSES = 2  # over the variables around a cluster
+_PROBES = 10_000  # updates in all that test whether modes hold, about 20 us each,
+_PROBE = 2_500  # and from one state,
+_PROBE_SWEEPS = (1, 200)  # at least and at most so many of each variable
+_HOLDS = 0.3  # how far shares of values in two modes differ, on average over a cluster
 _FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
 _OFF = 0.1  # from uniform, at least
 _MOST_EXPANDED = 20_000  # the same for stencils, which the search expands into pairs
@@ -70,9 +76,9 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     broken = _broken_symmetry(graph, run)
     if broken is not None:
         return broken
-    values = int(graph.sizes.sum(dtype=np.int64))
+    total = int(graph.sizes.sum(dtype=np.int64))
     most = _MOST_EXPANDED if graph.stencils else _MOST_VALUES
-    if graph.implicits or values > most or run.state is None:
+    if graph.implicits or total > most or run.state is None:
         return None
     marginals = run.known_marginals
     if marginals is None or marginals.sweeps < LEAST_SWEEPS:
@@ -85,15 +91,20 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     candidates = ~marginals.fixed & (top >= _POLARIZED) & (influence >= _INFLUENCE)
     state = np.where(candidates, marginals.likeliest, run.state[0]).astype(np.int64)
     search = _Search(graph.packed, candidates, state)
+    rng = np.random.default_rng(run.info.seed)
     seen = np.zeros(len(graph), dtype=bool)
     order = np.flatnonzero(candidates)
+    states = _some_states(run)
     try:
         for seed in order[np.argsort(-influence[order], kind="stable")].tolist():
             if not seen[seed]:
-                own = marginals.pooled[marginals.of_variable(seed)]
-                found = search.around(seed, own, seen)
-                if found is not None:
-                    return found
+                for cluster, values, share in search.around(seed, seen):
+                    pooled = float(marginals.pooled[marginals.first[cluster] + values].mean())
+                    seen_at_ends = (states[:, cluster] == values).mean(axis=1).max() > 0.5
+                    if seen_at_ends or pooled > _LIKELY * share:
+                        continue
+                    if search.visited(cluster, values, pooled, states[0], rng) < _UNSEEN * share:
+                        return Mode(seed, len(cluster), share)
     except _SpentError:
         pass
     return None
@@ -108,8 +119,7 @@ def _stuck(
     updates is then accused once in 10,000 runs at most. One chain is too few to tell, unless
     its sampler rejects moves.
     """
-    assert run.state is not None
-    states = run.state[:: max(1, len(run.state) // _STATES)][:_STATES].astype(np.int64)
+    states = _some_states(run)
     if len(states) < 2 and run.info.acceptance == 1.0:
         return None
     search = _Search(graph.packed, candidates, states[0], _EVALUATIONS - _STUCK_EVALUATIONS)
@@ -131,6 +141,12 @@ def _stuck(
     except _SpentError:
         pass
     return None
+
+
+def _some_states(run: Run) -> NDArray[np.int64]:
+    """The last states of a few chains."""
+    assert run.state is not None
+    return run.state[:: max(1, len(run.state) // _STATES)][:_STATES].astype(np.int64)
 
 
 def _broken_symmetry(graph: FactorGraph, run: Run) -> Mode | None:
@@ -171,31 +187,91 @@ class _Search:
     candidates: NDArray[np.bool_]  # the variables that hardly moved
     state: NDArray[np.int64]  # the mode that the chains are in
     evaluations: int = field(default=0)
+    probes: int = field(default=0)
 
     def around(
-        self, seed: int, shares: NDArray[np.float64], seen: NDArray[np.bool_]
-    ) -> Mode | None:
-        """A mode in which `seed` has another value; `seen` marks the clusters that were tried."""
+        self, seed: int, seen: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], float]]:
+        """Probable modes in which `seed` has another value: clusters, their values, and shares.
+
+        `seen` marks the clusters that were tried.
+        """
         seen[seed] = True
         old = int(self.state[seed])
         alone = self._logs(self.state, seed, self.candidates)
         others = [int(value) for value in np.argsort(-alone, kind="stable") if value != old]
         for value in others[:_VALUES]:
-            cluster, gain, single = self._changed(seed, value)
+            cluster, values, gain, lowest = self._changed(seed, value)
             seen[cluster] = True
             share = 1.0 / (1.0 + math.exp(min(-gain, 700.0)))
-            apart = len(cluster) > 1 and gain - single >= _BARRIER
-            if apart and share >= _SHARE and shares[value] < _UNSEEN * share:
-                return Mode(seed, len(cluster), share)
-        return None
+            if len(cluster) > 1 and gain - lowest >= _BARRIER and share >= _SHARE:
+                yield np.array(cluster), values, share
 
-    def _changed(self, seed: int, value: int) -> tuple[list[int], float, float]:
+    def visited(
+        self,
+        cluster: NDArray[np.int64],
+        values: NDArray[np.int64],
+        pooled: float,
+        state: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> float:
+        """Estimate the share of time that chains spent in a mode; 1 where it is none.
+
+        Gibbs updates begin in either mode. They show how often single variables have these values
+        without a change of the mode, and whether there are two modes at all: the most probable
+        state of many variables need not lie in one, since there may be too few states like it.
+
+        Parameters
+        ----------
+        cluster, values : ndarray
+            The variables, and their values in the mode.
+        pooled : float
+            The mean share of these values in the run.
+        state : ndarray
+            A state in the mode that the chains are in.
+        rng : Generator
+            Random numbers.
+        """
+        there = state.copy()
+        there[cluster] = values
+        inside = self._probe(cluster, values, there, rng)
+        outside = self._probe(cluster, values, state.copy(), rng)
+        return (pooled - outside) / (inside - outside) if inside - outside >= _HOLDS else 1.0
+
+    def _probe(
+        self,
+        cluster: NDArray[np.int64],
+        values: NDArray[np.int64],
+        state: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> float:
+        """Update a cluster and the variables around it; the mean share of the values."""
+        around = {other for variable in cluster.tolist() for other in self._neighbors(variable)}
+        members = np.array(sorted(around | set(cluster.tolist())))
+        sweeps = int(np.clip(_PROBE // len(members), *_PROBE_SWEEPS))
+        kept, spent = np.zeros(sweeps), self.evaluations
+        if self.probes > _PROBES:
+            raise _SpentError
+        self.probes += sweeps * len(members)
+        for sweep in range(sweeps):
+            for variable in rng.permutation(members).tolist():
+                self.evaluations = spent  # these have a limit of their own
+                logs = self._logs(state, variable)
+                if logs.max() == -np.inf:  # forbidden by neighbors that have not changed yet
+                    continue
+                chances = np.cumsum(np.exp(logs - logs.max()))
+                state[variable] = np.searchsorted(chances, rng.random() * chances[-1], "right")
+            kept[sweep] = np.mean(state[cluster] == values)
+        return float(kept[sweeps // 4 :].mean())
+
+    def _changed(self, seed: int, value: int) -> tuple[list[int], NDArray[np.int64], float, float]:
         """Change a variable and let others follow.
 
-        Returns the cluster, what its change gains, and what the change of the variable alone gains.
+        Returns the cluster, its values, what its change gains, and the least that a part of the
+        change gains: the way to the new mode, one variable after the other.
         """
         state, cluster = self.state.copy(), [seed]
-        gain = self._set(state, seed, value)
+        gain = lowest = self._set(state, seed, value)
         undecided = self.candidates.copy()
         undecided[seed] = False
         around: dict[int, None] = {}
@@ -210,15 +286,16 @@ class _Search:
                 best = int(logs.argmax())
                 if logs[best] > logs[state[other]]:
                     gain += self._set(state, other, best)
+                    lowest = min(lowest, gain)
                     cluster.append(other)
                     queue.append(other)
                 else:
                     around[other] = None
-        members = set(cluster)
+        members, values = set(cluster), state[cluster]
         boundary = [variable for variable in around if variable not in members]
         before = self.state.copy()
         gain += self._relax(state, boundary) - self._relax(before, boundary)
-        return cluster, gain, self._set(before, seed, value)
+        return cluster, values, gain, lowest
 
     def _relax(self, state: NDArray[np.int64], variables: list[int]) -> float:
         """Give each variable its most probable value in turn; returns what that gains."""

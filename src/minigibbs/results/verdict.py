@@ -432,7 +432,10 @@ def _few(run: Run, summary: Summary) -> list[Finding]:
         nearly_all = (summary.energy_ess or 0.0) > _INDEPENDENT * run.energy.size
         least = summary.value_ess if nearly_all else least  # which tell nothing of those between
     wanted = _ESS_PER_CHAIN * min(run.info.chains, len(run.clock), WANTED_CHAINS)
-    if least is None or least >= _SCATTER * wanted:
+    marginals = run.known_marginals
+    if marginals is not None and marginals.ess < marginals.least_ess:
+        least = min(marginals.ess, math.inf if least is None else least)
+    elif least is None or least >= _SCATTER * wanted:
         return []
     return [
         Finding(
