@@ -45,6 +45,16 @@ def test_version(command):
     assert command("--version") == (0, f"minigibbs {mg.__version__}\n", "")
 
 
+def test_the_version_is_printed_without_importing_the_commands():
+    code = (
+        "import sys; sys.argv = ['minigibbs', '--version']; "
+        "from minigibbs.cli.entry import main; main(); "
+        "assert not {'numpy', 'numba', 'typer'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"minigibbs {mg.__version__}\n"), done.stderr
+
+
 COMMANDS = [
     "demo",
     "infer",
@@ -81,7 +91,7 @@ def test_commands_that_do_not_exist(command, arguments):
 
 
 def test_demo_draws_a_picture(command, tmp_path):
-    code, out, err = command("demo", "--updates", 4000, "--output", "picture.png", "--seed", 3)
+    code, out, err = command("demo", "--updates", 4000, "--out", "picture.png", "--seed", 3)
     assert code == 0
     for text in ("16,000 updates", "error of the marginals", "What to type next", "picture.png"):
         assert text in out
