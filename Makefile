@@ -46,7 +46,9 @@ test-bridges:  ## the tests that need PyTorch, PyMC and NumPyro, in an environme
 	$(PYTHON) -m venv $(BRIDGES)
 	$(BRIDGES)/bin/pip --quiet --disable-pip-version-check install "pip>=25.1"
 	$(BRIDGES)/bin/pip --quiet install --editable ".[all,torch,pymc,numpyro]" --group bridges
-	$(BRIDGES)/bin/python -m pytest tests/interop tests/system/test_arrays.py src/minigibbs/interop
+	$(BRIDGES)/bin/python -m pytest tests/interop tests/system/test_arrays.py src/minigibbs/interop \
+	  "tests/docs/test_examples.py::test_example_runs_and_draws[segmentation]" \
+	  "tests/docs/test_examples.py::test_example_runs_and_draws[torch_rbm]"
 
 FUZZ_SECONDS ?= 300
 FUZZ_SEED ?= 0
