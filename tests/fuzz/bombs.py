@@ -172,6 +172,19 @@ QUICK: dict[str, Bomb] = {  # refused before anything is compiled
     "potts fields": lambda: mg.potts_from_matrix(
         np.zeros((4, 4)), BILLION, h=many(0.1, 4, BILLION, kind=float)
     ),
+    "stencil": lambda: mg.Stencil((10**6, 10**6), [(0, 1)], 0.2),
+    "spin glass": lambda: mg.models.spin_glass(side=10**4, dimensions=3),
+    "fully connected glass": lambda: mg.models.sherrington_kirkpatrick(10**6),
+    "noisy max": lambda: mg.add_noisy_max(
+        mg.FactorGraph([10**6, 10**6, 2], []),
+        [mg.NoisyMax(0, {1: many(1e-6, 10**6, 10**6, kind=float)})],
+    ),
+    "likelihoods": lambda: large_potts(2**31 - 1).with_likelihoods(
+        {0: many(1.0, 2**31 - 1, kind=float)}
+    ),
+    "structure of many rows": lambda: mg.learn_structure(many(0, BILLION, 4, kind=np.int8)),
+    "structure of many columns": lambda: mg.learn_structure(many(0, 3, 10**7, kind=np.int8)),
+    "repair of many rows": lambda: mg.repair({"a": many(0, BILLION), "b": many(1, BILLION)}),
     "grid values": lambda: mg.Grid(0.0, 1.0, 2 * BILLION).values,
     "enumeration": lambda: mg.exact_distribution(grid(6)),
     "transition": lambda: mg.theory.transition(

@@ -160,3 +160,9 @@ def test_what_has_no_cells_is_refused():
 def test_dates_are_entries_and_their_gaps_are_missing():
     days = np.array(["2026-01-02", "NaT"], dtype="datetime64[D]")
     assert as_column(days, "days").tolist() == [datetime.date(2026, 1, 2), None]
+
+
+def test_columns_that_do_not_fit_into_memory_are_refused():
+    rows = np.broadcast_to(np.int8(0), 10**12)
+    with pytest.raises(mg.TooLargeError, match=r"a column of 1,000,000,000,000 rows needs"):
+        as_column(rows, "frame")

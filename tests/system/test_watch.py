@@ -147,3 +147,18 @@ def test_a_signal_in_a_callback_of_llvm_is_raised_after_it():
     with pytest.raises(KeyboardInterrupt):
         work()
     assert reached
+
+
+def test_a_removed_working_directory_is_named(tmp_path, monkeypatch):
+    """Numba asks for the working directory while it compiles."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    def work():
+        with Watch():
+            os.path.abspath("x")
+
+    with pytest.raises(SampleError, match="working directory of this process was removed"):
+        work()

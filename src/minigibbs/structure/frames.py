@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import LearnError
+from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.frames import (
     as_column,
@@ -17,6 +18,8 @@ from minigibbs.system.frames import (
     names_of,
     texts_of,
 )
+
+_CELL_BYTES, _PAIR_BYTES = 4, 2  # of a cell; of two columns that an edge may join
 
 
 class Column(NamedTuple):
@@ -74,7 +77,13 @@ def _read_array(frame: Any) -> dict[str, Column]:
         raise LearnError(f"{rule}; got {type(frame).__name__}") from None
     if array.ndim != 2:
         raise LearnError(f"{rule}; got an array of {array.ndim} dimensions")
-    names = [f"x{k}" for k in range(array.shape[1])]
+    rows, columns = array.shape
+    memory.require(
+        _CELL_BYTES * float(rows) * columns + _PAIR_BYTES * float(columns) ** 2,
+        f"a table of {rows:,} rows and {columns:,} columns",
+        "give fewer rows or fewer columns",
+    )
+    names = [f"x{k}" for k in range(columns)]
     array = array.T.copy()  # columns that are contiguous
     return {
         name: _column(name, as_column(array[k], f"frame, column {name!r}", LearnError))

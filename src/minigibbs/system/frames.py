@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, MinigibbsError
+from minigibbs.system import memory
 from minigibbs.system.arrays import to_numpy
 
+_CELL_BYTES = 24  # of memory for each entry of a column that is read
 _NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
 
 
@@ -115,6 +117,9 @@ def as_column(given: Any, where: str, error: type[MinigibbsError] = GraphError) 
         column = _objects(given)
     if column.ndim != 1:
         raise error(f"{where}: expected a plain entry in each row")
+    memory.require(
+        _CELL_BYTES * len(column), f"{where}: a column of {len(column):,} rows", "give fewer rows"
+    )
     if column.dtype == object:
         entries = column.tolist()
         if any(issubclass(kind, _NOT_PLAIN) for kind in set(map(type, entries))):

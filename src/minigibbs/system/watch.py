@@ -89,6 +89,11 @@ class Watch:
                 signal.raise_signal(signal.SIGTERM)
             if self.signal == INTERRUPTED:
                 raise KeyboardInterrupt from None
+        if isinstance(error, FileNotFoundError) and not _has_working_directory():
+            raise SampleError(
+                "the working directory of this process was removed, and Numba cannot compile "
+                "without one; change to another one with os.chdir"
+            ) from error
         if isinstance(error, StopError):
             raise SampleError(
                 f"the time limit of {self._limit:g} s was over before there was a result; give "
@@ -221,6 +226,14 @@ def _in_a_callback(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 _UNLIMITED = Watch()
