@@ -60,7 +60,8 @@ class Moments:
         Whether means and gradients are exact.
     gradient_error : dict of tensors
         After `backward`, the standard errors of the gradient that the latest call of it
-        computed; 0 if it is exact.
+        computed, in the shapes of the given parameters; 0 if it is exact. The models of a batch are
+        independent, so that errors of a parameter that they share add up in squares.
 
     Examples
     --------
@@ -377,9 +378,12 @@ class Expectations:
         solvers = self._solvers.setdefault(Sampled.place(self.graph, theta.device), [])
         results = [self._moments(row, solvers, k, theta.device) for k, row in enumerate(rows)]
         gradient_error: dict[str, torch.Tensor] = {}
+        own = {k for k, one in parameters.items() if one.ndim > len(self.graph.frame.find(k).shape)}
 
         def report(found: torch.Tensor) -> None:
-            gradient_error.update(self._named(found.to(theta), batched))
+            for name, error in self._named(found.to(theta), batched).items():
+                shared = batched and name not in own
+                gradient_error[name] = error.square().sum(dim=0).sqrt() if shared else error
 
         mean, log_z = _Function.apply(theta, results, solvers, report)
         errors = torch.stack([one.error for one in results])
