@@ -185,6 +185,8 @@ QUICK: dict[str, Bomb] = {  # refused before anything is compiled
     "structure of many rows": lambda: mg.learn_structure(many(0, BILLION, 4, kind=np.int8)),
     "structure of many columns": lambda: mg.learn_structure(many(0, 3, 10**7, kind=np.int8)),
     "repair of many rows": lambda: mg.repair({"a": many(0, BILLION), "b": many(1, BILLION)}),
+    "many rows of evidence": lambda: mg.infer_many(grid(), many(-1.0, BILLION, 16, kind=float)),
+    "many rows of marginals": lambda: mg.infer_many(large_potts(10**6), many(0, 10**6, 3)),
     "grid values": lambda: mg.Grid(0.0, 1.0, 2 * BILLION).values,
     "enumeration": lambda: mg.exact_distribution(grid(6)),
     "transition": lambda: mg.theory.transition(

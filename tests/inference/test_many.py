@@ -135,3 +135,16 @@ def test_executors_give_the_same_answers(kind):
 def test_an_executor_must_have_submit():
     with pytest.raises(mg.SampleError, match="executor must be"):
         mg.infer_many(CHAIN, FRAME, executor="dask")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (np.broadcast_to(np.nan, (10**12, 3)), "a frame of 1,000,000,000,000 rows needs"),
+        (np.broadcast_to(np.nan, (10**6, 3)), "marginals of 1,000,000 rows needs"),
+    ],
+)
+def test_rows_that_do_not_fit_into_memory_are_refused(frame, message):
+    graph = mg.FactorGraph([10**7] * 3, [])
+    with pytest.raises(mg.TooLargeError, match=message):
+        mg.infer_many(graph, frame)

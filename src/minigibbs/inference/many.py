@@ -15,6 +15,7 @@ from minigibbs.graph.factors.base import FREE
 from minigibbs.graph.graph import FactorGraph
 from minigibbs.results.answers import Answers
 from minigibbs.running.progress import Stage
+from minigibbs.system import memory as machine
 from minigibbs.system.arrays import to_numpy
 from minigibbs.system.boundary import checked
 from minigibbs.system.frames import column_of, has_columns, is_missing, names_of
@@ -22,6 +23,7 @@ from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch, current
 
 _BATCH_BYTES = 2**27  # of the tables of the rows that are answered together
+_CELL_BYTES = 48  # of a cell of evidence, as an object and as a number
 _MOST_ROWS = 4096  # answered together
 _TASKS = 16  # groups of rows that an executor gets
 
@@ -82,6 +84,11 @@ def infer_many(
             "executor must be a concurrent.futures.Executor or a Dask client, got "
             f"{type(executor).__name__}"
         )
+    machine.require(
+        8.0 * len(rows) * float(graph.sizes.sum()),
+        f"marginals of {len(rows):,} rows",
+        "give fewer rows at a time",
+    )
     with Watch(), Stage(f"answering {len(rows):,} rows", progress):
         if executor is None or len(rows) == 0:
             flat, log_z, whole = _answer(graph, rows, budget)
@@ -106,6 +113,9 @@ def _read(graph: FactorGraph, frame: Any) -> NDArray[np.int64]:
                 "frame must have named columns, or be an array with one column for each of "
                 f"{len(graph):,} variables; got shape {array.shape}"
             )
+        machine.require(
+            _CELL_BYTES * float(array.size), f"a frame of {len(array):,} rows", "give fewer rows"
+        )
         columns = {k: array[:, k].tolist() for k in range(len(graph))}
     lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
