@@ -146,6 +146,22 @@ def test_rounds_leave_local_optima():
     assert better >= 3  # deterministic: seeds fix tables and searches
 
 
+def test_rounds_of_large_tables_are_made_on_some_rows(monkeypatch):
+    rows, truth = traps(8000, 1)
+    options = {"seed": 1, "threads": 1, "progress": False}
+    plain = mg.learn_structure(rows, "network", restarts=0, **options)
+    monkeypatch.setattr("minigibbs.structure.api._FEW_CELLS", 60_000)  # 2,000 rows
+    found = mg.learn_structure(rows, "network", **options)
+    assert found.score > plain.score
+    assert class_distance(truth, edges_of(found)) < class_distance(truth, edges_of(plain))
+    assert found.rows == 8000
+    assert found.edges == mg.learn_structure(rows, "network", **options).edges
+    rule = {"required": [("x29", "x0")], "max_parents": 2}
+    ruled = mg.learn_structure(rows, "network", **rule, **options)
+    assert edges_of(ruled)[29, 0]
+    assert edges_of(ruled).sum(axis=0).max() <= 2
+
+
 def test_required_families_that_are_too_large_are_refused():
     rng = np.random.default_rng(0)
     frame = {f"x{k}": rng.integers(0, 20, 400) for k in range(8)}

@@ -37,7 +37,8 @@ from minigibbs.system.watch import Watch
 METHODS = ("tree", "pairwise", "network")
 _SCORES = {"tree": ("bic", "likelihood"), "network": ("bic", "bdeu"), "pairwise": ("ebic",)}
 _ROUNDS = 15  # of learning from a completed table and completing it anew
-_RESTARTS, _FEW_CELLS = 10, 1_000_000  # of networks, for tables of so many cells at most
+_RESTARTS = 10  # rounds of networks,
+_FEW_CELLS, _FEW_ROWS = 1_000_000, 1_000  # cells and rows of tables
 _DRAWS = 5  # completions that the last parameters are averaged over
 
 
@@ -103,7 +104,8 @@ def learn_structure(
     restarts : int, optional
         Networks: rounds of further climbs. In a round every column in turn loses its edges and gets
         the best ones anew. Two rounds without a better network end the search. By default at most
-        10 for tables of up to a million cells, and 0 for larger ones.
+        10. In tables of more than a million cells they are then made on rows drawn at random, and
+        one climb on all rows begins at the network that they find.
     pseudocount : float, default 1.0
         Trees and networks: the weight of the prior of a conditional table, shared by its cells.
         0 gives relative frequencies.
@@ -154,8 +156,6 @@ def learn_structure(
         with Stage("reading data", progress):
             table = read_table(frame, bins)
         rules = _rules(table.domains, method, required, forbidden, tiers, max_parents)
-        if restarts is None:
-            restarts = _RESTARTS if table.rows * table.columns <= _FEW_CELLS else 0
         task = _Task(
             method, SCORES.get(score, BIC), equivalent_size, gamma, tabu, restarts, pseudocount
         )
@@ -172,9 +172,7 @@ def learn_structure(
                     np.random.default_rng([seed, bootstrap]),
                     watch,
                 )
-    edge = np.zeros((table.columns, table.columns), dtype=np.bool_)
-    for parent, child in learned.edges:
-        edge[parent, child] = True
+    edge = learned.matrix(table.columns)
     fixed = compelled(edge) if learned.directed else np.zeros_like(edge)
     names = [table.domains.name(v) for v in range(table.columns)]
     edges = []
@@ -227,7 +225,7 @@ class _Task:
     strength: float
     gamma: float
     tabu: int
-    restarts: int
+    restarts: int | None
     pseudocount: float
 
     def learn(
@@ -256,12 +254,34 @@ class _Task:
         self, table: Codes, rules: Rules, seed: int, threads: int | None, watch: Watch
     ) -> Learned:
         """A structure from a table without missing cells."""
-        with closing(Counter(table.codes, table.sizes, threads)) as counter:
-            if self.method == "pairwise":
+        if self.method == "pairwise":
+            with closing(Counter(table.codes, table.sizes, threads)) as counter:
                 return pairwise(counter, self.gamma, rules)
-            rng = np.random.default_rng(seed)
-            scoring = Scoring(self.kind, float(self.strength), table.rows)
-            return hill_climbing(counter, scoring, rules, self.tabu, self.restarts, rng, watch)
+        rng, start = np.random.default_rng(seed), None
+        rounds = _RESTARTS if self.restarts is None else self.restarts
+        few = max(_FEW_CELLS // table.columns, _FEW_ROWS)
+        if self.restarts is None and table.rows > few:
+            some = table.sampled(few, rng)
+            start = self._climbed(some, rules, rounds, rng, threads, watch)
+            rounds = 0
+        found = self._climbed(table, rules, rounds, rng, threads, watch, start)
+        return found if start is None else replace(found, steps=start.steps + found.steps)
+
+    def _climbed(
+        self,
+        table: Codes,
+        rules: Rules,
+        rounds: int,
+        rng: np.random.Generator,
+        threads: int | None,
+        watch: Watch,
+        start: Learned | None = None,
+    ) -> Learned:
+        """A network by hill climbing."""
+        scoring = Scoring(self.kind, float(self.strength), table.rows)
+        first = None if start is None else start.matrix(table.columns)
+        with closing(Counter(table.codes, table.sizes, threads)) as counter:
+            return hill_climbing(counter, scoring, rules, self.tabu, rounds, rng, watch, first)
 
     def _fitted(
         self, table: Codes, learned: Learned, threads: int | None, more: float = 0.0

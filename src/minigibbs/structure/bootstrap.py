@@ -47,9 +47,7 @@ def confidences(
     made = 0
     while made < replicates and not watch.ended:
         found = algorithm(table.resampled(rng))
-        edge = np.zeros(present.shape, dtype=np.bool_)
-        for parent, child in found.edges:
-            edge[parent, child] = True
+        edge = found.matrix(table.columns)
         present += edge | edge.T
         fixed = compelled(edge) if found.directed else np.zeros_like(edge)
         towards += np.where(fixed, 1.0, np.where((edge | edge.T) & ~fixed.T, 0.5, 0.0))

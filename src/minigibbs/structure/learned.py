@@ -21,6 +21,13 @@ class Learned:
     ended: str = "converged"
     values: dict[str, Any] = field(default_factory=dict)  # parameters, where they were fitted
 
+    def matrix(self, columns: int) -> NDArray[np.bool_]:
+        """The edges as [parent, child]."""
+        edge = np.zeros((columns, columns), dtype=np.bool_)
+        for parent, child in self.edges:
+            edge[parent, child] = True
+        return edge
+
     def parents(self, columns: int) -> list[tuple[int, ...]]:
         """The parents of each column, in order."""
         found: list[list[int]] = [[] for _ in range(columns)]

@@ -93,6 +93,11 @@ class Codes:
         chosen = np.sort(rng.integers(self.rows, size=self.rows))
         return replace(self, codes=np.ascontiguousarray(self.codes[:, chosen]))
 
+    def sampled(self, count: int, rng: np.random.Generator) -> Codes:
+        """A number of the rows, drawn without replacement."""
+        chosen = np.sort(rng.choice(self.rows, count, replace=False))
+        return replace(self, codes=np.ascontiguousarray(self.codes[:, chosen]))
+
     def rows_of(self, frame: Any) -> NDArray[np.int64]:
         """[row, variable] codes of another frame, `FREE` where a cell is missing or unknown."""
         columns = read_frame(frame)
