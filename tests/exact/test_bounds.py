@@ -73,6 +73,18 @@ def test_answers_have_bounds(tmp_path):
         repr(mg.load(tmp_path / "answer.npz").bounds)
 
 
+def test_large_weights_and_hard_constraints_do_not_overflow():
+    """Warnings of NumPy are errors in the tests."""
+    rng = np.random.default_rng(0)
+    i, j = np.triu_indices(6, 1)
+    table = rng.normal(0, 400, (len(i), 3, 3))
+    table[rng.random(table.shape) < 0.15] = -np.inf
+    table[:, 0, 0] = 5.0  # one state is possible
+    graph = mg.FactorGraph([3] * 6, [mg.Table(np.stack([i, j], axis=1), table)])
+    bounds = mg.theory.log_z_bounds(graph, entries=9)
+    assert bounds.lower - 1e-6 <= mg.log_partition(graph) <= bounds.upper + 1e-6
+
+
 @pytest.mark.parametrize("entries", [0, -1])
 def test_entries_are_positive(entries):
     with pytest.raises(mg.SampleError, match="entries must be at least 1"):

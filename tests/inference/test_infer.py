@@ -10,6 +10,8 @@ import pytest
 import minigibbs as mg
 from minigibbs.exact.elimination import EliminationTree
 from minigibbs.inference import infer as inference
+from minigibbs.results import verdict
+from minigibbs.running.api import time_updates
 from minigibbs.system.memory import read_size
 from minigibbs.system.watch import Watch, current
 from tests.hard import HARD
@@ -82,6 +84,32 @@ def test_weak_models_are_left_to_single_chains():
     assert "Dobrushin" in answer.reason
     log_z = mg.log_partition(grid)
     assert abs(answer.log_z - log_z) < 8 * answer.log_z_error
+
+
+def test_doubts_of_the_ladder_of_log_z_are_warned_of(monkeypatch):
+    """Marginals come from single chains and log Z from a ladder, which may fail alone."""
+    grid = mg.models.ising_lattice(side=6, beta=0.05)
+    options = {"exact": False, "seed": 1, "standard_error": 0.02, **QUIET}
+    assert not any("round trips" in text for text in mg.infer(grid, "4s", **options).warnings)
+    monkeypatch.setattr(verdict, "LEAST_TRIPS", 10**9)
+    answer = mg.infer(grid, "4s", **options)
+    assert answer.method == "PoissonGibbs()"
+    assert any("round trips" in text for text in answer.warnings)
+
+
+def test_chains_answer_where_a_ladder_does_not_fit_into_the_time(monkeypatch):
+    glass = mg.models.spin_glass(side=4, couplings="signs", beta=1.0, seed=1)
+
+    def timed(graph, sampler, *args, **options):
+        if isinstance(sampler, mg.Tempering):
+            raise mg.TooLargeError("a round of exchanges takes too long")
+        return time_updates(graph, sampler, *args, **options)
+
+    monkeypatch.setattr(inference, "time_updates", timed)
+    answer = mg.infer(glass, "1s", exact=False, seed=1, **QUIET)
+    assert answer.method == "PoissonGibbs()"
+    with pytest.raises(mg.TooLargeError):
+        mg.infer(glass, "1s", exact=False, sampler=mg.Tempering(), seed=1, **QUIET)
 
 
 def test_an_exact_answer_that_takes_too_long_is_given_up(monkeypatch):

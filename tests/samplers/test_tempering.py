@@ -14,9 +14,19 @@ from minigibbs.kernels.jit import entry
 from minigibbs.kernels.layout import EVALUATIONS
 from minigibbs.running.api import one_chain
 from minigibbs.samplers.base import sweep
-from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each
+from minigibbs.samplers.tempering.account import Ladder, _log_sum, _without_each, account
 from minigibbs.samplers.tempering.energies import group_energy, prepare_energies
-from minigibbs.samplers.tempering.ladder import EMPTY, KEY_0, ROUNDS, SWAPS, read_slot, swap_slots
+from minigibbs.samplers.tempering.ladder import (
+    BLOCKS,
+    EMPTY,
+    KEY_0,
+    LENGTH,
+    ROUNDS,
+    SWAPS,
+    noted,
+    read_slot,
+    swap_slots,
+)
 from minigibbs.samplers.tempering.levels import equally_spaced
 from minigibbs.samplers.tempering.soft import softened
 from minigibbs.samplers.tempering.spins import SpinLadder, put_spin_states, spin_states
@@ -624,6 +634,34 @@ def test_the_interval_of_log_z_is_students():
     assert Ladder.from_dict(saved) == ladder
     del saved["log_z_degrees"]  # as in files before 0.3
     assert Ladder.from_dict(saved).log_z_degrees == 0
+
+
+def test_a_log_z_without_an_error_is_saved_and_shown(tmp_path):
+    graph = mg.models.ising_lattice(4, 0.3)
+    run = mg.sample(graph, mg.Tempering(), sweeps=1, chains=1, warmup=0, seed=1, progress=False)
+    assert run.ladder.log_z is not None
+    assert run.ladder.log_z_error is None
+    assert "of unknown error" in str(run.summary())
+    run.save(tmp_path / "short.run")
+    assert mg.load(tmp_path / "short.run").ladder == run.ladder
+
+
+def test_a_ladder_whose_hard_level_was_never_reached_has_no_log_z():
+    """Notes of two chains: the sums of the last two temperatures hold nothing on one side."""
+    beta, own, twins = np.array([0.0, 1.0, 1.0]), 0, 1
+    carried = np.zeros((2, noted(len(beta), twins)))
+    carried[:, [ROUNDS, LENGTH]] = 8, 1
+    blocks = carried[:, -BLOCKS * (len(beta) - 1) * 2 :].reshape(2, BLOCKS, len(beta) - 1, 2)
+    blocks[:] = EMPTY
+    blocks[:, :8] = 0.0
+    assert account(carried, beta, twins, own, 1.5, 0).log_z == pytest.approx(1.5)
+    blocks[:, :8, 1, 0] = EMPTY
+    empty = account(carried, beta, twins, own, 1.5, 0)
+    assert (empty.log_z, empty.log_z_error) == (None, None)
+    blocks[0, 7, 1, 0] = 0.0  # one part alone knows something
+    known = account(carried, beta, twins, own, 1.5, 0)
+    assert np.isfinite(known.log_z)
+    assert known.log_z_error is None
 
 
 def test_few_round_trips_are_warned_of_wherever_a_ladder_is_used():

@@ -215,7 +215,7 @@ def _power_sum(group: Part, v: int, weight: float) -> Part:
     """The logarithm of (sum of f^(1/weight) over a variable)^weight."""
     axis = group.scope.index(v)
     logs = group.logs / weight
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         top = logs.max(axis=axis, keepdims=True)
         safe = np.where(np.isfinite(top), top, 0.0)
         found = safe.squeeze(axis) + np.log(np.exp(logs - safe).sum(axis=axis))

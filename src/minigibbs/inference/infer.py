@@ -22,7 +22,7 @@ from minigibbs.observables.reading import Observe, read_observe
 from minigibbs.results.answer import Answer
 from minigibbs.results.marginals import LEAST_SWEEPS, Known, Marginals
 from minigibbs.results.run import Run
-from minigibbs.results.verdict import LATE, advice_within_infer
+from minigibbs.results.verdict import LATE, advice_within_infer, ladder_warnings
 from minigibbs.running import durations
 from minigibbs.running.api import sample, sample_until, time_updates
 from minigibbs.running.plan import LENGTH
@@ -155,13 +155,15 @@ def infer(
             with Stage("choosing a sampler", progress):
                 chosen, reason = (sampler, "the sampler was given") if sampler else _choose(graph)
             run = call.sample(graph, chosen, watch, observe)
-        except StopError:
+        except (StopError, TooLargeError) as error:
             if watch.signal or graph.implicits:  # whose tables are what takes the time
+                raise
+            if sampler and isinstance(error, TooLargeError):
                 raise
             watch.extend(max(2 * _BEYOND, _LATE_SHARE * watch.spent))
             reason = "time was up before another sampler was ready"
             run = call.sample(graph, PoissonGibbs(), watch, observe)
-        return _sampled(graph, run, _ladder(run), f"{why}; {reason}", watch)
+        return _sampled(graph, run, run, f"{why}; {reason}", watch)
 
 
 def _check_population(backend: str, observe: Observe) -> None:
@@ -291,17 +293,16 @@ class _Call:
         except TooLargeError as error:
             run = self.sample(graph, chosen, watch, self.observe)
             return _sampled(graph, run, None, f"{reason}; there is no log Z: {error}", watch)
-        ladder = _ladder(tempered)
         if not tempered.interrupted:
             light = lighter(graph) if self.observe is None else graph  # which shifts the energy
             try:
                 run = self.sample(light, chosen, watch, self.observe)
                 if run.visits.any():
-                    return _sampled(graph, run, ladder, reason, watch)
+                    return _sampled(graph, run, tempered, reason, watch)
             except KeyboardInterrupt:
                 if not tempered.visits.any():
                     raise
-        return _sampled(graph, tempered, ladder, reason, watch)
+        return _sampled(graph, tempered, tempered, reason, watch)
 
     def sample(
         self,
@@ -351,13 +352,16 @@ def _ladder(run: Run) -> Ladder | None:
 
 
 def _sampled(
-    graph: FactorGraph, run: Run, ladder: Ladder | None, reason: str, watch: Watch
+    graph: FactorGraph, run: Run, tempered: Run | None, reason: str, watch: Watch
 ) -> Answer:
-    """What a run says; log Z is that of a ladder, the run's own or another's."""
+    """What a run says; log Z is that of the ladder of a tempered run, the same or another one."""
     if run.interrupted and not run.visits.any():
         raise KeyboardInterrupt  # a signal came before anything was recorded
     marginals = Marginals.of(run)
+    ladder = None if tempered is None else _ladder(tempered)
     said = run.summary().warnings
+    if tempered is not None and ladder is not None and tempered is not run:
+        said += ladder_warnings(tempered)
     warnings = [
         advice_within_infer(text) for text in said if run.info.ended != TIME or text != LATE
     ]

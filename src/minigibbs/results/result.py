@@ -26,9 +26,13 @@ def log_z_text(log_z: float | None, error: float | None) -> str:
 
     >>> log_z_text(12.5, 0.031), log_z_text(12.5, 0.0), log_z_text(None, None)
     ('12.5000 +- 0.0310', '12.500000', '-')
+    >>> log_z_text(12.5, None)
+    '12.5000, of unknown error'
     """
     if log_z is None:
         return "-"
+    if error is None:
+        return f"{log_z:.4f}, of unknown error"
     return f"{log_z:.4f} +- {error:.4f}" if error else f"{log_z:.6f}"
 
 

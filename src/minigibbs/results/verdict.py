@@ -347,6 +347,17 @@ def _one_start(run: Run) -> list[Finding]:
     ]
 
 
+def ladder_warnings(run: Run) -> tuple[str, ...]:
+    """What a tempered run warns of that makes its log Z doubtful.
+
+    Returns
+    -------
+    tuple of str
+        Warnings, as in the summary.
+    """
+    return tuple(finding.warning for finding in (*_few_trips(run), *_too_small_log_z(run)))
+
+
 def _few_trips(run: Run) -> list[Finding]:
     """A temperature ladder whose replicas hardly travel."""
     wanted = LEAST_TRIPS * run.info.chains

@@ -45,9 +45,10 @@ class Ladder:
     round_trips : int
         Round trips of replicas between the hottest and the coldest temperature, of all chains.
     log_z : float or None
-        Log Z by stepping stones; None before anything is recorded.
+        Log Z by stepping stones; None before anything is recorded, and while no state of the last
+        soft temperature satisfied all hard constraints.
     log_z_error : float or None
-        Standard error of `log_z`.
+        Standard error of `log_z`; None if the run is too short to estimate it.
     log_z_degrees : int
         Degrees of freedom of the error; 0 in files before 0.3.
 
@@ -108,8 +109,8 @@ class Ladder:
             number = getattr(found, name)
             if type(number) not in (int, float) and (number is not None or name == "barrier"):
                 raise ValueError(f"{name}: expected a number, got {number!r}")
-        if (found.log_z is None) != (found.log_z_error is None):
-            raise ValueError("log_z: expected its error beside it")
+        if found.log_z is None and found.log_z_error is not None:
+            raise ValueError("log_z: expected a number beside its error")
         if type(found.log_z_degrees) is not int or found.log_z_degrees < 0:
             raise ValueError(f"log_z_degrees: expected a count, got {found.log_z_degrees!r}")
         if len(found.swap_rates) != len(found.levels) - 1 or not found.swap_rates:
@@ -226,6 +227,8 @@ def _log_z(chains: list[list[Part]]) -> tuple[float | None, float | None, int]:
     if not parts:
         return None, None, 0
     value, error = _stepping_stones(parts)
+    if value < EMPTY / 2:  # two temperatures were never seen to exchange
+        return None, None, 0
     degrees = len(parts) - 1
     if len(chains) > 1 and error is not None and len(parts) > len(chains):
         whole = [
@@ -254,6 +257,8 @@ def _stepping_stones(
     if len(parts) == 1:
         return estimate(every), None
     left_out = _without_each(sums, counts)
+    if left_out.min() < EMPTY / 2:  # without one part nothing is known of two temperatures
+        return estimate(every), None
     spread = float(np.square(left_out - left_out.mean()).sum())
     return estimate(every), math.sqrt(spread * (len(parts) - 1) / len(parts))
 
