@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(
     code, out, err = command("fig1", "--quick", "-o", where)
     assert (code, out) == (2, "")
     assert where in err
-    assert "--output" in err
+    assert "--out" in err
     assert err.count("\n") == 1
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from minigibbs._version import __version__
 from minigibbs.cli.commands.demo import demo
 from minigibbs.cli.commands.explain import explain
 from minigibbs.cli.commands.infer import infer
@@ -17,6 +16,7 @@ from minigibbs.cli.commands.report import report
 from minigibbs.cli.commands.reproduce import reproduce
 from minigibbs.cli.commands.resume import resume
 from minigibbs.cli.commands.sample import sample
+from minigibbs.cli.entry import VERSION
 from minigibbs.errors import MinigibbsError
 from minigibbs.system.text import printable
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Unbiased, fast sampling of large discrete graphical models.",
+    help="Sampling, inference and learning for large discrete graphical models.",
 )
 for _command in (demo, infer, maximize, learn, sample, resume, explain, reproduce, report):
     app.command()(_command)
@@ -33,7 +33,7 @@ for _command in (demo, infer, maximize, learn, sample, resume, explain, reproduc
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"minigibbs {__version__}")
+        typer.echo(VERSION)
         raise typer.Exit
 
 

@@ -153,7 +153,7 @@ def by_label(values: tuple[Any, ...], probability: NDArray[np.float64]) -> dict[
 
 
 def print_marginals(result: Run | Answer, show: int) -> None:
-    """Print the most uncertain marginals, at most so many."""
+    """Print at most `show` of the most uncertain marginals."""
     chosen = tables.uncertain(result, show) if show > 0 else {}
     if chosen:
         typer.echo(

@@ -122,7 +122,7 @@ def _prepare(folder: Path) -> Path:
     except OSError as error:
         raise SampleError(
             f"cannot write into {folder} ({error.strerror or error}); choose another folder with "
-            "--output"
+            "--out"
         ) from None
     return folder
 

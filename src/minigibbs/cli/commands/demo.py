@@ -13,15 +13,15 @@ from minigibbs.system.text import printable
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to draw.")] = Path(
+    output: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path(
         "minigibbs-demo.png"
     ),
-    updates: Annotated[int, typer.Option(help="Updates of each chain.")] = 1_000_000,
+    updates: Annotated[int, typer.Option(help="Updates per chain.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="Fixes every draw.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Sample the paper's Potts model with 4 chains and draw the result."""
+    """Sample the Potts model of the paper and draw a picture."""
     from minigibbs.cli.demo import check_picture, describe_demo, draw_demo, run_demo
 
     check_picture(output)

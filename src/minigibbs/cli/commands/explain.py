@@ -18,15 +18,17 @@ def explain(
     evidence: Evidence = None,
     floor: Floor = None,
     ignore_evidence: IgnoreEvidence = False,
-    scan: Annotated[str | None, typer.Option(help="The scan of the run, as for sample.")] = None,
-    backend: Annotated[str, typer.Option(help="cpu or cuda; no GPU is needed.")] = "cpu",
+    scan: Annotated[
+        str | None, typer.Option(help="The scan of the run, as for `minigibbs sample`.")
+    ] = None,
+    backend: Annotated[str, typer.Option(help="cpu or cuda. No GPU is needed.")] = "cpu",
     chains: Annotated[int | None, typer.Option(help="The number of chains of the run.")] = None,
     trials: Annotated[
-        str, typer.Option(help='The time of short trials of all samplers; "0" for none.')
+        str, typer.Option(help="Time of short trials of all samplers, such as 3s; 0 for none.")
     ] = "3s",
     as_json: Json = False,
 ) -> None:
-    """Say how large a model is in the paper's terms, and what each sampler would cost."""
+    """Compare the samplers on a model: costs and short trials."""
     from minigibbs.explanation.explain import explain as compare
 
     graph = read_model(model, floor, ignore_evidence, evidence, given)

@@ -37,17 +37,24 @@ from minigibbs.system.watch import INTERRUPTED, TERMINATED
 
 def infer(
     model: Model,
-    max_time: Annotated[str, typer.Option(help="Time limit: 20s, 5min, 1h.")] = "60s",
+    max_time: Annotated[str, typer.Option(help="Time limit, such as 20s, 5min or 1h.")] = "60s",
     standard_error: Annotated[
-        float, typer.Option(help="Largest standard error of a marginal to reach.")
+        float, typer.Option(help="Sample until no standard error of a marginal is larger.")
     ] = 0.005,
     exact: Annotated[
-        bool, typer.Option("--exact/--no-exact", help="Whether to compute exactly where that fits.")
+        bool,
+        typer.Option(
+            "--exact/--no-exact",
+            help="Whether to compute exactly if that fits into time and memory.",
+        ),
     ] = True,
     memory: Annotated[
-        str | None, typer.Option(help="What an exact answer may use: 4G, 500M.")
+        str | None,
+        typer.Option(
+            help="Memory that an exact answer may use, such as 4G [most of the free memory]."
+        ),
     ] = None,
-    chains: Annotated[int, typer.Option(help="Independent chains, where it is sampled.")] = 4,
+    chains: Annotated[int, typer.Option(help="Number of chains if the answer is sampled.")] = 4,
     seed: Seed = None,
     threads: Threads = None,
     given: Given = None,
@@ -57,12 +64,12 @@ def infer(
     show: Show = 10,
     out: Out = None,
     partition: Annotated[
-        Path | None, typer.Option(help="Write log Z here, as a UAI .PR file.")
+        Path | None, typer.Option(help="Write log Z to this file, as a UAI .PR file.")
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Marginals and log Z of a model: exact where that fits, else sampled."""
+    """Compute marginals and log Z, exactly or by sampling."""
     from minigibbs.formats.uai import write_partition
     from minigibbs.inference.infer import infer as answer_for
 

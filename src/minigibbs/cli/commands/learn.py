@@ -23,44 +23,54 @@ def learn(
     data: Annotated[
         Path | None,
         typer.Argument(
-            help="Rows: a .csv with the variables' names on its first line, or a .npy of numbers. "
-            "Left out, the model's own evidence."
+            help="Rows of data: a .csv file whose first line has the names of variables, or a .npy "
+            "file of numbers. By default the evidence of the model."
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="pcd, cd, pseudo or exact.")] = "pcd",
     steps: Annotated[
-        int | None, typer.Option(help="Largest number of gradient steps [1000].")
+        int | None,
+        typer.Option(help="Largest number of gradient steps [1000 to 4000, until convergence]."),
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="Size of the first steps [0.05; natural gradient steps 0.02]."),
+        typer.Option(help="First step size of pcd and cd [0.05; natural gradient 0.02]."),
     ] = None,
-    chains: Annotated[int | None, typer.Option(help="Chains of the model.")] = None,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of each chain in a step.")] = 1,
-    l1: Annotated[float, typer.Option(help="Penalty on absolute values.")] = 0.0,
-    l2: Annotated[float, typer.Option(help="Penalty on squares.")] = 0.0,
-    start: Annotated[str | None, typer.Option(help="given, independent or pseudo.")] = None,
+    chains: Annotated[
+        int | None, typer.Option(help="Number of chains of the model [up to 1000].")
+    ] = None,
+    sweeps: Annotated[int, typer.Option(help="Sweeps per chain and step.")] = 1,
+    l1: Annotated[float, typer.Option(help="Penalty on absolute values of parameters.")] = 0.0,
+    l2: Annotated[float, typer.Option(help="Penalty on squares of parameters.")] = 0.0,
+    start: Annotated[
+        str | None, typer.Option(help="First parameters: given, independent or pseudo [given].")
+    ] = None,
     tol: Annotated[
         float | None,
-        typer.Option(help="Stop when no moment differs by more, relative to its range."),
+        typer.Option(
+            help="Stop when no moment of the model differs from the data by more, relative to its "
+            "range."
+        ),
     ] = None,
     max_time: MaxTime = None,
     seed: Seed = None,
     threads: Threads = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save the learning in this file.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save progress to this file.")] = None,
     every: Every = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from --checkpoint; no other option counts.")
+        bool, typer.Option("--resume", help="Continue from --checkpoint with its settings.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Save the fit here; mg.load reads it.")
+        Path | None, typer.Option("--out", "-o", help="Save the fit to this file, for mg.load.")
     ] = None,
-    learned: Annotated[Path | None, typer.Option(help="Write the learned model here, .mg.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page about the fit here.")] = None,
+    learned: Annotated[
+        Path | None, typer.Option(help="Write the learned model to this .mg file.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report about the fit.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn the named numbers of a model from data, or from its own evidence."""
+    """Learn named parameters from data or from evidence."""
     from minigibbs.formats import write
     from minigibbs.learning.api import learn as fit_of
     from minigibbs.learning.api import resume_learning
@@ -69,7 +79,7 @@ def learn(
         check_target(path)
     if resume:
         if checkpoint is None:
-            raise LearnError("--resume goes on from a checkpoint: give --checkpoint")
+            raise LearnError("--resume continues from a checkpoint: give --checkpoint")
         fit = resume_learning(
             checkpoint, steps, max_time=max_time, threads=threads, progress=not quiet
         )

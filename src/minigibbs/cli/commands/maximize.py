@@ -29,12 +29,12 @@ _STDOUT = Path("-")
 
 def maximize(
     model: Model,
-    max_time: Annotated[str, typer.Option(help="Time limit: 10s, 5min, 1h.")] = "10s",
+    max_time: Annotated[str, typer.Option(help="Time limit, such as 10s, 5min or 1h.")] = "10s",
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds of each chain, instead of a time limit.")
+        int | None, typer.Option(help="Rounds per chain, instead of a time limit.")
     ] = None,
     chains: Annotated[
-        int | None, typer.Option(help="Independent searches; by default one per thread.")
+        int | None, typer.Option(help="Number of independent searches [one per thread].")
     ] = None,
     prove: Annotated[
         bool, typer.Option("--prove", help="Try to prove that no state is better.")
@@ -47,12 +47,12 @@ def maximize(
     ignore_evidence: IgnoreEvidence = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Write the state here as CSV; - prints it."),
+        typer.Option("--out", "-o", help="Write the state to this file as CSV; - prints it."),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find the most probable state of a model: its ground state, or MAP state."""
+    """Search for the most probable state: MAP or ground state."""
     from minigibbs.inference.maximize import maximize as search
 
     check_out(out, ["marginals"], as_json)

@@ -15,16 +15,22 @@ from minigibbs.errors import SampleError
 def report(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="What `sample --out` saved, or a checkpoint folder."),
+        typer.Argument(
+            metavar="RUN", help="A run saved by `minigibbs sample --out`, or a checkpoint folder."
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
     shape: Annotated[
-        str | None, typer.Option(help="Rows and columns of a lattice: --shape 20x30")
+        str | None, typer.Option(help="Rows and columns of a lattice, such as 20x30.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="The page's heading [the file's name].")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Heading of the page [the name of the file].")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page about a run: whether to trust it, and what it says."""
+    """Write an HTML report about a run."""
     from minigibbs.results.report import read_shape, write
     from minigibbs.running.load import holds_run, load_run
     from minigibbs.system.files import check_target

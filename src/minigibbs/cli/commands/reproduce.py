@@ -16,16 +16,20 @@ def reproduce(
         str,
         typer.Argument(metavar="WHAT", help="fig1, fig2a, fig2b, fig2c, table1, theorems or all."),
     ] = "all",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path(
+    output: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path(
         "reproduce"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="Short runs: a minute in all.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Chains of each curve [5; quick: 2].")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short runs, about a minute in total.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of chains per curve [5; quick: 2].")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run finished curves again.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce the paper: figures, table, theorems. A second call resumes an interrupted one."""
+    """Reproduce the paper. A second call resumes an interrupted one."""
     from minigibbs.paper.page import report
     from minigibbs.paper.reproduce import reproduce as run_paper
 

@@ -13,8 +13,12 @@ from minigibbs.cli.output import check_out, finish, stopping_in_order
 
 def resume(
     checkpoint: Annotated[Path, typer.Argument(help="The folder given to --checkpoint.")],
-    updates: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
-    sweeps: Annotated[int | None, typer.Option(help="So many more than planned.")] = None,
+    updates: Annotated[
+        int | None, typer.Option(help="Updates per chain beyond those planned.")
+    ] = None,
+    sweeps: Annotated[
+        int | None, typer.Option(help="Sweeps per chain beyond those planned.")
+    ] = None,
     threads: Threads = None,
     max_time: MaxTime = None,
     every: Every = None,

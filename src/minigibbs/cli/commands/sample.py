@@ -18,7 +18,6 @@ from minigibbs.cli.options import (
     Given,
     IgnoreEvidence,
     Json,
-    MaxTime,
     Model,
     Out,
     Quiet,
@@ -37,32 +36,43 @@ def sample(
     model: Model,
     sampler: Annotated[
         str | None,
-        typer.Option(help="By name, with options or not: mgpmh:batch=20; see `minigibbs explain`."),
+        typer.Option(help="A sampler by name, with options or not, such as mgpmh:batch=20."),
     ] = None,
-    updates: Annotated[int | None, typer.Option(help="Updates of each chain.")] = None,
-    sweeps: Annotated[int | None, typer.Option(help="Sweeps of each chain [1000].")] = None,
+    updates: Annotated[
+        int | None, typer.Option(help="Updates per chain, instead of --sweeps.")
+    ] = None,
+    sweeps: Annotated[int | None, typer.Option(help="Sweeps per chain [1000].")] = None,
     warmup: Annotated[
         int | None,
-        typer.Option(help="Sweeps before the recording; updates with --updates [a quarter]."),
+        typer.Option(
+            help="Sweeps per chain that are dropped first; updates with --updates [a quarter]."
+        ),
     ] = None,
-    chains: Annotated[int | None, typer.Option(help="Independent chains [4; cuda: 16384].")] = None,
+    chains: Annotated[
+        int | None, typer.Option(help="Number of independent chains [4; cuda: 16384].")
+    ] = None,
     seed: Seed = None,
     scan: Annotated[
         str | None,
-        typer.Option(help="random, systematic, shuffled, shared or chromatic [random]."),
+        typer.Option(
+            help="random, systematic, shuffled, shared or chromatic [by the kind of model]."
+        ),
     ] = None,
     record: Annotated[
-        str, typer.Option(help="What to record: marginals, draws, energy.")
+        str, typer.Option(help="What to record, of marginals, draws and energy.")
     ] = _RECORD,
     variables: Annotated[
         str | None,
-        typer.Option(help="Variables whose draws are recorded, by name or number: a,b,7 [all]."),
+        typer.Option(help="Variables whose draws are recorded, such as a,b,7 [all]."),
     ] = None,
     thin: Annotated[
-        int | None, typer.Option(help="Sweeps between two records; updates with --updates.")
+        int | None,
+        typer.Option(
+            help="Sweeps between two records; updates with --updates [1,000 records per chain]."
+        ),
     ] = None,
     record_chains: Annotated[
-        int | None, typer.Option(help="Chains that a GPU records one by one [64].")
+        int | None, typer.Option(help="Number of chains that a GPU records one by one [64].")
     ] = None,
     temperatures: Annotated[
         bool | None,
@@ -71,14 +81,17 @@ def sample(
     observe: Annotated[
         list[str] | None,
         typer.Option(
-            help="What to measure at every record: magnetization, m2=magnetization:power=2, ..."
+            help="An observable to measure at every record, such as magnetization or "
+            "m2=magnetization:power=2. May be repeated."
         ),
     ] = None,
     threads: Threads = None,
     until: Annotated[
-        str | None, typer.Option(help="Run until the chains agree: rhat=1.01,ess=400")
+        str | None, typer.Option(help="Run until the chains agree, such as rhat=1.01,ess=400.")
     ] = None,
-    max_time: MaxTime = None,
+    max_time: Annotated[
+        str | None, typer.Option(help="Time limit of --until, such as 60s, 5min or 1h [none].")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Save the run in this folder; see `minigibbs resume`.")
     ] = None,
