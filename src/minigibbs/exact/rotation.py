@@ -25,7 +25,7 @@ _LEAST_SECONDS = 0.05  # predicted for a plan that is worth a search
 _PAYS = 0.5  # search for this share of the predicted seconds
 _MOST_SECONDS = 8.0  # of a search
 _HOPE_SECONDS = 6.0  # of a search for a plan that fits into memory
-_HOPE_BITS = 4.0  # that time halves where the memory is too small by so many bits
+_HOPE_BITS = 4.0  # missing bits of memory that halve the hoped-for time
 _SHARE = 0.2  # of the time that is left to the call under way
 _TRIAL_SECONDS = 5e-8  # of a rotation, beside what follows
 _WORD_SECONDS = 6e-9  # per word of bits
@@ -99,7 +99,7 @@ class _Search:
         return min(worth, _MOST_SECONDS, _allowed())
 
     def _round(self, hot: float, cold: float, trials: int) -> None:
-        """Anneal the best tree between two inverse temperatures, with so many trials at each."""
+        """Anneal the best tree between two inverse temperatures, `trials` at each."""
         self.children[:], self.rows[:] = self.best, self.best_rows
         crowded = _CROWDED if self.made > self.most else 0.0
         self._price(crowded)

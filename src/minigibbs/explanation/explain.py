@@ -141,12 +141,13 @@ class Explanation:
                 f"{label:<22}{value:,}" if isinstance(value, int) else f"{label:<22}{value:,.4g}"
             )
         lines += [self.bounded] if self.bounded else []
-        lines += ["", f"{'sampler':<15}{'batch':>10}{'slowdown':>10}{'per update':>12}  law"]
+        head = f"{'sampler':<15}{'batch':>10}{'slowdown':>10}{'per update':>12}"
+        lines += ["", f"{head}  distribution"]
         for row in self.rows:
-            law = "exact" if row.exact else "BIASED"
+            kept = "exact" if row.exact else "BIASED"
             lines.append(
                 f"{row.sampler:<15}{_number(row.batch):>10}{_number(row.slowdown):>10}"
-                f"{_time(row.nanoseconds):>12}  {law}{'; ' if row.note else ''}{row.note}"
+                f"{_time(row.nanoseconds):>12}  {kept}{'; ' if row.note else ''}{row.note}"
             )
         lines += ["", _FOOTNOTE]
         if self.trials:

@@ -28,7 +28,7 @@ from minigibbs.system.watch import StopError, Watch
 _CANDIDATES = (PoissonGibbs, Gibbs, BlockGibbs, SwendsenWang, Tempering, ExactSampler)
 _CHAINS = 4
 _LEAST_SWEEPS, _MOST_SWEEPS = 20, 1_000
-_WARMUP = 4  # a warm-up of one sweep for so many recorded ones
+_WARMUP = 4  # recorded sweeps per sweep of warm-up
 _TIMED = 0.05  # share of a trial's seconds for each of the stretches that are timed
 _PREPARING = 4.0  # shares of a trial that a sampler may take to prepare
 _VARIABLES = 256  # whose values are recorded

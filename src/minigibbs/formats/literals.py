@@ -41,7 +41,7 @@ class Weights(NamedTuple):
     fixed: NDArray[np.bool_]
 
     def tied(self, some: Literals, times: float) -> dict[str, Any]:
-        """The arguments that give factors their weights, so many times."""
+        """The arguments that give factors their weights, repeated."""
         if self.fixed.all():
             return {"weight": times * some.weight}
         count = int(some.number.max(initial=-1)) + 1

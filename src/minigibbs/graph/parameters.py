@@ -302,7 +302,7 @@ class Frame:
         return Counted(one.astype(np.int32), other.astype(np.int32), number, scale)
 
     def from_counts(self, counts: NDArray[np.integer], states: int) -> NDArray[np.float64]:
-        """The statistics, summed over so many states, of what was `counted` among them."""
+        """The statistics, summed over states, of what was `counted` among them."""
         own = self.counted
         total = np.bincount(own.number, own.scale * counts, minlength=self.size)
         return total + self.constant * float(states)

@@ -281,7 +281,7 @@ class Annealing:
 
 
 def _cycles_of(sweeps: float) -> int:
-    """How many times a search anneals that has time for so many sweeps."""
+    """How many times a search anneals that has time for this number of sweeps."""
     return max(1, min(_CYCLES, int(math.log2(max(sweeps, 1.0) / _LEAST_SWEEPS + 1.0))))
 
 

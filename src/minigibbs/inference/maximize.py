@@ -319,7 +319,7 @@ class _Search:
         self.energy, self.best, self.trial = np.full(1, -np.inf), state.copy(), state.copy()
 
     def advance(self, rounds: int, begin: int, each: int) -> None:
-        """Make so many rounds; see `search`."""
+        """Make this number of rounds; see `search`."""
         search(
             self.data,
             self.graph.packed,

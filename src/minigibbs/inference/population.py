@@ -205,7 +205,7 @@ class _Annealing:
         self._noted: list[tuple[float, ...]] = []
 
     def bytes(self, size: int) -> float:
-        """What so many replicas per population need, about."""
+        """Approximate memory for this number of replicas per population."""
         return 6.0 * self.populations * size * len(self._graph) * self._graph.state_type.itemsize
 
     def _random(self, count: int) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from minigibbs.results.maximum import Maximum
 from minigibbs.system.watch import StopError, Watch
 
 PROVEN = "proven"
-_SLOWER = 20.0  # maximizing products takes so many times as long as summing them
+_SLOWER = 20.0  # time of maximizing products, relative to summing them
 _SHARE = 0.5  # of the time that elimination may take
 _DIGITS = 9  # decimals of costs that toulbar2 keeps
 _TOP = 2.0**52  # largest cost in units of the last digit

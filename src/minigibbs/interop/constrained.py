@@ -227,7 +227,7 @@ class _Builder:
             self.kinds[label] = ONE_HOT
 
     def add(self, expression: Any, times: float, where: str) -> None:
-        """Add a quadratic expression, so many times, to the cost."""
+        """Add a multiple of a quadratic expression to the cost."""
         self.constant += times * _finite(expression.offset, f"{where}: the offset")
         linear, quadratic = _terms(expression, where)
         for variable, bias in linear.items():
@@ -386,7 +386,7 @@ class _Builder:
             self._square(found._replace(constant=float(left.offset) - right), weight)
         else:
             raise GraphError(
-                f"constraint {label!r}: a soft constraint of so many variables must be a linear "
+                f"constraint {label!r}: a soft constraint of this many variables must be a linear "
                 'equation with penalty="quadratic"'
             )
         return SOFT

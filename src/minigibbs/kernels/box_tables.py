@@ -65,7 +65,7 @@ class Tables(NamedTuple):
 
 
 def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, int]]:
-    """How many sources, and slots of each, of so many slots in all: few bounds for some points.
+    """Numbers of sources and of slots of each, by their total: few bounds for some points.
 
     Before them the mean of their bounds times their scale. Wide kernels want many boxes to draw
     from, narrow ones many small sources.
@@ -84,7 +84,7 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
 
 
 def make_tables(tree: Tree, rule: Any, sources: int, slots: int) -> Tables:
-    """Tables for at most so many sources, of so many slots each, or as many as they need."""
+    """Tables for at most this number of sources and slots per source, or as many as they need."""
     chosen = _cut_sources(tree, rule, sources, max(slots // _COARSE, 2))
     made = empty_lines((len(chosen), _room(tree, slots), 2), np.uint32)
     weight = _make_all(tree, rule, chosen, made)
@@ -103,7 +103,7 @@ def _reach(tree: Tree) -> NDArray[np.float64]:
 
 
 def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.int64]:
-    """At most so many sources, in the order of their points, by tables of few slots.
+    """At most this number of sources, in the order of their points, by tables of few slots.
 
     They are cut in half where that promises to save most: where bounds are large, and fell when
     the source was cut out of a larger one.
@@ -128,7 +128,7 @@ def _cut_sources(tree: Tree, rule: Any, sources: int, slots: int) -> NDArray[np.
 
 
 def _totals(tree: Tree, rule: Any, sources: NDArray[np.int64], slots: int) -> NDArray[np.float64]:
-    """The sum of all bounds for each source, by tables of so many slots."""
+    """The sum of all bounds for each source, by tables of this number of slots."""
     totals = np.zeros(len(sources))
 
     def some(part: slice, *scratch: NDArray[Any]) -> None:
@@ -152,7 +152,7 @@ def _make_all(
 
 
 def _in_pieces(work: Callable[..., None], sources: int, slots: int) -> None:
-    """Do the work for some sources at a time, with space for the boxes of so many slots.
+    """Do the work for some sources at a time, with space for the boxes of their slots.
 
     Raises `StopError` between two pieces if the call must end.
     """
@@ -295,6 +295,6 @@ def _make(tree, rule, sources, slots, weights, boxes, made, stack):
 
 @entry
 def _add_up(tree, rule, sources, slots, totals, boxes, made, stack):
-    """The sum of the bounds for each source, by boxes for so many slots."""
+    """The sum of the bounds for each source, by boxes for this number of slots."""
     for s in range(len(sources)):
         totals[s] = _cut_finely(tree, rule, sources[s], slots, boxes, made, stack)[2]

@@ -63,7 +63,7 @@ _STEP = 1.0 / 1024.0
 
 @kernel
 def _exp_minus(t):
-    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor takes side by side.
+    """exp(-t) for t of at least 0, to 1e-12 of 1, in steps that a processor vectorizes.
 
     A series at t / 1024, squared ten times, which is off only where it is as good as 0.
     """
@@ -180,7 +180,7 @@ def _measure_for_type(rule, features, points, i, j):
 
 
 def decay_finish(rule: Any, scratch: Any, first: int, count: int) -> None:
-    """Turn so many measures into values, side by side; compiled code only.
+    """Turn measures into values, in vectors; compiled code only.
 
     They are doubles, of which the scratch holds the bits.
     """

@@ -38,7 +38,7 @@ def poisson(mean, none, stream):
 def poisson_beyond(u, mean, none, stream):
     """A Poisson variate by a uniform number `u` of at least `none`, the probability of 0.
 
-    Takes time of the order of the mean, which is what its callers spend on so many draws anyway.
+    Takes time of the order of the mean, which its callers spend on these draws anyway.
     A large mean is cut into small ones, and 0 is redrawn: `u` has ruled it out.
     """
     pieces, left, count = 1, 1, 0

@@ -119,7 +119,7 @@ def below(stream, count):
 
 @kernel
 def later_word(stream, skipped):
-    """What `next_word` returns after so many other words; the stream stays as it is."""
+    """What `next_word` returns after this number of other words; the stream does not change."""
     s0, s1, s2, s3 = stream[0], stream[1], stream[2], stream[3]
     k = 0
     while k < skipped:
@@ -136,7 +136,7 @@ def later_word(stream, skipped):
 
 @kernel
 def likely_below(stream, count, skipped):
-    """What `below` will most likely return after so many words; the stream stays as it is."""
+    """What `below` will most likely return after these words; the stream does not change."""
     word = later_word(stream, skipped)
     return np.int64(((word >> _SHIFT_32) * np.uint64(count)) >> _SHIFT_32)
 

@@ -152,7 +152,7 @@ def _empty(queue, ring, waiting):
 def _pick_variable(left, blame, order, decided, looks, stream, length):
     """Where in `order`, from `decided` on, the next variable is: few values, much to blame.
 
-    Of so many `looks` at random, the one with the fewest values for its share in failures; without
+    Of `looks` random candidates, the one with the fewest values for its share in failures; without
     looks, the first. Those that have one value left are passed over: returns how many are decided,
     and the place.
     """
@@ -198,7 +198,7 @@ def search(
 
     Backtracking that keeps the values arc consistent. `levels` [variables + 1, 4] holds the
     decisions: how long the trail was, how many variables were decided, which variable, which value.
-    Gives up after so many `failures`, or when `most` entries have been looked at.
+    Gives up after this number of `failures`, or when `most` entries have been looked at.
     """
     depth, decided = 0, 0
     while True:

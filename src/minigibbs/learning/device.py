@@ -30,7 +30,7 @@ _MOST_COUNTED = 1 << 22  # values, alone or two together: half a gigabyte while 
 
 
 class DeviceChains(Chains):
-    """All chains of the model, side by side on the device."""
+    """All chains of the model, stored together on the device."""
 
     def __init__(self, graph: FactorGraph, states: NDArray[Any], seed: tuple[int, ...]) -> None:
         if learned_layout(graph) is None:

@@ -155,7 +155,7 @@ def sweeps_of(saved: State) -> int:
 
 
 class LockstepRows(Chains):
-    """Rows that all leave open the same colors: 64 side by side, what was seen stays.
+    """Rows that all leave open the same colors: 64 in a vector, observed values stay.
 
     Variables of one color do not depend on each other, so that one color is drawn exactly.
     """

@@ -43,7 +43,7 @@ def _single(frame: Frame) -> NDArray[np.int64]:
 
 
 def _scopes(frame: Frame, arity: int) -> NDArray[np.int64]:
-    """[factor, slot] the variables of the learned factors of so many variables."""
+    """[factor, slot] the variables of the learned factors of one arity."""
     factors = frame.structure.factors[_of(frame, arity)]
     places = factors["scope_start"][:, None] + np.arange(arity)
     return frame.structure.slots["variable"][places].astype(np.int64)

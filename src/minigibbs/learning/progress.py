@@ -24,6 +24,6 @@ class StepBar(Shown):
             self._task = self._progress.add_task("learning", total=total, completed=made, note="")
 
     def show(self, step: int, error: float) -> None:
-        """So many steps are made, and the moments are so far off."""
+        """Show the number of steps made, and the distance of the moments."""
         if self._progress:
             self._progress.update(self._task, completed=step, note=f"moment error {error:.4f}")

@@ -190,7 +190,7 @@ def need_number(inner: Measure, what: str) -> None:
 
 
 def check_shape(shape: tuple[int, ...], variables: int, what: str) -> tuple[int, ...]:
-    """The sides of a lattice of so many variables."""
+    """The sides of a lattice of this number of variables."""
     sides = tuple(shape)
     whole = all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0

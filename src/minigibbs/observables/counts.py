@@ -67,7 +67,7 @@ def potts_order(x, parameters, out):
 
 @literal
 def _order(values, most, variables):
-    """The order parameter, where so many variables have the most frequent value: one division."""
+    """The order parameter, from the count of the most frequent value: one division."""
     return (values * most - variables) / ((values - 1) * variables)
 
 
@@ -144,7 +144,7 @@ def matches(x, parameters, out):
 
 @literal
 def _matching(count, variables, everything, share):
-    """What is said of so many matches: whether they are all, their share, or their number."""
+    """What is said of a number of matches: whether they are all, their share, or their number."""
     if everything:
         return 1.0 if count == variables else 0.0
     return count / variables if share else np.float64(count)

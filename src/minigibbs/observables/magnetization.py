@@ -73,7 +73,7 @@ def magnetization(x, parameters, out):
 
 @literal
 def _power(up, parameters, out):
-    """A power of the mean spin, where so many of all are 1: one division, the same everywhere."""
+    """A power of the mean spin, from the number of spins 1: one division, the same everywhere."""
     power, absolute, spins = parameters
     mean = (2 * up - spins) / spins
     if absolute and mean < 0.0:

@@ -103,7 +103,7 @@ def fresh(make: Make, number: int) -> tuple[Trial, Tape]:
 
 
 def climb(make: Make, trial: Trial, tape: Tape, steps: int) -> Trial:
-    """The worst trial found in so many steps: each is near the worst so far."""
+    """The worst trial found in this number of steps, each near the worst so far."""
     for step in range(steps):
         other, its_tape = _attempt(make, tape.near, -1 - step)
         if other.comparison.strain > trial.comparison.strain:

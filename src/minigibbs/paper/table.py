@@ -280,7 +280,7 @@ def cells() -> list[tuple[Row, Family]]:
 
 
 def measure(row: Row, family: Family, stretch: float) -> Cell:
-    """Run a row along a family; times are the best of five stretches of so many seconds."""
+    """Run a row along a family; times are the best of five stretches of equal length."""
     operations, seconds = [], []
     for member in family.members():
         graph, sampler = member.graph(), row.sampler(member)

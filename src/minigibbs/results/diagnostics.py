@@ -122,7 +122,7 @@ def least(sizes: Sequence[float | None]) -> float | None:
 
 
 def largest(values: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Where the largest values stand, at most so many, the largest first, equals in order."""
+    """Positions of at most `most` largest values, the largest first, equal values in order."""
     chosen = np.arange(len(values))
     if len(values) > most:
         chosen = np.sort(np.argpartition(-values, most)[:most])

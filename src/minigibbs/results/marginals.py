@@ -463,7 +463,7 @@ class _Moments:
 
 
 def tolerated(chains: float) -> float:
-    """Return the square of R-hat, less 1, that so many chains may have.
+    """Return the square of R-hat, less 1, that this number of chains may have.
 
     It is that of 1.01 for four chains. An effective sample size of 400 in all gives it. More chains
     than four may each be shorter: R-hat is nested, that of four groups of chains
@@ -475,7 +475,7 @@ def tolerated(chains: float) -> float:
 def chance_factor(degrees: float, values: int, alarm: float = FALSE_ALARM) -> float:
     """Return how far a variance exceeds its mean by chance, the largest of `values`.
 
-    With probability `alarm`, of Gaussian means with so many degrees of freedom, by Bonferroni.
+    With probability `alarm`, of Gaussian means with these degrees of freedom, by Bonferroni.
     """
     from scipy.special import chdtri
 

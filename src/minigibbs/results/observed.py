@@ -369,7 +369,7 @@ class Observed:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """Blocks of at least 10 autocorrelation times, where there are so many records."""
+        """Blocks of at least 10 autocorrelation times, if there are enough records."""
         sums, sizes = self._pieces()
         slowest = self._slowest
         least = -(-_LEAST_BLOCKS // max(len(sizes), 1))

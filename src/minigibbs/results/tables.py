@@ -42,7 +42,7 @@ def rows(run: Result) -> list[NDArray[np.float64]]:
 
 
 def uncertain(run: Result, most: int, values: int = 10) -> dict[int, Marginal]:
-    """The variables of the largest entropy, at most so many, with their likeliest values first."""
+    """At most `most` variables of the largest entropy, with their likeliest values first."""
     marginals = run.shares
     chosen = np.argsort(-marginals.entropy, kind="stable")[:most]
     found = {}

@@ -528,7 +528,7 @@ def _solve(
 
 
 def check_temperatures(data: Temperatures, chains: int, records: int) -> None:
-    """Raise `ValueError` if its parts do not fit each other, or a run of so many records."""
+    """Raise `ValueError` if its parts do not fit each other, or a run of this number of records."""
     levels, width = len(data.betas), sum(map(len, data.labels))
     betas = data.betas
     if betas.dtype != np.float64 or betas.ndim != 1 or levels < 2 or not (np.diff(betas) > 0).all():

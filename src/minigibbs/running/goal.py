@@ -37,7 +37,7 @@ _MOST_DRAWS = 4_000  # of all chains that are looked at for each value, or four 
 _MOST_WANTED = 2.0**53  # records that anybody can ask for
 _MOST_VARIABLES = 25  # whose draws are looked at,
 _MOST_VALUES = 10  # each, as in `diagnostics.judge`
-_LEAST_VALUES = 5  # of all these variables, and one more for each so many updates:
+_LEAST_VALUES = 5  # of all these variables, and one more for each of this number of updates:
 _UPDATES_PER_VALUE = 10**6  # some 50 ms of sampling, where a look at a value takes 3 ms
 
 # Seconds that a look takes, about: a look that would end too late is not begun.
@@ -285,7 +285,7 @@ def _wanted(goal: Goal, most: int) -> float:
 
 
 def _thinned(series: NDArray[Any], most: float) -> NDArray[Any]:
-    """Records of all chains, about so many, evenly spaced; some of each chain."""
+    """About this number of records of all chains, evenly spaced; some of each chain."""
     each = max(_LEAST_RECORDS, math.ceil(most / len(series)))
     return series[:, :: -(-series.shape[1] // each) or 1]
 

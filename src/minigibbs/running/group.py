@@ -121,7 +121,7 @@ class Group(Ensemble):
         """What has been recorded."""
 
     def share(self, threads: int) -> None:
-        """Let so many threads work on the group at a time, if it can use them."""
+        """Let this number of threads work on the group at a time, if it can use them."""
 
     @property
     def warmup_left(self) -> int:
@@ -157,7 +157,7 @@ class Group(Ensemble):
         return min(self.whole(self.segment), left), recording
 
     def whole(self, updates: int) -> int:
-        """The updates that can be made of so many: a multiple of the unit, and at least one."""
+        """The updates that can be made: a multiple of the unit, and at least one unit."""
         return max(updates // self.unit, 1) * self.unit
 
     def run_segment(self) -> int:
@@ -171,7 +171,7 @@ class Group(Ensemble):
         return updates * self.chains
 
     def pace(self, took: float, wanted: float) -> None:
-        """Note that a segment took so many seconds; the next one should take `wanted`."""
+        """Note the seconds of a segment; the next one should take `wanted` seconds."""
         growth = wanted / max(took, 1e-9)
         self.segment = max(1, int(self.segment * min(growth, _GROWTH)))
 

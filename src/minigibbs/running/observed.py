@@ -45,7 +45,7 @@ class Observer:
         self.series = np.zeros((0, rows, width if plan.series else 0))
 
     def make_room(self, records: int) -> None:
-        """Have space for so many records of each row."""
+        """Have space for this number of records of each row."""
         if self.plan.series:
             self.series = with_room(self.series, records)
 
@@ -86,7 +86,7 @@ class Observer:
 
 
 def with_room(series: NDArray[np.float64], records: int) -> NDArray[np.float64]:
-    """A series [record, ...] with room for so many records, those so far kept."""
+    """A series [record, ...] with space for this number of records; the present ones are kept."""
     if records <= len(series):
         return series
     larger = np.zeros((records, *series.shape[1:]))

@@ -109,7 +109,7 @@ class Bar(Shown):
         self._show()
 
     def advance(self, updates: int) -> None:
-        """Move on by so many updates."""
+        """Advance by a number of updates."""
         self._made += updates
         self._show()
 

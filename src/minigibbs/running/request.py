@@ -44,7 +44,7 @@ from minigibbs.system.boundary import checked
 
 DEFAULT_RECORD = ("marginals", "energy")
 DEFAULT_SWEEPS = 1000
-WARMUP_SHARE = 4  # without `warmup`, one update comes before the recording for so many recorded
+WARMUP_SHARE = 4  # recorded updates per update of the default warm-up
 MOST_DISPERSED = 64  # chains of which some begin at constant states; random states suffice for more
 _MOST_SERIES = 1 << 27  # bytes of observables of which every record is kept
 _MOST_UNTIL = 16  # numbers of which every record is kept where a run has no known length
@@ -161,7 +161,7 @@ class Options:
         unit: int,
         reference: ArrayLike | None = None,
     ) -> Plan:
-        """The plan of a run of so many units, each of so many updates; None for a first round."""
+        """Build the plan. `length` counts units of `unit` updates; None: a goal sets it later."""
         _require_compiler()
         backend, sampler = self._backend(graph), choose(self.sampler)
         check_counts(warmup=self.warmup, chains=self.chains, threads=self.threads)

@@ -32,7 +32,7 @@ class LevelRecords:
         self.series = np.zeros((0, rows, plan.level_numbers))
 
     def make_room(self, records: int) -> None:
-        """Have room for so many records of each row."""
+        """Have space for this number of records of each row."""
         if self.plan.temperatures:
             self.series = with_room(self.series, records)
 

@@ -284,12 +284,12 @@ def mean_row(graph: FactorGraph) -> dict[str, float]:
 
 
 def choice_operations(count: float) -> dict[str, float]:
-    """A choice by so many exponentials; many are cheaper by the piece."""
+    """A choice by this number of exponentials; many cost less each."""
     return {"choice": 1.0, "exp": min(count, FEW), "exps": max(count - FEW, 0.0)}
 
 
 def far_share(size: float) -> float:
-    """The share of a trip to main memory that a look into arrays of so many bytes costs.
+    """The share of a trip to main memory that a read from arrays of this number of bytes costs.
 
     Arrays of a few megabytes leave the processor's own caches, but not the one that cores share.
     """

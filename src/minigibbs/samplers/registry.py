@@ -94,7 +94,7 @@ from minigibbs.samplers.poisson_gibbs.updates.base import (
 
 CHROMATIC = "chromatic"
 CPU, CUDA = "cpu", "cuda"
-TOGETHER = 16  # chains on a CPU from which on they are stored side by side and updated together
+TOGETHER = 16  # chains on a CPU from which on they are stored together and updated together
 FULL_DEVICE = 1 << 17  # chains that fill a GPU, however small the colors
 LEAST_COLOR = 64  # variables of a color, on average: a vector's worth
 LEAST_COLOR_CUDA = 32  # the same on a GPU: a warp's worth

@@ -388,7 +388,7 @@ def _score_by_rows(table, family, candidates, cells, scoring, scratch, to_fill, 
 
 @kernel
 def _sum_out(counts, stride, values, smaller):
-    """Write the table without a parent of so many values, whose cells are `stride` apart."""
+    """Write the table without a parent, whose cells are `stride` apart."""
     for cell in range(len(smaller)):
         total, first = 0, cell // stride * stride * values + cell % stride
         for x in range(values):

@@ -18,7 +18,7 @@ from minigibbs.results.report.markup import name as named
 if TYPE_CHECKING:
     from minigibbs.results.run import Run
 
-_SHOW_ALL = 30  # up to so many variables every one has its bars
+_SHOW_ALL = 30  # number of variables up to which each has bars
 _MOST_OF_A_KIND = 12  # bars of the least agreed, and as many of the most doubtful
 _MOST_BARS = 8  # values of a variable; the rest are summed up
 _MOST_MAPS, _SMALL = 4, 120  # chains with a map of their own, and the pixels of its side

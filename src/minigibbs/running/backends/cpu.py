@@ -228,7 +228,7 @@ class CpuGroup(Group):
             self.observer.measure(self.chain.x[None])
 
     def advance(self, updates: int, recording: bool = False) -> None:
-        """Make so many updates."""
+        """Make this number of updates."""
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
             self._stand_still(updates if recording else 0)
         elif recording and self._measures_here:
@@ -422,7 +422,7 @@ def first_scan(plan: Plan) -> Scan:
 
 
 def _recorder(plan: Plan, length: int) -> Recorder:
-    """Space for what so many updates record."""
+    """Space for what this number of updates records."""
     records = length // plan.thin
     values = plan.values if "marginals" in plan.kept else 0
     variables, none = len(plan.graph), np.empty(0)
@@ -486,7 +486,7 @@ def start_chain(data, model, chain):
 
 @entry
 def advance_sweeps(data, model, chain, replicas, recorder, before, unit, sweeps, recording):
-    """Run one chain so many sweeps further; everything it needs to continue is in its arrays.
+    """Run one chain for this number of sweeps; everything it needs to continue is in its arrays.
 
     `before` is a copy of its state.
     """

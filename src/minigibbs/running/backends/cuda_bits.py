@@ -308,7 +308,7 @@ def sweep_patterns(
 def walk(kind):
     """A kernel that makes whole sweeps, each thread with 16 chains of its own: x[place, half word].
 
-    For graphs of many colors, and so many chains that they fill the device by themselves.
+    For graphs of many colors, and enough chains to fill the device by themselves.
     """
     update = _update(kind, HALF)
 
@@ -449,7 +449,7 @@ def first_bits(variable, seed0, seed1, x):
 
 @entry
 def count_bits(waiting, rows, planes):
-    """Count the ones of so many rows of waiting[row, word], up to 31.
+    """Count the ones of up to 31 rows of waiting[row, word].
 
     The bits of the counters lie in planes[.., word]: 32 counters at a time.
     """
@@ -474,7 +474,7 @@ def count_bits(waiting, rows, planes):
 
 @entry
 def count_changes(x, before, words, last, times, changed):
-    """Count the bits of x[word] that are other than before, so many times.
+    """Count the bits of x[word] that differ from before, times a number of counts.
 
     Of the last of each place's words only the bits in `last` are chains.
     """

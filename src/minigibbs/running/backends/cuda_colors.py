@@ -26,9 +26,7 @@ from minigibbs.samplers.chromatic.places import BLOCK_SIZE
 WORD = 32  # chains in a word
 _MOST_SWEEPS = 16  # between two counts of the marginals
 
-Launch = Callable[
-    [int, int], None
-]  # sweep number so and so, of so many chains; of none, to compile
+Launch = Callable[[int, int], None]  # launch(sweep, chains); chains=0 only compiles
 
 
 class CudaColors(CudaGroup):
@@ -125,7 +123,7 @@ class CudaColors(CudaGroup):
         self.cuda.synchronize()
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; returns before they are made."""
         for _ in range(updates // self.unit):
             for launch in self.launches:
                 launch(self._sweep, self.chains)
@@ -162,7 +160,7 @@ class CudaColors(CudaGroup):
         return self._sweep * self.chains * len(self.data.target)
 
     def _changes(self, noted: int) -> int:
-        """How many updates changed a value, of which so many were noted."""
+        """How many updates changed a value, from the number of those that were noted."""
         return noted
 
     def restore(self, state: State) -> None:

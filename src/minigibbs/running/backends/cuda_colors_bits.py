@@ -28,7 +28,7 @@ from minigibbs.samplers.chromatic.spins import SpinColors
 _ADDING = 1 << 17  # threads that add up energies
 _CROWDED = 8  # chains of a word that are kept, from which on all its energies are added up
 _READ_BYTES = 1 << 28  # of states on their way to the host
-_SPREAD = 1 << 14  # of which so many are spread at a time
+_SPREAD = 1 << 14  # number of them that is spread at a time
 _MANY_COLORS = 64  # launches of a sweep
 _WALKERS = 1 << 14  # threads that keep a device busy, each with chains of its own
 _FEW_WORDS = 1 << 14  # and threads that update a word of a color each
@@ -214,7 +214,7 @@ class CudaBits(CudaWords):
         """Nothing is left to do: every sweep is counted when it is made."""
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain, and keep the values that are counted later."""
+        """Make updates of every chain, and keep the values that are counted later."""
         for _ in range(updates // self.unit):
             keeping = self.recording and self._keeps_sweep()
             self.copy = self._next_snapshot() if keeping else self.nothing
@@ -350,7 +350,7 @@ class CudaBits(CudaWords):
         rows, self.marked = self.marked, []
         if rows:
             step = rows[-1] - rows[0]
-            step = step // (len(rows) - 1) if step else 1  # every so many sweeps is a record
+            step = step // (len(rows) - 1) if step else 1  # sweeps per record
             which = (rows[0], step, len(rows))
             if which not in self.counting:
                 threads = self.summing.THREADS

@@ -78,7 +78,7 @@ class CudaPoints(CudaColors):
         return [self._again(run, (data, self.packed), self.chains, x, *counted, pace)]
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain, and turn the states."""
+        """Make this number of updates of every chain, and transpose the states."""
         super()._launch(updates)
         self._to_variables()
 

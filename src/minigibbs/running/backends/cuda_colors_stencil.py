@@ -140,7 +140,7 @@ class CudaStencil(CudaWords):
         ]
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; returns before they are made."""
         for _ in range(updates // self.unit):
             self._sweep_once()
 

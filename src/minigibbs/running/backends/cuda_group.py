@@ -39,7 +39,7 @@ _SPARE_BYTES = 1 << 28  # on the device, for what its driver takes on the way
 _PART = 64  # factors whose energies a thread adds up, at least
 _ADDING = 1 << 17  # threads that add up energies of one record, at most
 _OBSERVED = 4  # part of the buffer that observables take
-_TERMS, _MOST_TERMS = 8, 64  # of sums that a thread counts, and how many times so many
+_TERMS, _MOST_TERMS = 8, 64  # sums that a thread counts, at least and at most
 
 
 def load_kernels() -> Any:
@@ -48,7 +48,7 @@ def load_kernels() -> Any:
 
 
 class CudaGroup(Group):
-    """All chains of a plan, side by side on the device."""
+    """All chains of a plan, stored together on the device."""
 
     first_segment = 64
     segment_seconds = 0.1
@@ -323,7 +323,7 @@ class CudaGroup(Group):
         return self.cuda.to_device(np.zeros((self.kept, values), np.int64))
 
     def _make_rows(self, records: int) -> None:
-        """Space for so many records on the host, those so far kept."""
+        """Space for this number of records on the host; the present ones are kept."""
         drawn = len(self.held[-1]) if self.draws else 0
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {
             "draws": ((records if drawn else 0, self.kept, drawn), self.kind),
@@ -344,7 +344,7 @@ class CudaGroup(Group):
             self.cuda.synchronize()
 
     def advance(self, updates: int, recording: bool = False) -> None:
-        """Make so many updates of every chain."""
+        """Make this number of updates of every chain."""
         self.recording = recording
         with without_size_warnings():
             if not recording:
@@ -354,7 +354,7 @@ class CudaGroup(Group):
             self.cuda.synchronize()
 
     def _launch(self, updates: int) -> None:
-        """Make so many updates of every chain; returns before they are made."""
+        """Make this number of updates of every chain; returns before they are made."""
         arguments = (self.device_data, self.device_model, self.device_chains)
         if not self.scan.variables:  # everything is clamped: time passes, nothing changes
             return
@@ -379,7 +379,7 @@ class CudaGroup(Group):
         return self.kernels.Counting(self.device_first, self.counts, every, left)
 
     def _paths(self, updates: int) -> Iterator[Any]:
-        """The next so many variables of the scan that all chains share, in pieces."""
+        """The next variables of the scan that all chains share, in pieces."""
         if updates == 0:  # to compile
             yield self._path[:0]
         while updates:
@@ -495,7 +495,7 @@ class CudaGroup(Group):
         return found
 
     def _parts(self, chains: int) -> int:
-        """How many parts the factors are cut into, each a thread's, for so many chains."""
+        """Number of parts, one per thread, into which the factors are cut."""
         factors = len(self.model.pair) + len(self.model.factors)
         return max(min(-(-factors // _PART), _ADDING // chains), 1)
 
@@ -561,7 +561,7 @@ class CudaGroup(Group):
 
     @staticmethod
     def _pieces(rows: NDArray[Any]) -> list[tuple[int, int]]:
-        """Where pieces of so many rows begin: some at a time, since the device needs room."""
+        """Where pieces of rows begin: some at a time, since the device needs space."""
         step = max(_TURNED // max(rows[:1].nbytes, 1), 1)
         return [(first, step) for first in range(0, len(rows) if rows.size else 0, step)]
 
@@ -609,7 +609,7 @@ def row_ends(plan: Plan) -> NDArray[np.int64]:
 
 
 def visits(plan: Plan, times: int) -> NDArray[np.int64]:
-    """What the counts of each row are divided by, if all chains were counted so many times."""
+    """Divisor of the counts of each row, if all chains were counted this number of times."""
     return np.diff(row_ends(plan)) * times  # type: ignore[no-any-return]
 
 

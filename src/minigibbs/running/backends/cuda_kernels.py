@@ -30,7 +30,7 @@ _TALLIES = CHANGES + 1
 
 
 class ChainArrays(NamedTuple):
-    """Many chains, side by side; `c` of them. See `Chain`."""
+    """`c` chains, stored together. See `Chain`."""
 
     x: Any  # [n, c]
     streams: Any  # [4, c]
@@ -87,7 +87,7 @@ def _step(data, model, chain, i):
 def advance(rows):
     """A kernel that updates the variables on a path, one after the other, in all chains.
 
-    Each thread has so many rows of weights in its block's shared memory.
+    Each thread has this number of rows of weights in its block's shared memory.
     """
 
     @entry

@@ -31,7 +31,7 @@ class Shared(NamedTuple):
 def share(
     ends: NDArray[np.int64], columns: int, threads: int, least: int, most: int, records: int = 1
 ) -> Shared:
-    """Pieces of sums for blocks of threads that count so many records at a time.
+    """Pieces of sums for blocks of threads that count some records at a time.
 
     A thread counts `least` terms of each record, or a multiple of that, up to `most` times it.
     """
@@ -52,7 +52,7 @@ class Observing:
     """What is observed of a group's chains, on the device until the host takes it."""
 
     def __init__(self, cuda: Device, plan: Plan, buffer: int, by_parts: bool) -> None:
-        """Plan what a buffer of so many bytes holds.
+        """Plan what a buffer of this number of bytes holds.
 
         `by_parts` says whether energies are sums that many threads share in.
         """

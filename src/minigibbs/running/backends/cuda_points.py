@@ -221,7 +221,7 @@ def _segment_of(ends, flat):
 
 @cache
 def _keeping(bits):
-    """Functions for the values of a chain: in shared memory, so many bits each, or where they are.
+    """Functions for the values of a chain: as bits in shared memory, or where they are.
 
     To read them all, to look at one, to change one, and to write them all.
     """
@@ -283,12 +283,12 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
 
 
 _BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # places for which, and for which no more, to wait
-_WAITS, _NAP = 128, 250  # how often, for so many nanoseconds
+_WAITS, _NAP = 128, 250  # how often, and for how many nanoseconds
 
 
 @_device
 def _keep_pace(pace, slot, at, done):
-    """Say that a chain has done so many places more, and let the others catch up, for a moment."""
+    """Say how many more places a chain has done, and let the others catch up for a moment."""
     cuda.atomic.add(pace, slot, np.uint32(done))
     if not SIMULATED:
         for _ in range(_WAITS):

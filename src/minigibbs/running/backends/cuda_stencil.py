@@ -436,7 +436,7 @@ def pack_words(shape, factor, colors, rows, words, states, first, x):
 
 @entry
 def unpack_words(shape, factor, colors, rows, words, x, first, chains, across, along, states):
-    """The opposite for so many chains: to states[chain * across + site * along]."""
+    """The opposite for this number of chains: to states[chain * across + site * along]."""
     at = cuda.local.array(MOST_AXES, np.int64)
     (unit, chain), units = cuda.grid(2), colors * rows * words
     if unit < units:

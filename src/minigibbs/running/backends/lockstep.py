@@ -1,6 +1,6 @@
 """Chromatic runs on the CPU: a group is one chain, or up to 64 that are vectorized.
 
-Sixteen chains and more are laid side by side; fewer are groups of their own, on threads. Draws are
+Sixteen chains and more share a tile; fewer are groups of their own, on threads. Draws are
 the same either way, since every number is a function of the chain, the sweep and the variable.
 """
 
@@ -47,7 +47,7 @@ def lockstep_groups(
 
 
 def _filled(states: NDArray[Any], chains: int) -> NDArray[Any]:
-    """States of so many chains; those of no use repeat the first."""
+    """States of this number of chains; unused ones repeat the first."""
     return np.concatenate([states, np.repeat(states[:1], chains - len(states), axis=0)])
 
 
@@ -93,7 +93,7 @@ class LockstepGroup(Group):
         return self.plan.unit
 
     def share(self, threads: int) -> None:
-        """Let so many threads work on a color."""
+        """Let this number of threads work on a color."""
         self.tile.threads = threads
 
     def _make_rows(self) -> None:
@@ -139,7 +139,7 @@ class LockstepGroup(Group):
                 self.tile.energies()
 
     def advance(self, updates: int, recording: bool = False) -> None:
-        """Make so many updates of every chain: whole sweeps."""
+        """Make this number of updates of every chain: whole sweeps."""
         if not self.plan.graph.free:  # everything is clamped: time passes, nothing changes
             first = self.records
             self._clock += updates if recording else 0
@@ -180,7 +180,7 @@ class LockstepGroup(Group):
         return min(ahead, every - 1 - record % every) if len(rows["energy"]) else ahead
 
     def _sweep_summed(self, records: int) -> None:
-        """Make so many records of sums."""
+        """Make this number of records of sums."""
         first, each = self._clock // self.plan.thin, self.plan.thin // self.unit
         sums = np.empty((records, self.tile.chains, len(self._summed.constants)), np.int64)
         for own in sums:

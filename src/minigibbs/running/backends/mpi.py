@@ -218,15 +218,15 @@ class _Shared:
         return self.tile.spin_sums(terms, ends)
 
     def advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        """Make so many sweeps, from number `sweep` on."""
+        """Make this number of sweeps, from number `sweep` on."""
         self.call("advance", sweep, sweeps, counting)
 
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """What the first so many chains did."""
+        """What the first chains did."""
         return self.call("tally", chains)  # type: ignore[no-any-return]
 
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """After how many of so many sweeps each value was there."""
+        """After how many of the sweeps each value was there."""
         return self.call("counts", sweeps)  # type: ignore[no-any-return]
 
     def clear(self) -> None:
@@ -273,7 +273,7 @@ class _Shared:
         return self.tile.chains if isinstance(self.tile, StencilTile) else 1
 
     def _gather(self, arrays: int) -> None:
-        """Have the first so many shares of all ranks."""
+        """Have the first shares of all ranks."""
         for color in range(len(self.partition.colors)):
             parts = [
                 self.tile.shares(*self.partition.own(color, rank))[:arrays]

@@ -34,12 +34,12 @@ class PackedPoints(NamedTuple):
 
 
 def packed_quads(features: int) -> int:
-    """Quads of words of a point with so many features, its place and its scale."""
+    """Quads of words of a point: its features, its place and its scale."""
     return -(-(3 + features) // HALVES)
 
 
 def pack_points(data: PointColors, features: int) -> PackedPoints:
-    """Pack points of so many features at most."""
+    """Pack points of at most this number of features."""
     groups, count = len(data.codes), len(data.variable)
     rows = data.points.reshape(groups, count, QUAD * data.quads)
     halves = np.zeros((groups, count, HALVES * packed_quads(features)), np.uint16)

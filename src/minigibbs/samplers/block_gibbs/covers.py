@@ -177,7 +177,7 @@ class _Work(NamedTuple):
     used: NDArray[np.int64]  # links in use, live variables, variables in the block
     live: NDArray[np.int32]  # the live variables
     place: NDArray[np.int32]  # [n] where in `live` each one is
-    bucket: NDArray[np.int32]  # [width + 1] the first variable with so many neighbors
+    bucket: NDArray[np.int32]  # [width + 1] the first variable with this number of neighbors
     queue: NDArray[np.int32]  # [n, 2] the one before and the next in its bucket
     queued: NDArray[np.int32]  # [n] in which bucket; -1 for none
     near: NDArray[np.int32]  # scratch

@@ -1,4 +1,4 @@
-"""Energies of 64 chains side by side, for pairs and tables."""
+"""Energies of 64 vectorized chains, for pairs and tables."""
 
 from __future__ import annotations
 

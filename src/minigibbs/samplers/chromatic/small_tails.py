@@ -97,7 +97,7 @@ class SmallTailLanes(Tailed, SmallLanes):
 
 @literal
 def add_tail(tail, part, draws, x, place, lane, stream, field, at, step):
-    """Draw so many factors of a tail, and add those kept to the log weights of the values.
+    """Draw this number of minibatched factors, and add those kept to the log weights of the values.
 
     A chain's value at a place is x[place, lane]; that of value v is field[at + v * step].
     """

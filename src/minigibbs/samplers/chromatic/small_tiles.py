@@ -1,4 +1,4 @@
-"""Small domains by color on a CPU: one chain over many variables, or 64 chains side by side.
+"""Small domains by color on a CPU: one chain over many variables, or 64 vectorized chains.
 
 A value is chosen in single precision. Where the number drawn lies so near to where two values meet
 that rounding could tell, 32 more bits are drawn and the choice is made in double precision. So

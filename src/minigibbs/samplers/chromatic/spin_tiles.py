@@ -1,4 +1,4 @@
-"""Spins by color on a CPU: one chain over many variables, or 64 chains side by side."""
+"""Spins by color on a CPU: one chain over many variables, or 64 vectorized chains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tile: chains of one run side by side on a CPU, and how sweeps of them are spread over threads.
+"""A tile: chains of one run vectorized on a CPU, and how sweeps of them are spread over threads.
 
 A tile is one chain, whose inner loops go over the variables of a color, or 64, whose inner loops
 go over chains. Draws depend on neither.
@@ -116,15 +116,15 @@ class Tile(ABC):
     def _sweep(
         self, begin: int, end: int, sweep: int, sweeps: int, counting: bool
     ) -> NDArray[np.int64]:
-        """Do a part of so many sweeps, from number `sweep` on; returns what is noted by lane."""
+        """Do a part of some sweeps, from number `sweep` on; returns what is noted by lane."""
 
     @abstractmethod
     def tally(self, chains: int) -> NDArray[np.int64]:
-        """What the first so many chains did since `clear`; see `kernels.layout.EVALUATIONS`."""
+        """What the first chains did since `clear`; see `kernels.layout.EVALUATIONS`."""
 
     @abstractmethod
     def counts(self, sweeps: int) -> NDArray[np.int64]:
-        """After how many of so many sweeps each value was there: [chain, sum of sizes]."""
+        """After how many of the sweeps each value was there: [chain, sum of sizes]."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -147,7 +147,7 @@ class Tile(ABC):
         self._sweep(0, 0, 0, 0, True)
 
     def advance(self, sweep: int, sweeps: int, counting: bool) -> None:
-        """Make so many sweeps, from number `sweep` on."""
+        """Make this number of sweeps, from number `sweep` on."""
         while sweeps:
             some = min(sweeps, FEW - self._since) if counting else sweeps
             self._advance(sweep, some, counting)

@@ -111,7 +111,7 @@ def _plain_pilot(
 
 @entry
 def _pilot(data, model, chain, order, updates):
-    """How many of the second half of so many updates, in order, change the value."""
+    """How many of the second half of the updates, in order, change the value."""
     changed = 0
     field_begin(data, model, chain)
     for step in range(updates):

@@ -2,7 +2,7 @@
 
 It is what is left where couplings of both signs are many and weak (docs/flagship.md): a change
 costs an addition a neighbor, and an update without one costs nothing that grows with the degree.
-The fields are summed anew after every so many changes, so that rounding does not build up.
+The fields are summed anew after a fixed number of changes, so that rounding does not build up.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _states(graph: FactorGraph, data: Any, sweeps: int) -> NDArray[Any]:
 
 @entry
 def _run(data, model, chain, order, warmup, states):
-    """Sweeps in order; after so many the states are written down."""
+    """Sweeps in order; after some of them the states are written down."""
     for sweep in range(-warmup, len(states)):
         for k in range(len(order)):
             i = order[k]

@@ -145,7 +145,7 @@ def rejection_rates(
 
 @entry
 def run_rounds(data, model, chain, replicas, rounds):
-    """Begin a ladder, and run it so many rounds; the first half is not noted."""
+    """Begin a ladder, and run it for this number of rounds; the first half is not noted."""
     begin_sweeps(data, model, chain, replicas)
     for k in range(rounds):
         if k == rounds // 2:

@@ -39,7 +39,7 @@ from minigibbs.system.boundary import checked
 from minigibbs.system.watch import current
 
 _SPARSE = 5.0  # mean number of neighbors up to which Houdayer moves pay
-_SWAPS = 6.0  # sweeps take so many times as long as energies, at least
+_SWAPS = 6.0  # least time of sweeps, relative to energies
 _MOST_SWEEPS = 2000  # between two rounds of exchanges: beyond, a run would hardly have any
 
 

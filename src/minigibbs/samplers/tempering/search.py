@@ -40,10 +40,10 @@ def _copy_down(data, replicas, level):
 
 @entry
 def search(data, model, chain, replicas, zeros, best, state, trial, made, rounds, begin, each):
-    """Go on for so many rounds after `made`; `best` and `state` keep what is best.
+    """Continue for this number of rounds after `made`; `best` and `state` keep what is best.
 
     `trial` is another state, of which the clamped variables have their values. Annealing begins
-    after round `begin`, and gives each level so many rounds.
+    after round `begin`, and gives each level this number of rounds.
     """
     if made == 0:
         begin_sweeps(data, model, chain, replicas)

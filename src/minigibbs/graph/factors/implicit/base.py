@@ -59,7 +59,7 @@ class Implicit(Factors):
         return True
 
     def energy_cost(self, values: int) -> float:
-        """Nanoseconds of an energy, about, where the largest domain has so many values."""
+        """Approximate nanoseconds of an energy, for a largest domain of `domain` values."""
         return 10.0 * self.variables * self._vectors(values)
 
     def _vectors(self, values: int) -> int:

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 
 def _load(space, count):
-    """An intrinsic that loads so many words at a time from one of the address spaces."""
+    """An intrinsic that loads a fixed number of words at a time from one of the address spaces."""
 
     def generate(context, builder, signature, arguments):
         kind = signature.args[0]

@@ -143,7 +143,7 @@ def _prepare_group(
 ) -> Any:
     """One group; its numbers lie in what the chain carries from `first` on.
 
-    So many others draw before and after it.
+    `before` and `after` count the groups that draw before and after it.
     """
     if how.projected:
         assert isinstance(group, LowRank)

@@ -19,7 +19,7 @@ from minigibbs.kernels.poisson import counted_poisson
 from minigibbs.kernels.random import counted_uniform, later_word, likely_below, next_word
 from minigibbs.kernels.touched import touch
 
-BATCH = 128  # draws that are made side by side
+BATCH = 128  # draws that are made in a vector
 SCRATCH = 5 * BATCH + 1  # integers, and one more for each group before this one
 # What the parts of the scratch hold, a place a draw. Numbers are kept as their bits.
 SLOTS = SCALES = 0  # the slot drawn; later its count, times the scale of the point drawn
@@ -64,7 +64,7 @@ class PointsData(NamedTuple):
 def prepare_points(
     group: Points, theta: float, logs: bool, first: int, others: tuple[int, int]
 ) -> PointsData:
-    """Lay out the points; theta fixes the rates, and so many groups draw before and after it."""
+    """Lay out the points; theta fixes the rates. Other groups draw before and after it."""
     gain = math.log1p(1.0 / theta)
     gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
     return PointsData(
@@ -168,8 +168,8 @@ def _list_next(data, chain, variable, draws):
 def _weigh(data, chain, here, key, number, draws, following):
     """List the draws that true weights keep if the pair is at its maximum; returns how many.
 
-    A list is made without branches, since nobody could predict them. So many slots are those of
-    the next update.
+    The list is made without branches, since they could not be predicted. `following` counts the
+    slots of the next update.
     """
     scratch, first, kept = chain.scratch, data.first, 0
     k = first

@@ -1,10 +1,10 @@
-"""Groups of low rank, evaluated through the sums that they need: exact, and O(rank) an update.
+"""Groups of low rank, evaluated through running sums: exact, and O(rank) per update.
 
 With S_u the sum of b_j over the variables that have value u, the factors of value u at variable i
-sum to a_i . S_u, so a chain that carries these sums needs no pair. A change adds a row to one sum
-and takes it from another. Rounding errors would build up over many changes; so after every so many
-the sums are taken anew, at a count that the chain carries as well: a run that is stopped and
-resumed does so at the same update.
+sum to a_i . S_u, so a chain that maintains these sums needs no pair. A change adds a row to one sum
+and subtracts it from another. Rounding errors would build up over many changes. So the sums are
+recomputed after a fixed number of changes. Their count is part of the chain's state, so a run that
+is stopped and resumed recomputes at the same update.
 """
 
 from __future__ import annotations
