@@ -60,6 +60,16 @@ def test_a_mode_of_less_weight_is_missed_too(coupling):
     assert run.model["missed"]["share"] == pytest.approx(1 / (1 + np.exp(1.6)))
 
 
+def test_a_cause_that_holds_many_weakly_coupled_spins_is_found():
+    """Only the first spin is held strongly; the others are turned in a quarter of updates."""
+    signs = np.random.default_rng(0).choice([-1, 1], 30)
+    pairs = mg.Ising([0] * 30, range(1, 31), 0.9 * signs)
+    graph = mg.FactorGraph([2] * 31, [pairs, mg.Unary([0], [[0.0, 1.0]])])
+    run = sampled(graph, start=np.append(1, signs > 0))
+    assert run.marginals[0, 1] > 0.95
+    assert run.model["missed"]["share"] == pytest.approx(1 / (1 + np.exp(1.0)))
+
+
 def test_a_small_cluster_that_moves_is_not_reported():
     """Three variables of a Potts model in random fields change together in 17% of the run."""
     base = mg.models.potts_lattice(side=6, states=3, beta=0.9)

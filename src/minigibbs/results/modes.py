@@ -26,10 +26,10 @@ from minigibbs.results.run import Run
 
 _POLARIZED = 0.6  # least share of one value, in every row, of a variable that hardly moved
 _BARRIER = 3.0  # of log-potential: how much less probable the way to the other mode is
-_INFLUENCE = 1.0  # below it the variables of a cluster do not hold each other
+_INFLUENCE = 1.0  # of the variable where a search begins: below it, it does not hold others
 _SHARE = 0.1  # of the other mode, from which its absence is reported
 _UNSEEN = 0.25  # of that share: chains that visited the mode more often have seen it
-_LIKELY = 0.75  # of that share: single values that are seen more often may come from visits
+_LIKELY = 1.5  # of that share: single values that are seen more often may come from visits
 _EVALUATIONS = 10_000  # factors and conditional distributions that are computed, about 20 us each
 _STUCK = 0.99  # least share of one value, in every row, of a variable whose moves are all rejected
 _STATES = 4  # last states of chains at which variables are compared with their conditionals
@@ -39,7 +39,7 @@ _LARGEST_TABLE = 4096  # entries of a table that are looked through for undecide
 _PASSES = 2  # over the variables around a cluster
 _PROBES = 10_000  # updates in all that test whether modes hold, about 20 us each,
 _PROBE = 2_500  # and from one state,
-_PROBE_SWEEPS = (1, 200)  # at least and at most so many of each variable
+_PROBE_SWEEPS = (1, 200)  # of each variable, at least and at most
 _HOLDS = 0.3  # how far shares of values in two modes differ, on average over a cluster
 _FALSE_ALARM = 1e-3  # of marginals that are not uniform although they must be
 _OFF = 0.1  # from uniform, at least
@@ -88,12 +88,12 @@ def missed_mode(graph: FactorGraph, run: Run) -> Mode | None:
     if stuck is not None or graph.influence < _INFLUENCE:
         return stuck
     influence = influence_at(graph.packed)
-    candidates = ~marginals.fixed & (top >= _POLARIZED) & (influence >= _INFLUENCE)
+    candidates = ~marginals.fixed & (top >= _POLARIZED)
     state = np.where(candidates, marginals.likeliest, run.state[0]).astype(np.int64)
     search = _Search(graph.packed, candidates, state)
     rng = np.random.default_rng(run.info.seed)
     seen = np.zeros(len(graph), dtype=bool)
-    order = np.flatnonzero(candidates)
+    order = np.flatnonzero(candidates & (influence >= _INFLUENCE))
     states = _some_states(run)
     try:
         for seed in order[np.argsort(-influence[order], kind="stable")].tolist():
