@@ -98,6 +98,21 @@ def test_frames_come_back_as_what_they_were(library):
     assert type(repaired) is type(frame)
 
 
+@pytest.mark.parametrize("codes", ["int8", "uint32"])
+@pytest.mark.parametrize("values", ["string", "large_string"])
+def test_categories_of_pyarrow_keep_their_type(codes, values):
+    pyarrow = pytest.importorskip("pyarrow")
+    _, holes = weather(60)
+    kind = pyarrow.dictionary(
+        pyarrow.type_for_alias(codes), pyarrow.type_for_alias(values), ordered=True
+    )
+    columns = {name: pyarrow.array(holes[:, k].tolist()).cast(kind) for k, name in enumerate(NAMES)}
+    frame = pyarrow.table(columns)
+    filled = CategoricalImputer("tree", random_state=0).fit_transform(frame)
+    assert filled.schema == frame.schema
+    assert sum(column.null_count for column in filled.columns) == 0
+
+
 @pytest.mark.parametrize("kind", ["string", "large_string"])
 def test_text_of_pyarrow_keeps_its_type(kind):
     pyarrow = pytest.importorskip("pyarrow")

@@ -219,7 +219,9 @@ def with_cells(
             series, plain = held.get_column(name), _plain(entries)
             arrow = held.implementation.is_pyarrow()
             if arrow and series.dtype == nw.Categorical:  # its dictionary cannot be written to
-                series = series.cast(nw.String).scatter(rows, plain).cast(nw.Categorical)
+                texts = series.cast(nw.String).scatter(rows, plain).to_native()
+                encoded = texts.cast(series.to_native().type)
+                series = nw.from_native(encoded, series_only=True).alias(name)
             else:
                 if arrow:  # which tells string and large_string apart
                     fresh = nw.new_series("", plain, backend=held.implementation).to_native()
