@@ -319,8 +319,16 @@ def test_all_missing_and_duplicate_names():
     nothing = np.full((4, 2), None, dtype=object)
     assert (CategoricalImputer().fit_transform(nothing) == nothing).all()
     frame = pandas.DataFrame([["a", "b"]] * 3, columns=["x", "x"])
-    with pytest.raises(mg.GraphError, match="more than one column is called 'x'"):
-        CategoricalImputer().fit(frame)
+    numbers = pandas.DataFrame([[0, 1]] * 3, columns=["x", "x"])
+    for estimator, given in (
+        (CategoricalImputer(), frame),
+        (TableRepairer(), frame),
+        (BoltzmannMachine(), numbers),
+    ):
+        with pytest.raises(mg.LearnError, match="X: more than one column is called 'x'"):
+            estimator.fit(given)
+        with pytest.raises(mg.LearnError, match="a frame, an array or a sparse matrix, got dict"):
+            estimator.fit({"x": [0, 1]})
 
 
 def test_wide_models_are_sampled():

@@ -4,6 +4,7 @@ import importlib.util
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import minigibbs as mg
 from minigibbs.system.arrays import is_foreign, to_numpy
@@ -91,6 +92,21 @@ def test_implicit_factors_take_them(make):
     groups = [mg.Points(given, weight=0.5) for given in (make(places), places)]
     first, second = (mg.FactorGraph([2] * 3, [group]).log_potential([0, 0, 1]) for group in groups)
     assert first == second
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array, sparse.dok_matrix])
+def test_sparse_ones_are_tables_with_zeros(kind):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (200, 2))
+    rows[:, 1] ^= rows[:, 0] & (rng.random(200) < 0.9)
+    found, wanted = (mg.learn_structure(one, progress=False) for one in (kind(rows), rows))
+    assert found.edges == wanted.edges
+    assert (found.encode(kind(rows)) == rows).all()
+    model = mg.FactorGraph([2, 2], [mg.Ising([0], [1], 0.0, name="J")])
+    fits = [mg.learn(model, one, "exact", progress=False) for one in (kind(rows), rows)]
+    assert fits[0].parameters["J"] == fits[1].parameters["J"]
+    with pytest.raises(mg.TooLargeError, match=r"a sparse array of shape .* needs"):
+        mg.learn_structure(kind((10**7, 10**7), dtype=np.int64), progress=False)
 
 
 def test_no_copy_is_made_on_the_cpu():

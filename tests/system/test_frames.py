@@ -93,6 +93,46 @@ def test_cells_are_filled_in_and_types_stay(make):
         assert filled.index.tolist() == [7, 8, 9]
 
 
+DAYS = (datetime.date(2020, 1, 1), datetime.date(2021, 1, 1))
+TIMES = tuple(datetime.datetime.combine(day, datetime.time(5)) for day in DAYS)
+GAPS = (datetime.timedelta(days=1), datetime.timedelta(days=2))
+KINDS = {  # by library and type: the entries of a column
+    "polars": {"Int128": (2**70, 3), "Date": DAYS},
+    "polars ms": {"Datetime": TIMES, "Duration": GAPS},
+    "pyarrow": {
+        "int8": (1, 2),
+        "date32": DAYS,
+        "timestamp[ms]": TIMES,
+        "duration[us]": GAPS,
+        "string_view": ("x", "y"),
+        "dictionary": (1, 2),
+    },
+}
+
+
+@pytest.mark.parametrize(("library", "kind"), [(one, kind) for one in KINDS for kind in KINDS[one]])
+def test_rare_types_keep_their_entries(library, kind):
+    """Polars took times of other units as they are, and PyArrow writes to few types in place."""
+    module = pytest.importorskip(library.split()[0])
+    one, two = KINDS[library][kind]
+    if library.startswith("polars"):
+        stored = getattr(module, kind)
+        column = module.Series([one, None, two], dtype=stored("ms") if "ms" in library else stored)
+        frame = module.DataFrame({"a": column})
+    elif kind == "dictionary":
+        frame = module.table({"a": module.array([one, None, two]).dictionary_encode()})
+    else:
+        stored = module.string_view() if kind == "string_view" else module.type_for_alias(kind)
+        frame = module.table({"a": module.array([one, None, two], stored)})
+    before = column_of(frame, "a").tolist()
+    assert before[1] is None
+    filled = with_cells(frame, {"a": (np.array([1, 0]), [before[0], before[2]])})
+    assert column_of(filled, "a").tolist() == [before[2], before[0], before[2]]
+    assert filled.schema == frame.schema
+    if library == "polars" and kind == "Int128":  # without a gap
+        assert column_of(filled, "a").tolist() == [two, one, two]
+
+
 @pytest.mark.parametrize("make", LIBRARIES)
 def test_new_frames_are_of_the_same_library(make):
     frame = make()
@@ -142,6 +182,10 @@ def test_names_may_be_numbers_but_not_twice():
     frame.columns = ["a", "a"]
     with pytest.raises(mg.GraphError, match="more than one column is called 'a'"):
         names_of(frame)
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table([[1], [2]], names=["a", "a"])
+    with pytest.raises(mg.GraphError, match="more than one column is called 'a'"):
+        names_of(table)
 
 
 def test_what_has_no_cells_is_refused():

@@ -1,10 +1,12 @@
-"""Arrays of other libraries as NumPy arrays, by the DLPack protocol."""
+"""Arrays of other libraries as NumPy arrays: by the DLPack protocol, or sparse ones of SciPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+
+from minigibbs.system import memory
 
 _KNOWN: dict[type, bool] = {}  # by class, since every argument of a public call is looked at
 
@@ -22,13 +24,23 @@ def is_foreign(kind: type) -> bool:
     return known
 
 
+def is_sparse(kind: type) -> bool:
+    """Whether a class is a sparse array or matrix of SciPy, which is not imported to find out.
+
+    >>> is_sparse(np.ndarray)
+    False
+    """
+    return hasattr(kind, "toarray") and hasattr(kind, "tocsr")
+
+
 def to_numpy(given: Any) -> Any:
     """Another library's array as NumPy's, without a copy if it is on the CPU.
 
-    Anything else is returned as it is. An array on a device is copied from there.
+    Anything else is returned as it is. An array on a device is copied from there, and a sparse one
+    is filled with its zeros.
     """
     if not is_foreign(type(given)):
-        return given
+        return _dense(given) if is_sparse(type(given)) else given
     if hasattr(given, "detach"):  # PyTorch refuses tensors that require gradients
         given = given.detach()
     try:
@@ -38,3 +50,12 @@ def to_numpy(given: Any) -> Any:
             if hasattr(given, method):
                 given = getattr(given, method)()
         return np.asarray(given)
+
+
+def _dense(given: Any) -> Any:
+    memory.require(
+        given.dtype.itemsize * float(np.prod(given.shape, dtype=float)),
+        f"a sparse array of shape {given.shape} with its zeros",
+        "give fewer rows",
+    )
+    return given.toarray()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from minigibbs.errors import GraphError, MinigibbsError
 from minigibbs.system import memory
-from minigibbs.system.arrays import to_numpy
+from minigibbs.system.arrays import is_sparse, to_numpy
 
 _CELL_BYTES = 24  # of memory for each entry of a column that is read
 _NOT_PLAIN = (list, dict, set, np.ndarray)  # entries that cannot be looked up
@@ -40,7 +40,7 @@ def has_columns(given: Any) -> bool:
     >>> has_columns({"a": [1]}), has_columns([[1]]), has_columns(np.zeros((1, 1)))
     (True, False, False)
     """
-    return isinstance(given, Mapping) or _fields(given) is not None or _is_frame(given)
+    return _is_mapping(given) or _fields(given) is not None or _is_frame(given)
 
 
 def names_of(
@@ -51,7 +51,7 @@ def names_of(
     >>> names_of({"a": [1], "b": [2]})
     ['a', 'b']
     """
-    if isinstance(frame, Mapping):
+    if _is_mapping(frame):
         return list(frame)
     fields = _fields(frame)
     if fields is not None:
@@ -77,9 +77,14 @@ def column_of(
         return as_column(frame[name], f"{where}, column {name!r}", error)
     series = _narwhal(frame, where, error).get_column(name)
     kind = series.dtype
-    whole = kind.is_float() or (kind.is_numeric() and not series.null_count())
+    whole = kind.is_float() or (_is_small(kind) and not series.null_count())
     entries = series.to_numpy() if whole else _objects(series.to_list())  # integers stay integers
     return as_column(entries, f"{where}, column {name!r}", error)
+
+
+def _is_small(kind: Any) -> bool:
+    """Whether a type of narwhals holds integers that NumPy has a type for."""
+    return bool(kind.is_integer()) and not str(kind).endswith("128")
 
 
 def texts_of(
@@ -217,19 +222,33 @@ def with_cells(
     for name, (rows, entries) in cells.items():
         if len(rows):
             series, plain = held.get_column(name), _plain(entries)
-            arrow = held.implementation.is_pyarrow()
-            if arrow and series.dtype == nw.Categorical:  # its dictionary cannot be written to
-                texts = series.cast(nw.String).scatter(rows, plain).to_native()
-                encoded = texts.cast(series.to_native().type)
-                series = nw.from_native(encoded, series_only=True).alias(name)
+            if held.implementation.is_pyarrow():
+                made = _with_entries(series.to_native(), rows, plain)
+                series = nw.from_native(made, series_only=True).alias(name)
             else:
-                if arrow:  # which tells string and large_string apart
-                    fresh = nw.new_series("", plain, backend=held.implementation).to_native()
-                    fresh = fresh.cast(series.to_native().type)
-                    plain = nw.from_native(fresh, series_only=True)
+                if held.implementation.is_polars():  # which takes times of other units as they are
+                    kind = series.dtype
+                    plain = nw.new_series("", plain, kind, backend=held.implementation)
                 series = series.scatter(rows, plain)
             changed.append(series)
     return (held.with_columns(*changed) if changed else held).to_native()
+
+
+def _with_entries(column: Any, rows: NDArray[np.int64], entries: Any) -> Any:
+    """A column of PyArrow of any type with other entries in some rows."""
+    import pyarrow
+
+    kind = held = column.type
+    coded = pyarrow.types.is_dictionary(kind)
+    if coded:
+        held = kind.value_type
+    elif pyarrow.types.is_string_view(kind):  # of which rows cannot be taken
+        held = pyarrow.large_string()
+    place = np.arange(len(column))
+    place[rows] = len(column) + np.arange(len(rows))
+    chunks = [*column.cast(held).chunks, pyarrow.array(entries).cast(held)]
+    made = pyarrow.chunked_array(chunks).take(place)
+    return (made.dictionary_encode() if coded else made).cast(kind)
 
 
 def _is_frame(given: Any) -> bool:
@@ -238,6 +257,11 @@ def _is_frame(given: Any) -> bool:
         return False
     kind = type(given)
     return hasattr(kind, "columns") or hasattr(kind, "column_names")
+
+
+def _is_mapping(given: Any) -> bool:
+    """Whether it is a mapping from names to columns; a sparse matrix may be a dictionary."""
+    return isinstance(given, Mapping) and not is_sparse(type(given))
 
 
 def _fields(given: Any) -> tuple[str, ...] | None:
@@ -254,7 +278,7 @@ def _narwhal(frame: Any, where: str, error: type[MinigibbsError]) -> Any:
     except (TypeError, NarwhalsError, ValueError) as reason:
         if hasattr(frame, "collect"):
             raise error(f"{where}: a lazy frame has no cells yet; call collect() first") from None
-        twice = _repeated(getattr(frame, "columns", ()))
+        twice = _repeated(getattr(frame, "column_names", getattr(frame, "columns", ())))
         if twice is not None:
             raise error(f"{where}: more than one column is called {twice!r}") from None
         raise error(f"{where}: expected a frame, got {type(frame).__name__}: {reason}") from None

@@ -87,11 +87,13 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
     least
         The fewest rows.
     """
-    if has_columns(X) and not isinstance(X, dict):
-        names = names_of(X)
+    names = _names(X)
+    if names is not None:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         keys = keys_of(estimator)
-        columns = {key: column_of(X, name) for key, name in zip(keys, names, strict=True)}
+        columns = {
+            key: column_of(X, name, "X", LearnError) for key, name in zip(keys, names, strict=True)
+        }
         rows = len(next(iter(columns.values()), ()))
         if rows < least or not columns:
             raise ValueError(
@@ -115,7 +117,20 @@ def read(estimator: Any, X: Any, reset: bool, least: int = 1) -> Given:  # noqa:
     )
     dense = array.toarray() if sparse.issparse(array) else array
     keys = keys_of(estimator)
-    return Given(array, {key: as_column(dense[:, k], f"column {k}") for k, key in enumerate(keys)})
+    columns = {
+        key: as_column(dense[:, k], f"X, column {k}", LearnError) for k, key in enumerate(keys)
+    }
+    return Given(array, columns)
+
+
+def _names(X: Any) -> list[Any] | None:  # noqa: N803
+    """The names of a frame's columns; None if X is an array. Mappings are refused."""
+    if not has_columns(X):
+        return None
+    if isinstance(X, Mapping | np.ndarray):
+        what = "a structured array" if isinstance(X, np.ndarray) else type(X).__name__
+        raise LearnError(f"X must be a frame, an array or a sparse matrix, got {what}")
+    return names_of(X, "X", LearnError)
 
 
 def check_parameters(estimator: Any) -> None:
@@ -142,6 +157,7 @@ def random_of(random_state: Any) -> np.random.RandomState:
 
 def numbers_of(estimator: Any, X: Any, reset: bool) -> NDArray[np.float64]:  # noqa: N803
     """A table of numbers, checked as scikit-learn checks tables."""
+    _names(X)
     try:
         array = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64)
     except OverflowError as error:
