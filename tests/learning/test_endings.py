@@ -41,6 +41,47 @@ def test_steps_continue_while_moments_differ(rate):
     assert abs(longer.parameters["J"][0] - best) < abs(short.parameters["J"][0] - best)
 
 
+def pairs_of_spins(count=60, rows=500):
+    """All couplings of spins, of which every other one copies the one before it."""
+    graph = mg.FactorGraph([2] * count, [mg.Ising(*np.triu_indices(count, 1), 0.0, name="J")])
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 2, (rows, count))
+    data[:, 1::2] = data[:, ::2] ^ (rng.random((rows, count // 2)) < 0.05)
+    return graph, data
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 10}, "a moment of the model is at least .* standard errors from that of"),
+        ({"max_time": 0.2}, "time was up after .* of them"),
+        ({"steps": 2, "method": "pseudo"}, "the objective was still rising after 2 of them"),
+    ],
+    ids=["steps", "time", "climb"],
+)
+def test_fits_without_errors_that_are_cut_short_warn(options, message):
+    """Of 1,770 parameters there are no standard errors. Noise alone warns of one fit in 1,000."""
+    graph, rows = pairs_of_spins()
+    with pytest.warns(UserWarning, match="the steps ended too early: " + message):
+        learn(graph, rows, **options)
+
+
+def test_fits_without_errors_end_when_moments_agree_within_noise():
+    graph, rows = pairs_of_spins()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learn(graph, rows).ended == "converged"
+        small, few = chain()
+        assert learn(small, few, errors=False).ended == "converged"
+
+
+def test_fits_that_held_out_rows_end_are_not_cut_short():
+    graph, rows = pairs_of_spins(20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learn(graph, rows, held_out=0.5, chains=200, patience=1).ended == "held-out"
+
+
 def star(share):
     """One hidden variable whose coupling alone cannot explain so frequent a visible value."""
     bias = mg.Unary([0], [[0.0, 0.0]], name="bias", fixed=[[True, False]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings as python_warnings
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,7 @@ from minigibbs.running.request import check_counts, choose, entropy_of
 from minigibbs.samplers import Sampler
 from minigibbs.system.boundary import checked
 from minigibbs.system.files import refusing_damage
-from minigibbs.system.watch import StopError, Watch, current
+from minigibbs.system.watch import TIME, StopError, Watch, current
 
 _STATES = 2_000_000  # numbers of all chains together, by default
 _MOST_CHAINS = 1000
@@ -122,8 +123,9 @@ def learn(
     steps : int, optional
         Largest number of gradient steps. By default 1,000, and up to 4,000 while "pcd" and "cd" are
         more than half a standard error from convergence. The distance is estimated from the gap
-        between the moments of data and model beyond the noise of the chains. This needs `errors`,
-        and is not done with a checkpoint.
+        between the moments of data and model beyond the noise of the chains. Without `errors`, and
+        for more than 1,000 parameters, it counts standard errors of the moments of the data. Steps
+        do not continue with a checkpoint.
     rate : float, optional
         First step size of "pcd" and "cd".
     decay : float, optional
@@ -352,6 +354,15 @@ def _resumed(
 
 
 @dataclass(frozen=True, eq=False)
+class _Judged:
+    """How far learned parameters are known, and how many standard errors they are from the end."""
+
+    known: Uncertainty | None = None
+    away: float | None = None  # beyond noise; infinite if only known not to be at the end
+    whole: bool = True  # whether `away` counts errors of parameters, and not of their moments
+
+
+@dataclass(frozen=True, eq=False)
 class _Task:
     """What is to be learned, from what, and how."""
 
@@ -429,17 +440,17 @@ class _Task:
         """
         steps, watch = self.settings.steps, current()
         with StepBar(steps, ascent.optimizer.step, progress) as bar, watch.noted():
-            ended, known = ascent.run(bar, watch, saver), None
-            if more and ended == STEPS and self.errors:
-                ended, known = self._until_converged(ascent, bar, watch)
+            ended, judged = ascent.run(bar, watch, saver), None
+            if more and ended == STEPS:
+                ended, judged = self._until_converged(ascent, bar, watch)
             if saver is not None:
                 saver(True)
             values = ascent.best if ended == HELD_OUT else None
             values = ascent.result() if values is None else values
             with suppress(StopError):
                 watch.check()
-                if self.errors and known is None:
-                    known = self._sampled_errors(ascent, values)
+                if judged is None:
+                    judged = self._judged(ascent, values)
         history = {name: np.array(series) for name, series in ascent.history.items()}
         return self._fit(
             values,
@@ -449,21 +460,21 @@ class _Task:
             history,
             ascent.data_moments,
             ascent.model_moments,
-            known,
+            judged or _Judged(),
         )
 
     def _until_converged(
         self, ascent: Ascent, bar: StepBar, watch: Watch
-    ) -> tuple[str, Uncertainty | None]:
+    ) -> tuple[str, _Judged | None]:
         """Continue until parameters are near the end, by moments against their noise."""
         for extension in range(_EXTENSIONS + 1):
             try:
                 watch.check()
-                known = self._sampled_errors(ascent, ascent.result())
+                judged = self._judged(ascent, ascent.result())
             except StopError:
                 return watch.ended, None
-            if known is None or known.away <= checks.UNFINISHED:
-                return STEPS if known is None else CONVERGED, known
+            if judged.away is None or judged.away <= checks.UNFINISHED:
+                return STEPS if judged.away is None else CONVERGED, judged
             if extension == _EXTENSIONS:
                 break
             longer = ascent.settings.steps + self.settings.steps
@@ -471,13 +482,16 @@ class _Task:
             ended = ascent.run(bar, watch, None)
             if ended != STEPS:
                 return ended, None
-        return STEPS, known
+        return STEPS, judged
 
-    def _sampled_errors(self, ascent: Ascent, values: NDArray[np.float64]) -> Uncertainty | None:
-        """How far parameters are known, from chains that continue with what was learned."""
+    def _judged(self, ascent: Ascent, values: NDArray[np.float64]) -> _Judged:
+        """How good parameters are, from chains that continue with what was learned."""
         frame = self.whole.frame
-        if np.count_nonzero(~frame.fixed) > information.MOST_PARAMETERS:
-            return None
+        free = int(np.count_nonzero(~frame.fixed))
+        whole = self.errors and free <= information.MOST_PARAMETERS
+        most = max(len(ascent.model), 0 if ascent.rows is None else len(ascent.rows))
+        if not whole and free * most > information.MOST_STATISTICS:
+            return _Judged()
         sweeps = self.settings.sweeps
         ascent.even_out()
         chains: list[Any] = [ascent.model, *([ascent.rows] if ascent.rows else [])]
@@ -486,10 +500,15 @@ class _Task:
             for _ in range(_BURN):
                 current().check()
                 one.sweep(sweeps)
-        found, score = information.from_chains(
-            frame, ascent.model, sweeps, ascent.rows, ascent.observed, ascent.data_moments
-        )
-        return information.errors(frame, found, self.penalty, len(self.data), score, values)
+        given = (ascent.model, sweeps, ascent.rows, ascent.observed, ascent.data_moments)
+        rows = len(self.data)
+        if not whole:
+            return _Judged(
+                away=information.distance(frame, *given, self.penalty, rows, values), whole=False
+            )
+        found, score = information.from_chains(frame, *given)
+        known = information.errors(frame, found, self.penalty, rows, score, values)
+        return _Judged(known, known.away)
 
     def climbed(self, values: NDArray[np.float64], pool: Threads, progress: bool) -> Fit:
         """Climb an objective without noise, and return what was learned, however it ended."""
@@ -507,8 +526,10 @@ class _Task:
                     gap = data - model
                     known = self._climbed_errors(climb.values, pool, likelihood, law, data, gap)
         history = {name: np.array(series) for name, series in climb.history.items()}
+        rising = ended == STEPS and known is None
+        judged = _Judged(known, math.inf if rising else None if known is None else known.away)
         return self._fit(
-            climb.values, ended, climb.steps, climb.seconds, history, data, model, known
+            climb.values, ended, climb.steps, climb.seconds, history, data, model, judged
         )
 
     def _law(self) -> Expectations:
@@ -622,9 +643,10 @@ class _Task:
         history: dict[str, NDArray[np.float64]],
         data: NDArray[np.float64],
         model: NDArray[np.float64],
-        known: Uncertainty | None,
+        judged: _Judged,
     ) -> Fit:
         """The result, with its warnings said."""
+        known = judged.known
         frame, deviations = self.whole.frame, None if known is None else known.deviations
         found = checks.unspoken(self.whole, self.data)
         if self.data.complete:
@@ -632,8 +654,10 @@ class _Task:
         elif self.settings.method in SAMPLED:
             found += checks.pinned(self.whole, self.data, data, self.penalty)
         found += checks.grown(frame, values, deviations, self.penalty) if not found else []
-        if known is not None and ended != CONVERGED and not found:
-            found += checks.unfinished(known.away)
+        if judged.away is None:
+            found += checks.late(steps) if ended == TIME and not found else []
+        elif ended in (STEPS, TIME) and not found:
+            found += checks.unfinished(judged.away, judged.whole, steps)
         rounded = rounding_warning(self.graph.with_flat(values).rounding_error)
         found += [] if rounded is None else [rounded]
         for text in found:

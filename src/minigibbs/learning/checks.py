@@ -160,17 +160,35 @@ def grown(
     ]
 
 
-def unfinished(away: float) -> list[str]:
+def late(steps: int) -> list[str]:
+    """Warn that time was up before the distance from the end was known."""
+    return [
+        f"the steps ended too early: time was up after {steps:,} of them, before it was known how "
+        "far parameters are from where they would end; give more time"
+    ]
+
+
+def unfinished(away: float, whole: bool, steps: int) -> list[str]:
     """Warn of steps that ended before the parameters did.
 
-    `away` counts standard errors from the end, noise taken off.
+    `away` counts standard errors from the end, noise taken off: of parameters if `whole`, of
+    moments if not. It is infinite for a climb whose objective still rose.
     """
     if away <= UNFINISHED:
         return []
-    return [
-        f"the steps ended too early: parameters are about {away:.2g} standard errors from where "
-        "they would end, by the gap between the moments of data and model; use more steps"
-    ]
+    if np.isinf(away):
+        text = f"the objective was still rising after {steps:,} of them; use more steps"
+    elif whole:
+        text = (
+            f"parameters are about {away:.2g} standard errors from where they would end, by the "
+            "gap between the moments of data and model; use more steps"
+        )
+    else:
+        text = (
+            f"a moment of the model is at least {away:.2g} standard errors from that of the data; "
+            "use more steps"
+        )
+    return [f"the steps ended too early: {text}"]
 
 
 def _names(frame: Frame, which: NDArray[np.bool_]) -> str:

@@ -21,8 +21,10 @@ from minigibbs.learning.pseudo import PseudoLikelihood
 from minigibbs.system.watch import current
 
 MOST_PARAMETERS = 1000  # whose covariances are written down
+MOST_STATISTICS = 4_000_000  # of all chains, whose spread is measured without covariances
 _DRAWS = 30  # looks at every chain
 _LEAST = 1e-9  # eigenvalues, as a share of the largest, that count as 0
+_ALARMS = 1e-3  # probability that noise alone lets any of the moments differ
 _STEP = 1e-4  # of the differences that give a second derivative
 
 Matrix = NDArray[np.float64]
@@ -123,6 +125,58 @@ def _spread(
     within = square / draws - (means * share[:, None]).T @ means / count
     within = within * (_DRAWS / (_DRAWS - 1))
     return within, center, within / count
+
+
+def distance(
+    frame: Frame,
+    model: Chains,
+    sweeps: int,
+    rows: Chains | None,
+    data: Data,
+    moments: NDArray[np.float64],
+    penalty: Penalty,
+    count: float,
+    values: NDArray[np.float64],
+) -> float:
+    """The largest gap between moments of data and model, in standard errors, beyond noise.
+
+    The standard errors are those of the moments of `count` rows. Unlike `errors` this needs no
+    covariances, but a gap in many moments that depend on each other looks small.
+    """
+    free = np.flatnonzero(~frame.fixed)
+    mean, spread, noise = _single(frame, model, sweeps, None)
+    target = moments[free]
+    if rows is not None:
+        target, within, _ = _single(frame, rows, sweeps, data.weight)
+        noise = noise + within / len(rows)
+    finite = np.where(np.isfinite(values), values, 0.0)
+    gap = target - mean - penalty.slope(finite)[free]
+    gap -= np.clip(gap, -penalty.l1[free], penalty.l1[free])
+    allowed = np.sqrt(2.0 * np.log(2.0 * max(len(free), 1) / _ALARMS) * noise)
+    error = np.sqrt((spread + penalty.l2[free]) / count)
+    known = error > 0
+    beyond = np.maximum(np.abs(gap) - allowed, 0.0)
+    return float((beyond[known] / error[known]).max(initial=0.0))
+
+
+def _single(
+    frame: Frame, chains: Chains, sweeps: int, weight: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Means of statistics, their variances, and the variances of the means by how chains differ."""
+    count, free = len(chains), np.flatnonzero(~frame.fixed)
+    share = np.ones(count) if weight is None else weight
+    square, total = np.zeros(len(free)), np.zeros((count, len(free)))
+    for _ in range(_DRAWS):
+        current().check()
+        chains.sweep(sweeps)
+        drawn = frame.statistics(chains.states())[:, free]
+        square += share @ drawn**2
+        total += drawn
+    means = total / _DRAWS
+    center = share @ means / share.sum()
+    spread = np.maximum(square / (_DRAWS * share.sum()) - center**2, 0.0)
+    noise = share @ (means - center) ** 2 / (share.sum() * max(count - 1, 1))
+    return center, spread, noise
 
 
 def errors(
