@@ -1,5 +1,6 @@
 """Structures are found, with their rules, from complete and incomplete tables."""
 
+import itertools
 import json
 import pickle
 
@@ -89,6 +90,62 @@ def test_rules_of_networks_hold():
     assert not edge[2, 0]
     assert edge.sum(axis=0).max() <= 2
     np.testing.assert_allclose(mg.infer(found.graph, progress=False).log_z, 0.0, atol=1e-6)
+
+
+def without_cycle(edge):
+    power = edge.astype(int)
+    for _ in range(len(edge)):
+        power = power @ edge
+    return not power.any()
+
+
+def colliders(edge):
+    """Pairs of parents that are not adjacent, with their child."""
+    adjacent = edge | edge.T
+    return {
+        (a, b, child)
+        for child in range(len(edge))
+        for a, b in itertools.combinations(np.flatnonzero(edge[:, child]).tolist(), 2)
+        if not adjacent[a, b]
+    }
+
+
+def test_directions_are_those_of_all_networks_of_the_class():
+    """Random networks of five columns, some directions given, against enumeration."""
+    rng = np.random.default_rng(0)
+    fourth = np.zeros((5, 5), dtype=bool)  # Meek's fourth rule: 3 -> 2 directs 0 -> 1
+    fourth[[0, 0, 0, 3, 2], [1, 2, 3, 2, 1]] = True
+    cases = [(fourth, fourth & (np.arange(5) == 3)[:, None])]
+    for _ in range(60):
+        order = rng.permutation(5)
+        edge = np.triu(rng.random((5, 5)) < rng.uniform(0.3, 1.0), 1)[np.ix_(order, order)]
+        cases.append((edge, edge & (rng.random((5, 5)) < 0.3)))
+    more = 0
+    for edge, given in cases:
+        pairs = np.argwhere(edge).tolist()
+        common = edge.copy()
+        for turned in itertools.product([False, True], repeat=len(pairs)):
+            other = np.zeros_like(edge)
+            for (a, b), turn in zip(pairs, turned, strict=True):
+                other[(b, a) if turn else (a, b)] = True
+            kept = not (given & ~other).any() and colliders(other) == colliders(edge)
+            if kept and without_cycle(other):
+                common &= other
+        np.testing.assert_array_equal(compelled(edge, given), common)
+        more += bool((compelled(edge, given) & ~compelled(edge) & ~given).any())
+    assert more > 4  # directions that follow from the given ones
+
+
+def test_rules_determine_directions():
+    tables, _ = network()
+    rows = draw(tables, 2000, 1)[:, [3, 2, 4]]  # a fork, whose directions data do not tell
+    free = learn(rows, "network")
+    assert len(free.edges) == 2
+    assert not any(edge.compelled for edge in free.edges)
+    ruled = learn(rows, "network", tiers=[["x0"], ["x1", "x2"]], bootstrap=5)
+    told = {(edge.source, edge.target): (edge.compelled, edge.direction) for edge in ruled.edges}
+    assert told == {("x0", "x1"): (True, 1.0), ("x1", "x2"): (True, 1.0)}
+    assert "x0 -> x1" in str(ruled)
 
 
 @pytest.mark.parametrize("method", ["tree", "pairwise"])

@@ -161,6 +161,7 @@ def learn_structure(
         )
         with Stage("learning structure", progress), watch.noted():
             learned, graph, tables = task.learn(table, rules, seed, threads, watch)
+        given = rules.directions if method == "network" else np.zeros_like(rules.required)
         shares = towards = None
         made = 0
         if bootstrap:
@@ -171,9 +172,10 @@ def learn_structure(
                     bootstrap,
                     np.random.default_rng([seed, bootstrap]),
                     watch,
+                    given,
                 )
     edge = learned.matrix(table.columns)
-    fixed = compelled(edge) if learned.directed else np.zeros_like(edge)
+    fixed = compelled(edge, given) if learned.directed else np.zeros_like(edge)
     names = [table.domains.name(v) for v in range(table.columns)]
     edges = []
     for (a, b), strength in zip(learned.edges, learned.strengths, strict=True):

@@ -19,6 +19,7 @@ def confidences(
     replicates: int,
     rng: np.random.Generator,
     watch: Watch,
+    given: NDArray[np.bool_],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """How often edges are found in tables whose rows are drawn with replacement.
 
@@ -34,6 +35,8 @@ def confidences(
         Draws the rows.
     watch : Watch
         Replicates end with the time of the call.
+    given : array
+        [a, b] edges whose direction is known by rules.
 
     Returns
     -------
@@ -49,7 +52,7 @@ def confidences(
         found = algorithm(table.resampled(rng))
         edge = found.matrix(table.columns)
         present += edge | edge.T
-        fixed = compelled(edge) if found.directed else np.zeros_like(edge)
+        fixed = compelled(edge, given) if found.directed else np.zeros_like(edge)
         towards += np.where(fixed, 1.0, np.where((edge | edge.T) & ~fixed.T, 0.5, 0.0))
         made += 1
     shares = np.divide(towards, present, out=np.zeros_like(towards), where=present > 0)

@@ -6,16 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def compelled(edge: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def compelled(edge: NDArray[np.bool_], given: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
     """[parent, child] whether every network of the same distributions has the edge so directed.
 
-    The edges of colliders whose parents are not adjacent, and those that follow from them by
-    Meek's rules (arXiv:1302.4972).
+    The edges of colliders whose parents are not adjacent, those whose direction is given, and those
+    that follow from them by Meek's rules (arXiv:1302.4972).
 
     Parameters
     ----------
     edge : array
         [parent, child] of a network without cycles.
+    given : array, optional
+        [parent, child] edges whose direction is known otherwise, such as by rules.
 
     Examples
     --------
@@ -24,7 +26,7 @@ def compelled(edge: NDArray[np.bool_]) -> NDArray[np.bool_]:
     (np.int64(3), np.int64(0))
     """
     adjacent = edge | edge.T
-    fixed = np.zeros_like(edge)
+    fixed = np.zeros_like(edge) if given is None else edge & given
     for child in range(len(edge)):
         parents = np.flatnonzero(edge[:, child])
         apart = ~adjacent[np.ix_(parents, parents)]
@@ -56,7 +58,10 @@ def _follows(
     sources = np.flatnonzero(loose & fixed[:, b])  # two of them that are not adjacent
     apart = ~adjacent[np.ix_(sources, sources)]
     np.fill_diagonal(apart, False)
-    return bool(apart.any())
+    if apart.any():
+        return True
+    middle = fixed[:, b] & adjacent[a]  # of a path to b that begins beside a, and not beside b
+    return bool((fixed[:, middle] & (loose & ~adjacent[:, b])[:, None]).any())
 
 
 def class_distance(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> int:

@@ -44,6 +44,12 @@ class Rules:
     required: NDArray[np.bool_]
     max_parents: int | None = None
 
+    @property
+    def directions(self) -> NDArray[np.bool_]:
+        """[from, to] the edges that can only be so directed."""
+        found: NDArray[np.bool_] = self.required | (self.allowed & ~self.allowed.T)
+        return found
+
     def undirected(self) -> Rules:
         """The rules for edges without direction: a direction that is allowed is enough."""
         return Rules(self.allowed | self.allowed.T, self.required | self.required.T)

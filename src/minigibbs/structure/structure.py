@@ -39,7 +39,7 @@ class Edge(NamedTuple):
     direction : float or None
         Share of these in which the edge leads from source to target.
     compelled : bool
-        Whether the data determine the direction.
+        Whether the data, or rules, determine the direction.
 
     Examples
     --------
