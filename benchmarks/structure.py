@@ -10,10 +10,10 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, product
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,20 @@ from benchmarks.report import Report
 from minigibbs.formats.networks import conditionals
 from minigibbs.structure.equivalence import class_distance
 
-TUNED = ("alarm", "insurance", "hailfinder")  # whose tables of other seeds chose the settings
-NETWORKS = (*TUNED, "win95pts", "child", "water", "hepar2")
-SEEDS = (10, 11, 12)
+NETWORKS = ("alarm", "insurance", "hailfinder", "win95pts", "child", "water", "hepar2")
+SEEDS = tuple(range(10, 20))
+SLOW = 3  # tables of each network that pgmpy learns from
 ROWS = 5000
 PLANTED = ((50, 500, 0.3), (100, 1000, 0.3), (200, 1500, 0.25), (500, 2000, 0.25))
 WORKERS = int(os.environ.get("STRUCTURE_WORKERS", "1"))
 THREADS = None if WORKERS == 1 else 1
 GAMMA = 0.25  # of the extended BIC, for both
 NOTE = (
-    "SHD: structural Hamming distance of equivalence classes, summed over three tables of 5,000 "
-    "rows. Settings were chosen on other tables of alarm, insurance and hailfinder; the other "
-    "networks were not looked at. Seconds are processor time of all threads, summed likewise; "
-    "compiling is not included. pgmpy: HillClimbSearch with its default tabu list and BIC. "
+    "SHD: structural Hamming distance of equivalence classes, a mean of ten tables of 5,000 rows. "
+    "Settings were chosen by their BIC, on other tables of these networks. Seconds are "
+    "processor time of all threads per table; compiling is not included. pgmpy: HillClimbSearch "
+    "with its default tabu list and BIC, on the first three tables only; ours of the same three "
+    "are in brackets. "
     "pyAgrum: GreedyHillClimbing and LocalSearchWithTabuList, each with its default score (BDeu) "
     "and with BIC; our distance is compared with the best of all peers, our time with the least of "
     "pyAgrum's. scikit-learn: one LogisticRegression with L1 per column and six penalties, an edge "
@@ -53,7 +54,7 @@ def main() -> None:
         for name in ("pgmpy", "pyAgrum", "scikit-learn", "pandas")
     )
     report.notes += [f"{versions}.", NOTE]
-    for part in (large, networks, planted):
+    for part in (networks, large, planted):
         part(report)
         report.write()
 
@@ -146,10 +147,9 @@ def compared(task: tuple[str, int]) -> dict[str, tuple[int, float]]:
     tables, truth = network(name)
     rows = draw(tables, ROWS, seed)
     frame = pd.DataFrame(rows.astype(str), columns=[f"v{k}" for k in range(rows.shape[1])])
-    ways: dict[str, Callable[[], Any]] = {
-        "minigibbs": lambda: ours(frame),
-        "pgmpy": lambda: pgmpy_edges(frame),
-    }
+    ways: dict[str, Callable[[], Any]] = {"minigibbs": lambda: ours(frame)}
+    if seed in SEEDS[:SLOW]:
+        ways["pgmpy"] = lambda: pgmpy_edges(frame)
     for search, bic in product(("GreedyHillClimbing", "LocalSearchWithTabuList"), (False, True)):
         label = f"pyAgrum, {search}, {'BIC' if bic else 'BDeu'}"
         ways[label] = lambda search=search, bic=bic: pyagrum_edges(frame, search, bic)
@@ -165,24 +165,25 @@ def networks(report: Report) -> None:
     ours(np.random.default_rng(0).integers(0, 3, (100, 4)))  # compiled, if it was not
     results = mapped(compared, list(product(NETWORKS, SEEDS)))
     for name in NETWORKS:
-        distance: Counter[str] = Counter()
-        seconds: Counter[str] = Counter()
+        distance: dict[str, list[int]] = {}
+        seconds: dict[str, list[float]] = {}
         for each in islice(results, len(SEEDS)):
             for label, (far, spent) in each.items():
-                distance[label] += far
-                seconds[label] += spent
-        theirs = [label for label in distance if label.startswith("pyAgrum")]
-        near, quick = min(distance[x] for x in theirs), min(seconds[x] for x in theirs)
-        least = min(near, distance["pgmpy"])
-        own = distance["minigibbs"]
-        report.add(f"{name}: SHD", f"{own}", f"at most {least}, peers' best", own <= least)
-        bar = min(seconds["pgmpy"] / 10, quick)
-        spent = seconds["minigibbs"]
+                distance.setdefault(label, []).append(far)
+                seconds.setdefault(label, []).append(spent)
+        far, spent = ({k: mean(x) for k, x in one.items()} for one in (distance, seconds))
+        theirs = [label for label in far if label.startswith("pyAgrum")]
+        near, quick = min(far[x] for x in theirs), min(spent[x] for x in theirs)
+        own, three = far["minigibbs"], mean(distance["minigibbs"][:SLOW])
+        text = f"at most {near:.1f} and on three tables {far['pgmpy']:.1f}, peers' best"
+        met = own <= near and three <= far["pgmpy"]
+        report.add(f"{name}: SHD", f"{own:.1f} ({three:.1f})", text, met)
+        bar = min(spent["pgmpy"] / 10, quick)
         text = f"at most {bar:.3g} s: a tenth of pgmpy's, and pyAgrum's"
-        report.add("  seconds", f"{spent:.3g}", text, spent <= bar)
-        for label in distance:
+        report.add("  seconds", f"{spent['minigibbs']:.3g}", text, spent["minigibbs"] <= bar)
+        for label in far:
             if label != "minigibbs":
-                report.add(f"  {label}", f"SHD {distance[label]}, {seconds[label]:.3g} s")
+                report.add(f"  {label}", f"SHD {far[label]:.1f}, {spent[label]:.3g} s")
         report.write()
 
 
