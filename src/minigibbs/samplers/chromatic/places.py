@@ -1,7 +1,7 @@
-"""Free variables in the order in which a chromatic sweep visits them: their places.
+"""Places: the order in which a chromatic sweep visits the free variables.
 
-Colors follow one another. Within a color, variables of equal size and degree stand together, in
-blocks of up to 64, so that inner loops over the variables of a block are straight.
+Colors are consecutive. Within a color, variables of equal size and degree are consecutive, in
+blocks of up to 64, so that inner loops over the variables of a block have no branches.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from minigibbs.graph.graph import FactorGraph
 
 BLOCK_SIZE = 64
 
-# Variables of one color and degree, in consecutive places. Entry k of the variable in lane l
-# (its place minus `first`) lies at entry + k * count + l.
+# Variables of one color and degree, in consecutive places. Entry k of the variable in lane l (its
+# place minus `first`) has index entry + k * count + l.
 PLACE_BLOCK = np.dtype(
     [
         ("entry", np.int64),
-        ("first", np.int32),  # place
+        ("first", np.int32),  # the first place
         ("count", np.int32),  # of variables
-        ("degree", np.int32),  # entries of each
-        ("size", np.int32),  # values of each
+        ("degree", np.int32),  # entries per variable
+        ("size", np.int32),  # values per variable
     ],
     align=True,
 )
 
 
 class Places(NamedTuple):
-    """Which variable stands where."""
+    """The order of the free variables, with its colors and blocks."""
 
-    variable: NDArray[np.int32]  # [m] at each place
-    place: NDArray[np.int32]  # [n] of each variable; -1 where it is clamped
+    variable: NDArray[np.int32]  # [m] the variable at each place
+    place: NDArray[np.int32]  # [n] the place of each variable; -1 if it is clamped
     degree: NDArray[np.int32]  # [m] entries at each place
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] the first place of each color
     blocks: NDArray[np.void]  # of PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
+    block_ends: NDArray[np.int64]  # [colors + 1] the first block of each color
 
 
 def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
-    """Order the free variables by color, size, number of entries [n], and number."""
+    """Order the free variables by color, size, number of entries [n], and index."""
     color, count = graph.colors
     variable = np.lexsort((degree, graph.sizes, color)).astype(np.int32)
     variable = variable[np.count_nonzero(color < 0) :]
@@ -60,7 +60,7 @@ def order_places(graph: FactorGraph, degree: NDArray[np.integer]) -> Places:
 def _blocks(
     color: NDArray[np.int32], degree: NDArray[np.int32], size: NDArray[np.int32]
 ) -> NDArray[np.void]:
-    """Cut places of one color, size and degree into blocks."""
+    """Divide places of one color, size and degree into blocks."""
     m = len(color)
     new = np.ones(m, dtype=bool)
     new[1:] = (np.diff(color) != 0) | (np.diff(degree) != 0) | (np.diff(size) != 0)
@@ -76,7 +76,7 @@ def _blocks(
 
 
 def entry_positions(places: Places) -> NDArray[np.int64]:
-    """Where each entry goes, for entries listed place by place."""
+    """Return the index of each entry, for entries listed place by place."""
     blocks = places.blocks
     block = np.repeat(np.arange(len(blocks)), blocks["count"])  # of each place
     lane = np.arange(len(places.variable)) - blocks["first"][block]

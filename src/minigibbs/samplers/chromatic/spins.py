@@ -1,7 +1,7 @@
-"""Spins joined by pairs, color by color: the arrays that every device reads.
+"""Spins joined by pairs, by color: the arrays that every device reads.
 
-The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbor whose
-value is 1, added in the order of the entries. Neighbors that are clamped are in `base`.
+The log-odds of value 1, in units of log 2, are `base` plus the `weight` of every neighbor with
+value 1, added in the order of the entries. Clamped neighbors are included in `base`.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from minigibbs.samplers.chromatic.places import entry_positions, order_places
 from minigibbs.samplers.gibbs.sampler import sum_unary
 
 LOG2_E = 1.4426950408889634
-SINGLE = 64.0  # log-odds, in units of log 2, up to which single precision is as good
+SINGLE = 64.0  # largest log-odds, in units of log 2, for which single precision suffices
 
 
 class SpinColors(NamedTuple):
-    """Spins by color. Single precision, or double where log-odds are large."""
+    """The arrays of spins by color, in double precision if log-odds are large."""
 
-    ends: NDArray[np.int64]  # [colors + 1] where the places of each color begin
+    ends: NDArray[np.int64]  # [colors + 1] the first place of each color
     blocks: NDArray[np.void]  # of places.PLACE_BLOCK
-    block_ends: NDArray[np.int64]  # [colors + 1] where the blocks of each color begin
+    block_ends: NDArray[np.int64]  # [colors + 1] the first block of each color
     variable: NDArray[np.int32]  # [m] the variable at each place
     base: NDArray[np.floating]  # [m] log-odds with all neighbors at 0
     target: NDArray[np.uint32]  # [entries] a neighbor's place
-    weight: NDArray[np.floating]  # [entries] what is added where it is 1
+    weight: NDArray[np.floating]  # [entries] added if the neighbor is 1
 
 
 def spin_colors(graph: FactorGraph, heavy: NDArray[np.bool_] | None = None) -> SpinColors:
-    """Lay out the pairs of a graph of spins, or the `heavy` ones among all entries."""
+    """Lay out the pairs of a graph of spins, or only the `heavy` ones."""
     return spin_layout(graph, heavy)[0]
 
 
 def spin_layout(
     graph: FactorGraph, heavy: NDArray[np.bool_] | None = None
 ) -> tuple[SpinColors, NDArray[np.int64]]:
-    """Lay out the pairs of a graph of spins, and say where their weights come from.
+    """Lay out the pairs of a graph of spins, and return the origins of their weights.
 
     Parameters
     ----------
     graph : FactorGraph
         Spins joined by pairs.
     heavy : array of bool or None
-        Which entries of the rows to lay out; by default all.
+        Entries of the rows to lay out; by default all.
 
     Returns
     -------
     data : SpinColors
         The arrays that sweeps read.
     origin : array [entry]
-        For each number of `data.weight` the entry of `graph.packed.weight` behind it.
+        For each number of `data.weight` its entry of `graph.packed.weight`.
     """
     model, rows, evidence = graph.packed, graph.packed.rows, graph.evidence
     owner = np.repeat(np.arange(len(rows)), rows["pair_end"] - rows["start"])
@@ -79,7 +79,7 @@ def spin_layout(
     by_place, positions = np.argsort(places.place[owner], kind="stable"), entry_positions(places)
 
     def laid(values: NDArray[Any], kind: Any) -> NDArray[Any]:
-        """Put the entries, which are listed variable by variable, where the blocks have them."""
+        """Move entries from the order of variables to the order of the blocks."""
         array = np.empty(len(by_place), kind)
         array[positions] = values[by_place]
         return array
@@ -99,6 +99,6 @@ def spin_layout(
 
 
 def _largest(base: NDArray[np.float64], owner: NDArray[Any], weight: NDArray[np.float64]) -> float:
-    """The largest sum of sizes that log-odds are made of."""
+    """Return the largest sum of absolute contributions to a variable's log-odds."""
     sizes = np.abs(base) + np.bincount(owner, 2.0 * np.abs(weight), minlength=len(base))
     return float(sizes.max(initial=0.0))

@@ -1,7 +1,7 @@
 """Energies of implicit groups in compiled code, for exchanges between levels.
 
-Complete graphs and low rank need one look at every variable. Kernels and points need one at every
-pair, so that exchanges between large graphs of those are rare.
+Energies of complete graphs and low rank need one pass over the variables. Those of kernels and
+points need a pass over all pairs, so exchanges between large graphs of these are rare.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from minigibbs.samplers.poisson_gibbs.updates.implicit import displacements, nei
 
 
 class NoEnergy(NamedTuple):
-    """Every factor is stored."""
+    """The data of a graph without implicit groups."""
 
     unused: int
 
 
 class SeveralEnergies(NamedTuple):
-    """The sum of one group's energy and the others'."""
+    """The sum of one group's energy and those of the others."""
 
     group: Any
-    others: Any  # one more group, or `SeveralEnergies`
+    others: Any  # another group, or `SeveralEnergies`
 
 
 class CompleteEnergy(NamedTuple):
-    """All pairs alike."""
+    """All pairs with one weight."""
 
     weight: float
     spins: bool
 
 
 class LowRankEnergy(NamedTuple):
-    """Through the sums over each value; `own` is what pairs of a variable with itself add."""
+    """Low rank, by sums over the variables of each value; `own` is the sum of self-pairs."""
 
     a: NDArray[np.float64]  # [n, rank]
     b: NDArray[np.float64]
@@ -53,7 +53,7 @@ class LowRankEnergy(NamedTuple):
 
 
 class KernelEnergy(NamedTuple):
-    """Displacements and their weights, such that each pair is met once, or twice at half weight."""
+    """Displacements and weights that count each pair once, or twice with half its weight."""
 
     shape: NDArray[np.int64]  # [3]
     periodic: bool
@@ -74,7 +74,7 @@ class PointsEnergy(NamedTuple):
 
 
 def prepare_energies(groups: tuple[Implicit, ...]) -> Any:
-    """What the energies of some groups are computed from."""
+    """Prepare the data from which the energies of some groups are computed."""
     data: Any = NoEnergy(0)
     for group in reversed(groups):
         own = _PREPARE[type(group)](group)
@@ -83,7 +83,7 @@ def prepare_energies(groups: tuple[Implicit, ...]) -> Any:
 
 
 def energy_cost(group: Implicit) -> float:
-    """About how long a group's energy takes, by shipped costs."""
+    """Predict the nanoseconds of a group's energy from the table of costs."""
     n = float(group.variables)
     if isinstance(group, Kernel):
         return COSTS["touch"] * n * float(np.count_nonzero(group.half))
@@ -104,7 +104,7 @@ def _prepare_low_rank(group: LowRank) -> LowRankEnergy:
 
 def _prepare_kernel(group: Kernel) -> KernelEnergy:
     places = np.flatnonzero(group.half)
-    weight = group.half[places] * (0.5 if group.periodic else 1.0)  # there each pair comes twice
+    weight = group.half[places] * (0.5 if group.periodic else 1.0)  # periodic: pairs occur twice
     shape = np.array((1,) * (3 - len(group.shape)) + group.shape, dtype=np.int64)
     steps = np.ascontiguousarray(displacements(group, places))
     return KernelEnergy(shape, group.periodic, steps, weight, group.form == "ising")
@@ -117,19 +117,19 @@ def _prepare_points(group: Points) -> PointsEnergy:
 
 @kernel
 def no_energy(data, x, numbers):
-    """Nothing."""
+    """Return 0."""
     return 0.0
 
 
 @kernel
 def several_energies(data, x, numbers):
-    """One group, then the others."""
+    """Add the energy of one group and those of the others."""
     return group_energy(data.group, x, numbers) + group_energy(data.others, x, numbers)
 
 
 @kernel
 def complete_energy(data, x, numbers):
-    """By how many variables have each value; `numbers` has space for two a value."""
+    """Compute the energy from the counts of values; `numbers` has space for two per value."""
     n, values = float(len(x)), len(numbers) // 2
     for value in range(values):
         numbers[value] = 0.0
@@ -146,7 +146,7 @@ def complete_energy(data, x, numbers):
 
 @kernel
 def low_rank_energy(data, x, numbers):
-    """Column by column: sums of a and b over the variables of each value."""
+    """Sum over columns the products of sums of a and b over the variables of each value."""
     values, total = len(numbers) // 2, -data.own
     for k in range(data.a.shape[1]):
         for value in range(2 * values):
@@ -164,13 +164,13 @@ def low_rank_energy(data, x, numbers):
 
 @kernel
 def _pair_sign(spins, same):
-    """What a pair's weight is multiplied by."""
+    """Return the factor of a pair's weight."""
     return 1.0 if same else (-1.0 if spins else 0.0)
 
 
 @kernel
 def kernel_energy(data, x, numbers):
-    """Every displacement from every variable."""
+    """Sum over every displacement from every variable."""
     total = 0.0
     for i in range(len(x)):
         rest = i // data.shape[2]
@@ -184,7 +184,7 @@ def kernel_energy(data, x, numbers):
 
 @kernel
 def points_energy(data, x, numbers):
-    """Every pair that counts: of the same value, or all of spins."""
+    """Sum over all pairs with equal values, or all pairs of spins."""
     total = 0.0
     for i in range(len(x)):
         value, row = x[data.order[i]], 0.0
@@ -214,7 +214,7 @@ _COMPILED = {
 
 
 def group_energy(data: Any, x: Any, numbers: Any) -> float:
-    """The energy of the implicit groups in a state; compiled code only."""
+    """Compute the energy of the implicit groups in a state; compiled code only."""
     return _COMPILED[type(data)](data, x, numbers)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
-"""How implicit groups are drawn.
+"""Draws from implicit groups.
 
-Upper bounds on M are enough: a draw that turns out to be weaker than its bound, or no factor at all
-(a neighbor off the grid, the variable itself), is thinned away.
+Upper bounds on M are sufficient: a draw that is weaker than its bound, or that is not a factor (a
+neighbor off the grid, the variable itself), is thinned.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ from minigibbs.samplers.poisson_gibbs.updates.tail import keep_share, touch_kept
 
 
 class NothingData(NamedTuple):
-    """Every factor is stored."""
+    """The data of a graph without implicit groups."""
 
     unused: int
 
 
 class SeveralData(NamedTuple):
-    """Several groups: each draws after the one before it."""
+    """Several groups, which draw one after another."""
 
     group: Any
-    others: Any  # one more group, or `SeveralData`
+    others: Any  # another group, or `SeveralData`
 
 
 class CopiedData(NamedTuple):
-    """A group, and by how much each of its copies is weaker."""
+    """A group with several copies, and the scale of each copy."""
 
     group: Any
     scales: NDArray[np.float64]  # [copies]
     factor: NDArray[np.float64]  # [copies, heavy, 2]: `factor` of each copy of a `KernelData`
-    room: int  # numbers that a chain carries for each copy
+    room: int  # length of a copy's part of the chain's `carried` array
 
 
 class KernelData(NamedTuple):
-    """Displacements: heavy ones in a list, the rest in an alias table over the half table.
+    """Displacements: a list of heavy ones, and an alias table of the others over the half table.
 
-    A place counts from the center of the flat table; its sign is that of the weight.
+    An index is relative to the center of the flat table; its sign is that of the weight.
     """
 
     shape: NDArray[np.int64]  # [3] the grid, with sides of 1 in front
@@ -87,12 +87,12 @@ class KernelData(NamedTuple):
     rate: float  # (1 + theta) * L_T
     none: float  # exp(-rate)
     keep: float  # theta / (1 + theta)
-    gain: float  # what a pair that attracts multiplies a weight by: 1 / keep, or its logarithm
-    loss: float  # and one that repels: keep, or its logarithm
+    gain: float  # a weight's factor for an attractive pair: 1 / keep, or its logarithm
+    loss: float  # the same for a repulsive pair: keep, or its logarithm
 
 
 class CompleteData(NamedTuple):
-    """Every other variable alike; the rest as in `KernelData`."""
+    """All other variables are equally likely; the other fields are as in `KernelData`."""
 
     variables: int
     attracts: bool
@@ -115,10 +115,10 @@ class LowRankData(NamedTuple):
 
 
 def prepare_implicit(graph: FactorGraph, split: Split, logs: bool) -> Any:
-    """Prepare the graph's implicit groups, if it has any, for weights or for their logarithms."""
+    """Prepare the graph's implicit groups, if any, for weights or for their logarithms."""
     data: Any = NothingData(0)
     values = int(graph.sizes.max())
-    first, scratch = (0, 0) if logs else touched_space(values)  # theirs comes after what is touched
+    first, scratch = (0, 0) if logs else touched_space(values)  # after that of touched values
     groups = list(zip(graph.implicits, split.implicits, strict=True))
     for before, (group, how) in reversed(list(enumerate(groups))):
         others = before, len(groups) - 1 - before
@@ -141,9 +141,9 @@ def _prepare_group(
     scratch: int,
     others: tuple[int, int],
 ) -> Any:
-    """One group; its numbers lie in what the chain carries from `first` on.
+    """Prepare one group; its part of the chain's `carried` array begins at `first`.
 
-    `before` and `after` count the groups that draw before and after it.
+    `others` has the numbers of groups that draw before and after it.
     """
     if how.projected:
         assert isinstance(group, LowRank)
@@ -154,7 +154,7 @@ def _prepare_group(
 
 
 def _prepare_copied(group: Any, scales: NDArray[np.float64], logs: bool) -> CopiedData:
-    """Copies of a group that is prepared already."""
+    """Prepare the copies of a prepared group."""
     factor = np.zeros((len(scales), 0, 2))
     if isinstance(group, KernelData):
         by = scales[:, None, None]
@@ -163,10 +163,10 @@ def _prepare_copied(group: Any, scales: NDArray[np.float64], logs: bool) -> Copi
 
 
 def implicit_space(data: Any) -> tuple[int, int]:
-    """How many numbers a chain carries for the groups, and how many integers of scratch."""
+    """Return the lengths of the groups' parts of the chain's `carried` and `scratch` arrays."""
     if isinstance(data, SeveralData):
         (carried, scratch), (more, other) = implicit_space(data.group), implicit_space(data.others)
-        return carried + more, max(scratch, other)  # one group draws after the other
+        return carried + more, max(scratch, other)  # scratch is reused by the next group
     if isinstance(data, CopiedData):
         return len(data.scales) * data.room, implicit_space(data.group)[1]
     if isinstance(data, PointsData):
@@ -175,7 +175,7 @@ def implicit_space(data: Any) -> tuple[int, int]:
 
 
 def _tail(split: ImplicitSplit, logs: bool) -> tuple[float, float, float, float, float]:
-    """Rate, none, keep, gain and loss, where all variables have the same tail."""
+    """Return rate, none, keep, gain and loss, for a tail common to all variables."""
     rate, keep = (1 + split.theta) * split.tail, split.theta / (1 + split.theta)
     gain = math.log1p(1 / split.theta)
     both = (gain, -gain) if logs else (1 + 1 / split.theta, keep)
@@ -215,7 +215,7 @@ def _prepare_kernel(group: Kernel, split: ImplicitSplit, logs: bool) -> KernelDa
 
 
 def displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> NDArray[np.void]:
-    """The alias table over what is not strong; filled piece by piece, since it may be huge."""
+    """Build the alias table of the displacements that are not strong, in pieces to save memory."""
     light = ~strong & (half != 0)
     tail, filled = np.empty(int(np.count_nonzero(light)), dtype=ALIAS), 0
     for first in range(0, len(half), CHUNK):
@@ -229,7 +229,7 @@ def displacement_alias(half: NDArray[np.float64], strong: NDArray[np.bool_]) -> 
 
 
 def displacements(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Displacements [place, 3] of places of the half table."""
+    """Return displacements [index, 3] of indices of the half table."""
     index = np.unravel_index(places + group.center + 1, group.sides)
     steps = np.stack([axis - reach for axis, reach in zip(index, group.reach, strict=True)], axis=1)
     return np.pad(steps, [(0, 0), (3 - len(group.shape), 0)]).astype(np.int64)
@@ -237,7 +237,7 @@ def displacements(group: Kernel, places: NDArray[np.int64]) -> NDArray[np.int64]
 
 @kernel
 def _move(at, step, side, periodic):
-    """A coordinate after a step, or -1 if that leaves the grid."""
+    """Return a coordinate after a step, or -1 if that is off the grid."""
     to = at + step
     if periodic:
         return to - side if to >= side else to
@@ -246,7 +246,7 @@ def _move(at, step, side, periodic):
 
 @kernel
 def neighbor(data, a, b, c, step_a, step_b, step_c):
-    """The variable a step away from coordinates (a, b, c), or -1."""
+    """Return the variable one step away from coordinates (a, b, c), or -1."""
     to_a = _move(a, step_a, data.shape[0], data.periodic)
     to_b = _move(b, step_b, data.shape[1], data.periodic)
     to_c = _move(c, step_c, data.shape[2], data.periodic)
@@ -257,7 +257,7 @@ def neighbor(data, a, b, c, step_a, step_b, step_c):
 
 @kernel
 def kernel_draw(data, chain, i, mode, size, touched):
-    """Heavy displacements one by one; of the rest, a Poisson number by alias table."""
+    """Evaluate the heavy displacements; draw a Poisson number of the others by alias table."""
     x, rest = chain.x, i // data.shape[2]
     a, b, c = rest // data.shape[1], rest % data.shape[1], i % data.shape[2]
     odds, spin = 1.0, size == 2 and mode == PRODUCTS
@@ -291,7 +291,7 @@ def kernel_draw(data, chain, i, mode, size, touched):
 
 @kernel
 def complete_draw(data, chain, i, mode, size, touched):
-    """A Poisson number of the other variables."""
+    """Draw a Poisson number of the other variables."""
     draws = poisson(data.rate, data.none, chain.stream) if data.rate > 0.0 else 0
     for _ in range(draws):
         other = below(chain.stream, data.variables - 1)
@@ -304,7 +304,7 @@ def complete_draw(data, chain, i, mode, size, touched):
 
 @kernel
 def low_rank_draw(data, chain, i, mode, size, touched):
-    """A Poisson number of variables by their bounds; each draw computes its own weight."""
+    """Draw a Poisson number of variables by their bounds; each draw computes its own weight."""
     rate = (1.0 + data.theta) * data.total * data.bound[i]
     draws = poisson(rate, math.exp(-rate), chain.stream)
     for _ in range(draws):
@@ -314,7 +314,7 @@ def low_rank_draw(data, chain, i, mode, size, touched):
         weight = 0.0
         for k in range(data.a.shape[1]):
             weight += data.a[i, k] * data.b[other, k] + data.a[other, k] * data.b[i, k]
-        share = 0.5 * weight / (data.bound[i] * data.bound[other])  # of the bound, signed
+        share = 0.5 * weight / (data.bound[i] * data.bound[other])  # relative to the bound, signed
         value = chain.x[other]
         on = (value == chain.x[i]) == (share > 0.0)
         if keep_share(chain, abs(share) if on else 0.0, data.theta):
@@ -330,20 +330,20 @@ def low_rank_draw(data, chain, i, mode, size, touched):
 
 @kernel
 def nothing_draw(data, chain, i, mode, size, touched):
-    """Every factor is stored."""
+    """Do nothing: there are no implicit groups."""
     return touched
 
 
 @kernel
 def several_draw(data, chain, i, mode, size, touched):
-    """One group, then the others: kept draws multiply weights, in whatever order."""
+    """Draw from one group, then from the others; the order of the products does not matter."""
     touched = draw_implicit(data.group, chain, i, mode, size, touched)
     return draw_implicit(data.others, chain, i, mode, size, touched)
 
 
 @kernel
 def kernel_copy(data, copies, number):
-    """A kernel's heavy displacements and tail, as weak as one of its copies."""
+    """Return a kernel's data for one of its copies."""
     rate = data.rate * copies.scales[number]
     return KernelData(
         data.shape,
@@ -363,7 +363,7 @@ def kernel_copy(data, copies, number):
 
 @kernel
 def complete_copy(data, copies, number):
-    """The same for a complete graph."""
+    """Return a complete graph's data for one of its copies."""
     rate, none = data.rate * copies.scales[number], math.exp(-data.rate * copies.scales[number])
     variables, attracts = data.variables, data.attracts
     return CompleteData(variables, attracts, rate, none, data.keep, data.gain, data.loss)
@@ -371,14 +371,14 @@ def complete_copy(data, copies, number):
 
 @kernel
 def low_rank_copy(data, copies, number):
-    """The same for draws of low rank."""
+    """Return the data of low-rank draws for one copy."""
     total = data.total * copies.scales[number]
     return LowRankData(data.a, data.b, data.bound, total, data.alias, data.theta)
 
 
 @kernel
 def points_copy(data, copies, number):
-    """The same for points."""
+    """Return the data of points for one copy."""
     return PointsData(
         data.rule,
         data.features,
@@ -400,7 +400,7 @@ def points_copy(data, copies, number):
 
 @kernel
 def projected_copy(data, copies, number):
-    """The same for low rank by sums, of which each copy carries its own."""
+    """Return the data of low rank by running sums for one copy, which has its own sums."""
     return ProjectedData(
         data.a,
         data.b,
@@ -416,7 +416,7 @@ def projected_copy(data, copies, number):
 
 @kernel
 def _chain_of(data, chain, number):
-    """A chain whose state is that of one copy."""
+    """Return the chain with a strided view of its state: the variables of one copy."""
     return Chain(
         chain.x[number :: len(data.scales)],
         chain.stream,
@@ -429,7 +429,7 @@ def _chain_of(data, chain, number):
 
 @kernel
 def copied_draw(data, chain, i, mode, size, touched):
-    """As the group draws, for the variable of one copy."""
+    """Draw from the group for the copy of the variable."""
     place, number = i // len(data.scales), i % len(data.scales)
     copy, own = copy_of(data.group, data, number), _chain_of(data, chain, number)
     return draw_implicit(copy, own, place, mode, size, touched)
@@ -437,14 +437,14 @@ def copied_draw(data, chain, i, mode, size, touched):
 
 @kernel
 def copied_begin(data, chain):
-    """One copy, then the others."""
+    """Initialize one copy, then the others."""
     for number in range(len(data.scales)):
         begin_implicit(copy_of(data.group, data, number), _chain_of(data, chain, number))
 
 
 @kernel
 def copied_note(data, chain, i, new):
-    """The copy that a variable belongs to."""
+    """Update the running sums of the variable's copy."""
     place, number = i // len(data.scales), i % len(data.scales)
     copy, own = copy_of(data.group, data, number), _chain_of(data, chain, number)
     note_implicit(copy, own, place, new)
@@ -452,24 +452,24 @@ def copied_note(data, chain, i, new):
 
 @kernel
 def nothing_begin(data, chain):
-    """It carries nothing."""
+    """Do nothing: no sums persist between updates."""
 
 
 @kernel
 def several_begin(data, chain):
-    """One group, then the others."""
+    """Initialize one group, then the others."""
     begin_implicit(data.group, chain)
     begin_implicit(data.others, chain)
 
 
 @kernel
 def nothing_note(data, chain, i, new):
-    """It carries nothing."""
+    """Do nothing: no sums persist between updates."""
 
 
 @kernel
 def several_note(data, chain, i, new):
-    """One group, then the others."""
+    """Update the running sums of one group, then of the others."""
     note_implicit(data.group, chain, i, new)
     note_implicit(data.others, chain, i, new)
 
@@ -505,7 +505,7 @@ _COPY = {
 
 
 def copy_of(data: Any, copies: Any, number: int) -> Any:
-    """One of the copies of a group, as that group's own data; compiled code only."""
+    """Return the data of one copy of a group, in the group's own type; compiled code only."""
     return _COPY[type(data)](data, copies, number)
 
 
@@ -515,9 +515,9 @@ def _copy_for_type(data, copies, number):
 
 
 def draw_implicit(data: Any, chain: Any, i: int, mode: int, size: int, touched: int) -> int:
-    """Let the implicit groups multiply the values they favor; compiled code only.
+    """Draw from the implicit groups and multiply the values they favor; compiled code only.
 
-    Returns how many values are touched.
+    Returns the number of touched values.
     """
     chosen = _COMPILED[type(data)]
     return chosen(data, chain, i, mode, size, touched)  # type: ignore[no-any-return]
@@ -529,7 +529,7 @@ def _draw_for_type(data, chain, i, mode, size, touched):
 
 
 def begin_implicit(data: Any, chain: Any) -> None:
-    """Set what the implicit groups carry, for a fresh state; compiled code only."""
+    """Initialize the running sums of the implicit groups, for a new state; compiled code only."""
     _BEGIN.get(type(data), nothing_begin)(data, chain)
 
 
@@ -539,7 +539,7 @@ def _begin_for_type(data, chain):
 
 
 def note_implicit(data: Any, chain: Any, i: int, new: int) -> None:
-    """Tell the implicit groups a value that the state does not show yet; compiled code only."""
+    """Update the groups' running sums for a value not yet in the state; compiled code only."""
     _NOTE.get(type(data), nothing_note)(data, chain, i, new)
 
 
