@@ -1,8 +1,8 @@
-"""States that cannot occur, taken out of their domains.
+"""Removal of states that cannot occur from their domains.
 
-A factor forbids a state of a variable if it gives probability 0 to it whatever its other variables
-do. `graph.pruning` finds such states to a fixed point; here they leave the domains, since files pad
-tables with them.
+A factor excludes a state of a variable if it gives probability 0 to it for all states of its other
+variables. `graph.pruning` finds such states to a fixed point. This module removes them from the
+domains, since files pad tables with them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from minigibbs.graph.pruning import narrow, tables_as_constraints
 
 
 class TableFactor(NamedTuple):
-    """One factor as a file gives it."""
+    """One factor in a file."""
 
     scope: tuple[int, ...]
-    table: NDArray[np.float64]  # probabilities, an axis per variable
+    table: NDArray[np.float64]  # probabilities, one axis per variable
 
 
 def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:
-    """The states that are left, for each variable that loses some.
+    """Return the remaining states of each variable that loses some.
 
-    One that is left without any proves that no state is possible, and others may then have more
-    than they should.
+    A variable without states proves that no state is possible. Other variables may then have more
+    states than pruning to the fixed point would leave.
     """
     hard = [factor for factor in factors if factor.scope and not factor.table.all()]
     if not hard:
@@ -45,7 +45,7 @@ def prune(factors: Sequence[TableFactor]) -> dict[int, NDArray[np.int64]]:
 
 
 def cut(factor: TableFactor, kept: dict[int, NDArray[np.int64]]) -> TableFactor:
-    """The factor over the states that are left."""
+    """Return the factor over the remaining states."""
     if not any(variable in kept for variable in factor.scope):
         return factor
     states = [
