@@ -25,7 +25,7 @@ LEAST_DEGREE = 16  # with fewer factors nothing is drawn
 
 
 def ranges(graph: mg.FactorGraph) -> tuple[float, float, float]:
-    """Largest and mean conditional range over the range, and the share of tables drawn."""
+    """Return the largest and mean conditional range over the range, and the drawn share."""
     model, heavy = graph.packed, mg.PoissonGibbs().split(graph).heavy
     rows, spans = model.rows, entry_spans(model)
     owner = np.repeat(np.arange(len(rows)), rows["end"] - rows["start"])

@@ -475,9 +475,9 @@ def dense_crf(
         Probability of each label at each pixel, of shape [labels, height, width] or [labels,
         pixels], such as the softmax of a network. Give either these or `costs`. A probability of 0
         is a hard constraint.
-    The same as costs: the negative logarithm of a probability, like pydensecrf's unary energies.
-        The same as costs: minus the logarithm of a probability, as pydensecrf's unary energies.
-        Lower is more probable.
+    costs : array-like, optional
+        The same as costs: the negative logarithm of a probability, like pydensecrf's unary
+        energies. Lower is more probable.
     sxy : float or (float, float), default 3.0
         Width of the kernel over places, in pixels, or along x and along y.
     compat : float, default 3.0

@@ -25,7 +25,7 @@ class Coloring(NamedTuple):
     """The color of each free variable."""
 
     color: NDArray[np.int32]  # [n] of each variable; NONE if it is clamped
-    count: int  # number of colors
+    count: int  # type: ignore[assignment]  # number of colors
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of variables of each color."""

@@ -81,9 +81,9 @@ class Domains:
         The domain size of each variable, or a `Grid` for a discretized continuous variable.
     names : iterable of str, optional
         One name per variable.
-    Names of values: one list for all variables, one list per variable, or a mapping from variable
-    to list.
-        to list.
+    labels : mapping or iterable of object, optional
+        Names of values: one list for all variables, one list per variable, or a mapping from
+        variable to list.
 
     Raises
     ------

@@ -648,7 +648,7 @@ class FactorGraph(Frozen):
         """Dobrushin's bound on the dependence of variables; below 1, Gibbs sampling mixes fast.
 
         It is the largest sum, over the factors of a variable and their other variables, of half the
-        Unary factors are excluded.
+        range of the factor. Unary factors are excluded.
 
         Examples
         --------

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-6  # of the sum of a row of probabilities
 class NoisyMax:
     """The conditional probabilities of an effect given many causes: noisy-OR or noisy-MAX.
 
-    Each cause independently causes a random value of the effect. The effect is the largest of these
+    Each cause independently draws a value, given its own value. The effect is the largest of these
     values and of a leak.
 
     Parameters
@@ -39,9 +39,9 @@ class NoisyMax:
     effect : int or str
         The variable, by number or name. Its values are ordered: 0 is the absence of an effect.
     causes : mapping
-        By variable: the table [value of the cause, value of the effect] of the probabilities of the
-        values that the cause causes. For two-valued variables one number is sufficient: the
-        probability that the cause, if it is 1, causes the effect (noisy-OR).
+        By variable: the table [value of the cause, drawn value] of the probabilities of drawn
+        values. For two-valued variables one number is sufficient: the probability that the cause,
+        if it is 1, draws 1 (noisy-OR).
     leak : float or array-like, default 0.0
         The probabilities of the values of the effect without any cause, or for a two-valued effect
         the probability of 1.

@@ -69,7 +69,6 @@ def choose_tables(tree: Tree, rule: Any, slots: int) -> tuple[float, tuple[int, 
 
     Returns the mean of bounds times scale, then both numbers. Wide kernels need many boxes per
     table, narrow ones many small sources.
-    from, narrow ones many small sources.
     """
     n, found = len(tree.order), []
     places = np.random.default_rng(0).permutation(n)[:_TRIED]  # the same for all sizes

@@ -15,7 +15,7 @@ from minigibbs.kernels.jit import literal
 from minigibbs.kernels.lanes import as_float, floored, fused
 from minigibbs.kernels.philox import chain_bits
 
-RARE = np.uint32(1 << 16)  # smaller bits are extended: resolution is 2**-16 of them
+RARE = np.uint32(1 << 16)  # smaller bits are extended, for a relative resolution of 2**-16
 FURTHER = 1  # the first draw number that extends bits
 TAIL = 8  # the first draw number for other uses, such as a minibatch
 

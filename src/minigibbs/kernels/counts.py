@@ -34,7 +34,6 @@ def mark_values(first, states, begin, end, bits):
 
     `states` is [state, variable]. The words of these variables are cleared first; `first` has one
     more entry than there are variables.
-    number more than there are variables.
     """
     for i in range(begin, end):
         for row in range(first[i], first[i + 1]):

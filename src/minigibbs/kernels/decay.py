@@ -1,7 +1,5 @@
 """Functions of two points that decay with their distance, and bounds for points in two boxes.
 
-Functions of two points that decay with their distance, and bounds for points in two boxes.
-
 A rule is a NamedTuple, and compiled code is selected by its type. A point is a row in single
 precision. It has pieces of 8 numbers: 7 features, padded by 0, and one more number, which in the
 first piece is the point's scale. So the loop over a piece has a constant length. Arithmetic is in

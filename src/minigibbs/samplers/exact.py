@@ -24,7 +24,7 @@ from minigibbs.kernels.layout import DRAWS, EVALUATIONS
 from minigibbs.samplers.base import SweepSampler, Workspace, register_sweep
 from minigibbs.system.boundary import checked
 
-# Variables that are drawn together. Their sizes are [slot_start, slot_end) of `own`, their joint
+# Variables that are drawn together. Their sizes are in [slot_start, slot_end) of `own`, their joint
 # values are 0 to size - 1, and the weights are products of the parts [part_start, part_end).
 _TURN = np.dtype(
     [

@@ -47,7 +47,7 @@ class PoissonMH(Sampler):
     """Metropolis-Hastings with a Poisson minibatch and uniform proposals: O(lambda + L).
 
     Its stationary distribution is that of the model. `PoissonGibbs(heavy=0)` draws the same
-    minibatch and evaluates all values with it; this sampler evaluates one. That pays only if a
+    minibatch and evaluates all values with it; this sampler evaluates one. It is faster only if a
     domain is large and factors are tables.
 
     Parameters

@@ -442,8 +442,8 @@ def choose_scan(
 
     Parameters
     ----------
-    The sampler that updates the variables.
-        What updates the variables.
+    sampler : Sampler
+        The sampler that updates the variables.
     graph : FactorGraph
         The model; the choice is cached with it.
     chains : int

@@ -52,7 +52,7 @@ class Blocks(NamedTuple):
 
 
 def neighbors(graph: FactorGraph) -> Neighbors:
-    """Find variables that share a factor, given the evidence, or a hard constraint's component."""
+    """Find the variables that share a factor, or a component of hard constraints."""
     model, sizes = graph.packed, graph.sizes
     count = np.zeros(len(sizes), dtype=np.int64)
     _gather(model, graph.evidence, count, np.empty(0, np.int64))

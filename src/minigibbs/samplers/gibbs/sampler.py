@@ -50,7 +50,7 @@ class Gibbs(Sampler):
     Parameters
     ----------
     textbook : bool, default False
-        Whether to evaluate every factor anew for every value, O(D * Delta), as Algorithm 1 is
+        Whether to evaluate every factor again for every value, O(D * Delta), as Algorithm 1 is
         written. Draws are the same; this is the baseline of the paper.
     fields : bool, optional
         Whether to cache the local fields of every variable, so that factors are evaluated only

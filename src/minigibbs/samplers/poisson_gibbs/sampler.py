@@ -1,4 +1,4 @@
-"""Poisson-Gibbs with exactly evaluated strong factors: exact, at a cost bounded in the degree.
+"""Poisson-Gibbs with exactly evaluated strong factors: exact, with updates of bounded cost.
 
 The basis is Zhang and De Sa 2019, "Poisson-Minibatching for Gibbs Sampling with Convergence Rate
 Guarantees" (arXiv:1911.09771). The factors at a variable are split into a heavy part, evaluated
@@ -57,7 +57,7 @@ class PoissonGibbs(Sampler):
 
     Its stationary distribution is exactly that of the model. By default it splits the factors of
     each variable into exactly evaluated and minibatched ones so that the time per effective sample
-    is smallest. If minibatching does not pay, it is plain Gibbs.
+    is smallest. If minibatching is not faster, it is plain Gibbs.
 
     Parameters
     ----------

@@ -486,7 +486,7 @@ def _choose(
         piece = slice(first, first + step)
         entries = slice(int(rows["start"][first]), int(rows["end"][piece][-1]))
         counts = _count_powers(model, piece, entries, spans, level, len(used), lanes)
-        gains = np.flatnonzero(counts[0].sum(axis=1) > TAIL)  # others cannot pay off
+        gains = np.flatnonzero(counts[0].sum(axis=1) > TAIL)  # only these tails can save time
         cut, theta, energy = _best_cuts(counts[:, gains], thetas, slowdown, lanes, measured)
         gains += first
         limit[gains] = np.where(cut > 0, np.ldexp(1.0, used[cut - 1]), 0.0)
