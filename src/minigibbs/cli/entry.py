@@ -9,8 +9,6 @@ from types import FrameType
 
 from minigibbs._version import __version__
 
-VERSION = f"minigibbs {__version__}"
-
 
 def main() -> None:
     """Run the command line; Ctrl-C during imports ends like Ctrl-C later on.
@@ -18,7 +16,7 @@ def main() -> None:
     The version is printed without importing the commands, which takes most of a second.
     """
     if sys.argv[1:] == ["--version"]:
-        print(VERSION)
+        print(f"minigibbs {__version__}")
         return
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
