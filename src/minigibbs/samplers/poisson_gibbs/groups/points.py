@@ -1,4 +1,7 @@
-"""How pairs of points are drawn: a slot, a point in it, thinned by the true value."""
+"""`Points` groups: pairs of points are drawn by bounds and thinned by their true weights.
+
+A draw takes a slot of a table, then a point of that slot (`kernels.box_tables`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from minigibbs.graph.factors.implicit.points import Points
 from minigibbs.kernels.box_tables import COUNT_MASK, SHARE_BIT
-from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure
+from minigibbs.kernels.decay import FEATURES, decay_finish, decay_measure, decay_value
 from minigibbs.kernels.jit import kernel
 from minigibbs.kernels.lanes import as_double, fetch, word_of
 from minigibbs.kernels.layout import DRAWS, EVALUATIONS
@@ -18,6 +21,23 @@ from minigibbs.kernels.lines import empty_lines
 from minigibbs.kernels.poisson import counted_poisson
 from minigibbs.kernels.random import counted_uniform, later_word, likely_below, next_word
 from minigibbs.kernels.touched import touch
+from minigibbs.samplers.bounds import check_tail
+from minigibbs.samplers.costs import COSTS
+from minigibbs.samplers.poisson_gibbs.groups.base import (
+    INSTEAD,
+    Draws,
+    ImplicitSplit,
+    Kind,
+    Place,
+    Wish,
+    pair_sign,
+    register_draws,
+    register_energy,
+    register_kind,
+)
+from minigibbs.samplers.poisson_gibbs.theta import DRAW, best_theta
+
+_LEAST_KEPT = 1e-6  # of proposals, if no proposal of the trial was kept
 
 BATCH = 128  # draws that are made in a vector
 SCRATCH = 5 * BATCH + 1  # integers, and one more for each group before this one
@@ -61,12 +81,39 @@ class PointsData(NamedTuple):
     later: int  # and after it
 
 
-def prepare_points(
-    group: Points, theta: float, logs: bool, first: int, others: tuple[int, int]
-) -> PointsData:
-    """Lay out the points; theta fixes the rates. Other groups draw before and after it."""
-    gain = math.log1p(1.0 / theta)
-    gain, loss = (gain, -gain) if logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
+class PointsEnergy(NamedTuple):
+    """Points in the tree's order."""
+
+    rule: Any
+    features: NDArray[np.float32]
+    points: NDArray[np.float32]
+    order: NDArray[np.int32]
+    weight: float
+    spins: bool
+
+
+def split(group: Points, wish: Wish) -> ImplicitSplit:
+    """Draw all pairs; theta suits all but a tenth of the tails, and a guarantee holds for all.
+
+    The proposals that are kept are distributed as the true weights. So the true weights, not the
+    bounds by which points are proposed, say how strong a tail is.
+    """
+    bounds = group.energy_per_weight * group.bounds()
+    most, theta = group.energy_per_weight * group.largest, wish.theta
+    if theta is None and wish.slowdown is not None:
+        theta = float(best_theta(np.array([most]), wish.slowdown, DRAW)[0])
+    elif theta is None:
+        likely, draw = group.energy_per_weight * group.typical, DRAW / max(group.kept, _LEAST_KEPT)
+        theta = float(best_theta(np.array([likely]), None, draw, wish.stickiness)[0])
+    check_tail("PoissonGibbs", float(bounds.max()), theta, INSTEAD)
+    draws = (1 + theta) * float(bounds.mean())
+    return ImplicitSplit(theta, most, draws, kept=group.kept)
+
+
+def prepare(group: Points, how: ImplicitSplit, place: Place) -> PointsData:
+    """Prepare draws; theta fixes their rates."""
+    theta, gain = how.theta, math.log1p(1.0 / how.theta)
+    gain, loss = (gain, -gain) if place.logs else (1.0 + 1.0 / theta, theta / (1.0 + theta))
     return PointsData(
         group.rule,
         group.tree.features,
@@ -79,10 +126,28 @@ def prepare_points(
         (1.0 + theta) / theta,
         gain,
         loss,
-        first,
+        place.scratch,
         1.0,
-        *others,
+        place.before,
+        place.later,
     )
+
+
+def space(data: PointsData) -> tuple[int, int]:
+    """Return the scratch of an update; nothing is carried."""
+    return 0, SCRATCH + data.before
+
+
+def prepare_energy(group: Points) -> PointsEnergy:
+    """Prepare log-potentials."""
+    tree, spins = group.tree, group.form == "ising"
+    return PointsEnergy(group.rule, tree.features, tree.points, tree.order, group.weight, spins)
+
+
+def energy_cost(group: Points) -> float:
+    """Predict the ns of a log-potential: the kernel of every pair."""
+    n = float(group.variables)
+    return (COSTS["read"] + COSTS["exp"]) * 0.5 * n * n
 
 
 def _homes(group: Points, theta: float) -> NDArray[np.void]:
@@ -251,3 +316,45 @@ def points_draw(data, chain, i, mode, size, touched):
         left -= draws
         number += draws
     return touched
+
+
+@kernel
+def points_copy(data, copies, number):
+    """Return the data of one scaled copy."""
+    return PointsData(
+        data.rule,
+        data.features,
+        data.points,
+        data.order,
+        data.homes,
+        data.words,
+        data.slots,
+        data.attracts,
+        data.more,
+        data.gain,
+        data.loss,
+        data.first,
+        copies.scales[number],
+        data.before,
+        data.later,
+    )
+
+
+@kernel
+def points_energy(data, x, numbers):
+    """Return the log-potential: pairs of the same value, or all pairs of spins."""
+    total = 0.0
+    for i in range(len(x)):
+        value, row = x[data.order[i]], 0.0
+        for j in range(i):
+            sign = pair_sign(data.spins, x[data.order[j]] == value)
+            if sign != 0.0:
+                scale = sign * np.float64(data.points[j, FEATURES])
+                row += scale * decay_value(data.rule, data.features, data.points, i, j)
+        total += row * np.float64(data.points[i, FEATURES])
+    return data.weight * total
+
+
+register_kind(Points, Kind(split, prepare, prepare_energy, energy_cost))
+register_draws(PointsData, Draws(points_draw, points_copy, space=space))
+register_energy(PointsEnergy, points_energy)
