@@ -102,7 +102,7 @@ class Backend(ABC):
         Parameters
         ----------
         sampler : Sampler
-                The sampler of the run.
+            The sampler of the run.
         graph : FactorGraph
             The model.
         scan : str
@@ -138,18 +138,18 @@ class Backend(ABC):
         Parameters
         ----------
         sampler : Sampler
-                The sampler of the run.
+            The sampler of the run.
         graph : FactorGraph
             The model.
         chains : int
-                Number of chains.
+            Number of chains.
         sweeps : bool
-                Whether the run's length is given in sweeps, as chromatic scans require.
+            Whether the run's length is given in sweeps, as chromatic scans require.
 
         Returns
         -------
         ScanChoice
-                One of `running.plan.SCANS`, and the reason.
+            One of `running.plan.SCANS`, and the reason.
         """
         return choose_scan(sampler, graph, chains, sweeps, self.device)
 
@@ -171,14 +171,14 @@ class Backend(ABC):
         Parameters
         ----------
         groups : list of Group
-                The groups of this process.
+            The groups of this process.
         run : callable
-                Advances the groups to their end and returns the run.
+            Advances the groups to their end and returns the run.
 
         Returns
         -------
         Run
-                The same run in all processes.
+            The same run in all processes.
         """
         return run()
 

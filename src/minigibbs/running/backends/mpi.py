@@ -130,11 +130,11 @@ def describe_ranks(sampler: Sampler, graph: FactorGraph, ranks: int) -> str:
     Parameters
     ----------
     sampler : Sampler
-            The sampler of the run.
+        The sampler of the run.
     graph : FactorGraph
         The model.
     ranks : int
-            Number of processes.
+        Number of processes.
 
     Returns
     -------

@@ -22,8 +22,8 @@ class Again:
     launch : kernel with a launch shape
     before : tuple
         The arguments before the number, or all of them.
+    after : tuple or None
         The arguments after the number; None if there is no number.
-        The arguments behind the number; None if there is no number.
     """
 
     def __init__(self, launch: Any, before: tuple[Any, ...], after: tuple[Any, ...] | None) -> None:

@@ -43,14 +43,14 @@ def launch_shape(
     Parameters
     ----------
     items : int or tuple of int
-            Number of threads that have work, per axis: one, two or three axes.
+        Number of threads that have work, per axis: one, two or three axes.
     threads : int or tuple of int
-            Threads of a block, per axis; omitted axes have one.
+        Threads of a block, per axis; omitted axes have one.
     shared : int, default 0
         Bytes of dynamic shared memory per block.
     folded : bool, default False
-            Whether all blocks of the second axis are launched, folded over the second and third
-            axes of the grid. Otherwise the second and third axes are capped and the kernel strides.
+        Whether all blocks of the second axis are launched, folded over the second and third
+        axes of the grid. Otherwise the second and third axes are capped and the kernel strides.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def launch_shape(
     Raises
     ------
     TooLargeError
-            If the first axis or a folded axis needs more blocks than a device can launch, or a
-            block needs more threads or shared memory than a device has.
+        If the first axis or a folded axis needs more blocks than a device can launch, or a
+        block needs more threads or shared memory than a device has.
     """
     limits = LIMITS
     items = (items,) if isinstance(items, int) else items

@@ -45,8 +45,8 @@ class StoredKernels:
     options : dict
         The options of its compilation.
     kind : type
-            The class of compiled kernels of numba-cuda. It serializes a kernel by
-            `kernel._reduce_states()` and restores it by `kind._rebuild(**states)`.
+        The class of compiled kernels of numba-cuda. It serializes a kernel by
+        `kernel._reduce_states()` and restores it by `kind._rebuild(**states)`.
     """
 
     compiled = 0  # kernels that this process compiled and could store
@@ -113,7 +113,7 @@ def identity(value: Any) -> Any:
     Parameters
     ----------
     value : object
-            A function, a captured value, an option, or argument types.
+        A function, a captured value, an option, or argument types.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def identity(value: Any) -> Any:
     Raises
     ------
     UnstoredError
-            If the value, or one of its parts, has no such description.
+        If the value, or one of its parts, has no such description.
     """
     if isinstance(value, _PLAIN):
         return type(value).__name__, repr(value)

@@ -28,7 +28,7 @@ def entry(function: Any = None, **options: Any) -> Any:
     Parameters
     ----------
     function : function, optional
-            The kernel; if omitted, a decorator is returned.
+        The kernel; if omitted, a decorator is returned.
     **options
         Options of `cuda.jit`.
     """
@@ -53,7 +53,7 @@ def dispatch_by_type(dispatched: Iterable[tuple[Any, Any]]) -> None:
     Parameters
     ----------
     dispatched : iterable of (stub, template)
-            Stubs that kernels call, and templates that return the function for given types.
+        Stubs that kernels call, and templates that return the function for given types.
     """
     if SIMULATED:  # the stubs choose for themselves in Python
         return
