@@ -1,4 +1,4 @@
-"""The command line: progress on stderr, results on stdout, `--json` for machines."""
+"""Command line: progress on stderr, results on stdout, `--json` for programs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; an error a person can act on is one line on stderr and exit 2."""
+    """Run the command line; print an error of the user as one line on stderr, and exit with 2."""
     try:
         app()
     except (MinigibbsError, OSError) as error:
