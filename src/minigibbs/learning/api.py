@@ -98,11 +98,11 @@ def learn(
     ----------
     graph : FactorGraph
         The model. Factors with a `name` are learned, starting from their current parameters.
-        Evidence of the graph is a condition that holds in all rows.
+        Evidence of the graph applies to all rows.
     data : array, mapping or frame, optional
         One row per datum, one column per variable, values numbered from 0, and -1 (or NaN, None,
         masked) for missing values. Give spins -1 and +1 as `(data + 1) // 2`; data whose two-valued
-        variables hold -1 and 1 and no 0 are refused, since -1 could mean either. A mapping or a
+        variables have -1 and 1 but no 0 are refused, because -1 is ambiguous. A mapping or a
         frame has columns by the names of variables and values by label; variables without a column
         are hidden. By default the evidence of the graph is the only datum, and its other variables
         are hidden.

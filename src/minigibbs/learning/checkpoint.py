@@ -50,7 +50,7 @@ class Target:
     def __init__(self, path: str | os.PathLike[str], resumed: bool = False) -> None:
         files.check_target(path)
         self.path = Path(path)
-        self.number = secrets.token_hex(8)  # of the constant part
+        self.number = secrets.token_hex(8)  # number of the constant part
         self._lock = _locked(self.path)
         try:
             self._replaced = None if resumed else _named_by(self.path)

@@ -17,7 +17,7 @@ from minigibbs.running.plan import CONVERGED
 from minigibbs.system.watch import Watch
 
 Objective = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
-_TOLERANCE = 1e-7  # of the gradient's largest entry
+_TOLERANCE = 1e-7  # tolerance of the gradient's largest entry
 _MEMORY = 20  # steps in the memory of L-BFGS
 
 

@@ -11,8 +11,8 @@ from minigibbs.errors import LearnError
 
 OPTIMIZERS = ("adam", "sgd", "natural")
 RATES = {"adam": 0.05, "sgd": 0.05, "natural": 0.02}  # defaults
-_FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # of Adam, as published
-_POWER = 0.75  # of the decay: between 1/2 and 1, so that averages converge
+_FIRST, _SECOND, _LEAST = 0.9, 0.999, 1e-8  # constants of Adam, as published
+_POWER = 0.75  # exponent of the decay: between 1/2 and 1, so that averages converge
 _LATE = 3.0  # weight of step t in averages is about t**3
 
 

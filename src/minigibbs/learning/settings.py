@@ -13,7 +13,7 @@ METHODS = ("pcd", "cd", "pseudo", "exact")
 SAMPLED = ("pcd", "cd")  # methods with a noisy gradient
 BACKENDS = ("cpu", "cuda")  # devices of the model's chains
 LOOK = 10  # steps between two checks of the moments
-_MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # of one fit, or one step of it
+_MOST = {"chains": 2**31 - 1, "sweeps": 1_000_000, "steps": 2**53}  # limits of a fit, or of a step
 _OPEN = ("batch", "error", "pearson")  # settings that may be None
 _LEAST = {"chains": 1, "sweeps": 1, "steps": 0, "batch": 1, "patience": 1, "seed": 0}
 

@@ -25,7 +25,7 @@ TRAJECTORY = 4  # part of the seed of these chains
 _CHAINS = 500  # most chains
 _WARMUP = 20  # sweeps at the initial parameters
 _ROWS = 1000  # most rows whose likelihood is computed
-_ERROR = 0.02  # of the initial log Z, if it is sampled
+_ERROR = 0.02  # standard error of the initial log Z, if it is sampled
 
 
 class Trajectory:

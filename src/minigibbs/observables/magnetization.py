@@ -73,7 +73,7 @@ def magnetization(x, parameters, out):
 
 @literal
 def _power(up, parameters, out):
-    """Compute a power of the mean spin from the number of spins 1; one division rounds alike."""
+    """Compute a power of the mean spin from the number of spins 1, by one division."""
     power, absolute, spins = parameters
     mean = (2 * up - spins) / spins
     if absolute and mean < 0.0:

@@ -46,7 +46,7 @@ def drive(task: Task, watch: Watch) -> str:
     Returns
     -------
     str
-        How the task ended: its own word, "interrupted", "terminated" or "time".
+        How the task ended: its own reason, "interrupted", "terminated" or "time".
     """
     with watch.noted():
         try:

@@ -40,7 +40,7 @@ class Loop:
     seconds: float = 0.0
     ended: str = ""
     halves: dict[int, Counted] = field(default_factory=dict)  # the first half of each group
-    length: int = field(init=False)  # of each chain, in updates
+    length: int = field(init=False)  # length of each chain, in updates
     _begun: float | None = None  # when the present stretch of sampling began
     _running: dict[Future[Any], Group] = field(init=False, default_factory=dict)
 

@@ -44,7 +44,7 @@ ONE_STATE = words.ONE_STATE  # one state of the user for all chains
 CONTINUED = "continued"  # the last states of another run
 STARTS = (DISPERSED, RANDOM_START, GIVEN, ONE_STATE, CONTINUED)
 
-# How a run can end.
+# Endings of a run.
 RUNNING = "running"  # it has not ended: its checkpoint was read
 LENGTH = "length"  # the requested updates are made
 STOPPED = "stopped"  # an error, such as a full disk

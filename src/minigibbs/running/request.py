@@ -370,7 +370,7 @@ _LEAST = {
 }
 
 
-_MOST_COUNT = 2**53  # of updates, sweeps and chains
+_MOST_COUNT = 2**53  # most updates, sweeps or chains
 
 
 def check_counts(**counts: int | None) -> None:

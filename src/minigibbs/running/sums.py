@@ -18,7 +18,7 @@ from minigibbs.observables.base import Measure, Terms
 class Summed(NamedTuple):
     """Distinct sums of which observables are functions."""
 
-    terms: Terms  # of variables that are not clamped
+    terms: Terms  # terms of variables that are not clamped
     constants: NDArray[np.int32]  # [sum] number of clamped variables that match
     own: dict[int, tuple[int, int]]  # by index of an observable: its range of sums
 

@@ -34,7 +34,7 @@ def to_numpy(given: Any) -> Any:
     try:
         return np.from_dlpack(given)
     except (BufferError, TypeError, RuntimeError, ValueError):  # on a device, or of a foreign type
-        for method in ("cpu", "get"):  # of PyTorch and of CuPy
+        for method in ("cpu", "get"):  # methods of PyTorch and of CuPy
             if hasattr(given, method):
                 given = getattr(given, method)()
         return np.asarray(given)

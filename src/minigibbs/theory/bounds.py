@@ -626,7 +626,7 @@ def systematic_slowdown(slowdown: float) -> float:
     Parameters
     ----------
     slowdown : float
-        What `guaranteed_slowdown` returns: e^c, at least 1.
+        Result of `guaranteed_slowdown`: e^c, at least 1.
 
     Returns
     -------

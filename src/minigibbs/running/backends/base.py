@@ -93,7 +93,7 @@ class Backend(ABC):
             return data
 
         how = self.lanes if chosen is None else chosen.name
-        key = (sampler, str(sampler), how)  # as text, too: 1 and True are different settings
+        key = (sampler, str(sampler), how)  # the text distinguishes settings such as 1 and True
         return prepared(graph, "data", key, make)
 
     def split_lanes(self, sampler: Sampler, graph: FactorGraph, scan: str) -> int:

@@ -34,7 +34,7 @@ MOST_COUNTED = (1 << PLANES) - 1
 COUNTED_BITS = 5  # bits of a count of buffered sweeps
 WAITING, FEW_WAITING = 28, 7  # sweeps that are counted together; for large states
 MOST_JOINED = 4  # most neighbors of spins with a table of thresholds
-PATTERNS = 1 << MOST_JOINED  # of the neighbors' values
+PATTERNS = 1 << MOST_JOINED  # patterns of the neighbors' values
 _MARKS = PATTERNS * THREADS
 
 _ONE = np.uint32(1)
@@ -277,7 +277,7 @@ def sweep_patterns(
     for pattern in range(PATTERNS):
         marks[np.uint32(pattern * THREADS) + own] = table[cell]
         cell += count
-    nibbles = cuda.local.array(QUAD, np.uint32)  # of quads: their neighbors' values
+    nibbles = cuda.local.array(QUAD, np.uint32)  # neighbors' values, by quads
     for j in range(QUAD):
         nibbles[j] = _NONE
         for k in range(MOST_JOINED):

@@ -27,7 +27,7 @@ from minigibbs.samplers.chromatic.spins import SpinColors
 
 _ADDING = 1 << 17  # threads that sum energies
 _CROWDED = 8  # kept chains per word from which on the energies of all its chains are computed
-_READ_BYTES = 1 << 28  # of states on their way to the host
+_READ_BYTES = 1 << 28  # bytes of states per transfer to the host
 _SPREAD = 1 << 14  # states that a host thread unpacks at a time
 _MANY_COLORS = 64  # launches per sweep that are too many
 _WALKERS = 1 << 14  # threads with chains of their own that keep a device busy

@@ -24,8 +24,8 @@ from minigibbs.samplers.chromatic.lattice import BITS, packed
 from minigibbs.samplers.chromatic.stencil_bits import StencilBits
 
 _ADDING = 1 << 15  # threads that count the pairs of a chain
-_READ_BYTES = 1 << 28  # of states on their way to or from the host
-_MOST_WORDS = 2**31 - 1  # of a chain
+_READ_BYTES = 1 << 28  # bytes of states per transfer to or from the host
+_MOST_WORDS = 2**31 - 1  # most words of a chain
 
 
 class CudaStencil(CudaWords):

@@ -43,7 +43,7 @@ class ChainArrays(NamedTuple):
 class Counting(NamedTuple):
     """Marginal counts of the kernels that advance, and when they are updated."""
 
-    first: Any  # [n + 1] where the values of each variable begin
+    first: Any  # [n + 1] index of each variable's first value
     counts: Any  # [row of chains, value]
     every: int  # updates between two counts; 0 to count nothing
     left: int  # updates until the next count

@@ -47,9 +47,9 @@ class CudaLadders(CudaBits):
 
     def __init__(self, plan: Plan, ladder: SpinLadder) -> None:
         self.ladder, self.compiled = ladder, load("cuda_ladder_kernels")
-        self.quads = -(-len(ladder.beta) // 4)  # of the levels of one twin
+        self.quads = -(-len(ladder.beta) // 4)  # quads of levels of one twin
         self.stride = 4 * self.quads
-        self.columns = self.stride * ladder.twins  # of a group of ladders
+        self.columns = self.stride * ladder.twins  # columns of a group of ladders
         self.groups = -(-plan.chains // WORD)
         self._begun = 0  # index of the sweep that was the first round
         super().__init__(plan, ladder.model.spins._replace(variable=ladder.model.variable))

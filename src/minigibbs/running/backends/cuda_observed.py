@@ -24,7 +24,7 @@ class Shared(NamedTuple):
     """Partition of sums over blocks of threads."""
 
     pieces: NDArray[np.int32]  # [piece, 3] first term, end of terms, sum
-    tiles: int  # of 2 ** shift columns
+    tiles: int  # number of tiles of 2 ** shift columns
     shift: int  # 2 ** shift neighboring threads have neighboring columns
 
 

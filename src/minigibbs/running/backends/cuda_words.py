@@ -32,7 +32,7 @@ class CudaWords(CudaColors):
 
     def __init__(self, plan: Plan, data: Any) -> None:
         super().__init__(plan, data)
-        self.every = self.unit  # a sweep
+        self.every = self.unit  # updates between two counts: a sweep
 
     @abstractmethod
     def _energy_bytes(self) -> int:

@@ -71,7 +71,7 @@ class LockstepGroup(Group):
         self.length = plan.length if length is None else length
         self.tile = make_tile(plan.sampler, plan.graph, data, first, states, plan.seed)
         self.marginals = "marginals" in plan.kept
-        self._tally = np.zeros(CHANGES + 1, np.int64)  # before those of the tile
+        self._tally = np.zeros(CHANGES + 1, np.int64)  # counters before those of the tile
         self._clock = self._swept = 0  # recorded updates; sweeps including warm-up
         self._before = np.zeros((self.tile.chains, plan.values if self.marginals else 0), np.int64)
         self._from = 0  # the clock at which the tile's counts begin

@@ -59,7 +59,7 @@ class Checkpoint:
         self.folder = folder
         self.generation = 0
         self.chunks: list[int] = []
-        self.number = ""  # of the run: files of different runs must not be mixed
+        self.number = ""  # identifies the run: files of different runs must not be mixed
         self._plan: Plan | None = None  # with `_header`, the content of `model.mg` and `run.npz`
         self._header: dict[str, Any] = {}
         self._lock = Lock(folder / _LOCK) if locked else None

@@ -25,14 +25,14 @@ from minigibbs.running.plan import Plan
 SEGMENT_SECONDS = 1.0  # least duration of a remote segment
 CHAIN_SECONDS = 0.03  # per chain, because one process receives all results; see docs/scale.md
 BYTE_SECONDS = 24e-9  # per byte of each chain: three times the time on a gigabit link
-MOST_TRIES = 5  # of one segment
+MOST_TRIES = 5  # tries of one segment
 _UNGUARDED = (
     'With executor="processes" every worker imports the main script first, so a script must keep '
     'its calls under  if __name__ == "__main__":  or use executor="threads"'
 )
 _PAUSE = 0.02  # seconds, doubled after each loss
 _METHODS = multiprocessing.get_all_start_methods()
-_ADDRESS = len("/pymp-12345678/listener-12345678")  # what the fork server appends to the folder
+_ADDRESS = len("/pymp-12345678/listener-12345678")  # bytes that the fork server appends
 _LONGEST_ADDRESS = 103  # longest socket name, in bytes, on every system
 
 

@@ -29,7 +29,7 @@ _MOST = 4  # runs whose models a worker stores
 class Outline(NamedTuple):
     """The small part of a plan, which every task contains."""
 
-    key: str  # of the run
+    key: str  # key of the run
     plan: dict[str, Any]  # all but the graph and the reference; see `Plan.small`
     data: str  # type of the sampler's prepared data in the main process
     version: str = __version__

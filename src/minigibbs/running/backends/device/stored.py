@@ -101,7 +101,7 @@ class StoredKernels:
             return None, None
         if self._folder is None:
             return None, None
-        key = (what, codegen.magic_tuple())  # of the CUDA runtime, and of the architecture
+        key = (what, codegen.magic_tuple())  # CUDA runtime and architecture
         digest = hashlib.blake2b(repr(key).encode(), digest_size=12).hexdigest()
         name = f"{self._function.__name__}-{digest}.cuda"
         return self._folder / name, (key, _versions(), SOURCES)
@@ -138,7 +138,7 @@ def identity(value: Any) -> Any:
         return _named(value)
     if isinstance(value, FunctionType):
         return _function_identity(value)
-    function = getattr(value, "py_func", None)  # of Numba's dispatchers
+    function = getattr(value, "py_func", None)  # attribute of Numba's dispatchers
     if isinstance(function, FunctionType):
         return "compiled", _function_identity(function), identity(_options_of(value))
     if hasattr(value, "args") and hasattr(value, "return_type"):  # a signature
@@ -148,7 +148,7 @@ def identity(value: Any) -> Any:
 
 def _type_identity(kind: Any) -> Any:
     if isinstance(kind, types.BaseTuple):
-        named = getattr(kind, "instance_class", None)  # of named tuples
+        named = getattr(kind, "instance_class", None)  # attribute of named tuples
         return "tuple", named and _named(named), identity(tuple(getattr(kind, "types", ())))
     if isinstance(kind, types.Array | types.Number | types.Boolean | types.Record | types.NoneType):
         return "type", str(kind)
