@@ -1,7 +1,7 @@
 """Chains of learning on a GPU: weights are sent, counts of values are returned.
 
-They are the chromatic groups of `running`, with the layout and random bits of vectorized chains on
-the CPU, so that a seed gives the same chains on both.
+They are the chromatic groups of `running`. Layout and random bits are those of vectorized chains on
+the CPU, so a seed gives the same chains on both.
 """
 
 from __future__ import annotations

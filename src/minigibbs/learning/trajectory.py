@@ -1,7 +1,7 @@
 """Log Z during training: annealed importance sampling whose schedule is the steps of the fit.
 
-The chains are not those of the gradient. A step depends on the states of those: it lowers the
-statistics that are too large in them by chance, and the estimate of log Z would be too small.
+The chains are not those of the gradient. A step depends on the states of the latter: it lowers the
+statistics that are too large in them by chance. With them, log Z would be estimated too small.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The driver, which advances a task until it ends, a signal arrives or its time is up.
 
 Runs (`running.loop`), fits (`learning.ascent`, `learning.climb`) and searches
-(`inference.maximize`) are tasks. Tasks never end because of the clock or a signal.
+(`inference.maximize`) are tasks. Tasks never check the clock or signals to decide when to end.
 """
 
 from __future__ import annotations

@@ -543,8 +543,8 @@ def _constant(chains: int) -> int:
 def _replace_hopeless(states: NDArray[Any], graph: FactorGraph, seed: int) -> None:
     """Replace constant states of negligible weight by random ones.
 
-    A state is negligible if another is more probable by a factor above the number of all states:
-    even if all states were as probable as this one, they would weigh less than the other. A chain
+    A state is negligible if another is more probable by a factor above the number of all states.
+    Even if all states were as probable as this one, they would weigh less than the other. A chain
     that begins there may never leave, for example at "all records are the same person".
     """
     free = graph.evidence < 0

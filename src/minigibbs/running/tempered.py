@@ -1,7 +1,7 @@
 """Records of all temperatures of a group's ladders: energies, observables and overlaps.
 
-A record of one chain has, in this order, the energy of every slot, the observables of every slot,
-and, with two ladders per chain, the overlap of their states at every temperature. Slot
+A record of one chain has the energy of every slot, then the observables of every slot. With two
+ladders per chain, the overlap of their states at every temperature follows. Slot
 twin * levels + level is one replica of a chain (`samplers.tempering.ladder`).
 """
 

@@ -31,7 +31,7 @@ _READ_BYTES = 1 << 28  # bytes of states per transfer to the host
 _SPREAD = 1 << 14  # states that a host thread unpacks at a time
 _MANY_COLORS = 64  # launches per sweep that are too many
 _WALKERS = 1 << 14  # threads with chains of their own that keep a device busy
-_FEW_WORDS = 1 << 14  # threads with one word of a color each that are too few
+_FEW_WORDS = 1 << 14  # words per color below which threads are too few
 _LARGE = 1 << 24  # bytes of values above which launch overhead is negligible
 _HUGE = 1 << 26  # bytes of values above which few sweeps are buffered before counting
 
@@ -75,7 +75,7 @@ class CudaBits(CudaWords):
         super().__init__(plan, data)
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         planes = (self.own.PLANES if self.marginals else 0) + self._snapshots()
         size = self.word.itemsize * len(self.data.variable) * self.words * (2 + planes)
         if any(measure.sums is None for measure in self.plan.measures):

@@ -35,7 +35,7 @@ class CudaPoints(CudaColors):
         return max(int(group.features.shape[1]) for group in groups if isinstance(group, Points))
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         return 2 * self.chains * len(self.plan.graph), 16 * self.slots
 
     def place(self, states: NDArray[Any] | None, words: NDArray[np.uint64] | None = None) -> None:

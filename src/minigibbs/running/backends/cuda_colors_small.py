@@ -26,7 +26,7 @@ class CudaSmall(CudaColors):
     sites: SimpleNamespace | None = None  # arrays of sites that are all coupled by tables
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         size = self.chains * len(self.plan.graph)
         return size, 8 * self.slots + self._site_bytes()
 

@@ -49,7 +49,7 @@ class CudaStencil(CudaWords):
         return None
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         planes = load("cuda_bits").PLANES if self.marginals else 0
         size = 4 * self.chains * self.units * (2 + planes)
         spread = self.chains * len(self.plan.graph) if self._spreads else 0

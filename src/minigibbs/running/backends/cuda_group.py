@@ -39,7 +39,7 @@ _SPARE_BYTES = 1 << 28  # device memory left for the driver
 _PART = 64  # least number of factors whose energies a thread sums
 _ADDING = 1 << 17  # most threads that sum energies of one record
 _OBSERVED = 4  # observables use 1 / _OBSERVED of the buffer
-_TERMS, _MOST_TERMS = 8, 64  # least and most sums that a thread counts
+_TERMS, _MOST_TERMS = 8, 64  # least terms that a thread counts, and most multiples of that
 
 
 def load_kernels() -> Any:
@@ -93,7 +93,7 @@ class CudaGroup(Group):
         return self.plan.graph.packed
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         space = self.plan.sampler.workspace(self.plan.graph, self.data)
         self.space = space
         self.domain = int(self.model.rows["domain"].max())
@@ -373,7 +373,7 @@ class CudaGroup(Group):
             clock += len(path)
 
     def _counting(self, clock: int) -> Any:
-        """Return when and where a kernel counts that advances from `clock` on."""
+        """Return the counting schedule of a kernel that advances from `clock` on."""
         every = self.every if self.within and self.recording else 0
         left = every - clock % every if every else 0
         return self.kernels.Counting(self.device_first, self.counts, every, left)

@@ -61,7 +61,7 @@ class CudaLadders(CudaBits):
         return True
 
     def _chain_bytes(self) -> tuple[int, int]:
-        """Return the bytes of all chains, and those of shared arrays."""
+        """Return the bytes of all chains, and of arrays that exist once."""
         shown, once = super()._chain_bytes()
         levels, twins = len(self.ladder.beta), self.ladder.twins
         words = len(self.data.variable) * self.groups * self.columns

@@ -10,8 +10,8 @@ Proposals use 32 random bits and points packed into few words (see `packed_point
 take most of the time. About one proposal in three hundred stays undecided. Those are settled
 together in double precision with 64 bits. If a model is not large, a block stores its chain's
 values in shared memory, a few bits each. Other shared arrays are small: the rest of that memory is
-L1 cache, and more cache makes a sweep faster. The chains of a multiprocessor are kept in pace, so
-that they read the same table entries.
+L1 cache, and more cache makes a sweep faster. The chains of a multiprocessor advance at the same
+pace, so that they read the same table entries.
 
 Importing this module needs numba-cuda.
 """
@@ -63,7 +63,7 @@ CHUNK = 32  # updates of a chunk: bits of a word
 MOST_OPEN = 64  # undecided proposals of a chunk that are settled together
 SOME = 8  # counts that are summed first
 CALM = 16  # chunks after which a reduced chunk size grows again
-PACES = 1024  # most multiprocessors on which chains are kept in pace
+PACES = 1024  # most multiprocessors on which chains share a pace
 MOST_HELD = 256  # most proposals that wait for a value of the chunk before it is reduced
 TILE = 32  # side of the squares in which states are transposed
 _TILE_ROW = TILE + 1  # so that columns are in different banks
@@ -281,7 +281,7 @@ def _settled(data, who, g, place, start, bits, row, i, draw):
     return np.uint32(found), amount
 
 
-_BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # wait if ahead by this number of places
+_BEHIND, _LOST = np.uint32(4), np.uint32(4096)  # wait if ahead by 4 to 4,096 places
 _WAITS, _NAP = 128, 250  # number of waits, and nanoseconds of each
 
 

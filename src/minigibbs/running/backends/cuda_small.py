@@ -40,7 +40,7 @@ _LOW = np.float32(-3.0e38)
 _NONE, _ONE, _S4, _TAIL = np.uint32(0), np.uint32(1), np.uint32(4), np.uint32(TAIL)
 _LOWER, _BYTE = np.uint32(0xFFFF), np.uint32(0xFF)
 _TWO = np.uint64(2)
-_LEFT, _RIGHT = np.int32(0), np.int32(1)  # typed constants
+_LEFT, _RIGHT = np.int32(0), np.int32(1)  # 0 and 1 of this type
 
 
 class Small(NamedTuple):

@@ -56,7 +56,7 @@ def count_words(
     A term is the index of its place, or the complement of the index to count zeros. Without terms,
     all places are counted. Row `first_row` belongs to record `record`; the next record is `step`
     rows later. Blocks iterate over all pieces and tiles of a row, then over those of the next row.
-    In a block, `2 ** shift` threads at a time have neighboring words. Counters are bit-sliced, both
+    Groups of `2 ** shift` threads of a block have neighboring words. Counters are bit-sliced, both
     in registers and in shared memory.
     """
     planes = cuda.shared.array(_CELLS, np.uint32)
@@ -128,7 +128,7 @@ def count_words(
 def count_values(x, variables, wanted, pieces, tiles, shift, record, sums):
     """Count the variables of x[variable, chain] that have their `wanted` values.
 
-    In a block, `2 ** shift` threads at a time have neighboring chains.
+    Groups of `2 ** shift` threads of a block have neighboring chains.
     """
     counts = cuda.shared.array(THREADS, np.int32)
     thread, threads = np.uint32(cuda.threadIdx.x), np.uint32(cuda.blockDim.x)

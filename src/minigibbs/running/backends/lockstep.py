@@ -30,7 +30,7 @@ def group_chains(plan: Plan) -> int:
     if plan.chains < TOGETHER:
         return 1
     groups = -(-plan.chains // LANES)
-    return 8 * -(-plan.chains // (8 * groups))  # groups of 8 share words of random bits
+    return 8 * -(-plan.chains // (8 * groups))  # 8 chains share words of random bits
 
 
 def lockstep_groups(

@@ -3,7 +3,7 @@
 Every kernel is configured by `configure`. The second and third axes of a grid are capped, so
 kernels stride along them: thread k of `cuda.gridsize` threads computes items k, k + gridsize, ...
 If the threads of a kernel must not stride, its second axis is folded over the second and third
-axes of the device: the block is blockIdx.z * gridDim.y + blockIdx.y.
+axes of the device. The block along this axis is blockIdx.z * gridDim.y + blockIdx.y.
 """
 
 from __future__ import annotations
