@@ -32,9 +32,9 @@ _FACTOR, _SLOT = 6.0, 2.0  # a general factor, and each variable of its scope
 _CALL = 20_000.0  # overhead of the energy of an implicit group
 # The same in chromatic scans, whose updates and energies of pairs are cheaper.
 _COLOR_PAIR = 0.9
-_DEARER = 3.0  # cost ratio of energies in other layouts of chromatic scans
+_DEARER = 3.0  # how much more energies cost, relative to updates, in other layouts
 _UNNOTICED = 2e6  # time of all energies of a chain that is always acceptable
-_SWEEP = 40.0  # approximate update of a sampler of whole sweeps
+_SWEEP = 40.0  # approximate cost of an update of samplers of whole sweeps
 _CACHE = 32e6  # bytes
 _MOST_COSTS = 32  # samplers whose costs are stored per graph
 

@@ -166,7 +166,7 @@ class Backend(ABC):
         """
 
     def together(self, groups: list[Group], run: Callable[[], Run]) -> Run:
-        """Run the groups of `groups`. If several processes share them, all return the run.
+        """Run existing groups. If several processes share them, all return the run.
 
         Parameters
         ----------

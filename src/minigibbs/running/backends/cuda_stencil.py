@@ -48,7 +48,7 @@ class Pattern(NamedTuple):
     step: tuple[int, ...]  # [direction] levels that a neighbor adds
     levels: int
     whole: bool  # rows wrap around and fill their words
-    fine: bool  # neighbors may be missing; one adds half of a present one
+    fine: bool  # neighbors may be missing; they add half of what present ones add
     signed: bool  # some couplings are negative
     absent: bool  # some couplings are 0
     clamped: bool  # some sites are clamped
